@@ -1,0 +1,149 @@
+"""Deadlock: when nothing in this process could ever wake anybody, and what is said about it.
+
+A scheduler that runs its own loop asks here before it sleeps without a deadline. It is stuck for good when all of this
+holds:
+
+- nothing is runnable, and no timer is armed (its own heap and the loop's);
+- nobody is parked on a file descriptor, and nobody added a handler of his own to the loop;
+- no call is under way in an offload thread, and no Python signal handler is installed that could wake somebody;
+- every other OS thread is itself stuck: the thread of a stuck scheduler to whose loop nothing has been handed
+  meanwhile, or one blocked without a timeout on something of Dhaga's, or an idle offload thread. Any other live thread
+  counts as one that could still wake somebody: which references it holds cannot be told, so Dhaga stays silent rather
+  than guess, and looks again every ``LOOK_AGAIN`` seconds, as a thread may end without a word.
+
+A guest on somebody else's loop never decides: its host may always have more to do. Plain OS threads among themselves do
+not either. A thread that C code has made and that has not called Python yet is not seen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+    from .waiting import OSThread, Waiter
+
+LOOK_AGAIN = 1.0
+"""Seconds between two looks while another thread lives; a look takes 0.1 to 0.2 ms, mostly for the signal handlers."""
+
+LONGEST_LIST = 100
+"""So many dhagas are described one by one, with so many characters each for what they wait on."""
+
+blocked: dict[int, OSThread] = {}
+"""Plain OS threads that block without a timeout in a wait of Dhaga's, by thread ident."""
+
+stuck: dict[int, Scheduler] = {}
+"""Schedulers asleep with nothing of their own left to wake them, by thread ident."""
+
+idle: set[int] = set()
+"""Idents of our own helper threads that wait for work."""
+
+next_change = itertools.count(1).__next__
+last_change = 0
+"""Grows with every entry into ``stuck`` and ``blocked``, and every leave: who looks at one after the other needs it."""
+
+
+def changed() -> None:
+    global last_change
+    last_change = next_change()
+
+
+@contextlib.contextmanager
+def blocked_for_good(thread: OSThread) -> Iterator[None]:
+    """Mark a plain thread as blocked without a timeout, and have stuck schedulers look again."""
+    blocked[thread.ident] = thread
+    changed()
+    try:
+        for scheduler in list(stuck.values()):
+            scheduler.look_again()
+        yield
+    finally:
+        blocked.pop(thread.ident, None)
+        changed()
+
+
+def enter(ident: int, scheduler: Scheduler) -> None:
+    """Note a scheduler that has nothing of its own to wake it."""
+    stuck[ident] = scheduler
+    changed()
+
+
+def leave(ident: int) -> None:
+    """Forget a scheduler that somebody wakes, or whose sleep is over."""
+    if stuck.pop(ident, None) is not None:
+        changed()
+
+
+def found() -> bool:
+    """Tell whether the whole process is stuck; asked by a scheduler that has entered, which may have left since."""
+    former = -1
+    while former != last_change:  # a thread may have woken one that was found stuck, and got stuck itself meanwhile
+        former = last_change
+        if not all(map(is_stuck, sys._current_frames())) or signal_could_wake():
+            return False
+    return True
+
+
+def is_stuck(ident: int) -> bool:
+    """Tell whether a thread is stuck and nothing is under way to it."""
+    scheduler, thread = stuck.get(ident), blocked.get(ident)
+    if scheduler is not None:
+        return scheduler.selector is not None and not scheduler.selector.would_return()
+    return bool(thread.parked) if thread is not None else ident in idle
+
+
+def forget() -> None:
+    """Forget all, in a forked child, which has one thread."""
+    stuck.clear()
+    blocked.clear()
+    idle.clear()
+
+
+def signal_could_wake() -> bool:
+    ours = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if handler not in ours and not getattr(handler, "of_dhaga", False):
+            return True
+    return False
+
+
+def main_code() -> Waiter | None:
+    """Return the parked main code of the process, which gets the Deadlock."""
+    ident = threading.main_thread().ident or 0
+    scheduler = stuck.get(ident)
+    return scheduler.main if scheduler is not None else blocked.get(ident)
+
+
+def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
+    """Say of everybody what it waits for, on what, and who holds that (the repr of a lock tells)."""
+    others: list[Waiter] = list(blocked.values())
+    for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.name):
+        others += [] if scheduler.main is None else [scheduler.main]
+        others += scheduler.in_order()
+    others = [waiter for waiter in dict.fromkeys(others) if waiter is not victim]
+    lines = ["every dhaga waits, and nothing in this process could wake one:", f"  main code: {line_of(victim)}"]
+    lines += [f"  {waiter.name}: {line_of(waiter)}" for waiter in others[:LONGEST_LIST]]
+    if len(others) > LONGEST_LIST:
+        lines.append(f"  ... and {len(others) - LONGEST_LIST} more")
+    return "\n".join(lines)
+
+
+def line_of(waiter: Waiter) -> str:
+    reason = waiter.parked[0] if waiter.parked else "not parked"
+    place = waiter.waits_on
+    return f"waits for {reason}" + (f" on {shortened(place)}" if place is not None else "")
+
+
+def shortened(thing: object) -> str:
+    try:
+        text = repr(thing)
+    except Exception as error:
+        text = f"<{type(thing).__name__}, whose repr fails: {type(error).__name__}>"
+    return text if len(text) <= LONGEST_LIST else f"{text[:LONGEST_LIST]}..."

@@ -1,0 +1,71 @@
+"""The event loop of a scheduler that has none to be a guest of, and what its selector knows about its sleep."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import originals
+
+
+class HubSelector(originals.DefaultSelector):
+    """The standard selector, which also tells when the loop is inside ``select`` and when it sleeps for good.
+
+    asyncio passes ``timeout=None`` just when it has no callback and no timer: public behaviour, unlike its queues. Then
+    ``before_endless_sleep()`` is asked first; it returns the seconds after which the loop must look again, or None.
+    """
+
+    selecting = False
+    own_fds = 0
+    """How many fds are registered before anybody adds one of his own: the loop's wake-up pipe, and the poller."""
+
+    before_endless_sleep: Callable[[], float | None] | None = None
+    after_endless_sleep: Callable[[], object] = staticmethod(lambda: None)
+
+    idlers: deque[Callable[[], object]]
+    """Called, each once, before the loop sleeps for the next time with nothing to do: for tests that wait for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idlers = deque()
+
+    def select(self, timeout: float | None = None) -> Any:
+        if self.idlers and timeout != 0:
+            return self.select_idly()
+        if timeout is not None or self.before_endless_sleep is None:
+            return self.select_within(timeout)
+        try:
+            return self.select_within(self.before_endless_sleep())
+        finally:
+            self.after_endless_sleep()
+
+    def select_within(self, timeout: float | None) -> Any:
+        self.selecting = True
+        try:
+            return super().select(timeout)
+        finally:
+            self.selecting = False
+
+    def select_idly(self) -> Any:
+        events = self.select_within(0)
+        if not events:
+            while self.idlers:
+                self.idlers.popleft()()
+        return events
+
+    def only_own_fds(self) -> bool:
+        """Tell whether nobody has added a handler of his own to the loop."""
+        return len(self.get_map()) <= self.own_fds
+
+    def would_return(self) -> bool:
+        """Tell whether a ``select`` under way has, or is about to, come back. From: any thread.
+
+        A write to the loop's wake-up pipe shows here before the sleeping thread can know of it.
+        """
+        try:
+            poll = originals.poll()
+            poll.register(self.fileno(), originals.select_module.POLLIN)
+            return bool(poll.poll(0))
+        except (AttributeError, OSError, TypeError, ValueError):  # a selector without fd, or closed: it cannot be told
+            return True

@@ -1,0 +1,374 @@
+"""The microthread: one dhaga, from NEW to DONE. How it waits: ``waiting.py``; who runs next: ``scheduler.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import sys
+from asyncio import _set_running_loop
+from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
+from inspect import CO_COROUTINE
+from threading import ExceptHookArgs
+from typing import TYPE_CHECKING, Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from . import originals
+from .errors import Cancelled
+from .waiting import Waiter, this_waiter
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+logger = logging.getLogger("dhaga")
+count = itertools.count(1).__next__
+OWN = f"{__name__.partition('.')[0]}."
+"""How the names of this package's modules begin."""
+
+
+NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
+
+
+class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk the bases, 4 % of a switch
+    """A microthread with the face of ``threading.Thread``; made by ``spawn``, it starts when its turn comes.
+
+    It lives and dies in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``value``
+    and ``fault`` are what the last wake brought, and in the end what the function returned or raised.
+    """
+
+    __slots__ = (
+        "args",
+        "asked",
+        "daemon",
+        "done",
+        "fault",
+        "fn",
+        "given_name",
+        "ident",
+        "joiners",
+        "keepsakes",
+        "kwargs",
+        "parked",
+        "pending",
+        "place",
+        "scheduler",
+        "value",
+    )
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+        daemon: bool = False,
+        context: Context | None = None,
+    ) -> None:
+        code = getattr(fn, "__code__", None)
+        if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
+            refuse(fn)
+        self.scheduler = scheduler
+        self.fn: Any = fn
+        self.args = args
+        self.kwargs = kwargs
+        self.ident = count()
+        self.given_name = name
+        self.daemon = daemon
+        self.parked = []
+        self.pending = ()  # type: ignore[assignment]
+        self.place = None
+        self.value = None
+        self.fault = None
+        self.done = False
+        self.asked = 0  # how many wait in result(): they will see the error
+        self.joiners: list[Any] = []
+        self.keepsakes: list[Any] | None = None  # weak references to mappings that keep something under this ident
+        self.gr_context = copy_context() if context is None else context
+
+    @property
+    def name(self) -> str:
+        """The name given, or ``dhaga-N``; may be set."""
+        return self.given_name or f"dhaga-{self.ident}"
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.given_name = name
+
+    @property
+    def state(self) -> str:
+        """NEW, RUNNABLE, RUNNING, WAITING or DONE; from another OS thread a snapshot."""
+        if self.done:
+            return DONE
+        if self.parked:
+            return WAITING
+        if self is getcurrent():
+            return RUNNING
+        if not self:  # a greenlet is true between its first switch and its end
+            return NEW
+        return RUNNING if self.gr_frame is None else RUNNABLE
+
+    @property
+    def reason(self) -> str | None:
+        """What the dhaga waits for, such as ``queue.get``; None unless it is WAITING."""
+        try:
+            return self.parked[0]
+        except IndexError:
+            return None
+
+    def __repr__(self) -> str:
+        return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
+
+    def is_alive(self) -> bool:
+        """Tell whether the dhaga has not ended yet."""
+        return not self.done
+
+    def run(self, *_: object) -> None:
+        """Call the function and end; entered by the first switch, never by hand."""
+        try:
+            if self.pending:
+                raise self.pending.pop(0)
+            args, kwargs = self.args, self.kwargs
+            if kwargs:
+                self.value = self.fn(*args, **kwargs)
+            elif len(args) > 1:
+                self.value = self.fn(*args)
+            else:  # a call without a star nests no evaluation loop on the C stack: 430 bytes less of a parked dhaga
+                self.value = self.fn(args[0]) if args else self.fn()
+        except BaseException as error:
+            if error.__traceback__ is not None:  # without this frame, whose `self` would make a cycle
+                error.__traceback__ = error.__traceback__.tb_next
+            self.fault = error
+            self.report(error)
+            forget_own_frames(error)
+        finally:  # an excepthook may raise SystemExit
+            self.end()
+            del self  # tracebacks lead to this frame
+
+    def report(self, error: BaseException) -> None:
+        """Bring an error to whom it belongs: the main code, those who wait for the result, or ``dhaga.excepthook``."""
+        if isinstance(error, (SystemExit, KeyboardInterrupt)):
+            self.scheduler.life.interrupt(error)
+        elif not (self.asked or isinstance(error, (Cancelled, GreenletExit))):
+            tell_excepthook(self, error)
+
+    def end(self) -> None:
+        self.done = True
+        self.fn = self.args = self.kwargs = None  # type: ignore[assignment]
+        self.scheduler.live.discard(self)
+        if self.joiners:
+            self.release_joiners()
+        if self.keepsakes is not None:
+            self.drop_keepsakes(self.keepsakes)
+
+    def keep(self, reference: Any) -> None:
+        """Have what ``reference()`` keeps under this ident dropped at the end."""
+        if self.keepsakes is None:
+            self.keepsakes = []
+        self.keepsakes.append(reference)
+
+    def drop_keepsakes(self, references: list[Any]) -> None:
+        for reference in references:
+            mapping = reference()
+            if mapping is not None:
+                mapping.pop(self.ident, None)
+
+    def release_joiners(self) -> None:
+        if len(self.joiners) > 1:
+            self.joiners.reverse()
+        while self.joiners:
+            try:
+                waiter = self.joiners.pop()
+            except IndexError:  # another OS thread took the last one
+                return
+            waiter.wake(True)
+
+    def wait_for_end(self, timeout: float | None) -> None:
+        me: Any = getcurrent()
+        try:
+            pending = me.pending
+        except AttributeError:  # not a dhaga
+            me = this_waiter()
+            pending = me.pending
+        if me is self:
+            raise RuntimeError(f"{self!r} waits for its own end: that would never come")
+        if timeout is not None and timeout <= 0:
+            raise TimeoutError(f"{self!r} has not ended")
+        if pending:  # prepare(), written out
+            raise pending.pop(0)
+        me.place = self
+        me.parked.append("join")
+        self.joiners.append(me)
+        if self.done:  # it ended in its own OS thread just now, and may have missed this waiter
+            self.release_joiners()
+        me.park(timeout)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Undo a join."""
+        self.joiners.remove(waiter)
+
+    def drop_joiner(self, joiner: FutureJoiner) -> None:
+        if joiner in self.joiners:
+            self.joiners.remove(joiner)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the dhaga has ended, whichever way; ``is_alive()`` tells if a ``timeout`` (seconds) came first.
+
+        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: RuntimeError on itself.
+        """
+        if self.done:
+            return
+        try:  # contextlib.suppress would cost 5 % of spawn + join
+            self.wait_for_end(timeout)
+        except TimeoutError:
+            pass
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the end and return the function's value, or raise its exception (``Cancelled`` if it was cancelled).
+
+        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: TimeoutError.
+        """
+        if not self.done:
+            self.asked += 1
+            try:
+                self.wait_for_end(timeout)
+            finally:
+                self.asked -= 1
+        if self.fault is None:
+            return self.value
+        try:
+            raise self.fault
+        finally:
+            del self  # the traceback holds this frame: that would be a cycle
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """Wait for the result in a coroutine, of this loop or another one; the coroutine's cancel leaves the dhaga
+        alone.
+        """
+        self.asked += 1
+        try:
+            if not self.done:
+                yield from self.future().__await__()
+        finally:
+            self.asked -= 1
+        if self.fault is None:
+            return self.value
+        try:
+            raise self.fault
+        finally:
+            del self
+
+    def future(self) -> asyncio.Future[Any]:
+        joiner = FutureJoiner(asyncio.get_running_loop())
+        self.joiners.append(joiner)
+        joiner.future.add_done_callback(lambda _: self.drop_joiner(joiner))
+        if self.done:
+            self.release_joiners()
+        return joiner.future
+
+    def cancel(self, reason: object = None) -> bool:
+        """Make the dhaga raise ``Cancelled(reason)`` at its park; if it does not wait, at its next park or its start.
+
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it has ended already.
+        """
+        if self.done:
+            return False
+        return self.scheduler.call(self.interrupt, Cancelled(reason))
+
+
+def forget_own_frames(error: BaseException | None) -> None:
+    """Clear the frames of this package in tracebacks: they refer to the dhaga whose fault this is, which is a cycle."""
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_globals.get("__name__", "").startswith(OWN):
+                with contextlib.suppress(RuntimeError):  # it still runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
+        error = error.__context__
+
+
+def refuse(fn: object) -> None:
+    """Raises: TypeError, with what to do, for what cannot be the function of a dhaga."""
+    if not callable(fn):
+        raise TypeError(f"spawn needs a function to call, not {fn!r}: spawn(fn, *args), not spawn(fn(*args))")
+    raise TypeError(f"{fn!r} is a coroutine function, and a dhaga calls plain ones: run it as a task of the loop")
+
+
+class FutureJoiner:
+    """A coroutine that awaits a dhaga: waking it resolves a Future on the coroutine's own loop."""
+
+    __slots__ = ("future", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+
+    def wake(self, value: object = None) -> bool:
+        try:
+            self.loop.call_soon_threadsafe(self.resolve, value)
+        except RuntimeError:  # the loop is closed: nobody awaits any more
+            return False
+        return True
+
+    def resolve(self, value: object) -> None:
+        if not self.future.done():
+            self.future.set_result(value)
+
+
+class Main(Waiter):
+    """The main code of an OS thread that has a scheduler: it parks and is woken as a dhaga, but nobody started it."""
+
+    __slots__ = ("fault", "greenlet", "ident", "name", "parked", "pending", "place", "scheduler", "switch", "value")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.greenlet = getcurrent()
+        self.switch = self.greenlet.switch  # what the run queue calls; see kernel/scheduler.py
+        self.ident = originals.get_ident()
+        self.name = self.greenlet.name = "main code"  # type: ignore[attr-defined]
+        self.parked = []
+        self.pending = []
+        self.place = None
+        self.value = None
+        self.fault = None
+
+    def __repr__(self) -> str:
+        return f"<Main code of {self.scheduler.name} {'WAITING ' + self.parked[0] if self.parked else 'RUNNING'}>"
+
+    def park(self, timeout: float | None = None) -> Any:
+        """Park as a dhaga does, and give the thread its running loop only meanwhile.
+
+        The loop runs on in another greenlet; main code that calls ``asyncio.run`` must not be told that one is running.
+        """
+        self.show_loop()
+        try:
+            return super().park(timeout)
+        finally:
+            _set_running_loop(None)
+
+    def show_loop(self) -> None:
+        loop = self.scheduler.loop
+        if loop.is_running():
+            _set_running_loop(loop)
+
+
+def excepthook(args: ExceptHookArgs) -> None:
+    """Log an error that ended a dhaga: the default of ``dhaga.excepthook``, which may be replaced by assignment.
+
+    ``args`` is what ``threading.excepthook`` gets: exc_type, exc_value, exc_traceback, and the dhaga as ``thread``.
+    """
+    name = args.thread.name if args.thread is not None else "a dhaga"
+    info = (args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
+    logger.error("%s ended by an error that nobody handled", name, exc_info=info)
+
+
+def tell_excepthook(thread: Any, error: BaseException) -> None:
+    hook = getattr(sys.modules["dhaga"], "excepthook", excepthook)  # looked up late: users assign to it
+    try:
+        hook(ExceptHookArgs((type(error), error, error.__traceback__, thread)))
+    except Exception:
+        logger.exception("dhaga.excepthook failed on %r of %s", error, thread.name)

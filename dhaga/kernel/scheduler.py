@@ -1,0 +1,458 @@
+"""The scheduler: who runs next. This is the one module that switches.
+
+A parking dhaga switches straight to the next one in the run queue. When the queue runs empty it asks the poller once,
+and only then goes to the hub, the greenlet in which the IOLoop runs. The loop calls ``lap`` back when an fd is ready,
+a deadline has come or somebody woke a dhaga meanwhile; a lap is bounded, so that the loop's other business gets its
+turn.
+
+Rejected: starting a new dhaga straight from the parking one (each start would deepen the C stack, 100,000 overflow
+it; so a new one is started from the hub, see ``Start``); a sweep over waiters for time-outs; one Handle of the loop a
+wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Any, Self
+
+from greenlet import getcurrent
+from tornado.ioloop import IOLoop
+
+from . import deadlock, originals
+from .errors import Cancelled, Deadlock
+from .lives import Life, OwnThread
+from .loop import HubSelector
+from .microthread import Dhaga, Main
+from .poller import Poller, new_poller
+from .timers import Timers
+from .waiting import CLOCK, OSThread, Waiter, logger, this_waiter
+
+STRETCH = 16
+"""Switches between two looks at the clock (45 ns each, 3 ns a switch)."""
+
+LAP_SECONDS = 0.001
+"""A lap ends once it has taken this long; a turn of the asyncio loop costs about 15 µs, so at most 1.5 % goes there."""
+
+LAP_STRETCHES = 256
+"""A lap ends after this many stretches even if the clock stands still, as it does in tests."""
+
+number = itertools.count(1).__next__
+
+
+class Starter:
+    """Stand in the run queue for a dhaga that has not started yet: to switch to it is to have the hub start the next
+    one.
+
+    Started from the hub they all begin at the same depth of the C stack, which keeps it flat and the copies small.
+    """
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+
+    def switch(self) -> None:
+        self.scheduler.starting = True
+        self.scheduler.hub.switch()
+
+
+class Scheduler:
+    """Run the dhagas of one OS thread over one IOLoop.
+
+    Three ways to live: *implicit*, made when the main code of a thread first spawns or parks; *own thread*, by
+    ``start()`` or ``with Scheduler() as s:``; *guest*, made when ``spawn`` is called where an asyncio, Tornado or
+    uvloop loop runs already.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "alarm",
+        "alarm_at",
+        "asleep",
+        "clock",
+        "closing",
+        "fresh",
+        "hub",
+        "ident",
+        "ioloop",
+        "lap_ends",
+        "lap_over",
+        "left",
+        "life",
+        "live",
+        "loop",
+        "name",
+        "outside_calls",
+        "poller",
+        "ready",
+        "selector",
+        "starter",
+        "starting",
+        "stretches",
+        "timers",
+    )
+
+    def __init__(self, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Make a scheduler that has no thread yet; ``loop``: an asyncio loop to run instead of a new one."""
+        self.name = name or f"scheduler-{number()}"
+        self.selector: HubSelector | None = None
+        if loop is None:
+            self.selector = HubSelector()
+            self.selector.before_endless_sleep = self.before_endless_sleep
+            self.selector.after_endless_sleep = self.after_endless_sleep
+            loop = asyncio.SelectorEventLoop(self.selector)
+        self.loop = loop
+        self.clock: Callable[[], float] = originals.monotonic
+        self.ready: deque[Any] = deque()
+        self.timers = Timers()
+        self.live: set[Dhaga] = set()
+        self.hub: Any = None
+        self.fresh: deque[Dhaga] = deque()
+        self.starter = Starter(self)
+        self.starting = False
+        self.asleep = False
+        self.left = STRETCH
+        self.stretches = LAP_STRETCHES
+        self.lap_ends = 0.0
+        self.lap_over = False
+        self.ident = 0
+        self.life = Life(self)
+        self.outside_calls = 0  # calls under way in helper threads, which will wake somebody
+        self.alarm: asyncio.TimerHandle | None = None
+        self.alarm_at = 0.0
+        self.closing = False
+        self.ioloop: IOLoop
+        self.poller: Poller
+
+    def __repr__(self) -> str:
+        state = "asleep" if self.asleep else "awake"
+        return f"<Scheduler {self.name} {state}, {len(self.live)} dhagas, {len(self.ready)} runnable>"
+
+    # ---- switching
+
+    def park(self, me: Waiter) -> Any:
+        """Give the thread to the next runnable one; when it is the caller's turn again, give out what it was woken
+        with.
+        """
+        ready = self.ready
+        left = self.left = self.left - 1
+        if ready and left:
+            ready.popleft().switch()
+        else:
+            self.elect().switch()
+        if me.fault is not None:
+            me.throw_fault()
+        value = me.value
+        me.value = None
+        return value
+
+    def elect(self) -> Any:
+        """Choose who runs when a stretch is over or the run queue is empty: the hub, if the lap is over or nobody
+        can.
+        """
+        if self.left <= 0:
+            self.left = STRETCH
+            self.stretches -= 1
+            if self.stretches <= 0 or self.clock() >= self.lap_ends:
+                self.lap_over = True
+                return self.hub
+        if not self.ready:
+            self.poller.poll()  # 11.1 -> 4.9 µs a socketpair round trip, against going home at once
+            if not self.ready:
+                self.lap_over = True
+                return self.hub
+        return self.ready.popleft()
+
+    def lap(self, *_: object) -> None:
+        """Run what is runnable, for a bounded while, and go home to the loop. A callback of the loop, on the hub."""
+        self.asleep = False
+        self.hub = getcurrent()
+        self.poller.poll()
+        now = self.clock()
+        self.timers.fire(now)
+        self.lap_ends = now + LAP_SECONDS
+        self.left, self.stretches, self.lap_over = STRETCH, LAP_STRETCHES, False
+        self.run_lap(self.ready, self.starter)
+        self.go_home()
+
+    def run_lap(self, ready: deque[Any], starter: Starter) -> None:
+        while not self.lap_over:
+            if self.starting:  # a parking dhaga has met the starter in the queue
+                self.starting = False
+                following: Any = starter
+            else:
+                self.left -= 1
+                following = ready.popleft() if ready and self.left else self.elect()
+            if following is starter:
+                following = self.fresh.popleft()
+                following.parent = self.hub
+            if following is not self.hub:
+                following.switch()
+
+    def go_home(self) -> None:
+        """Leave the lap: have the loop call back for what is still runnable, or for the next deadline."""
+        self.set_alarm()
+        self.asleep = not self.ready
+        if self.ready:  # looked at again, now that wakers see the flag
+            self.asleep = False
+            self.loop.call_soon(self.lap)
+        if self.life.over():
+            self.loop.stop()
+        self.life.at_home()
+
+    def set_alarm(self) -> None:
+        """Keep one timeout of the loop armed, for the earliest deadline."""
+        deadline = self.timers.next_deadline()
+        if self.alarm is not None:
+            if deadline is not None and self.alarm_at <= deadline and not self.alarm.cancelled():
+                return
+            self.alarm.cancel()
+            self.alarm = None
+        if deadline is not None:
+            self.alarm_at = deadline
+            self.alarm = self.loop.call_later(max(0.0, deadline - self.clock()), self.ring)
+
+    def ring(self) -> None:
+        self.alarm = None
+        self.lap()
+
+    def rouse(self) -> None:
+        """Have a sleeping loop call ``lap``; from any thread and from signal handlers."""
+        if not self.ident:  # it has ended
+            return
+        self.asleep = False
+        deadlock.leave(self.ident)
+        if originals.get_ident() == self.ident and not self.selecting():
+            self.loop.call_soon(self.lap)
+        else:
+            self.loop.call_soon_threadsafe(self.lap)
+
+    def selecting(self) -> bool:
+        """Tell whether the loop may be inside its select, where a signal handler strikes: only a write wakes it."""
+        if self.selector is None:  # a host's loop does not say; Python's signal handlers run in the main thread
+            return self.ident == threading.main_thread().ident
+        return self.selector.selecting
+
+    # ---- dhagas
+
+    def spawn(
+        self,
+        fn: Callable[..., Any],
+        /,
+        *args: Any,
+        name: str | None = None,
+        daemon: bool = False,
+        context: Context | None = None,
+        **kwargs: Any,
+    ) -> Dhaga:
+        """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, when its turn comes.
+
+        Parks: never. From: any thread. ``daemon``: cancelled, not waited for, at interpreter exit; ``context``: its
+        context variables, by default a copy of the caller's. Raises: TypeError, RuntimeError after ``stop``.
+        """
+        dhaga = Dhaga(self, fn, args, kwargs or None, name, daemon, context)
+        self.admit(dhaga)
+        return dhaga
+
+    def admit(self, dhaga: Dhaga) -> None:
+        """Take a NEW dhaga in, at the end of the run queue."""
+        if self.closing and originals.get_ident() != self.ident:
+            raise RuntimeError(f"{self!r} is stopped: it takes no more dhagas")
+        self.live.add(dhaga)  # greenlet would throw GreenletExit into one that nobody refers to
+        self.fresh.append(dhaga)
+        self.ready.append(self.starter)
+        if self.asleep:
+            if not self.ident:
+                raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
+            self.rouse()
+
+    def call(self, fn: Callable[..., object], *args: Any) -> bool:
+        """Call ``fn(*args)`` in this scheduler's thread: at once if that is this one, else soon. False if it has
+        ended.
+        """
+        if originals.get_ident() == self.ident:
+            fn(*args)
+            return True
+        try:
+            self.loop.call_soon_threadsafe(fn, *args)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def cancel_all(self, reason: object = None) -> None:
+        """Cancel every dhaga of this scheduler, the oldest first."""
+        for dhaga in self.in_order():
+            dhaga.interrupt(Cancelled(reason))
+
+    def in_order(self) -> list[Dhaga]:
+        """Return the live dhagas, the oldest first."""
+        return sorted(self.live, key=lambda dhaga: dhaga.ident)
+
+    # ---- lives: see kernel/lives.py
+
+    def attach(self, life: Life, hub: Any, ioloop: IOLoop) -> None:
+        """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
+        self.life = life
+        self.ident = originals.get_ident()
+        self.hub = hub
+        self.ioloop = ioloop
+        self.poller = new_poller(ioloop, self.lap)
+        if self.selector is not None:
+            self.selector.own_fds = len(self.selector.get_map())
+        schedulers.add(self)
+
+    def detach(self) -> None:
+        """Let go of the loop and of what is held in the operating system."""
+        schedulers.discard(self)
+        deadlock.leave(self.ident)
+        if self.alarm is not None:
+            self.alarm.cancel()
+        self.poller.detach()
+        self.disown()
+
+    def disown(self) -> None:
+        """Belong to no thread any more: its ident may become another's."""
+        self.ident = 0
+        self.asleep = True
+
+    def leave_to_hub(self) -> None:
+        """Let the hub run to its end; from the main code, when nothing is left to do."""
+        self.lap_over = True
+        self.hub.switch()
+
+    @property
+    def main(self) -> Main | Dhaga | None:
+        """The main code that this scheduler serves, if it has any; in a forked child that may be a dhaga."""
+        return self.life.main
+
+    @property
+    def thread(self) -> Any:
+        """The OS thread that this scheduler was started in, if it has one of its own."""
+        return self.life.thread
+
+    def start(self) -> Self:
+        """Run in an OS thread of its own from now on; ``with Scheduler() as s:`` does so and stops it in the end.
+
+        Parks: never; returns once the scheduler takes dhagas. Raises: RuntimeError if it was started before.
+        """
+        if self.ident or self.closing:
+            raise RuntimeError(f"{self!r} was started before: a scheduler starts once")
+        OwnThread(self)
+        return self
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Cancel what is left, let every ``finally`` run, and end the thread.
+
+        Parks: until the last dhaga has ended (``stop NAME``). From: a dhaga of another scheduler, main code, any
+        other thread.
+        Raises: RuntimeError from its own dhagas; TimeoutError naming those that did not end within ``timeout``
+        seconds.
+        """
+        if not isinstance(self.life, OwnThread):
+            raise RuntimeError(f"{self!r} has no thread of its own that could be stopped")
+        self.life.stop(timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # ---- deadlock
+
+    def before_endless_sleep(self) -> float | None:
+        """Look for a deadlock before the loop sleeps without a deadline.
+
+        Returns: seconds after which to look again; 0 if the main code gets a Deadlock right here; None: sleep for good.
+        """
+        if not self.could_be_stuck():
+            return None
+        deadlock.enter(self.ident, self)
+        if not deadlock.found():
+            return deadlock.LOOK_AGAIN
+        victim = deadlock.main_code()
+        if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending):
+            error = Deadlock(deadlock.describe(victim, list(schedulers)))
+            victim.interrupt(error)
+            if error in victim.pending:  # it must get what it waits for, a lock after Condition.wait, and never will
+                logger.error("%s", error)
+        return 0 if self.ready else None
+
+    def after_endless_sleep(self) -> None:
+        deadlock.leave(self.ident)
+
+    def could_be_stuck(self) -> bool:
+        """Tell whether nothing of this scheduler's own could wake anybody."""
+        return bool(
+            (self.live or self.main is not None)
+            and not self.ready
+            and not self.poller.anybody_parked()
+            and self.selector is not None
+            and self.selector.only_own_fds()
+            and not self.outside_calls
+        )
+
+    def look_again(self) -> None:
+        """Have a sleeping scheduler look for a deadlock once more: another thread has just blocked for good."""
+        self.rouse()
+
+
+schedulers: set[Scheduler] = set()
+"""Every scheduler that is bound to a thread and has not ended."""
+
+
+def sleep(seconds: float = 0) -> None:
+    """Let others run for at least ``seconds``; with 0 once around the run queue.
+
+    Parks: ``sleep``; a plain OS thread sleeps as with ``time.sleep``. Raises: ValueError below 0, Cancelled, ParkError.
+    """
+    me: Any = getcurrent()
+    try:
+        scheduler = me.scheduler
+    except AttributeError:  # not a dhaga
+        sleep_outside(this_waiter(), seconds)
+        return
+    if seconds or me.pending:
+        sleep_long(me, seconds)
+        return
+    ready = scheduler.ready  # a park without its reason and its value: 20 % less of a yield
+    ready.append(me)
+    left = scheduler.left = scheduler.left - 1
+    if left:
+        ready.popleft().switch()
+    else:
+        scheduler.elect().switch()
+
+
+def sleep_long(me: Waiter, seconds: float) -> None:
+    """Sleep by the clock."""
+    if seconds < 0:
+        raise ValueError(f"sleep length must not be negative: {seconds!r}")
+    me.prepare("sleep", CLOCK)
+    scheduler = me.scheduler
+    entry = scheduler.timers.add(scheduler.clock() + seconds, me)
+    try:
+        me.park()
+    finally:
+        if entry[2] is not None:
+            scheduler.timers.discard(entry)
+
+
+def sleep_outside(me: Waiter, seconds: float) -> None:
+    """Sleep as main code or as a plain thread."""
+    if isinstance(me, OSThread):
+        originals.thread_sleep(seconds)
+    elif seconds:
+        sleep_long(me, seconds)
+    else:
+        me.prepare("sleep", CLOCK)
+        me.wake()
+        me.park()

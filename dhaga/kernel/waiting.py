@@ -1,0 +1,399 @@
+"""Waiting: who can wait, and the one FIFO on which every primitive rests.
+
+A wait has two halves. ``prepare(reason, undo)`` marks the waiter as parked: from then on a wake counts. The waiter
+then puts itself where its waker will find it, looks once more whether what it wants has come meanwhile, and calls
+``park()``. That order is what makes wakes from other OS threads safe without a lock around it.
+
+Three kinds of waiter share this face: a dhaga and the main code of a thread (both are switched, see
+``microthread.py``) and a plain OS thread, which blocks for real (``OSThread``, here).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from asyncio import _get_running_loop
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from greenlet import getcurrent
+
+from . import deadlock, originals
+from .errors import ParkError
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+    from .timers import Entry
+
+
+class Place(Protocol):
+    """Where a waiter stands while it is parked. To undo the park is to remove it from there."""
+
+    def remove(self, waiter: Any, /) -> object:
+        """Take the waiter off. ``ValueError`` or False: too late, a waker has it already."""
+
+
+logger = logging.getLogger("dhaga")
+
+
+class Bound:
+    """The place of a waiter who must get what it waits for: timeouts come too late there, a cancel stays pending."""
+
+    __slots__ = ()
+
+    def remove(self, waiter: object) -> bool:
+        return False
+
+
+class Clock:
+    """The place of a sleeper: the end of a sleep is a wake, not an error."""
+
+    __slots__ = ()
+
+    def remove(self, waiter: object) -> bool:
+        return True
+
+
+BOUND = Bound()
+CLOCK = Clock()
+
+
+class Waiter:
+    """The face that wakers see, and the wait of whoever is switched by a scheduler."""
+
+    if not TYPE_CHECKING:  # mypy takes the empty slots of a mixin for all there will be
+        __slots__ = ()
+
+    name: str
+    scheduler: Scheduler
+    parked: list[str]  # holds the reason while parked; taking it out is the atomic claim that decides which wake wins
+    place: Place | None
+    value: Any
+    fault: BaseException | None
+    pending: list[BaseException]  # cancels and expired Timeouts not yet raised; a tuple while there are none
+
+    def prepare(self, reason: str, place: Place | None = None) -> None:
+        """Become parked, without switching yet; a pending cancel is raised instead.
+
+        Raises: Cancelled, Expired.
+        """
+        if self.pending:
+            raise self.pending.pop(0)
+        self.place = place
+        self.parked.append(reason)
+
+    def park(self, timeout: float | None = None) -> Any:
+        """Let others run until somebody wakes this waiter.
+
+        Parks: until woken; after ``timeout`` seconds the park is undone. From: the waiter itself, after ``prepare``.
+        Returns: the waker's value. Raises: the waker's error, TimeoutError, Cancelled.
+        """
+        if timeout is None:
+            return self.scheduler.park(self)
+        scheduler = self.scheduler
+        entry: Entry = scheduler.timers.add(scheduler.clock() + timeout, self)
+        try:
+            return scheduler.park(self)
+        finally:
+            scheduler.timers.discard(entry)
+
+    def throw_fault(self) -> NoReturn:
+        """Raise what this waiter was woken with."""
+        error, self.fault = self.fault, None
+        assert error is not None
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: that would be a cycle
+
+    def wake(self, value: Any = None, error: BaseException | None = None) -> bool:
+        """Make a parked waiter runnable: its park returns ``value`` or raises ``error``.
+
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it is not parked, or another wake won.
+        """
+        try:
+            del self.parked[0]  # 40 % cheaper than pop()
+        except IndexError:
+            return False
+        self.value = value
+        if error is not None:
+            self.fault = error
+        scheduler = self.scheduler
+        scheduler.ready.append(self)
+        if scheduler.asleep:
+            scheduler.rouse()
+        return True
+
+    def expire(self) -> None:
+        """End the park by its own timeout, unless a waker has come first."""
+        if self.place is CLOCK:
+            self.wake()
+        elif self.parked and self.taken_off():
+            self.wake(error=TimeoutError("timed out"))
+
+    def interrupt(self, error: BaseException) -> None:
+        """Raise ``error`` at this park if it can still be undone, else at the next one."""
+        if self.parked and self.taken_off() and self.wake(error=error):
+            return
+        if self.pending:  # a wake was faster, or nothing is to be undone
+            self.pending.append(error)
+        else:
+            self.pending = [error]
+
+    def move(self, reason: str) -> bool:
+        """Let a parked waiter, just taken off its queue, wait on for what is bound to come; False if it is not
+        parked.
+        """
+        self.place = BOUND
+        try:
+            self.parked[0] = reason
+        except IndexError:
+            return False
+        return True
+
+    def taken_off(self) -> bool:
+        """Undo the park; whether that came in time."""
+        if self.place is None:
+            return True
+        try:
+            return self.place.remove(self) is not False
+        except ValueError:
+            return False
+        except Exception:
+            logger.exception("the undo of %r failed; it is woken all the same", self)
+            return True
+
+    @property
+    def waits_on(self) -> object:
+        """The object this waiter is parked on, as far as its place tells."""
+        if not self.parked or self.place is CLOCK or self.place is BOUND:
+            return None
+        return getattr(self.place, "owner", self.place)
+
+
+class OSThread(Waiter):
+    """A plain OS thread that waits for something of Dhaga: it blocks for real. One object a thread."""
+
+    __slots__ = ("fault", "gate", "ident", "parked", "pending", "pid", "place", "value")
+
+    def __init__(self) -> None:
+        self.parked = []
+        self.pending = []
+        self.place = None
+        self.value = None
+        self.fault = None
+        self.ident = originals.get_ident()
+        self.pid = originals.getpid()
+        self.gate: Any = originals.allocate_lock()
+        self.gate.acquire()
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        thread = threading._active.get(self.ident)  # type: ignore[attr-defined]
+        return thread.name if thread is not None else f"thread {self.ident}"
+
+    def __repr__(self) -> str:
+        return f"<OSThread {self.name} {'WAITING ' + self.parked[0] if self.parked else 'RUNNING'}>"
+
+    def park(self, timeout: float | None = None) -> Any:
+        try:
+            self.block(timeout)
+        except BaseException as raised:  # KeyboardInterrupt: the main thread was blocked here
+            if self.retracted():
+                raise
+            self.gate.acquire()  # what was handed over must not be lost: take it, and be interrupted right after
+            if isinstance(raised, KeyboardInterrupt):
+                originals.interrupt_main()
+        if self.fault is not None:
+            self.throw_fault()
+        value, self.value = self.value, None
+        return value
+
+    def block(self, timeout: float | None) -> None:
+        if timeout is None:
+            with deadlock.blocked_for_good(self):
+                self.gate.acquire()
+        elif not self.gate.acquire(timeout=max(0.0, min(timeout, originals.TIMEOUT_MAX))):
+            raise TimeoutError("timed out")
+
+    def retracted(self) -> bool:
+        """End the park from within; False if a waker has won, whose opening of the gate is then to be awaited."""
+        if not self.taken_off():
+            return False
+        try:
+            self.parked.pop()
+        except IndexError:
+            return False
+        return True
+
+    def wake(self, value: Any = None, error: BaseException | None = None) -> bool:
+        if self.pid != originals.getpid():  # a fork has left it in the parent
+            return False
+        try:
+            self.parked.pop()
+        except IndexError:
+            return False
+        self.value, self.fault = value, error
+        self.gate.release()
+        return True
+
+    def wait_fd(self, fd: int, event: int, place: Place, timeout: float | None) -> None:
+        """Block until the fd is ready for ``event`` (of ``select.poll``), or ``wake`` comes, from another thread."""
+        self.prepare(f"fd {fd}", place)
+        gate, self.gate = self.gate, FdGate(self, fd, event)
+        try:
+            self.park(timeout)
+        finally:
+            self.gate.close()
+            self.gate = gate
+
+
+class FdGate:
+    """A gate that a file descriptor opens too. Like a lock's, its ``acquire`` waits and its ``release`` ends the
+    wait.
+    """
+
+    def __init__(self, thread: OSThread, fd: int, event: int) -> None:
+        self.thread = thread
+        self.bell, self.button = originals.socketpair()
+        self.poll = originals.select_module.poll()
+        self.poll.register(fd, event)
+        self.poll.register(self.bell, originals.select_module.POLLIN)
+
+    def acquire(self, timeout: float = -1) -> bool:
+        if not self.poll.poll(None if timeout < 0 else timeout * 1000):
+            return False
+        self.thread.wake()
+        return True
+
+    def release(self) -> None:
+        self.button.send(b"!")
+
+    def close(self) -> None:
+        self.bell.close()
+        self.button.close()
+
+
+class Here(originals.local):
+    """What the kernel knows of the OS thread it is called in."""
+
+    main: Any = None  # the Main of this thread, once its main code has met a scheduler
+    guest: Any = None  # the Scheduler on the loop of somebody else that runs in this thread
+    thread: OSThread | None = None
+    end: Any = None  # what is dropped, and so acts, when the thread ends
+
+
+here = Here()
+
+
+def this_waiter() -> Waiter:
+    """Return who is running: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+
+    Parks: never. Raises: ParkError where parking cannot work.
+    """
+    me = getcurrent()
+    return me if isinstance(me, Waiter) else outsider(me)
+
+
+def outsider(me: Any) -> Waiter:
+    if _get_running_loop() is not None:
+        raise ParkError(
+            "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
+            "handler): await a coroutine's version of it, or make the call in a dhaga: dhaga.spawn(...)"
+        )
+    main = here.main
+    if main is not None:
+        if main.greenlet is not me:
+            raise ParkError("a foreign greenlet cannot park among dhagas: make the call in dhaga.spawn(...) instead")
+        return main  # type: ignore[no-any-return]
+    if here.thread is None:
+        here.thread = OSThread()
+        me.name = here.thread.name
+    return here.thread
+
+
+def name_of(holder: Any) -> str:
+    """Name whoever holds something: a dhaga, or the greenlet that stands for main code or a plain thread."""
+    return getattr(holder, "name", "a plain thread")
+
+
+class WaitQueue(deque[Waiter]):
+    """Everybody who waits for one thing, first come, first served.
+
+    ``reason`` is what each of them shows in a dump; ``closed``: there is nothing to wait for any more, so that
+    whoever still comes is to be served at once.
+    """
+
+    __slots__ = ("closed", "reason", "whose")
+
+    def __init__(self, owner: object, reason: str) -> None:
+        super().__init__()
+        self.whose = weakref.ref(owner)  # no cycle: a lock is to go with its last reference
+        self.reason = reason
+        self.closed = False
+
+    @property
+    def owner(self) -> object:
+        """The thing they wait for: a lock, a queue, …"""
+        return self.whose()
+
+    def wait(self, stock: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
+        """Queue up and park until served.
+
+        If there is something in ``stock`` now, ``serve()`` hands it to whoever is first: that closes the race with a
+        waker in another OS thread that looked at the empty queue just before. Returns and raises what ``Waiter.park``
+        does.
+        """
+        me: Any = getcurrent()
+        try:
+            pending = me.pending
+        except AttributeError:  # not a dhaga
+            return self.wait_outside(outsider(me), stock, serve, timeout)
+        if pending:  # prepare() and park(), written out: 15 % of a contended lock
+            raise pending.pop(0)
+        me.place = self
+        me.parked.append(self.reason)
+        self.append(me)
+        if stock or self.closed:
+            serve()
+        if timeout is None:
+            return me.scheduler.park(me)
+        return me.park(timeout)
+
+    def wait_outside(self, me: Waiter, stock: object, serve: Callable[[], object], timeout: float | None) -> Any:
+        me.prepare(self.reason, self)
+        self.append(me)
+        if stock or self.closed:
+            serve()
+        return me.park(timeout)
+
+    def wait_bound(self, serve: Callable[[], object]) -> Any:
+        """Queue up and park until served, whatever cancels and timeouts say meanwhile."""
+        me = this_waiter()
+        me.place = BOUND
+        me.parked.append(self.reason)
+        self.append(me)
+        serve()
+        return me.park()
+
+    def wake_first(self, value: Any = True) -> Waiter | None:
+        """Wake the first one that still waits; None if nobody does."""
+        while self:
+            try:
+                waiter = self.popleft()
+            except IndexError:  # another OS thread took the last one
+                break
+            if waiter.wake(value):
+                return waiter
+        return None
+
+    def wake_all(self, value: Any = True) -> None:
+        """Wake everybody who waits now."""
+        while self:
+            try:
+                waiter = self.popleft()
+            except IndexError:  # another OS thread took the last one
+                return
+            waiter.wake(value)
