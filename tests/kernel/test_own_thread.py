@@ -1,0 +1,210 @@
+"""Schedulers with an OS thread of their own: started, used from anywhere, stopped."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import testing
+from dhaga.kernel.scheduler import schedulers
+
+
+@pytest.mark.logs  # of errors that come before another thread can ask for the result
+def test_spawn_join_result_and_cancel_work_from_any_thread() -> None:
+    trace: list[Any] = []
+
+    def works() -> str:
+        dhaga.sleep(0.001)
+        return threading.current_thread().name
+
+    def uses(scheduler: dhaga.Scheduler) -> None:
+        d = scheduler.spawn(works)
+        d.join()
+        trace.append(d.result())
+        with pytest.raises(ZeroDivisionError):
+            scheduler.spawn(lambda: dhaga.sleep(0.001) or 1 / 0).result()
+        parked = scheduler.spawn(dhaga.park, "nothing")
+        with pytest.raises(TimeoutError):
+            parked.result(timeout=0.001)
+        assert parked.join(timeout=0.001) is None and parked.is_alive()
+        assert parked.cancel("enough")
+        with pytest.raises(dhaga.Cancelled, match="enough"):
+            parked.result()
+        assert not parked.cancel()
+
+    with dhaga.Scheduler("one") as one, dhaga.Scheduler("two") as two:
+        uses(one)  # a plain thread, which blocks
+        thread = threading.Thread(target=uses, args=(one,))
+        thread.start()
+        thread.join()
+        two.spawn(uses, one).result()  # a dhaga of another scheduler
+        one.spawn(uses, one).result()  # its own
+        dhaga.spawn(uses, one).result()  # a dhaga of the main code, which waits with it
+    assert trace == ["one"] * 5
+
+
+def test_stop_cancels_all_and_runs_every_finally() -> None:
+    trace = []
+
+    def left(name: str) -> None:
+        try:
+            dhaga.sleep(1000)
+        except dhaga.Cancelled as cancelled:
+            trace.append(f"{name}: {cancelled.reason}")
+            raise
+        finally:
+            dhaga.sleep(0.001)
+            dhaga.spawn(trace.append, f"{name}: spawned in finally").join()
+
+    scheduler = dhaga.Scheduler("s").start()
+    dhagas = [scheduler.spawn(left, name) for name in "ab"]
+    scheduler.spawn(dhaga.sleep).join()
+    scheduler.stop()
+    assert sorted(trace) == [f"{name}: {what}" for name in "ab" for what in ("s stops", "spawned in finally")]
+    assert not any(d.is_alive() for d in dhagas)
+    assert not schedulers
+
+
+def test_a_stop_that_takes_too_long_names_those_that_do_not_end() -> None:
+    def stubborn() -> None:
+        try:
+            dhaga.park("one thing")
+        finally:
+            dhaga.park("another thing")
+
+    scheduler = dhaga.Scheduler("slow").start()
+    d = scheduler.spawn(stubborn, name="stubborn")
+    scheduler.spawn(dhaga.sleep).join()
+    for _ in range(2):
+        with pytest.raises(TimeoutError, match=r"slow was told to stop.*: <Dhaga stubborn WAITING another thing>$"):
+            scheduler.stop(timeout=0.05)
+    with pytest.raises(RuntimeError, match="stopped"):
+        scheduler.spawn(int)
+    d.wake()
+    scheduler.stop()
+
+
+def test_stop_waits_in_a_dhaga_without_blocking_its_thread_and_many_may_wait() -> None:
+    """All of them cancel but once: the ``finally`` has its time."""
+    trace = []
+
+    def slow() -> None:
+        try:
+            dhaga.sleep(1000)
+        finally:
+            dhaga.sleep(0.05)
+            trace.append("finally")
+
+    scheduler = dhaga.Scheduler().start()
+    scheduler.spawn(slow)
+    scheduler.spawn(dhaga.sleep).join()
+
+    def stops(name: str) -> None:
+        scheduler.stop()
+        trace.append(name)
+
+    stoppers = [dhaga.spawn(stops, name) for name in "ab"]
+    thread = threading.Thread(target=stops, args=("thread",))
+    thread.start()
+    dhaga.spawn(trace.append, "not blocked")
+    for stopper in stoppers:
+        stopper.join()
+    thread.join()
+    assert trace[:2] == ["not blocked", "finally"] and sorted(trace[2:]) == ["a", "b", "thread"]
+
+
+@pytest.mark.logs
+def test_what_is_refused() -> None:
+    scheduler = dhaga.Scheduler("refuses")
+    with pytest.raises(RuntimeError, match="no thread of its own"):
+        scheduler.stop()
+    with scheduler:
+        with pytest.raises(RuntimeError, match="started before"):
+            scheduler.start()
+        with pytest.raises(RuntimeError, match="cannot be stopped from within"):
+            scheduler.spawn(scheduler.stop).result()
+        assert scheduler.spawn(lambda: "still alive").result() == "still alive"
+    with pytest.raises(RuntimeError, match="stopped"):
+        scheduler.spawn(int)
+    with pytest.raises(RuntimeError, match="started before"):
+        scheduler.start()
+    scheduler.stop()
+
+
+def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_number() -> None:
+    """The system gives thread idents out anew: ``stop`` and ``spawn`` in such a thread are not calls from within."""
+    seen = []
+    for _ in range(20):
+        scheduler = dhaga.Scheduler().start()
+        ident = scheduler.ident
+        scheduler.stop()
+
+        def uses(scheduler: dhaga.Scheduler = scheduler, ident: int = ident) -> None:
+            with pytest.raises(RuntimeError, match="stopped"):
+                scheduler.spawn(int)
+            scheduler.stop()
+            seen.append(threading.get_ident() == ident)
+
+        thread = threading.Thread(target=uses)
+        thread.start()
+        thread.join()
+    assert len(seen) == 20
+
+
+def test_dhagas_spawned_before_the_start_wait_for_it() -> None:
+    scheduler = dhaga.Scheduler()
+    d = scheduler.spawn(lambda: dhaga.current().scheduler is scheduler)
+    assert d.state == "NEW"
+    with scheduler:
+        assert d.result()
+
+
+def test_system_exit_in_a_thread_of_its_own_ends_one_dhaga_in_silence() -> None:
+    """As ``sys.exit`` does in a thread; whoever asks for the result gets it."""
+    with dhaga.Scheduler() as scheduler:
+        d = scheduler.spawn(lambda: (_ for _ in ()).throw(SystemExit(3)))
+        d.join()
+        with pytest.raises(SystemExit):
+            d.result()
+        assert scheduler.spawn(lambda: "goes on").result() == "goes on"
+
+
+def test_a_spawn_that_races_with_stop_is_refused_or_ends() -> None:
+    """Never is a dhaga taken that nobody will run, whose join would hang."""
+    taken = refused = 0
+    for n in range(15):
+        scheduler = dhaga.Scheduler().start()
+        dhagas: list[dhaga.Dhaga] = []
+
+        def spawns(scheduler: dhaga.Scheduler = scheduler, dhagas: list[dhaga.Dhaga] = dhagas) -> None:
+            nonlocal refused
+            try:
+                while True:
+                    dhagas.append(scheduler.spawn(int))
+            except RuntimeError:
+                refused += 1
+
+        thread = threading.Thread(target=spawns)
+        thread.start()
+        time.sleep(0.0001 * (n % 10))
+        scheduler.stop()
+        thread.join()
+        for d in dhagas:
+            d.join(10)
+            assert not d.is_alive()
+        taken += len(dhagas)
+    assert refused == 15 and taken > 0
+
+
+def test_a_thousand_starts_and_stops_leak_nothing() -> None:
+    dhaga.Scheduler().start().stop()
+    before = testing.open_fds()
+    for _ in range(1000):
+        with dhaga.Scheduler() as scheduler:
+            scheduler.spawn(dhaga.sleep)
+    assert testing.open_fds() == before
+    assert not schedulers

@@ -1,0 +1,69 @@
+"""The rooms of the house, from low to high. A module imports only from rooms below its own."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "dhaga"
+
+KERNEL = (
+    *("errors", "originals", "timers", "loop", "deadlock", "waiting", "channel", "poller"),
+    *("microthread", "lives", "scheduler", "process", "api"),
+)
+ROOMS = (
+    *(f"kernel.{name}" for name in KERNEL),
+    "kernel",
+    *("offload", "local", "locks", "semaphores", "events", "queue", "threading"),
+    *("resolve", "patience", "socket", "select", "time"),
+    "",
+    "testing",
+)
+"""Every module of the package, the package itself being the empty name."""
+
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
+    for path in PACKAGE.rglob("*.py")
+}
+
+
+def imports_of(name: str) -> set[str]:
+    """Return the modules that a module imports when it runs; what is for the types alone does not count."""
+    tree = ast.parse(MODULES[name].read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    here = name.split(".") if MODULES[name].name == "__init__.py" and name else name.split(".")[:-1]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level + 1] + (node.module.split(".") if node.module else [])
+            found |= {".".join(base)} | {".".join([*base, alias.name]) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "dhaga":
+            found.add((node.module or "").removeprefix("dhaga").removeprefix("."))
+        elif isinstance(node, ast.Import):
+            found |= {
+                a.name.removeprefix("dhaga").removeprefix(".") for a in node.names if a.name.split(".")[0] == "dhaga"
+            }
+    return {module for module in found if module in MODULES} - {name, "kernel"}
+
+
+def test_the_table_names_every_room() -> None:
+    assert sorted(MODULES) == sorted(ROOMS)
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_module_imports_only_from_rooms_below(name: str) -> None:
+    below = set(ROOMS[: ROOMS.index(name)])
+    assert imports_of(name) <= below
+
+
+def test_nobody_imports_the_testing_room() -> None:
+    assert not [name for name in ROOMS if "testing" in imports_of(name)]
+
+
+def test_there_is_no_star_import_and_no_underscored_file() -> None:
+    assert not [name for name, path in MODULES.items() if "import *" in path.read_text()]
+    assert not [path for path in MODULES.values() if path.name.startswith("_") and not path.name.startswith("__")]

@@ -1,0 +1,603 @@
+"""Lock, RLock, Condition: handed over in the order of coming, and held by one at a time whatever is cancelled."""
+
+from __future__ import annotations
+
+import threading as os_threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga.testing import cancel_at_every_park, settle, virtual_clock
+from dhaga.threading import Condition, Lock, RLock
+from tests.parking import parked, victim
+
+both = pytest.mark.parametrize("kind", [Lock, RLock])
+
+
+def held_by_a_dhaga(lock: Any, until: float) -> dhaga.Dhaga:
+    def holds() -> None:
+        with lock:
+            dhaga.sleep(until)
+
+    return parked(holds, name="holder")
+
+
+# ---- Lock and RLock
+
+
+@both
+def test_a_lock_is_handed_over_in_the_order_of_parking(kind: Any) -> None:
+    trace: list[object] = []
+    with virtual_clock() as clock:
+        lock = kind()
+
+        def takes(n: int) -> None:
+            with lock:
+                trace.append((n, "in", clock()))
+                dhaga.sleep(1)
+                trace.append((n, "out", clock()))
+
+        held_by_a_dhaga(lock, 10)
+        for d in [parked(takes, n) for n in range(3)]:
+            d.join()
+        assert not lock.locked()
+    assert trace == [
+        (0, "in", 10),
+        (0, "out", 11),
+        (1, "in", 11),
+        (1, "out", 12),
+        (2, "in", 12),
+        (2, "out", 13),
+    ]
+
+
+@both
+def test_who_comes_after_the_release_cannot_barge_in(kind: Any) -> None:
+    trace: list[str] = []
+    with virtual_clock():
+        lock = kind()
+
+        def takes(name: str) -> None:
+            with lock:
+                trace.append(name)
+
+        lock.acquire()
+        first = parked(takes, "first")
+        lock.release()  # first owns it from here, and has not run yet
+        assert lock.acquire(blocking=False) is False
+        with lock:
+            trace.append("main code")
+        first.join()
+    assert trace == ["first", "main code"]
+
+
+@both
+def test_a_lock_that_is_free_is_taken_without_letting_others_run(kind: Any) -> None:
+    trace: list[str] = []
+    with virtual_clock():
+        d = dhaga.spawn(trace.append, "other")
+        lock = kind()
+        with lock:
+            trace.append("in")
+        assert lock.acquire() is True
+        lock.release()
+        trace.append("out")
+        d.join()
+    assert trace == ["in", "out", "other"]
+
+
+@both
+def test_a_timeout_ends_at_its_second_exactly_and_leaves_the_queue(kind: Any) -> None:
+    trace: list[object] = []
+    with virtual_clock() as clock:
+        lock = kind()
+        holder = held_by_a_dhaga(lock, 10)
+
+        def tries(timeout: float) -> None:
+            got = lock.acquire(timeout=timeout)
+            trace.append((timeout, got, clock()))
+            if got:
+                lock.release()
+
+        dhagas = [parked(tries, timeout) for timeout in (5, 2.5, 12, 0)]
+        for d in [holder, *dhagas]:
+            d.join()
+    assert trace == [(0, False, 0), (2.5, False, 2.5), (5, False, 5), (12, True, 10)]
+
+
+@both
+def test_arguments_are_checked_as_the_standard_does(kind: Any) -> None:
+    standard: Any = os_threading.Lock if kind is Lock else os_threading.RLock
+    for make in (kind, standard):
+        for args, error in (
+            ((False, 1), ValueError),
+            ((True, -2), ValueError),
+            ((True, os_threading.TIMEOUT_MAX * 2), OverflowError),
+        ):
+            with pytest.raises(error):
+                make().acquire(*args)
+        lock = make()
+        assert lock.acquire(False) is True
+        lock.release()
+        assert lock.acquire(True, -1) is True
+        lock.release()
+
+
+@both
+def test_a_cancel_while_waiting_gives_the_place_up(kind: Any) -> None:
+    trace: list[str] = []
+    with virtual_clock():
+        lock = kind()
+
+        def takes(name: str) -> None:
+            with lock:
+                trace.append(name)
+
+        lock.acquire()
+        dhagas = [parked(takes, name, name=name) for name in "abc"]
+        dhagas[1].cancel()
+        settle()
+        assert repr(lock).endswith("2 parked>") and dhagas[1].done
+        lock.release()
+        for d in dhagas:
+            d.join()
+    assert trace == ["a", "c"]
+
+
+@both
+def test_a_cancel_after_the_hand_over_stays_pending_and_loses_nothing(kind: Any) -> None:
+    trace: list[str] = []
+    with virtual_clock():
+        lock = kind()
+
+        def takes() -> None:
+            with lock:
+                trace.append("in")
+                try:
+                    dhaga.sleep(1)
+                except dhaga.Cancelled as error:
+                    trace.append(f"cancelled: {error.args[0]}")
+                    raise
+
+        lock.acquire()
+        d = parked(takes)
+
+        def inherits() -> None:
+            with lock:
+                trace.append("heir")
+
+        heir = parked(inherits)
+        lock.release()
+        d.cancel("late")
+        d.join()
+        heir.join()
+        assert lock.acquire(blocking=False)
+        lock.release()
+    assert trace == ["in", "cancelled: late", "heir"]
+
+
+@both
+def test_a_timeout_after_the_hand_over_does_not_take_the_lock_away(kind: Any) -> None:
+    with virtual_clock() as clock:
+        lock = kind()
+        lock.acquire()
+        d = parked(lambda: (lock.acquire(timeout=5), clock(), lock.release())[:2])
+        lock.release()
+        clock.now += 10  # the deadline passes before it runs
+        assert d.result() == (True, 10)
+
+
+@both
+def test_no_lock_is_lost_or_held_by_two_at_whatever_park_one_is_cancelled(kind: Any) -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], None]]:
+        lock = kind()
+        inside: list[str] = []
+        done: list[str] = []
+
+        def uses(name: str, after: float) -> None:
+            dhaga.sleep(after)
+            for _ in range(2):
+                with lock:
+                    inside.append(name)
+                    try:
+                        assert inside == [name]
+                        dhaga.sleep(1)
+                    finally:
+                        inside.remove(name)
+            done.append(name)
+
+        def check() -> None:
+            assert {"a", "b"} <= set(done) and not inside
+            assert lock.holder is None and not lock.waiters
+
+        dhaga.spawn(uses, "a", 0.1)
+        dhaga.spawn(uses, "b", 0.3)
+        return victim(uses, "victim", 0.2), check
+
+    assert cancel_at_every_park(scenario) == 5
+
+
+@both
+def test_a_plain_os_thread_and_dhagas_hand_it_to_each_other(kind: Any) -> None:
+    trace: list[str] = []
+    lock = kind()
+
+    def takes(name: str) -> None:
+        with lock:
+            trace.append(name)
+
+    with lock:
+        thread = os_threading.Thread(target=takes, args=("thread",))
+        thread.start()
+        while not lock.waiters:
+            dhaga.sleep(0)
+        d = parked(takes, "dhaga")
+    d.join()
+    thread.join()
+    assert trace == ["thread", "dhaga"]
+
+
+def test_a_lock_may_be_released_by_anybody() -> None:
+    with virtual_clock():
+        lock = Lock()
+        assert lock.acquire() and lock.locked()
+        dhaga.spawn(lock.release).join()
+        assert not lock.locked()
+
+
+def test_release_of_an_unlocked_lock_raises() -> None:
+    with pytest.raises(RuntimeError, match="release unlocked lock"):
+        Lock().release()
+    with pytest.raises(RuntimeError, match="cannot release un-acquired lock"):
+        RLock().release()
+
+
+def test_an_rlock_is_taken_again_by_its_holder_and_free_after_as_many_releases() -> None:
+    trace: list[object] = []
+    with virtual_clock():
+        lock = RLock()
+        for _ in range(3):
+            assert lock.acquire()
+
+        def takes() -> None:
+            with lock:
+                trace.append("other")
+
+        other = parked(takes)
+        for n in (3, 2, 1):
+            settle()
+            trace.append(n)
+            lock.release()
+        other.join()
+    assert trace == [3, 2, 1, "other"]
+
+
+def test_an_rlock_is_released_by_nobody_but_its_holder() -> None:
+    with virtual_clock():
+        lock = RLock()
+        lock.acquire()
+        with pytest.raises(RuntimeError, match="cannot release un-acquired lock"):
+            dhaga.spawn(lock.release).result()
+        lock.release()
+        with pytest.raises(RuntimeError, match="cannot release un-acquired lock"):
+            lock.release()
+
+
+def test_the_repr_tells_who_holds_it_and_how_many_wait() -> None:
+    with virtual_clock():
+        lock, rlock = Lock(), RLock()
+        assert (repr(lock), repr(rlock)) == ("<Lock unlocked, 0 parked>", "<RLock unlocked, 0 parked>")
+
+        def holds() -> None:
+            with lock, rlock, rlock:
+                dhaga.sleep(1)
+
+        holder = parked(holds, name="holder")
+        others = [parked(lock.acquire), parked(lock.acquire)]
+        assert repr(lock) == "<Lock held by holder, 2 parked>"
+        assert repr(rlock) == "<RLock held by holder 2 times, 0 parked>"
+        for d in others:
+            d.cancel()
+            d.join()
+        holder.join()
+        with lock:
+            assert repr(lock) == "<Lock held by main code, 0 parked>"
+
+
+# ---- Condition
+
+
+@pytest.fixture(params=["Lock", "RLock", "another kind"])
+def condition(request: pytest.FixtureRequest) -> Condition:
+    class OfAnotherKind:
+        def __init__(self) -> None:
+            lock = Lock()
+            self.acquire, self.release = lock.acquire, lock.release
+
+        def __enter__(self) -> bool:
+            return self.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.release()
+
+    return Condition({"Lock": Lock, "RLock": RLock, "another kind": OfAnotherKind}[request.param]())
+
+
+def test_notify_wakes_the_longest_waiting_ones_in_order(condition: Condition) -> None:
+    """On a lock of another kind those notified together take it back in any order."""
+    woken: list[int] = []
+    trace: list[object] = []
+    with virtual_clock():
+
+        def waits(n: int) -> None:
+            with condition:
+                assert condition.wait() is True
+                woken.append(n)
+
+        dhagas = [parked(waits, n) for n in range(6)]
+        for many in (1, 2, 9):
+            with condition:
+                condition.notify(many)
+                settle()
+                assert not woken  # nobody goes on before the lock is given back
+            settle()
+            trace.append(woken[:] if condition.token else sorted(woken))
+            woken.clear()
+        for d in dhagas:
+            d.join()
+    assert trace == [[0], [1, 2], [3, 4, 5]]
+
+
+def test_notify_all_wakes_everybody_who_waits_now(condition: Condition) -> None:
+    woken: list[int] = []
+    with virtual_clock():
+
+        def waits(n: int) -> None:
+            with condition:
+                condition.wait()
+                woken.append(n)
+
+        dhagas = [parked(waits, n) for n in range(3)]
+        with condition:
+            condition.notify_all()
+            condition.wait(1)  # comes after, and is not notified
+        for d in dhagas:
+            d.join()
+    assert sorted(woken) == [0, 1, 2]
+
+
+def test_a_notify_that_nobody_waits_for_is_forgotten(condition: Condition) -> None:
+    with virtual_clock() as clock:
+        with condition:
+            condition.notify()
+            condition.notify_all()
+            assert condition.wait(3) is False
+        assert clock() == 3
+
+
+def test_a_wait_ends_at_its_second_exactly_with_the_lock_held(condition: Condition) -> None:
+    trace: list[object] = []
+    with virtual_clock() as clock:
+
+        def waits(timeout: float) -> None:
+            with condition:
+                trace.append((condition.wait(timeout), clock(), condition._is_owned()))
+
+        dhagas = [parked(waits, timeout) for timeout in (4, 2, 0, -1)]
+        for d in dhagas:
+            d.join()
+    assert trace == [(False, 0, True), (False, 0, True), (False, 2, True), (False, 4, True)]
+
+
+def test_a_wait_whose_time_is_up_waits_for_the_lock_all_the_same(condition: Condition) -> None:
+    with virtual_clock() as clock:
+
+        def waits() -> object:
+            with condition:
+                return condition.wait(2), clock()
+
+        d = parked(waits)
+        with condition:
+            dhaga.sleep(5)
+        assert d.result() == (False, 5)
+
+
+def test_wait_for_returns_the_value_of_its_predicate(condition: Condition) -> None:
+    state: list[int] = []
+    with virtual_clock() as clock:
+
+        def waits(many: int, timeout: float | None) -> object:
+            with condition:
+                return condition.wait_for(lambda: len(state) >= many and state[:many], timeout), clock()
+
+        dhagas = [parked(waits, *args) for args in ((2, None), (9, 2.5), (1, 9))]
+        for n in range(3):
+            dhaga.sleep(1)
+            with condition:
+                state.append(n)
+                condition.notify_all()
+        assert [d.result() for d in dhagas] == [([0, 1], 2), (False, 2.5), ([0], 1)]
+
+
+def test_a_cancel_while_waiting_is_raised_with_the_lock_held_and_takes_no_notify(condition: Condition) -> None:
+    trace: list[str] = []
+    with virtual_clock():
+
+        def waits(name: str) -> None:
+            with condition:
+                try:
+                    condition.wait()
+                except dhaga.Cancelled:
+                    assert condition._is_owned()
+                    trace.append(f"{name} cancelled")
+                    raise
+                trace.append(f"{name} notified")
+
+        first, second = parked(waits, "first"), parked(waits, "second")
+        with condition:
+            first.cancel()
+            settle()
+            assert not first.done  # it waits for the lock
+            condition.notify()
+        first.join()
+        second.join()
+    assert sorted(trace) == ["first cancelled", "second notified"]
+
+
+@both
+def test_cancels_while_it_takes_the_lock_back_stay_pending_until_the_next_park(kind: Any) -> None:
+    condition = Condition(kind())
+    trace: list[str] = []
+    with virtual_clock():
+
+        def waits() -> None:
+            with condition:
+                try:
+                    condition.wait()
+                except dhaga.Cancelled as error:
+                    trace.append(f"{error.args[0]}, held: {condition._is_owned()}")
+                for _ in range(2):
+                    try:
+                        dhaga.sleep(1)
+                    except dhaga.Cancelled as error:
+                        trace.append(error.args[0])
+
+        d = parked(waits)
+        with condition:
+            for reason in ("first", "second", "third"):
+                d.cancel(reason)
+                settle()
+        d.join()
+    assert trace == ["first, held: True", "second", "third"]
+
+
+@both
+@pytest.mark.parametrize("steps", [("notify", "cancel"), ("cancel", "notify")])
+def test_a_cancel_just_before_or_after_the_notify_costs_nobody_the_notify(kind: Any, steps: tuple[str, str]) -> None:
+    """Who was notified goes on, or the next one does."""
+    condition = Condition(kind())
+    notified: list[str] = []
+    with virtual_clock():
+
+        def waits(name: str) -> None:
+            with condition:
+                assert condition.wait()
+                notified.append(name)
+
+        first, second = parked(waits, "first"), parked(waits, "second")
+        with condition:
+            for step in steps:
+                getattr(first if step == "cancel" else condition, step)()
+        first.join()
+        settle()
+        assert len(notified) == 1
+        with condition:
+            condition.notify_all()
+        second.join()
+    assert notified in (["first", "second"], ["second"])
+
+
+def test_a_cancel_after_the_notify_stays_pending_until_the_next_park() -> None:
+    trace: list[str] = []
+    with virtual_clock():
+        condition = Condition()
+
+        def waits() -> None:
+            with condition:
+                assert condition.wait()
+                trace.append("notified")
+                try:
+                    dhaga.sleep(1)
+                finally:
+                    trace.append("cancelled")
+
+        d = parked(waits)
+        with condition:
+            condition.notify()
+            d.cancel()
+            settle()
+            trace.append("given back")
+        d.join()
+    assert trace == ["given back", "notified", "cancelled"]
+
+
+def test_no_notify_or_lock_is_lost_at_whatever_park_one_is_cancelled(condition: Condition) -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], None]]:
+        tickets: list[int] = []
+        used: list[int] = []
+        mine = type(condition)(type(condition._lock)())
+
+        def consumes(after: float, many: int) -> None:
+            dhaga.sleep(after)
+            for _ in range(many):
+                with mine:
+                    while not tickets:
+                        mine.wait()
+                    used.append(tickets.pop(0))
+
+        def produces() -> None:
+            for n in range(4):
+                dhaga.sleep(1)
+                with mine:
+                    tickets.append(n)
+                    mine.notify()
+
+        def finishes() -> None:
+            dhaga.sleep(10)  # the others have used theirs by then
+            with mine:
+                tickets.extend((4, 5))
+                mine.notify_all()
+
+        def check() -> None:
+            assert sorted(used + tickets) == list(range(6)) and used == sorted(used)
+            assert len(used) >= 4  # what the victim did not take went to the others
+            assert mine.acquire(False)
+            mine.release()
+            assert not mine.waiters and not mine.gates
+
+        for after in (0.1, 0.3):
+            dhaga.spawn(consumes, after, 2)
+        dhaga.spawn(produces)
+        dhaga.spawn(finishes)
+        return victim(consumes, 0.2, 2), check
+
+    assert cancel_at_every_park(scenario) >= 3
+
+
+def test_a_condition_without_its_lock_refuses(condition: Condition) -> None:
+    for use in (condition.wait, condition.notify, condition.notify_all, condition.notifyAll):
+        with pytest.raises(RuntimeError, match="un-acquired lock"):
+            use()
+
+
+def test_an_rlock_held_twice_is_given_back_and_taken_back_twice() -> None:
+    with virtual_clock():
+        condition = Condition()
+
+        def waits() -> str:
+            with condition, condition:
+                assert condition.wait()
+                return repr(condition)
+
+        d = parked(waits, name="d")
+        with condition:
+            condition.notify()
+        assert d.result() == "<Condition on <RLock held by d 2 times, 0 parked>, 0 parked>"
+
+
+def test_the_repr_of_a_condition_tells_how_many_wait(condition: Condition) -> None:
+    with virtual_clock():
+
+        def waits() -> None:
+            with condition:
+                condition.wait()
+
+        dhagas = [parked(waits), parked(waits)]
+        assert repr(condition) == f"<Condition on {condition._lock!r}, 2 parked>"
+        with condition:
+            condition.notify_all()
+        for d in dhagas:
+            d.join()
+        assert repr(condition) == f"<Condition on {condition._lock!r}, 0 parked>"

@@ -1,0 +1,57 @@
+"""What README shows runs as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SNIPPETS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("number", range(len(SNIPPETS)))
+def test_every_python_snippet_of_the_readme_runs(number: int) -> None:
+    done = run("-c", SNIPPETS[number])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+def test_the_first_snippet_works_off_every_job() -> None:
+    assert sorted(map(int, run("-c", SNIPPETS[0]).stdout.split())) == list(range(1000))
+
+
+def test_the_second_snippet_prints_what_its_comments_say() -> None:
+    assert run("-c", SNIPPETS[1]).stdout == "put away\n<Dhaga patient DONE>\n"
+
+
+def test_the_swap_is_the_import_line() -> None:
+    before, after = (
+        re.sub(r"^[-+ ]", "", "\n".join(line for line in diff if line[:1] != other), flags=re.MULTILINE)
+        for other in "+-"
+        for diff in [re.search(r"```diff\n(.*?)```", README, re.DOTALL)[1].splitlines()]  # type: ignore[index]
+    )
+    results = []
+    for program in (before, after):
+        program = program.replace("…", "import sys; fetch = lambda number: sys.stdout.write(f'{number}\\n')")
+        results.append(sorted(run("-c", program).stdout.split()))
+    assert results[0] == results[1] == sorted(map(str, range(2000)))
+
+
+def test_the_example_of_parking_runs() -> None:
+    done = run("-m", "examples.park")
+    assert (done.returncode, done.stdout) == (0, "through a pipe\nfrom a Future\n")
+
+
+def test_the_table_of_the_readme_is_the_one_measured() -> None:
+    printed = run("-m", "benchmarks.kernel", "--markdown", "benchmarks/results/kernel.json").stdout
+    table = next(part for part in printed.split("\n\n") if part.lstrip().startswith("| work")).strip()
+    assert table in README
