@@ -1,0 +1,1 @@
+"""Programs written on dhagas as an engineer would write them with threads."""

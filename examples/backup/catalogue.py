@@ -1,0 +1,200 @@
+"""The server's snapshots in SQLite.
+
+A snapshot begins as a draft that only its writer knows, and becomes visible in the one transaction that commits it
+(write-ahead log, synchronous=FULL: on disk when `commit` returns). Drafts are thrown away with the connection that
+wrote them, and at the next start if the server was killed. Chunks are in `store`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from .chunks import digests_in
+from .tree import FILE, Entry
+from .wire import BackupError, Refused
+from .workers import Unit
+
+Result = TypeVar("Result")
+
+PAGE_ROWS: Final = 5000
+PAGE_BYTES: Final = 1024 * 1024  # a page stops after it: with one more row still well below the limit of a frame
+
+_SCHEMA: Final = """
+    CREATE TABLE IF NOT EXISTS snapshots (
+        key INTEGER PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, source TEXT NOT NULL,
+        files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, committed REAL);
+    CREATE UNIQUE INDEX IF NOT EXISTS committed_once ON snapshots (name) WHERE committed IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS entries (
+        snapshot INTEGER NOT NULL REFERENCES snapshots ON DELETE CASCADE, number INTEGER NOT NULL,
+        path BLOB NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+        size INTEGER NOT NULL, target BLOB NOT NULL, chunks BLOB NOT NULL,
+        PRIMARY KEY (snapshot, number)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A committed snapshot, as `list` shows it; `committed` is seconds since the epoch."""
+
+    name: str
+    host: str
+    source: str
+    files: int
+    bytes: int
+    committed: float
+
+
+class Catalogue:
+    """Every call goes to SQLite one at a time, in an OS thread."""
+
+    def __init__(self, path: Path, unit: Unit) -> None:
+        self._unit = unit
+        self._lock = unit.threading.Lock()
+        self._db = _open(path)
+        self._db.execute("DELETE FROM snapshots WHERE committed IS NULL")
+
+    def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._db.close()
+
+    def begin(self, name: str, host: str, source: str) -> int | None:
+        """Start a draft.
+
+        Parks: while SQLite works, as all that follow do.
+        Returns: its key; None if a snapshot of this name is committed already.
+        """
+        return self._run(self._begin, name, host, source)
+
+    def add(self, key: int, first: int, entries: list[Entry]) -> None:
+        """Add entries to a draft, numbered from `first`."""
+        self._run(self._add, key, first, entries)
+
+    def digests(self, key: int) -> set[bytes]:
+        """Give the name of every chunk that a draft needs."""
+        return self._run(self._digests, key)
+
+    def commit(self, key: int) -> None:
+        """Make a draft a snapshot, at once and for good.
+
+        If its name is committed already, by a client whose first attempt went through unseen, the draft is dropped.
+        """
+        self._run(self._commit, key)
+
+    def discard(self, key: int) -> None:
+        """Throw a draft away."""
+        self._run(self._discard, key)
+
+    def snapshots(self) -> list[Snapshot]:
+        """Give the committed snapshots, oldest first."""
+        return self._run(self._snapshots)
+
+    def find(self, name: str) -> tuple[int, str]:
+        """Look a snapshot up by its name, the beginning of it if only one begins so, or `latest`.
+
+        Returns: its key and its whole name.
+        Raises: Refused if that is none or several.
+        """
+        return self._run(self._find, name)
+
+    def page(self, key: int, first: int) -> list[Entry]:
+        """Give the entries from a number on, as many as fit a frame; none at the end."""
+        return self._run(self._page, key, first)
+
+    def _run(self, fn: Callable[..., Result], *args: Any) -> Result:
+        with self._lock:
+            result: Result = self._unit.offload(fn, *args)
+        return result
+
+    # ---- in an OS thread, one at a time ----
+
+    def _begin(self, name: str, host: str, source: str) -> int | None:
+        if self._db.execute("SELECT 1 FROM snapshots WHERE name = ? AND committed IS NOT NULL", (name,)).fetchone():
+            return None
+        columns = "INSERT INTO snapshots (name, host, source) VALUES (?, ?, ?)"
+        return self._db.execute(columns, (name, host, source)).lastrowid
+
+    def _add(self, key: int, first: int, entries: list[Entry]) -> None:
+        rows = [(key, number, *entry.to_wire()) for number, entry in enumerate(entries, first)]
+        self._db.execute("BEGIN")
+        try:
+            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _digests(self, key: int) -> set[bytes]:
+        rows = self._db.execute("SELECT chunks FROM entries WHERE snapshot = ?", (key,))
+        return {digest for (joined,) in rows for digest in digests_in(joined)}
+
+    def _commit(self, key: int) -> None:
+        self._db.execute(
+            """UPDATE OR IGNORE snapshots SET committed = ?, (files, bytes) = (
+                   SELECT count(*), coalesce(sum(size), 0) FROM entries WHERE snapshot = key AND kind = ?)
+               WHERE key = ?""",
+            (time.time(), FILE, key),
+        )
+        self._discard(key)
+
+    def _discard(self, key: int) -> None:
+        self._db.execute("DELETE FROM snapshots WHERE key = ? AND committed IS NULL", (key,))
+
+    def _snapshots(self) -> list[Snapshot]:
+        columns = "SELECT name, host, source, files, bytes, committed FROM snapshots"
+        return [Snapshot(*row) for row in self._db.execute(columns + " WHERE committed IS NOT NULL ORDER BY committed")]
+
+    def _find(self, name: str) -> tuple[int, str]:
+        rows = self._db.execute(
+            "SELECT key, name FROM snapshots WHERE committed IS NOT NULL ORDER BY committed"
+        ).fetchall()
+        if name == "latest":
+            found = rows[-1:]
+        else:
+            found = [row for row in rows if row[1] == name] or [row for row in rows if row[1].startswith(name)]
+        if len(found) != 1:
+            raise Refused(f"{'several snapshots begin with' if found else 'there is no snapshot'} {name!r}: see `list`")
+        key, whole_name = found[0]
+        return key, whole_name
+
+    def _page(self, key: int, first: int) -> list[Entry]:
+        rows = self._db.execute(
+            """SELECT path, kind, mode, mtime_ns, size, target, chunks FROM entries
+               WHERE snapshot = (SELECT key FROM snapshots WHERE key = ? AND committed IS NOT NULL) AND number >= ?
+               ORDER BY number LIMIT ?""",
+            (key, first, PAGE_ROWS),
+        )
+        return list(_up_to(PAGE_BYTES, (Entry(*row) for row in rows)))
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        # No thread owns it: offload may use a different one each time, and the lock keeps them apart.
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        _set_up(db)
+    except sqlite3.Error as error:
+        raise BackupError(f"cannot open the catalogue {path}: {error}") from None
+    return db
+
+
+def _set_up(db: sqlite3.Connection) -> None:
+    try:
+        for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            db.execute(f"PRAGMA {setting}")
+        db.executescript(_SCHEMA)
+    except sqlite3.Error:
+        db.close()
+        raise
+
+
+def _up_to(budget: int, entries: Iterable[Entry]) -> Iterator[Entry]:
+    for entry in entries:
+        yield entry
+        budget -= len(entry.chunks) + len(entry.path) + len(entry.target)
+        if budget <= 0:
+            return

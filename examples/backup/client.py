@@ -1,0 +1,276 @@
+"""What the commands do: backup, restore, verify, list.
+
+How items reach workers is in `jobs`, how requests survive a cut in `rpc`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from .catalogue import Snapshot
+from .chunks import BATCH_CHUNKS, Chunk, Damaged, batches, digests_in, pack_chunk, unpack_chunk
+from .destination import Destination, check_tree
+from .jobs import Job, Plan, Summary, Worker
+from .rpc import Client, Link
+from .tree import DIRECTORY, FILE, LINK, Entry, Reading, Skipped, Source, in_parts, whole
+from .wire import BackupError, Refused
+
+ADD_ENTRIES: Final = 500
+ADD_BYTES: Final = 1024 * 1024
+ADDED_TOGETHER: Final = 16  # requests in one round trip
+CHECKED_TOGETHER: Final = 16  # chunks the server reads and hashes for one request: some 20 ms
+
+
+# ---- backup ----
+
+
+def backup(plan: Plan, source: str, exclude: tuple[str, ...] = ()) -> Summary:
+    """Save a directory as a new snapshot.
+
+    Raises: BackupError if there is no snapshot in the end.
+    """
+    root = os.path.abspath(source)
+    if not os.path.isdir(root):
+        raise BackupError(f"cannot back up {source}: it is not a directory")
+    with Job(plan) as job:
+        saver = Saver(job, Source(os.fsencode(root), exclude))
+        job.each(saver.files(), saver.save)
+        job.summary.snapshot = saver.commit(root)
+    return job.summary
+
+
+class Saver:
+    """Sends a source's files and gathers the entries of its snapshot."""
+
+    def __init__(self, job: Job, source: Source) -> None:
+        self.job = job
+        self.source = source
+        self.entries: list[Entry] = []
+        self.claims: dict[bytes, object] = {}
+
+    def files(self) -> Iterator[Entry]:
+        """Walk the source; what has no bytes is an entry at once, the files are to be saved."""
+        for entry in self.source.walk(self.job.problem, self.job.note):
+            if entry.kind == FILE:
+                yield entry
+            else:
+                self.entries.append(entry)
+
+    def save(self, worker: Worker, entry: Entry) -> None:
+        """Send one file as far as the server lacks it."""
+        try:
+            with self.source.open(entry) as reading:
+                saved = self._send(worker, entry, reading)
+        except Skipped as error:
+            self.job.problem(entry.path, str(error))
+            return
+        self.entries.append(saved)
+        worker.tally.files += 1
+
+    def _send(self, worker: Worker, entry: Entry, reading: Reading) -> Entry:
+        digests: list[bytes] = []
+        size = 0
+        for batch in batches(reading.read, reading.status.st_size):
+            self._send_missing(worker, batch)
+            for chunk in batch:
+                digests.append(chunk.digest)
+                size += len(chunk.data)
+        if reading.has_changed(size):
+            self.job.problem(entry.path, "changed while it was read: what was saved may be partly old and partly new")
+        return Entry(entry.path, FILE, entry.mode, reading.status.st_mtime_ns, size, b"", b"".join(digests))
+
+    def _send_missing(self, worker: Worker, batch: list[Chunk]) -> None:
+        # One batch sees to a chunk, however many files have it. If that fails the job does, and commits nothing.
+        claim = object()
+        mine = {digest: data for digest, data in batch if self.claims.setdefault(digest, claim) is claim}
+        packed: dict[bytes, bytes] = {}
+        if mine:
+            worker.client.run(lambda link: _send_lacking(link, mine, packed))
+        tally = worker.tally
+        tally.sent += sum(map(len, packed.values()))
+        tally.bytes += sum(len(chunk.data) for chunk in batch)
+        tally.deduplicated += sum(len(chunk.data) for chunk in batch) - sum(len(mine[digest]) for digest in packed)
+
+    def commit(self, root: str) -> str:
+        """Give the server the entries and have it commit them.
+
+        Returns: the snapshot's name.
+        """
+        self.entries.sort(key=lambda entry: entry.path)
+        name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+        about = (name, socket.gethostname(), os.fsencode(root).decode(errors="backslashreplace"))
+        self.job.client.run(lambda link: _commit(link, about, self.entries))
+        return name
+
+
+def _send_lacking(link: Link, chunks: dict[bytes, bytes], packed: dict[bytes, bytes]) -> None:
+    have = link.call("have", list(chunks))
+    lacking = [digest for digest, there in zip(chunks, have, strict=True) if not there]
+    for digest in lacking:
+        if digest not in packed:  # it is when this is done again, after a cut
+            packed[digest] = pack_chunk(chunks[digest])
+    if lacking:
+        link.call_each([("put", digest, packed[digest]) for digest in lacking])
+
+
+def _commit(link: Link, about: tuple[str, str, str], entries: list[Entry]) -> None:
+    if not link.call("begin", *about):
+        return  # it was committed, and the reply was lost
+    count = 0
+    groups = _groups(part for entry in entries for part in in_parts(entry))
+    while some := list(itertools.islice(groups, ADDED_TOGETHER)):
+        link.call_each([("add", [part.to_wire() for part in group]) for group in some])
+        count += sum(map(len, some))
+    link.call("commit", count)
+
+
+def _groups(parts: Iterator[Entry]) -> Iterator[list[Entry]]:
+    group: list[Entry] = []
+    room = ADD_BYTES
+    for part in parts:
+        group.append(part)
+        room -= len(part.chunks) + len(part.path) + len(part.target)
+        if room < 0 or len(group) == ADD_ENTRIES:
+            yield group
+            group, room = [], ADD_BYTES
+    if group:
+        yield group
+
+
+# ---- list ----
+
+
+def snapshots(client: Client) -> list[Snapshot]:
+    """Ask the server what it holds."""
+    client.connect()
+    return [Snapshot(*values) for values in client.call("snapshots")]
+
+
+def entries_of(job: Job, name: str) -> list[Entry]:
+    """Fetch the entries of a snapshot, whose whole name goes into the summary."""
+    key, job.summary.snapshot = job.client.call("find", name)
+    return list(whole(_parts(job.client, key)))
+
+
+def _parts(client: Client, key: int) -> Iterator[Entry]:
+    first = 0
+    while page := client.call("page", key, first):
+        yield from map(Entry.from_wire, page)
+        first += len(page)
+
+
+# ---- restore ----
+
+
+def restore(plan: Plan, name: str, destination: str, *, overwrite: bool = False) -> Summary:
+    """Write a snapshot's tree; a damaged file is reported and left out.
+
+    Raises: BackupError before a byte is written if a path leads out of the destination.
+    """
+    with Job(plan) as job:
+        entries = entries_of(job, name)
+        check_tree(entries)
+        with Destination(destination, overwrite=overwrite) as place:
+            restorer = Restorer(job, place)
+            directories = _of(DIRECTORY, entries)
+            restorer.one_by_one(directories, lambda entry: place.make_directory(entry.path))
+            job.each(_of(FILE, entries), restorer.fetch)
+            restorer.one_by_one(_of(LINK, entries), place.make_link)
+            restorer.one_by_one(directories[::-1], place.finish_directory)
+    return job.summary
+
+
+def _of(kind: str, entries: list[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.kind == kind]
+
+
+@dataclass
+class Restorer:
+    """Fetches files into a destination."""
+
+    job: Job
+    place: Destination
+
+    def one_by_one(self, entries: list[Entry], make: Callable[[Entry], None]) -> None:
+        """Make what has no bytes; what cannot be made is reported."""
+        for entry in entries:
+            try:
+                make(entry)
+            except OSError as error:
+                self.job.problem(entry.path, f"cannot be written: {error.strerror}")
+
+    def fetch(self, worker: Worker, entry: Entry) -> None:
+        """Restore one file."""
+        try:
+            with self.place.new_file(entry) as file:
+                written = self._write(worker, entry, file)
+            worker.tally.files += 1
+            worker.tally.bytes += written
+        except (Damaged, Refused) as error:
+            self.job.problem(entry.path, str(error))
+        except OSError as error:
+            self.job.problem(entry.path, f"cannot be written: {error.strerror}")
+
+    def _write(self, worker: Worker, entry: Entry, file: int) -> int:
+        written = 0
+        for data in fetched(worker, digests_in(entry.chunks)):
+            written += len(data)
+            while data:
+                data = data[os.write(file, data) :]
+        if written != entry.size:
+            raise Damaged(f"it has {written} bytes in the store, {entry.size} in the snapshot")
+        return written
+
+
+def fetched(worker: Worker, digests: list[bytes]) -> Iterator[bytes]:
+    """Fetch chunks in order.
+
+    Raises: Damaged if one is not what its name says.
+    """
+    done = 0
+    while wanted := digests[done : done + BATCH_CHUNKS]:
+        answer = worker.client.call("get", wanted)
+        if not answer:
+            raise Refused("the server sent no chunk where it was asked for some")
+        for digest, packed in zip(wanted, answer, strict=False):
+            worker.tally.sent += len(packed)
+            yield unpack_chunk(digest, packed)
+        done += len(answer)
+
+
+# ---- verify ----
+
+
+def verify(plan: Plan, name: str) -> Summary:
+    """Have the server read every chunk of a snapshot and compare it with its name."""
+    with Job(plan) as job:
+        verifier = Verifier(job)
+        job.each(_of(FILE, entries_of(job, name)), verifier.check)
+    return job.summary
+
+
+class Verifier:
+    """Checks files; a chunk that several share is read once."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.found: dict[bytes, str] = {}
+
+    def check(self, worker: Worker, entry: Entry) -> None:
+        """Check one file."""
+        digests = digests_in(entry.chunks)
+        new = [digest for digest in dict.fromkeys(digests) if digest not in self.found]
+        for start in range(0, len(new), CHECKED_TOGETHER):
+            some = new[start : start + CHECKED_TOGETHER]
+            self.found.update(zip(some, worker.client.call("check", some), strict=True))
+        for wrong in {self.found[digest] for digest in digests if self.found[digest]}:
+            self.job.problem(entry.path, wrong)
+        worker.tally.files += 1
+        worker.tally.bytes += entry.size

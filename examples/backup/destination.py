@@ -1,0 +1,157 @@
+"""The directory a snapshot is restored into, and the rule that nothing is ever written outside it.
+
+Every file is reached from a descriptor of the destination, name by name, and no step follows a link. So a path that
+climbs out through a link fails in the kernel, even if somebody puts the link there while we work.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from .chunks import digest_of
+from .tree import DIRECTORY, Entry, Unsafe, check_path, show
+from .wire import BackupError
+
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_DIRECTORY: Final = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)  # the systems differ on what a link is
+_OURS: Final = 0o700  # while the tree grows; the true modes come last
+
+
+def check_tree(entries: Iterable[Entry]) -> None:
+    """Refuse a snapshot in which something lies below a link, or one path is two things.
+
+    Raises: Unsafe.
+    """
+    kinds: dict[bytes, str] = {}
+    for entry in entries:
+        check_path(entry.path)
+        if entry.path in kinds:
+            raise Unsafe(f"path {show(entry.path)} refused: the snapshot holds it twice")
+        kinds[entry.path] = entry.kind
+    for path in kinds:
+        for parent in _parents(path):
+            if kinds.get(parent, DIRECTORY) != DIRECTORY:
+                raise Unsafe(f"path {show(path)} refused: {show(parent)} is a {kinds[parent]}, not a directory")
+
+
+def _parents(path: bytes) -> Iterator[bytes]:
+    while b"/" in path:
+        path = path.rpartition(b"/")[0]
+        yield path
+
+
+class Destination:
+    """A directory that is being filled; use it as a context manager."""
+
+    def __init__(self, path: str, *, overwrite: bool = False) -> None:
+        self.path = path
+        self._root = _open_root(path, overwrite)
+
+    def __enter__(self) -> Destination:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._root)
+
+    def make_directory(self, path: bytes) -> None:
+        """Make a directory, open to us alone for now; one that exists will do.
+
+        Raises: Unsafe if a link or a file stands in the way.
+        """
+        with self._parent(path) as (parent, name):
+            try:
+                os.mkdir(name, _OURS, dir_fd=parent)
+            except FileExistsError:
+                self._reopen(parent, name, path)
+
+    def _reopen(self, parent: int, name: bytes, path: bytes) -> None:
+        directory = self._step(parent, name, path)
+        try:
+            os.fchmod(directory, _OURS)  # it may not be writable
+        finally:
+            os.close(directory)
+
+    @contextmanager
+    def new_file(self, entry: Entry) -> Iterator[int]:
+        """Give a descriptor to write to; the file gets its name, mode and time when the block ends well."""
+        with self._parent(entry.path) as (parent, name):
+            draft = b".restoring-" + digest_of(name)[:8].hex().encode()
+            file = _open_draft(draft, parent)
+            try:
+                yield file
+                os.fchmod(file, entry.mode)
+                os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
+                os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                os.unlink(draft, dir_fd=parent)
+                raise
+            finally:
+                os.close(file)
+
+    def make_link(self, entry: Entry) -> None:
+        """Make a symbolic link, in the place of a file or link of that name."""
+        with self._parent(entry.path) as (parent, name):
+            try:
+                os.symlink(entry.target, name, dir_fd=parent)
+            except FileExistsError:
+                os.unlink(name, dir_fd=parent)
+                os.symlink(entry.target, name, dir_fd=parent)
+            os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=parent, follow_symlinks=False)
+
+    def finish_directory(self, entry: Entry) -> None:
+        """Give a directory its mode and time: after all that is in it."""
+        with self._parent(entry.path) as (parent, name):
+            directory = self._step(parent, name, entry.path)
+            try:
+                os.utime(directory, ns=(entry.mtime_ns, entry.mtime_ns))
+                os.fchmod(directory, entry.mode)
+            finally:
+                os.close(directory)
+
+    @contextmanager
+    def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        *above, name = path.split(b"/")
+        directory = os.dup(self._root)
+        try:
+            for step in above:
+                inner = self._step(directory, step, path)
+                os.close(directory)
+                directory = inner
+            yield directory, name or b"."
+        finally:
+            os.close(directory)
+
+    def _step(self, directory: int, name: bytes, path: bytes) -> int:
+        try:
+            return os.open(name, _DIRECTORY_FLAGS, dir_fd=directory)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY:
+                raise
+        what = "a link" if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode) else "a file"
+        raise Unsafe(f"path {show(path)} refused: {show(name)} in the destination is {what}, not a directory")
+
+
+def _open_root(path: str, overwrite: bool) -> int:
+    try:
+        os.makedirs(path, exist_ok=True)
+        root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise BackupError(f"cannot restore into {path}: {error.strerror}") from None
+    if not overwrite and os.listdir(root):
+        os.close(root)
+        raise BackupError(f"{path} is not empty: choose another directory, or pass --overwrite")
+    return root
+
+
+def _open_draft(draft: bytes, parent: int) -> int:
+    try:
+        return os.open(draft, _FILE_FLAGS, _OURS, dir_fd=parent)
+    except FileExistsError:  # a killed restore left it
+        os.unlink(draft, dir_fd=parent)
+        return os.open(draft, _FILE_FLAGS, _OURS, dir_fd=parent)

@@ -1,0 +1,258 @@
+"""A job: items fed to workers, each with a connection of its own, while a bar shows how far it is.
+
+What is done with an item is in `client`. The main thread feeds the queue, draws the bar, lets the number of workers
+grow if it is to, and gathers what went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Final, NoReturn
+
+from tqdm import tqdm
+
+from .limiter import Bandwidth, Growth, sample_of
+from .rpc import Address, Client, Stopped
+from .tree import Entry, show
+from .workers import Crew, Task, Unit
+
+AUTO: Final = 0  # dhagas: as many as help
+AUTO_START: Final = 1  # per thread
+QUEUED: Final = 2048  # entries walked ahead of the workers, who must not run out of them within a tick
+TICK: Final = 0.1  # seconds between two looks at the bar
+STOP_SECONDS: Final = 5.0
+RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
+
+tqdm.monitor_interval = 0  # no thread that watches the bar: the main thread draws it in time
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a job is run: `dhagas` per thread, AUTO for as many as help; `bandwidth` in bytes/s, 0 for no limit."""
+
+    unit: Unit
+    address: Address
+    threads: int
+    dhagas: int = 1
+    bandwidth: float = 0.0
+    bar: bool = False
+
+
+@dataclass
+class Tally:
+    """What one worker has done. Added up without a lock: each has a single writer."""
+
+    files: int = 0
+    bytes: int = 0
+    sent: int = 0
+    deduplicated: int = 0
+
+
+@dataclass
+class Summary(Tally):
+    """What a job has done, and what it took; `peak_rss` in bytes."""
+
+    seconds: float = 0.0
+    peak_rss: int = 0
+    cpu_seconds: float = 0.0
+    snapshot: str = ""
+    workers: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Give bytes of files a second."""
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all of it as plain values."""
+        return {**asdict(self), "rate": self.rate}
+
+
+@dataclass
+class Worker:
+    """What a worker works with."""
+
+    client: Client
+    tally: Tally
+
+
+Work = Callable[[Worker, Entry], None]
+
+
+class Job:
+    """One run of a command. A context manager: leaving it ends the workers, however it is left."""
+
+    def __init__(self, plan: Plan) -> None:
+        unit = plan.unit
+        self.plan = plan
+        self.summary = Summary()
+        self.bandwidth = Bandwidth(plan.bandwidth, unit) if plan.bandwidth else None
+        self.stop = unit.threading.Event()
+        self.client = self._client()  # the main thread's own
+        self._workers: list[Worker] = []
+        self._tasks: list[Task] = []
+        self._queue: Any = unit.queue.Queue(QUEUED)
+        self._failures: list[BaseException] = []
+        self._offered = 0
+        self._bar: tqdm[NoReturn] | None = None
+        self._next_tick = 0.0
+        self._began = unit.time.monotonic()
+        self._crew: Crew | None = None
+
+    def __enter__(self) -> Job:
+        raise_descriptor_limit()
+        self.client.connect()
+        self._crew = self.plan.unit.crew(self.plan.threads)
+        if self.plan.bar:
+            self._bar = tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_workers()
+        if self._crew:
+            self._crew.stop(STOP_SECONDS)
+        self.client.close()
+        if self._bar is not None:
+            self._bar.close()
+        self._close_summary()
+
+    def problem(self, path: bytes, text: str) -> None:
+        """Report what went wrong with one entry; the job goes on."""
+        self.summary.problems.append(f"{show(path)}: {text}")
+
+    def note(self, path: bytes, text: str) -> None:
+        """Report what is as it should be, and worth knowing."""
+        self.summary.notes.append(f"{show(path)}: {text}")
+
+    def each(self, entries: Iterable[Entry], work: Work) -> None:
+        """Have the workers work on every entry; return when all are done.
+
+        Raises: the first error that one of them could not deal with.
+        """
+        growth = self._growth()
+        self._grow(growth.wanted, work)
+        for entry in entries:
+            self._offer(entry, growth, work)
+        self._offer(None, growth, work)
+        for task in self._tasks:
+            while task.is_alive() and not self._failures:
+                task.join(TICK)
+                self._tick(growth, work)
+        self._raise_failure()
+        self._tasks.clear()
+        self._queue = self.plan.unit.queue.Queue(QUEUED)
+
+    def _client(self) -> Client:
+        return Client(self.plan.unit, self.plan.address, self.stop, self.bandwidth)
+
+    def _growth(self) -> Growth:
+        threads, dhagas = self.plan.threads, self.plan.dhagas
+        if dhagas != AUTO:
+            return Growth(threads * dhagas, 1, most=0)
+        return Growth(threads * AUTO_START, processors(), self.plan.bandwidth)
+
+    def _grow(self, wanted: int, work: Work) -> None:
+        assert self._crew
+        while len(self._tasks) < wanted:
+            worker = Worker(self._client(), Tally())
+            self._workers.append(worker)
+            self._tasks.append(self._crew.start(self._work, worker, work))
+        self.summary.workers = max(self.summary.workers, wanted)
+
+    def _offer(self, entry: Entry | None, growth: Growth, work: Work) -> None:
+        self._offered += entry.size if entry else 0
+        while True:
+            self._raise_failure()
+            self._tick(growth, work)
+            try:
+                self._queue.put_nowait(entry)
+                return
+            except self.plan.unit.queue.Full:
+                # Not put(timeout=): every get would wake this thread, and each time the interpreter changes threads.
+                self.plan.unit.time.sleep(TICK)
+
+    def _work(self, worker: Worker, work: Work) -> None:
+        try:
+            while (entry := self._queue.get()) is not None and not self.stop.is_set():
+                work(worker, entry)
+            self._queue.put(None)  # the next one is to end too
+        except Stopped:
+            pass
+        except Exception as error:
+            self._failures.append(error)
+            self.stop.set()
+        finally:
+            worker.client.close()
+
+    def _end_workers(self) -> None:
+        self.stop.set()
+        for worker in self._workers:
+            worker.client.cut()
+        self._clear_queue()
+        self._queue.put(None)
+        deadline = self.plan.unit.time.monotonic() + STOP_SECONDS
+        for task in self._tasks:
+            task.join(max(0.0, deadline - self.plan.unit.time.monotonic()))
+
+    def _clear_queue(self) -> None:
+        try:
+            while True:
+                self._queue.get_nowait()
+        except self.plan.unit.queue.Empty:
+            pass
+
+    def _raise_failure(self) -> None:
+        if self._failures:
+            raise self._failures[0]
+
+    def _tick(self, growth: Growth, work: Work) -> None:
+        now = self.plan.unit.time.monotonic()
+        if now < self._next_tick:
+            return
+        self._next_tick = now + TICK
+        if self.plan.dhagas == AUTO:
+            requests = sum(worker.client.requests for worker in self._workers)
+            passed = self.bandwidth.passed if self.bandwidth else 0
+            self._grow(growth.observe(sample_of(self.plan.unit, requests, passed)), work)
+        if self._bar is not None:
+            self._draw(self._bar)
+
+    def _draw(self, bar: tqdm[NoReturn]) -> None:
+        done = self._total()
+        bar.total = max(self._offered, done.bytes)
+        bar.n = done.bytes
+        bar.set_postfix_str(f"{done.files} files, {len(self._tasks)} in flight", refresh=False)
+        bar.refresh()
+
+    def _total(self) -> Tally:
+        tallies = [worker.tally for worker in self._workers]
+        return Tally(*(sum(getattr(tally, part.name) for tally in tallies) for part in fields(Tally)))
+
+    def _close_summary(self) -> None:
+        summary, used = self.summary, resource.getrusage(resource.RUSAGE_SELF)
+        for name, value in asdict(self._total()).items():
+            setattr(summary, name, value)
+        summary.seconds = self.plan.unit.time.monotonic() - self._began
+        summary.peak_rss = used.ru_maxrss * RSS_UNIT
+        summary.cpu_seconds = used.ru_utime + used.ru_stime
+        summary.problems.sort()
+        summary.notes.sort()
+
+
+def processors() -> int:
+    """Count the processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many sockets and files as it is allowed to."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,117 @@
+"""Two limits: the bandwidth that an administrator sets, and how many files in flight it takes to use it.
+
+Both are told the time and count bytes; sockets and workers are elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .workers import Unit
+
+CREDIT: Final = 0.2  # seconds of bandwidth that are made up for after a stall: of 10 s, 2 %
+PIECES_A_SECOND: Final = 100
+PIECE_SIZES: Final = (1024, 64 * 1024)  # a piece of less costs more in calls than it smooths
+
+
+class Bandwidth:
+    """A token bucket for any number of workers in any number of OS threads.
+
+    Whoever has bytes to send takes the next free stretch of time and sleeps until it begins. The stretches follow one
+    another without a gap, so that a late wake-up delays its own piece and not those after it.
+    """
+
+    def __init__(self, rate: float, unit: Unit) -> None:
+        """Limit to `rate` bytes a second."""
+        self.rate = rate
+        self.passed = 0
+        self.piece = int(min(max(rate / PIECES_A_SECOND, PIECE_SIZES[0]), PIECE_SIZES[1]))
+        self._lock = unit.threading.Lock()
+        self._sleep: Callable[[float], object] = unit.time.sleep
+        self._clock: Callable[[], float] = unit.time.monotonic
+        self._free = self._clock()
+
+    def take(self, count: int) -> None:
+        """Wait until so many bytes may go.
+
+        Parks: while those before it take their time.
+        """
+        with self._lock:
+            now = self._clock()
+            begin = max(self._free, now - CREDIT)
+            self._free = begin + count / self.rate
+            self.passed += count
+        if begin > now:
+            self._sleep(begin - now)
+
+
+WINDOW: Final = 0.5  # seconds: long against a round trip, short against a backup
+FACTOR: Final = 2  # by which the number of workers grows
+GAIN: Final = 1.1  # less than this from growing means that something else is the limit
+USED: Final = 0.95  # of the bandwidth, or of the processors
+PATIENCE: Final = 8  # windows after which a vain growth is tried again: the files may be others by now
+MOST_IN_FLIGHT: Final = 1024
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What has happened up to now: seconds on a monotonic clock, requests answered, bytes on the wire, CPU seconds."""
+
+    time: float
+    requests: int
+    passed: int
+    cpu: float
+
+
+class Growth:
+    """Decides how many workers there should be (`--dhagas auto`).
+
+    The number grows as long as growing helps, and rests when the bandwidth or the processors are used. It never
+    shrinks: an idle worker costs some kilobytes.
+    """
+
+    def __init__(self, start: int, processors: int, rate: float = 0.0, most: int = MOST_IN_FLIGHT) -> None:
+        """Begin with `start` workers; `rate` is the bandwidth limit, 0 without one."""
+        self.wanted = start
+        self._most = max(start, most)
+        self._processors = processors
+        self._rate = rate
+        self._last: Sample | None = None
+        self._speed = 0.0
+        self._rest = 0
+
+    def observe(self, sample: Sample) -> int:
+        """Take note of a moment; give the number of workers there should be from now on."""
+        last = self._last
+        if last is None:
+            self._last = sample
+        elif sample.time - last.time >= WINDOW:
+            self._last = sample
+            self._judge(last, sample)
+        return self.wanted
+
+    def _judge(self, last: Sample, sample: Sample) -> None:
+        seconds = sample.time - last.time
+        speed = (sample.requests - last.requests) / seconds
+        if self._is_used(last, sample, seconds):
+            self._speed = speed
+        elif self._rest:
+            self._rest -= 1
+        elif speed <= self._speed * GAIN:
+            self._speed = 0.0  # the next time it is tried, any gain will do
+            self._rest = PATIENCE
+        else:
+            self._speed = speed
+            self.wanted = min(self._most, self.wanted * FACTOR)
+
+    def _is_used(self, last: Sample, sample: Sample, seconds: float) -> bool:
+        bandwidth = bool(self._rate) and (sample.passed - last.passed) >= self._rate * seconds * USED
+        return bandwidth or (sample.cpu - last.cpu) >= self._processors * seconds * USED
+
+
+def sample_of(unit: Unit, requests: int, passed: int) -> Sample:
+    """Take a sample now."""
+    clock: Any = unit.time
+    return Sample(clock.monotonic(), requests, passed, clock.process_time())

@@ -1,0 +1,61 @@
+"""What a command says at its end, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Final
+
+from .catalogue import Snapshot
+from .jobs import Summary
+
+COLUMNS: Final = ("files", "bytes", "sent", "deduplicated", "seconds", "MB/s", "peak RSS", "CPU seconds")
+SHOWN: Final = 20  # problems and notes each; the JSON holds all
+
+
+def cells(summary: Summary) -> list[str]:
+    """Give a summary's values in the order of COLUMNS."""
+    return [
+        f"{summary.files:,}",
+        f"{summary.bytes:,}",
+        f"{summary.sent:,}",
+        f"{summary.deduplicated:,}",
+        f"{summary.seconds:.2f}",
+        f"{summary.rate / 1e6:.1f}",
+        f"{summary.peak_rss / 1e6:.0f} MB",
+        f"{summary.cpu_seconds:.2f}",
+    ]
+
+
+def table(headings: list[str], rows: list[list[str]]) -> str:
+    """Set out a table: the first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = [headings, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines
+    )
+
+
+def show_summary(summary: Summary, *, as_json: bool) -> None:
+    """Print a summary, and on standard error what is to be said about single files."""
+    for title, lines in (("problem", summary.problems), ("note", summary.notes)):
+        for line in lines[:SHOWN]:
+            print(f"{title}: {line}", file=sys.stderr)
+        if len(lines) > SHOWN:
+            print(f"{title}: and {len(lines) - SHOWN} more (--json gives all)", file=sys.stderr)
+    if as_json:
+        print(json.dumps(summary.to_json()))
+    else:
+        print(f"snapshot {summary.snapshot}")
+        print(table(list(COLUMNS), [cells(summary)]))
+
+
+def show_snapshots(snapshots: list[Snapshot]) -> None:
+    """Print what a server holds."""
+    rows = [
+        [one.name, f"{one.files:,}", f"{one.bytes:,}", time.strftime("%F %T", time.localtime(one.committed))]
+        + [f"{one.host}:{one.source}"]
+        for one in snapshots
+    ]
+    print(table(["snapshot", "files", "bytes", "committed", "source"], rows))

@@ -1,0 +1,255 @@
+"""What needs processes of their own: kill -9, Ctrl-C, the command line, the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from examples.backup import client
+from examples.backup.__main__ import main
+from examples.backup.store import settled
+from examples.backup.workers import Unit
+from tests.examples.kit import ROOT, Service, command, fill, free_port, picture, run, server_process, snapshots_of
+from tests.examples.relay import Relay
+
+
+@pytest.fixture
+def options(unit: Unit) -> list[str]:
+    """The command line's choice of the unit."""
+    return ["--workers", unit.name, "--threads", "3", *(["--dhagas", "2"] if unit.name == "dhagas" else [])]
+
+
+@contextmanager
+def server_of(unit: Unit, store: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], Service]]:
+    """Run a server in a process of its own."""
+    with server_process(store, "--port", port, "--workers", unit.name) as (process, place):
+        yield process, Service.at(unit, store, place)
+
+
+@contextmanager
+def held(service: Service, count: int, *arguments: object) -> Iterator[tuple[subprocess.Popen[str], Relay]]:
+    """Run a client through a relay, to the moment when it has sent so many bytes."""
+    with Relay(service.address) as relay:
+        relay.hold_at(count)
+        line = command(*arguments, "--to", "{}:{}".format(*relay.address))
+        process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert relay.held.wait(20)
+            yield process, relay
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def kill_held(service: Service, count: int, *arguments: object) -> None:
+    """Kill a client when it has sent so many bytes."""
+    with held(service, count, *arguments) as (process, _):
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+
+def arrived(service: Service) -> int:
+    """Count the bytes of the chunks that no snapshot holds yet, once a good part of what was sent is there."""
+    deadline = time.monotonic() + 10
+    while (there := size(service.root / "incoming", "?" * 64)) < 100_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return there
+
+
+def stored(service: Service) -> int:
+    """Count the bytes of the chunks that snapshots hold."""
+    return size(service.root / "chunks", "*/*")
+
+
+def size(directory: Path, pattern: str) -> int:
+    """Add up the sizes of files."""
+    return sum(path.stat().st_size for path in directory.glob(pattern))
+
+
+def names(service: Service) -> list[str]:
+    """What a server lists."""
+    return [snapshot.name for snapshot in snapshots_of(service)]
+
+
+def test_a_killed_server_has_every_committed_snapshot(unit: Unit, tmp_path: Path) -> None:
+    source = fill(tmp_path / "source")
+    with server_of(unit, tmp_path / "store") as (process, service):
+        name = client.backup(service.plan(), str(source)).snapshot
+        process.send_signal(signal.SIGKILL)
+    with server_of(unit, tmp_path / "store") as (_, service):
+        assert names(service) == [name]
+        assert client.verify(service.plan(), name).problems == []
+        client.restore(service.plan(), name, str(tmp_path / "restored"))
+    assert picture(tmp_path / "restored") == picture(source)
+
+
+def test_a_backup_outlives_a_server_that_is_killed_and_started_again(
+    unit: Unit, options: list[str], tmp_path: Path
+) -> None:
+    source = fill(tmp_path / "source")
+    port = free_port()
+    with ExitStack() as stack:
+        with server_of(unit, tmp_path / "store", port) as (_, service):
+            process, relay = stack.enter_context(held(service, 700_000, "backup", source, "--json", *options))
+            arrived(service)
+        with server_of(unit, tmp_path / "store", port) as (_, service):
+            relay.release()
+            relay.cut()
+            out, err = process.communicate(timeout=30)
+            assert (process.returncode, err) == (0, "")
+            summary = json.loads(out)
+            assert names(service) == [summary["snapshot"]]
+            client.restore(service.plan(), summary["snapshot"], str(tmp_path / "restored"))
+    assert picture(tmp_path / "restored") == picture(source)
+
+
+def test_a_killed_client_leaves_no_snapshot_and_what_arrived_is_used(
+    unit: Unit, options: list[str], tmp_path: Path
+) -> None:
+    source = fill(tmp_path / "source")
+    with server_of(unit, tmp_path / "store") as (_, service):
+        kill_held(service, 700_000, "backup", source, *options)
+        assert names(service) == []
+        there = arrived(service)
+        summary = client.backup(service.plan(workers=1), str(source))
+        assert summary.sent <= stored(service) - there  # less, if the server was not through with what it got
+        assert client.verify(service.plan(), summary.snapshot).problems == []
+
+
+def test_a_client_killed_while_it_sends_the_entries_leaves_no_snapshot(
+    unit: Unit, options: list[str], tmp_path: Path
+) -> None:
+    source = fill(tmp_path / "source")
+    with server_of(unit, tmp_path / "store") as (_, service):
+        client.backup(service.plan(), str(source))
+        with Relay(service.address) as relay:
+            client.backup(service.plan(address=relay.address), str(source))
+        before = names(service)
+        kill_held(service, relay.up - 1_000, "backup", source, *options)  # the entries are the last 3,000 bytes
+        assert names(service) == before and len(before) == 2
+
+
+def test_ctrl_c_ends_a_client_cleanly(unit: Unit, options: list[str], tmp_path: Path) -> None:
+    source = fill(tmp_path / "source")
+    with server_of(unit, tmp_path / "store") as (_, service):
+        with held(service, 500_000, "backup", source, *options) as (process, _):
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        assert (process.returncode, out) == (130, "")
+        assert err == "interrupted: start the same command again, what has arrived will not be sent twice\n"
+        assert names(service) == []
+
+
+def test_a_signal_ends_a_server_cleanly(unit: Unit, options: list[str], tmp_path: Path) -> None:
+    source = fill(tmp_path / "source")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with server_of(unit, tmp_path / "store") as (server, service):
+            with held(service, 500_000, "backup", source, *options):
+                server.send_signal(number)
+                out, err = server.communicate(timeout=20)
+        assert (server.returncode, out) == (0, "")
+        assert "Traceback" not in err
+
+
+# ---- the command line ----
+
+
+def test_the_commands_work_together(unit: Unit, options: list[str], tmp_path: Path) -> None:
+    source = fill(tmp_path / "source")
+    with server_of(unit, tmp_path / "store") as (_, service):
+        place = ["--from", "{}:{}".format(*service.address), *options]
+        saved = run("backup", source, "--to", *place[1:], "--bandwidth", "100M", "--json")
+        assert (saved.returncode, saved.stderr) == (0, "")
+        name = json.loads(saved.stdout)["snapshot"]
+        listed = run("list", *place)
+        assert (listed.returncode, listed.stderr) == (0, "")
+        assert name in listed.stdout and f"{source}\n" in listed.stdout
+        restored = run("restore", name, tmp_path / "restored", *place)
+        assert (restored.returncode, restored.stderr) == (0, "")
+        assert restored.stdout.startswith(f"snapshot {name}\nfiles  ")
+        path = max(settled(tmp_path / "store"), key=lambda path: path.stat().st_size)
+        os.truncate(path, 100)
+        verified = run("verify", name, *place)
+        assert verified.returncode == 3
+        assert verified.stderr.startswith("problem: ") and "is damaged" in verified.stderr
+    assert picture(tmp_path / "restored") == picture(source)
+
+
+def test_what_cannot_be_done_is_told_without_a_traceback(tmp_path: Path) -> None:
+    with server_process(tmp_path / "store", "--port", 0, "--workers", "threads") as (_, place):
+        port = place.rpartition(":")[2]
+        for arguments, text in (
+            (["serve", "--store", tmp_path / "store", "--port", 0], "another server uses the store"),
+            (["serve", "--store", tmp_path / "other", "--port", port], f"cannot listen on 127.0.0.1 port {port}"),
+            (["restore", "none", tmp_path / "restored", "--from", place], "there is no snapshot 'none'"),
+            (["backup", tmp_path / "nothing", "--to", place], "it is not a directory"),
+        ):
+            refused(1, text, *arguments, "--workers", "threads")
+
+
+def refused(status: int, text: str, *arguments: object) -> None:
+    """Run a command that must fail, with words and not with a traceback."""
+    done = run(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert text in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "arguments"),
+    [
+        (2, "the following arguments are required: COMMAND", []),
+        (2, "the following arguments are required: --to", ["backup", "."]),
+        (
+            2,
+            "'fast' is no number of bytes a second: write one like 500K",
+            ["backup", ".", "--to", "h:1", "--bandwidth", "fast"],
+        ),
+        (2, "'0' is no number of bytes a second", ["backup", ".", "--to", "h:1", "--bandwidth", "0"]),
+        (2, "'0' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--threads", "0"]),
+        (2, "'many' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--dhagas", "many"]),
+        (2, "'soon' is no number of seconds", ["backup", ".", "--to", "h:1", "--patience", "soon"]),
+        (2, "'[::1' is no server: write HOST:PORT, or [ADDRESS]:PORT for IPv6", ["list", "--from", "[::1"]),
+        (2, "'99999' is no port: write a number from 0 to 65535", ["backup", ".", "--to", "h:99999"]),
+        (2, "invalid choice: 'processes'", ["list", "--from", "h:1", "--workers", "processes"]),
+        (1, "--dhagas goes with --workers dhagas", ["list", "--from", "h:1", "--workers", "threads", "--dhagas", "3"]),
+        (1, "set --token or BACKUP_TOKEN", ["serve", "--store", "/nowhere", "--host", "0.0.0.0"]),
+    ],
+)
+def test_a_wrong_command_line_is_told_what_to_do(
+    status: int, text: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        found = main(arguments)
+    except SystemExit as end:  # argparse's way
+        found = int(str(end.code))
+    out, err = capsys.readouterr()
+    assert (found, out) == (status, "")
+    assert text in err
+
+
+def test_the_demo_prints_its_table_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    source = fill(tmp_path / "source")
+    (tmp_path / "scratch").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.backup.demo", str(source)],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path / "scratch")},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    for line in ("4 x 32 dhagas: first backup", "4 x 32 dhagas: restore", "32 threads: again"):
+        assert f"\n{line} " in done.stdout
+    assert done.stdout.count("what was restored is the source, byte for byte\n") == 2
+    assert os.listdir(tmp_path / "scratch") == []

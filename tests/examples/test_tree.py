@@ -1,0 +1,169 @@
+"""Walking a source, reading its files, and which entries and paths are taken from strangers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from examples.backup.chunks import DIGEST_SIZE
+from examples.backup.tree import (
+    DIRECTORY,
+    FILE,
+    LINK,
+    MORE,
+    PART_CHUNKS,
+    Entry,
+    Skipped,
+    Source,
+    Unsafe,
+    check_path,
+    in_parts,
+    show,
+    whole,
+)
+from examples.backup.wire import WireError, pack, unpack
+
+
+def walk(root: Path, *exclude: str) -> tuple[list[Entry], list[tuple[bytes, str]], list[tuple[bytes, str]]]:
+    """Walk, and gather problems and notes."""
+    problems: list[tuple[bytes, str]] = []
+    notes: list[tuple[bytes, str]] = []
+    entries = Source(os.fsencode(root), exclude).walk(
+        lambda path, text: problems.append((path, text)), lambda path, text: notes.append((path, text))
+    )
+    return list(entries), problems, notes
+
+
+def test_a_walk_gives_directories_before_what_is_in_them(tmp_path: Path) -> None:
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    for name in ("b/c/file", "b/z", "a", "c"):
+        (tmp_path / name).write_bytes(name.encode())
+    (tmp_path / "b" / "link").symlink_to("../a")
+    entries, problems, notes = walk(tmp_path)
+    assert [(entry.path, entry.kind, entry.size, entry.target) for entry in entries] == [
+        (b"", DIRECTORY, 0, b""),
+        (b"a", FILE, 1, b""),
+        (b"b", DIRECTORY, 0, b""),
+        (b"c", FILE, 1, b""),
+        (b"b/c", DIRECTORY, 0, b""),
+        (b"b/link", LINK, 0, b"../a"),
+        (b"b/z", FILE, 3, b""),
+        (b"b/c/file", FILE, 8, b""),
+    ]
+    assert problems == notes == []
+
+
+def test_a_link_to_a_directory_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to(tmp_path)
+    entries, _, _ = walk(tmp_path)
+    assert [(entry.path, entry.kind) for entry in entries] == [(b"", DIRECTORY), (b"here", LINK)]
+
+
+def test_a_directory_that_vanishes_during_the_walk_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    problems: list[tuple[bytes, str]] = []
+    walking = Source(os.fsencode(tmp_path)).walk(lambda path, text: problems.append((path, text)), lambda *_: None)
+    assert [next(walking).path, next(walking).path] == [b"", b"a"]
+    (tmp_path / "a").rmdir()
+    assert list(walking) == []
+    assert problems == [(b"a", "cannot be listed: No such file or directory")]
+
+
+def test_a_file_that_vanishes_during_the_walk_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    problems: list[tuple[bytes, str]] = []
+    walking = Source(os.fsencode(tmp_path)).walk(lambda path, text: problems.append((path, text)), lambda *_: None)
+    assert [next(walking).path, next(walking).path] == [b"", b"a"]
+    (tmp_path / "b").unlink()
+    assert list(walking) == []
+    assert problems == [(b"b", "vanished before it was read")]
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "nothing"])
+def test_what_took_a_files_place_is_not_read(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "secret").write_bytes(b"elsewhere")
+    place = tmp_path / "file"
+    match kind:
+        case "link":
+            place.symlink_to("secret")
+        case "fifo":
+            os.mkfifo(place)
+        case "directory":
+            place.mkdir()
+    with pytest.raises(Skipped):
+        Source(os.fsencode(tmp_path)).open(Entry(b"file", FILE))
+
+
+@pytest.mark.parametrize("path", [b"", b"a", b"a/b", b"...", b"..a/b..", b"a b", b"\xff", b"-rf"])
+def test_plain_paths_pass(path: bytes) -> None:
+    check_path(path)
+
+
+@pytest.mark.parametrize(
+    "path", [b"/", b"/etc/passwd", b"//a", b"..", b"../a", b"a/../../b", b"a/..", b".", b"./a", b"a//b", b"a/", b"a\0b"]
+)
+def test_paths_that_lead_out_or_are_not_plain_are_refused(path: bytes) -> None:
+    with pytest.raises(Unsafe, match="refused"):
+        check_path(path)
+
+
+ENTRY = Entry(b"a/b", FILE, 0o644, -5, 64, b"", b"d" * 64)
+
+
+def test_an_entry_survives_the_wire() -> None:
+    assert Entry.from_wire(unpack(pack(ENTRY.to_wire()))) == ENTRY
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {0: "text"},
+        {0: b"../a"},
+        {1: "device"},
+        {1: b"file"},
+        {2: -1},
+        {2: 0o10000},
+        {2: True},
+        {3: 2**63},
+        {3: 1.5},
+        {4: -1},
+        {5: None},
+        {6: b"d" * 63},
+    ],
+)
+def test_a_strangers_entry_is_checked(change: dict[int, object]) -> None:
+    values = list(ENTRY.to_wire())
+    for place, value in change.items():
+        values[place] = value
+    with pytest.raises((WireError, Unsafe)):
+        Entry.from_wire(values)
+    with pytest.raises(WireError, match="bad entry"):
+        Entry.from_wire(values[:-1])
+
+
+def test_the_entry_of_a_huge_file_goes_in_parts_that_fit_a_frame() -> None:
+    huge = Entry(
+        b"huge", FILE, 0o644, 7, 2**40, b"", b"".join(n.to_bytes(DIGEST_SIZE) for n in range(2 * PART_CHUNKS + 3))
+    )
+    entries = [Entry(b"", DIRECTORY), huge, ENTRY]
+    parts = [part for entry in entries for part in in_parts(entry)]
+    assert [part.kind for part in parts] == [DIRECTORY, FILE, MORE, MORE, FILE]
+    assert max(len(pack(part.to_wire())) for part in parts) < 600_000
+    assert list(whole(parts)) == entries
+
+
+def test_chunks_without_their_file_are_refused() -> None:
+    for parts in ([Entry(b"a", MORE)], [Entry(b"a", FILE), Entry(b"b", MORE)]):
+        with pytest.raises(WireError, match="without their file"):
+            list(whole(parts))
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [(b"", "."), (b"a b", "a b"), ("grüße".encode(), "grüße"), (b"\x1b[2J", r"'\x1b[2J'"), (b"a\xff", r"'a\udcff'")],
+)
+def test_a_path_is_shown_without_what_a_terminal_would_obey(path: bytes, text: str) -> None:
+    assert show(path) == text
