@@ -1,0 +1,1 @@
+"""Measure Dhaga against its rivals: `python -m benchmarks.kernel`."""

@@ -1,0 +1,185 @@
+"""The table: what is measured, for whom, and what Dhaga has to reach. No measuring and no printing here.
+
+A rival is written `column` or `column:form`. A form is one of several ways to write the same work (asyncio's streams
+and protocols); the function it names is `work_form`. The first form of a rival is the one that targets compare with.
+"""
+
+from dataclasses import dataclass
+
+MICROTHREADS = ("dhaga", "gevent", "asyncio", "uvloop")
+WITH_THREADS = (*MICROTHREADS, "threads")
+WITH_RAW = (*MICROTHREADS, "raw")
+EVERYBODY = (*WITH_THREADS, "raw")
+SOCKETS = (
+    "dhaga",
+    "gevent",
+    "asyncio:streams",
+    "asyncio:sock",
+    "uvloop:streams",
+    "uvloop:sock",
+    "threads",
+    "raw",
+)
+SERVERS = (
+    "dhaga",
+    "gevent",
+    "asyncio:streams",
+    "asyncio:protocol",
+    "uvloop:streams",
+    "uvloop:protocol",
+    "threads",
+    "raw",
+)
+COLUMNS = ("dhaga", "gevent", "asyncio", "uvloop", "threads", "raw")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How a sample (seconds, bytes, messages a second) is printed; `rate` says that more is better."""
+
+    name: str
+    factor: float
+    digits: int
+    rate: bool = False
+
+
+NS = Unit("ns", 1e9, 0)
+US = Unit("µs", 1e6, 2)
+KB = Unit("KB", 1e-3, 2)
+GB = Unit("GB", 1e-9, 2)
+K_MESSAGES = Unit("k msg/s", 1e-3, 1, rate=True)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A bound on Dhaga's rate (at least) or cost (at most) over that of `than`; without `than`, on the cost itself."""
+
+    bound: float
+    than: str | None
+    of_rate: bool
+
+    def reached(self, ratio: float) -> bool:
+        """Judge the number that the table prints, so that no reader sees 1.10 fail against 1.1."""
+        return round(ratio, 2) >= self.bound if self.of_rate else round(ratio, 2) <= self.bound
+
+
+def rate(bound: float, than: str) -> Target:
+    """Ask for at least `bound` times the rate of `than`."""
+    return Target(bound, than, of_rate=True)
+
+
+def cost(bound: float, than: str | None = None) -> Target:
+    """Ask for at most `bound` times the cost of `than`."""
+    return Target(bound, than, of_rate=False)
+
+
+def column_of(rival: str) -> str:
+    """Return the rival without its form."""
+    return rival.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    `sizes` are passed to the work after its count; `step`: the count is a multiple of it. With `count`, the work runs
+    once and that often, and returns its sample itself; without, the count grows until the loop is long enough, and the
+    sample is seconds each. `fewer` holds the counts of rivals that cannot do as many.
+    """
+
+    name: str
+    title: str
+    work: str
+    rivals: tuple[str, ...]
+    unit: Unit
+    targets: tuple[Target, ...] = ()
+    sizes: tuple[int, ...] = ()
+    step: int = 1
+    count: int | None = None
+    fewer: tuple[tuple[str, int], ...] = ()
+
+    def forms(self, column: str) -> list[str]:
+        """Return the rivals of one column."""
+        return [rival for rival in self.rivals if column_of(rival) == column]
+
+    def count_of(self, rival: str) -> int | None:
+        """Return the fixed count of one rival."""
+        return dict(self.fewer).get(rival, self.count)
+
+
+def _yield(microthreads: int, *more: Target) -> Row:
+    title = f"yield, {microthreads:,} microthreads"
+    targets = (rate(2.2, "gevent"), *more)
+    return Row(
+        f"yield-{microthreads}", title, "yield_ring", WITH_RAW, NS, targets, sizes=(microthreads,), step=microthreads
+    )
+
+
+def _echo(connections: int, *more: Target) -> Row:
+    title = f"TCP echo 256 B, {connections:,} connections"
+    targets = (rate(1.8, "gevent"), *more)
+    return Row(f"echo-{connections}", title, "echo", SERVERS, K_MESSAGES, targets, sizes=(connections, 256))
+
+
+def _queue(maxsize: int) -> Row:
+    title = f"Queue 1:1, maxsize {maxsize}"
+    return Row(f"queue-{maxsize}", title, "queue_stream", WITH_THREADS, US, (rate(2.5, "gevent"),), (maxsize,))
+
+
+def _ping_pong(name: str) -> Row:
+    return Row(
+        f"{name}-ping-pong",
+        f"{name.title()} ping-pong, round trip",
+        f"{name}_ping_pong",
+        WITH_THREADS,
+        US,
+        (rate(2.5, "gevent"),),
+    )
+
+
+ROWS = (
+    _yield(2),
+    _yield(100, cost(2.0, "raw")),
+    _yield(10_000),
+    Row(
+        "spawn-join",
+        "spawn + join",
+        "spawn_join",
+        ("dhaga", "gevent", "gevent:untracked", "asyncio", "uvloop", "threads", "raw"),
+        US,
+        (rate(1.4, "gevent"), cost(1.25, "raw")),
+    ),
+    Row("lock", "Lock, uncontended", "lock_alone", WITH_THREADS, NS, (cost(1.1, "gevent"),)),
+    Row("lock-100", "Lock, contended by 100", "lock_contended", WITH_THREADS, US, (rate(1.3, "gevent"),), (100,), 100),
+    _queue(1),
+    _queue(100),
+    _ping_pong("queue"),
+    _ping_pong("event"),
+    _ping_pong("condition"),
+    Row(
+        "sleepers",
+        "100,000 sleeping, CPU each",
+        "sleepers",
+        MICROTHREADS,
+        US,
+        (rate(1.2, "gevent"),),
+        count=100_000,
+    ),
+    Row(
+        "socketpair", "socketpair, round trip of 256 B", "socketpair", SOCKETS, US, (rate(2.2, "gevent"),), sizes=(256,)
+    ),
+    _echo(100, rate(0.8, "raw")),
+    _echo(1000),
+    _echo(5000),
+    Row(
+        "memory",
+        "memory of a parked one, 100,000",
+        "parked_memory",
+        EVERYBODY,
+        KB,
+        (cost(1.0, "gevent"),),
+        count=100_000,
+        fewer=(("threads", 10_000),),
+    ),
+    Row("million", "1,000,000 parked at once, RSS", "parked_total", ("dhaga",), GB, (cost(8.0),), count=1_000_000),
+)
