@@ -1,0 +1,94 @@
+# All there is to do in this checkout. Needed: make, and a Python >= 3.11. Environments are made on first use, and brought
+# up to date when pyproject.toml changes.
+#
+#   make … PYTHON=python3.12    with this Python, in its own .venv-3.12, instead of those that .ci/find-python finds
+#   make … ARGS='…'             more arguments for what the target runs
+
+.DEFAULT_GOAL := help
+
+# ---- Pythons and environments ----
+
+export PYTHON
+ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
+VERSIONS := $(shell PYTHON='$(PYTHON)' .ci/find-python)
+ifeq ($(VERSIONS),)
+$(error nothing done)
+endif
+endif
+NEWEST := $(firstword $(VERSIONS))
+
+# To show what Dhaga does, one environment suffices; each Python is tested in one of its own, the newest of which also has
+# ruff and mypy to offer.
+VENV := $(if $(PYTHON),.venv-$(NEWEST),.venv)
+TOOLS := .venv-$(NEWEST)
+
+# $(call install,ENVIRONMENT,VERSION,EXTRA)
+define install
+	@echo "== $(1): install dhaga[$(3)]"
+	@$(1)/bin/python -c '' 2>/dev/null || "$$(.ci/find-python $(2))" -m venv --clear $(1)
+	@$(1)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[$(3)]'
+	@touch $@
+endef
+
+.PRECIOUS: .venv-%/.test
+.venv-%/.test: pyproject.toml
+	$(call install,.venv-$*,$*,test)
+
+$(VENV)/.examples: pyproject.toml
+	$(call install,$(VENV),$(NEWEST),examples)
+
+$(VENV)/.bench: pyproject.toml
+	$(call install,$(VENV),$(NEWEST),bench)
+
+# The Pythons are tested two at a time, each one's output kept together where make can do that (4.0 and later).
+ifneq ($(filter test,$(MAKECMDGOALS)),)
+MAKEFLAGS += --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+endif
+
+# ---- what one can make ----
+
+.PHONY: help demo test format-check lint types test-ioloop test-shuffled bench format clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.examples  ## back up a real directory with dhagas and with threads, and print what that took
+	$(VENV)/bin/python -m examples.backup.demo $(ARGS)
+
+test: format-check lint types $(VERSIONS:%=test-%)  ## format check, lint, types, and the tests on every Python found
+	@echo "== all passed, on Python $(VERSIONS)"
+
+format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
+	$(TOOLS)/bin/python -m ruff format --quiet --diff .
+
+lint: $(TOOLS)/.test  ## ruff's rules
+	$(TOOLS)/bin/python -m ruff check --quiet .
+
+types: $(TOOLS)/.test  ## mypy, strict
+	$(TOOLS)/bin/python -m mypy
+
+test-%: .venv-%/.test  ## the tests on one Python: make test-3.12
+	@echo "== tests on Python $*"
+	.venv-$*/bin/python -m pytest -q $(ARGS)
+
+test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
+	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m pytest -q $(ARGS)
+
+SEEDS := 1 2 3
+SHUFFLED := $(wildcard tests/kernel tests/test_threading.py tests/test_queue.py)
+test-shuffled: $(TOOLS)/.test  ## the kernel's and primitives' tests, run queue shuffled: make test-shuffled SEEDS='1 2 3'
+	@for seed in $(SEEDS); do \
+	    echo "== seed $$seed"; \
+	    $(TOOLS)/bin/python -m pytest -q --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || exit 1; \
+	done
+
+bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, threads and the raw limits
+	$(VENV)/bin/python -m benchmarks.kernel $(ARGS)
+
+format: $(TOOLS)/.test  ## format every file, and mend what ruff can mend
+	$(TOOLS)/bin/python -m ruff format .
+	$(TOOLS)/bin/python -m ruff check --fix .
+
+clean:  ## remove environments, caches and builds
+	rm -rf .venv .venv-* build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
