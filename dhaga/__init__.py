@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from .kernel.api import Timeout, current, park, sleep, spawn
+from .kernel.api import Timeout, current, park, priority, sleep, spawn
 from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook
+from .kernel.priorities import HIGH, LOW, NORMAL, Priority
 from .kernel.scheduler import Scheduler
 from .offload import offload
 
 __all__ = [
+    "HIGH",
+    "LOW",
+    "NORMAL",
     "Cancelled",
     "Deadlock",
     "Dhaga",
     "ParkError",
+    "Priority",
     "Scheduler",
     "Timeout",
     "current",
     "excepthook",
     "offload",
     "park",
+    "priority",
     "sleep",
     "spawn",
 ]

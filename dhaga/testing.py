@@ -22,6 +22,7 @@ from .kernel.errors import Cancelled
 from .kernel.lives import Implicit
 from .kernel.loop import HubSelector
 from .kernel.microthread import Dhaga
+from .kernel.priorities import HIGH, NORMAL
 from .kernel.process import bury_guests_of_closed_loops, graveyard
 from .kernel.scheduler import Scheduler, schedulers
 from .kernel.waiting import here
@@ -126,7 +127,7 @@ def new_virtual_scheduler(clock: VirtualClock) -> Scheduler:
     selector.before_endless_sleep = scheduler.before_endless_sleep
     selector.after_endless_sleep = scheduler.after_endless_sleep
     if seed is not None:
-        scheduler.ready = ShuffledQueue(seed)
+        scheduler.ready = scheduler.urgent.ready = ShuffledQueue(seed)
     Implicit(scheduler)
     return scheduler
 
@@ -298,17 +299,12 @@ def replay(scenario: Scenario, nth: int, strike: Strike, moment: str) -> bool:
 def watch(victim: Dhaga, parked: WatchedPark, strike: Strike, moment: str) -> None:
     """Have the victim struck, by a dhaga that waits for nothing else, or by its own wake."""
     assert victim.state == "NEW", f"{victim!r} has parked before it could be watched"
-    ready = victim.scheduler.ready
 
     def strikes() -> None:
         strike(victim)
 
     def at_park() -> None:
-        striker = spawn(strikes, name="striker")
-        if moment == "at once":  # to the front, and before other new ones
-            ready.appendleft(ready.pop())
-            victim.scheduler.fresh.remove(striker)
-            victim.scheduler.fresh.appendleft(striker)
+        spawn(strikes, name="striker", priority=HIGH if moment == "at once" else NORMAL)
 
     if moment == "after the wake":
         parked.at_wake = strikes

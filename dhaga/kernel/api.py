@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextvars import Context
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +12,7 @@ from greenlet import getcurrent
 
 from .errors import Expired
 from .microthread import Dhaga, Main
+from .priorities import HIGH, LOW, NORMAL, Priority
 from .process import scheduler_here
 from .scheduler import Scheduler, sleep
 from .timers import Entry
@@ -23,23 +25,43 @@ def spawn(
     *args: Any,
     name: str | None = None,
     daemon: bool = False,
+    priority: Priority = NORMAL,
     context: Context | None = None,
     **kwargs: Any,
 ) -> Dhaga:
     """Start a dhaga that calls ``fn(*args, **kwargs)`` on the caller's scheduler, when its turn comes.
 
     Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: cancelled, not
-    waited for, at interpreter exit; ``context``: its context variables, by default a copy of the caller's. A function
-    that takes an argument ``name``, ``daemon`` or ``context`` of its own: ``functools.partial``. Raises: TypeError.
+    waited for, at interpreter exit; ``priority``: HIGH, NORMAL or LOW, see ``dhaga.priority``; ``context``: its context
+    variables, by default a copy of the caller's. A function that takes an argument of one of these names:
+    ``functools.partial``. Raises: TypeError.
     """
     me: Any = getcurrent()
     try:
         scheduler = me.scheduler
     except AttributeError:  # not a dhaga
         scheduler = scheduler_here()
-    dhaga = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context)
+    dhaga = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
     scheduler.admit(dhaga)
     return dhaga
+
+
+@contextlib.contextmanager
+def priority(level: Priority) -> Iterator[None]:
+    """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` has it as an argument, too.
+
+    A HIGH dhaga that becomes runnable runs next; a LOW one when nobody else can. Nobody starves: in each lap, of at
+    most 1 ms beyond what single dhagas compute between two parks, one NORMAL and one LOW dhaga have a turn whatever the
+    others do. ``sleep(0)`` lets all that are HIGH or NORMAL have a turn. What a block spawns is NORMAL again.
+    Parks: never; it counts from the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
+    """
+    me = current()
+    former = me.rank
+    me.belong(me.scheduler, level)
+    try:
+        yield
+    finally:
+        me.belong(me.scheduler, former)
 
 
 def current() -> Dhaga | Main:
@@ -148,4 +170,17 @@ class Timeout:
             raise TimeoutError(f"not done within {self.seconds} s") from error
 
 
-__all__ = ["Dhaga", "Scheduler", "Timeout", "current", "park", "sleep", "spawn"]
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NORMAL",
+    "Dhaga",
+    "Priority",
+    "Scheduler",
+    "Timeout",
+    "current",
+    "park",
+    "priority",
+    "sleep",
+    "spawn",
+]

@@ -128,7 +128,7 @@ class Guest(Life):
         scheduler.closing = True
         scheduler.cancel_all("the event loop shuts down")
         while scheduler.live:
-            await asyncio.sleep(0 if scheduler.ready else 0.001)
+            await asyncio.sleep(0 if scheduler.runnable() else 0.001)
         scheduler.detach()
 
 
@@ -219,7 +219,7 @@ class Orphan(Life):
         here.guest = scheduler
         self.main = survivor
         scheduler.live.add(survivor)
-        survivor.scheduler = scheduler
+        survivor.belong(scheduler, survivor.rank)
         survivor.parent = hub
 
     def interrupt(self, error: BaseException) -> None:

@@ -18,6 +18,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from . import originals
 from .errors import Cancelled
+from .priorities import NORMAL, Priority
 from .waiting import Waiter, this_waiter
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
         "parked",
         "pending",
         "place",
+        "queue",
+        "rank",
         "scheduler",
         "value",
     )
@@ -67,11 +70,14 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
         name: str | None = None,
         daemon: bool = False,
         context: Context | None = None,
+        priority: Priority = NORMAL,
     ) -> None:
         code = getattr(fn, "__code__", None)
         if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
             refuse(fn)
+        self.queue = scheduler.ready if priority is NORMAL else scheduler.queue_of(priority)
         self.scheduler = scheduler
+        self.rank = priority
         self.fn: Any = fn
         self.args = args
         self.kwargs = kwargs
@@ -322,10 +328,23 @@ class FutureJoiner:
 class Main(Waiter):
     """The main code of an OS thread that has a scheduler: it parks and is woken as a dhaga, but nobody started it."""
 
-    __slots__ = ("fault", "greenlet", "ident", "name", "parked", "pending", "place", "scheduler", "switch", "value")
+    __slots__ = (
+        "fault",
+        "greenlet",
+        "ident",
+        "name",
+        "parked",
+        "pending",
+        "place",
+        "queue",
+        "rank",
+        "scheduler",
+        "switch",
+        "value",
+    )
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
+        self.belong(scheduler, NORMAL)
         self.greenlet = getcurrent()
         self.switch = self.greenlet.switch  # what the run queue calls; see kernel/scheduler.py
         self.ident = originals.get_ident()

@@ -185,7 +185,7 @@ class Epoll(Edged):
                             del waiter.parked[0]
                         except IndexError:
                             continue
-                        waiter.scheduler.ready.append(waiter)  # which is awake, as it asks
+                        waiter.queue.append(waiter)  # which is awake, as it asks
                     readers.clear()
             elif events & UNUSUAL:
                 self.tell(channel, READ | WRITE, unusual=True)

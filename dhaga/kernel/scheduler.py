@@ -30,14 +30,21 @@ from .lives import Life, OwnThread
 from .loop import HubSelector
 from .microthread import Dhaga, Main
 from .poller import Poller, new_poller
+from .priorities import NORMAL, Priority
 from .timers import Timers
 from .waiting import CLOCK, OSThread, Waiter, logger, this_waiter
 
 STRETCH = 16
 """Switches between two looks at the clock (45 ns each, 3 ns a switch)."""
 
+SLOW_SECONDS = 0.000_02
+"""Where a switch takes longer than this on the average, dhagas compute, and each switch is followed by such a look."""
+
 LAP_SECONDS = 0.001
 """A lap ends once it has taken this long; a turn of the asyncio loop costs about 15 µs, so at most 1.5 % goes there."""
+
+GLANCE_SECONDS = 0.000_25
+"""Within a lap, what has become ready is looked for this often (1 µs a look), and an expired deadline ends the lap."""
 
 LAP_STRETCHES = 256
 """A lap ends after this many stretches even if the clock stands still, as it does in tests."""
@@ -46,20 +53,65 @@ number = itertools.count(1).__next__
 
 
 class Starter:
-    """Stand in the run queue for a dhaga that has not started yet: to switch to it is to have the hub start the next
-    one.
+    """Stand in a queue for a dhaga of one priority that has not started yet: to switch to it has the hub start the
+    next.
 
     Started from the hub they all begin at the same depth of the C stack, which keeps it flat and the copies small.
     """
 
-    __slots__ = ("scheduler",)
+    __slots__ = ("fresh", "scheduler")
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
+        self.fresh: deque[Dhaga] = deque()
 
     def switch(self) -> None:
-        self.scheduler.starting = True
+        self.scheduler.starting = self
         self.scheduler.hub.switch()
+
+
+class Urgent:
+    """The queue of HIGH waiters. In the run queue it stands for the first of them, once for each."""
+
+    __slots__ = ("ready", "waiters")
+
+    def __init__(self, ready: deque[Any]) -> None:
+        self.ready = ready
+        self.waiters: deque[Any] = deque()
+
+    def append(self, waiter: Any) -> None:
+        """Make a waiter the next to run, after those of the same kind; one that yields goes once around with all."""
+        if waiter is getcurrent():
+            self.ready.append(waiter)
+        else:
+            self.waiters.append(waiter)
+            self.ready.appendleft(self)
+
+    def switch(self) -> None:
+        self.waiters.popleft().switch()
+
+    def let_one_pass(self) -> None:
+        """Put the first that is not HIGH before all that are, so that it has a turn now and then, too."""
+        mine = len(self.waiters)
+        if 0 < mine < len(self.ready):
+            self.ready.rotate(-mine)
+            passes = self.ready.popleft()
+            self.ready.rotate(mine)
+            self.ready.appendleft(passes)
+
+
+class Reserve(deque[Any]):
+    """The queue of LOW waiters. One that yields may be alone: so the stretch ends, and `elect` looks for others."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self.scheduler = scheduler
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        self.scheduler.left = 1
 
 
 class Scheduler:
@@ -77,7 +129,8 @@ class Scheduler:
         "asleep",
         "clock",
         "closing",
-        "fresh",
+        "glance_at",
+        "glanced",
         "hub",
         "ident",
         "ioloop",
@@ -91,11 +144,14 @@ class Scheduler:
         "outside_calls",
         "poller",
         "ready",
+        "reserve",
         "selector",
-        "starter",
+        "starters",
         "starting",
+        "stretch",
         "stretches",
         "timers",
+        "urgent",
     )
 
     def __init__(self, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -110,16 +166,18 @@ class Scheduler:
         self.loop = loop
         self.clock: Callable[[], float] = originals.monotonic
         self.ready: deque[Any] = deque()
+        self.urgent = Urgent(self.ready)
+        self.reserve = Reserve(self)
         self.timers = Timers()
         self.live: set[Dhaga] = set()
         self.hub: Any = None
-        self.fresh: deque[Dhaga] = deque()
-        self.starter = Starter(self)
-        self.starting = False
+        self.starters = [Starter(self) for _ in Priority]
+        self.starting: Starter | None = None
         self.asleep = False
-        self.left = STRETCH
+        self.left = self.stretch = STRETCH
         self.stretches = LAP_STRETCHES
-        self.lap_ends = 0.0
+        self.glance_at = self.lap_ends = 0.0
+        self.glanced = 0
         self.lap_over = False
         self.ident = 0
         self.life = Life(self)
@@ -132,7 +190,7 @@ class Scheduler:
 
     def __repr__(self) -> str:
         state = "asleep" if self.asleep else "awake"
-        return f"<Scheduler {self.name} {state}, {len(self.live)} dhagas, {len(self.ready)} runnable>"
+        return f"<Scheduler {self.name} {state}, {len(self.live)} dhagas, {self.runnable()} runnable>"
 
     # ---- switching
 
@@ -156,18 +214,38 @@ class Scheduler:
         """Choose who runs when a stretch is over or the run queue is empty: the hub, if the lap is over or nobody
         can.
         """
-        if self.left <= 0:
-            self.left = STRETCH
-            self.stretches -= 1
-            if self.stretches <= 0 or self.clock() >= self.lap_ends:
-                self.lap_over = True
-                return self.hub
+        if self.left <= 0 and self.lap_is_over():
+            self.lap_over = True
+            return self.hub
         if not self.ready:
             self.poller.poll()  # 11.1 -> 4.9 µs a socketpair round trip, against going home at once
             if not self.ready:
+                if self.reserve:
+                    return self.reserve.popleft()
                 self.lap_over = True
                 return self.hub
         return self.ready.popleft()
+
+    def lap_is_over(self) -> bool:
+        """Look at the clock after a stretch. Where dhagas compute, look also at what has become ready meanwhile."""
+        now = self.clock()
+        stretches = self.stretches = self.stretches - 1
+        if stretches <= 0 or now >= self.lap_ends:
+            return True
+        if now >= self.glance_at:
+            if self.timers.due(now):
+                return True
+            self.poller.poll()
+            self.begin_glance(now)
+        self.left = self.stretch
+        return False
+
+    def begin_glance(self, now: float) -> None:
+        """Take note of the pace since the last glance, for the length of stretches, and of when the next is due."""
+        switches = (self.glanced - self.stretches) * self.stretch
+        self.stretch = 1 if now - self.glance_at + GLANCE_SECONDS > switches * SLOW_SECONDS else STRETCH
+        self.glanced = self.stretches
+        self.glance_at = now + GLANCE_SECONDS
 
     def lap(self, *_: object) -> None:
         """Run what is runnable, for a bounded while, and go home to the loop. A callback of the loop, on the hub."""
@@ -176,21 +254,32 @@ class Scheduler:
         self.poller.poll()
         now = self.clock()
         self.timers.fire(now)
+        self.let_others_pass()
+        self.glance_at = now + GLANCE_SECONDS
         self.lap_ends = now + LAP_SECONDS
-        self.left, self.stretches, self.lap_over = STRETCH, LAP_STRETCHES, False
-        self.run_lap(self.ready, self.starter)
+        self.left, self.lap_over = self.stretch, False
+        self.stretches = self.glanced = LAP_STRETCHES
+        self.run_lap(self.ready)
         self.go_home()
 
-    def run_lap(self, ready: deque[Any], starter: Starter) -> None:
+    def let_others_pass(self) -> None:
+        """Let one NORMAL and one LOW dhaga be the first in a lap: nobody starves."""
+        if self.urgent.waiters:
+            self.urgent.let_one_pass()
+        if self.reserve:
+            self.ready.appendleft(self.reserve.popleft())
+
+    def run_lap(self, ready: deque[Any]) -> None:
+        new = Starter
         while not self.lap_over:
-            if self.starting:  # a parking dhaga has met the starter in the queue
-                self.starting = False
-                following: Any = starter
+            if self.starting is not None:  # a parking dhaga has met a starter in the queue
+                following: Any = self.starting
+                self.starting = None
             else:
                 self.left -= 1
                 following = ready.popleft() if ready and self.left else self.elect()
-            if following is starter:
-                following = self.fresh.popleft()
+            if type(following) is new:
+                following = following.fresh.popleft()
                 following.parent = self.hub
             if following is not self.hub:
                 following.switch()
@@ -198,13 +287,23 @@ class Scheduler:
     def go_home(self) -> None:
         """Leave the lap: have the loop call back for what is still runnable, or for the next deadline."""
         self.set_alarm()
-        self.asleep = not self.ready
-        if self.ready:  # looked at again, now that wakers see the flag
+        self.asleep = True
+        if self.runnable():  # looked at now that wakers see the flag
             self.asleep = False
             self.loop.call_soon(self.lap)
         if self.life.over():
             self.loop.stop()
         self.life.at_home()
+
+    def queue_of(self, priority: Priority) -> Any:
+        """Return what to append to, to make one of this priority runnable. Raises: TypeError."""
+        if not isinstance(priority, Priority):
+            raise TypeError(f"a priority is dhaga.HIGH, dhaga.NORMAL or dhaga.LOW, not {priority!r}")
+        return (self.urgent, self.ready, self.reserve)[priority]
+
+    def runnable(self) -> int:
+        """Return how many wait for their turn."""
+        return len(self.ready) + len(self.reserve)
 
     def set_alarm(self) -> None:
         """Keep one timeout of the loop armed, for the earliest deadline."""
@@ -248,15 +347,17 @@ class Scheduler:
         *args: Any,
         name: str | None = None,
         daemon: bool = False,
+        priority: Priority = NORMAL,
         context: Context | None = None,
         **kwargs: Any,
     ) -> Dhaga:
         """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, when its turn comes.
 
-        Parks: never. From: any thread. ``daemon``: cancelled, not waited for, at interpreter exit; ``context``: its
-        context variables, by default a copy of the caller's. Raises: TypeError, RuntimeError after ``stop``.
+        Parks: never. From: any thread. ``daemon``: cancelled, not waited for, at interpreter exit; ``priority``: see
+        ``dhaga.priority``; ``context``: its context variables, by default a copy of the caller's. Raises: TypeError,
+        RuntimeError after ``stop``.
         """
-        dhaga = Dhaga(self, fn, args, kwargs or None, name, daemon, context)
+        dhaga = Dhaga(self, fn, args, kwargs or None, name, daemon, context, priority)
         self.admit(dhaga)
         return dhaga
 
@@ -265,8 +366,9 @@ class Scheduler:
         if self.closing and originals.get_ident() != self.ident:
             raise RuntimeError(f"{self!r} is stopped: it takes no more dhagas")
         self.live.add(dhaga)  # greenlet would throw GreenletExit into one that nobody refers to
-        self.fresh.append(dhaga)
-        self.ready.append(self.starter)
+        starter = self.starters[dhaga.rank]
+        starter.fresh.append(dhaga)
+        dhaga.queue.append(starter)
         if self.asleep:
             if not self.ident:
                 raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
@@ -384,7 +486,7 @@ class Scheduler:
             victim.interrupt(error)
             if error in victim.pending:  # it must get what it waits for, a lock after Condition.wait, and never will
                 logger.error("%s", error)
-        return 0 if self.ready else None
+        return 0 if self.runnable() else None
 
     def after_endless_sleep(self) -> None:
         deadlock.leave(self.ident)
@@ -393,7 +495,7 @@ class Scheduler:
         """Tell whether nothing of this scheduler's own could wake anybody."""
         return bool(
             (self.live or self.main is not None)
-            and not self.ready
+            and not self.runnable()
             and not self.poller.anybody_parked()
             and self.selector is not None
             and self.selector.only_own_fds()
@@ -424,7 +526,7 @@ def sleep(seconds: float = 0) -> None:
         sleep_long(me, seconds)
         return
     ready = scheduler.ready  # a park without its reason and its value: 20 % less of a yield
-    ready.append(me)
+    me.queue.append(me)
     left = scheduler.left = scheduler.left - 1
     if left:
         ready.popleft().switch()

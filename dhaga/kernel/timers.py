@@ -67,6 +67,10 @@ class Timers:
                 who.expire()
                 heap = self.heap  # expiring may discard others, and that may rebuild
 
+    def due(self, now: float) -> bool:
+        """Tell whether there may be something to fire."""
+        return bool(self.heap) and self.heap[0][0] <= now
+
     def next_deadline(self) -> float | None:
         """Return the earliest deadline still wanted."""
         heap = self.heap

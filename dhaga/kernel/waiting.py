@@ -24,6 +24,7 @@ from . import deadlock, originals
 from .errors import ParkError
 
 if TYPE_CHECKING:
+    from .priorities import Priority
     from .scheduler import Scheduler
     from .timers import Entry
 
@@ -68,11 +69,24 @@ class Waiter:
 
     name: str
     scheduler: Scheduler
+    queue: Any  # what a wake appends to: the run queue, or that of another priority
+    rank: Priority
     parked: list[str]  # holds the reason while parked; taking it out is the atomic claim that decides which wake wins
     place: Place | None
     value: Any
     fault: BaseException | None
     pending: list[BaseException]  # cancels and expired Timeouts not yet raised; a tuple while there are none
+
+    @property
+    def priority(self) -> Priority:
+        """HIGH, NORMAL or LOW; see ``dhaga.priority``."""
+        return self.rank
+
+    def belong(self, scheduler: Scheduler, priority: Priority) -> None:
+        """Be run by this scheduler, with this priority, from the next wake on."""
+        self.queue = scheduler.queue_of(priority)
+        self.scheduler = scheduler
+        self.rank = priority
 
     def prepare(self, reason: str, place: Place | None = None) -> None:
         """Become parked, without switching yet; a pending cancel is raised instead.
@@ -120,8 +134,8 @@ class Waiter:
         self.value = value
         if error is not None:
             self.fault = error
+        self.queue.append(self)
         scheduler = self.scheduler
-        scheduler.ready.append(self)
         if scheduler.asleep:
             scheduler.rouse()
         return True

@@ -74,10 +74,12 @@ def test_one_place_at_a_time() -> None:
 
     def check(event: str, ends: tuple[Any, Any]) -> None:
         _, target = ends
-        queued = [entry for entry in scheduler.ready if isinstance(entry, dhaga.Dhaga)]
+        waiting = (*scheduler.ready, *scheduler.urgent.waiters, *scheduler.reserve)
+        queued = [entry for entry in waiting if isinstance(entry, dhaga.Dhaga)]
+        fresh = [each for starter in scheduler.starters for each in starter.fresh]
         for d in everybody:
             places = {
-                "NEW": d in scheduler.fresh,
+                "NEW": d in fresh,
                 "RUNNABLE": d in queued,
                 "RUNNING": d is target,
                 "WAITING": bool(d.parked),
