@@ -7,7 +7,7 @@ from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook
 from .kernel.priorities import HIGH, LOW, NORMAL, Priority
 from .kernel.scheduler import Scheduler
-from .offload import offload
+from .offload import OffloadPool, offload, offloaded
 
 __all__ = [
     "HIGH",
@@ -16,6 +16,7 @@ __all__ = [
     "Cancelled",
     "Deadlock",
     "Dhaga",
+    "OffloadPool",
     "ParkError",
     "Priority",
     "Scheduler",
@@ -23,6 +24,7 @@ __all__ = [
     "current",
     "excepthook",
     "offload",
+    "offloaded",
     "park",
     "priority",
     "sleep",

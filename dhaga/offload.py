@@ -1,91 +1,223 @@
-"""The door to OS threads: run a blocking call in one, while the calling dhaga is parked."""
+"""The door to OS threads: run a blocking call in one, while its caller is parked.
+
+``offload`` goes through a pool that all the program shares. An ``OffloadPool`` has threads of its own, so that its
+calls wait for each other only: the commit path of a store must not stand in line behind look-ups of names.
+
+Not here: what is offloaded (``resolve.py``, ``files.py``), and pools of dhagas.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
-from typing import Any, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
 
-from .kernel import deadlock, originals
-from .kernel.waiting import OSThread, Waiter, this_waiter
+from .kernel import deadlock, originals, process
+from .kernel.waiting import OSThread, Waiter, WaitQueue, logger, this_waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_THREADS = 16
-"""Calls in OS threads at once; more queue up. DNS and fsync gain nothing from more on a few cores."""
+"""Calls at once through the shared pool; more queue up. DNS and fsync gain nothing from more on a few cores."""
 
 IDLE_SECONDS = 10.0
-"""An idle helper thread ends after this."""
+"""An idle thread of a pool ends after this."""
+
+LOST_CHILD = 70
+"""Exit status of a forked child that returns from an offloaded call: EX_SOFTWARE."""
+
+UNFIT = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 
 
 class Call:
-    """One call on its way through a helper thread; the place of its caller, who is parked on it."""
+    """One call on its way through a pool; the place of its caller, who is parked on it.
 
-    __slots__ = ("args", "caller", "context", "fn", "helpers", "kwargs")
+    A call that is ``kept`` must not be left once it has begun: a cancel of its caller stays pending until it has ended.
+    """
 
-    def __init__(self, helpers: Helpers, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter) -> None:
-        self.helpers = helpers
+    __slots__ = ("args", "callers", "context", "fn", "kept", "kwargs", "pool")
+
+    def __init__(
+        self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter, kept: bool
+    ) -> None:
+        self.pool = pool
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
+        self.kept = kept
         self.context: Context = copy_context()
-        self.caller: Waiter | None = caller
+        self.callers = [caller]  # taking it out is the atomic claim: the answer and a cancel come from two threads
 
     def __repr__(self) -> str:
-        return f"<Call of {getattr(self.fn, '__name__', self.fn)!s}{'' if self.caller else ', detached'}>"
+        return f"<Call of {getattr(self.fn, '__name__', self.fn)!s}{'' if self.callers else ', detached'}>"
 
-    def run(self, helper: Helper) -> None:
-        """Make the call, and send what came of it home."""
+    def make(self, helper: Helper) -> None:
+        """Make the call, and wake the caller with what came of it."""
         value, error = None, None
         try:
             value = self.context.run(self.fn, *self.args, **self.kwargs)
         except BaseException as raised:
             error = raised
-        caller = self.caller
-        if caller is not None and helper in self.helpers.threads:  # not in a child that the call has forked
-            caller.scheduler.call(self.deliver, value, error)
+        if helper in self.pool.threads:
+            self.answer(value, error)
+        else:
+            end_lost_child(self, error)
         del error  # its traceback refers to this frame
 
-    def deliver(self, value: Any, error: BaseException | None) -> None:
-        """Wake the caller, in its own OS thread, where cancels happen too: one of them comes first."""
-        caller = self.detached()
-        if caller is not None:
+    def answer(self, value: Any, error: BaseException | None) -> None:
+        """Wake the caller, unless it was let go."""
+        try:
+            caller = self.callers.pop()
+        except IndexError:
+            return
+        try:
             caller.wake(value, error)
+        except RuntimeError:  # its loop was closed under it: it never runs again
+            logger.error("%r came to its end after the loop of its caller", self)
 
     def remove(self, waiter: object) -> bool:
         """Let the caller go, who was cancelled: a call not begun is not made, any other runs to its end for nobody."""
-        self.detached()
-        self.helpers.withdraw(self)
+        if not self.pool.withdraw(self) and self.kept:
+            return False
+        return self.detach()
+
+    def detach(self) -> bool:
+        """Have the call answer nobody; False if the answer is under way."""
+        try:
+            self.callers.pop()
+        except IndexError:
+            return False
         return True
 
-    def detached(self) -> Waiter | None:
-        caller, self.caller = self.caller, None
-        if caller is not None:
-            caller.scheduler.outside_calls -= 1
-        return caller
+
+def end_lost_child(call: Call, error: BaseException | None) -> None:
+    """End a child that a call has forked and come back in: who made the call is in the parent alone."""
+    if not isinstance(error, SystemExit):
+        logger.error("%r has forked: end the child within the call, it has nobody to return to", call, exc_info=error)
+        error = SystemExit(LOST_CHILD)
+    process.end_process(error)
 
 
-class Helpers:
-    """Helper threads that take calls in order; they are started as needed, and end when idle for long."""
+class Helper(originals.Thread):
+    """One thread of a pool. Its gate opens when there may be something to do."""
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    def __init__(self, pool: OffloadPool) -> None:
+        super().__init__(name=pool.name, daemon=True)
+        self.pool = pool
+        self.call: Call | None = None
+        self.gate = originals.allocate_lock()
+        self.gate.acquire()
+
+    def run(self) -> None:
+        serving.pool = self.pool
+        while (call := self.pool.next_call(self)) is not None:
+            self.call = call
+            call.make(self)
+            self.call = None
+            del call  # and with it what it returned, while idle
+
+
+class Serving(originals.local):
+    """Which pool the OS thread belongs to."""
+
+    pool: OffloadPool | None = None
+
+
+serving = Serving()
+
+
+class OffloadPool:
+    """OS threads for blocking calls, ``threads`` at most, and a queue for those that find none free.
+
+    First come, first served; with one thread, calls are made one after the other, wherever they come from. Threads
+    start as needed and end after ``IDLE_SECONDS`` without work. At interpreter exit the calls taken are waited for, for
+    ``EXIT_SECONDS`` in all; what is not done by then is logged. A forked child starts with no threads and no calls.
+    Raises: TypeError, ValueError for a name or a number that cannot be meant.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        if not isinstance(name, str) or not isinstance(threads, int) or isinstance(threads, bool):
+            raise TypeError(
+                f'an OffloadPool needs a name and a number of threads, OffloadPool("wal", threads=1), not'
+                f" {name!r} and {threads!r}"
+            )
+        if not name or threads < 1:
+            raise ValueError(f"an OffloadPool needs a name, not {name!r}, and at least one thread, not {threads}")
+        self.name = name
+        self.limit = threads
+        self.reason = f"offload {name}"
+        self.closed = False
+        self.start_anew()
+        pools.add(self)
+
+    def start_anew(self) -> None:
+        """Have no calls and no threads: in the beginning, and in a forked child."""
         self.guard = originals.allocate_lock()
         self.calls: deque[Call] = deque()
         self.threads: set[Helper] = set()
         self.free: list[Helper] = []
+        self.leavers = WaitQueue(self, f"shutdown {self.name}")
 
     def __repr__(self) -> str:
-        return f"<Helpers {len(self.threads)} threads, {len(self.free)} free, {len(self.calls)} calls due>"
+        state = ", shut down" if self.closed else ""
+        return (
+            f"<OffloadPool {self.name}, {len(self.threads)} of {self.limit} threads, {len(self.free)} free, "
+            f"{len(self.calls)} calls due{state}>"
+        )
+
+    def offload(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a blocking call in a thread of this pool while the caller is parked; a plain OS thread blocks meanwhile.
+
+        Parks: until the call returns (``offload NAME``). Context variables go along. A cancel lets the caller go at
+        once: a call not begun is not made, any other runs to its end and its result is dropped. A call that comes from
+        a thread of this pool is made there and then. Bound it by a ``Timeout``.
+        Returns and raises what ``fn`` does. Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
+        """
+        refuse_unfit(fn)
+        return self.call(fn, args, kwargs)  # type: ignore[no-any-return]
+
+    def offloaded(self, fn: Callable[P, R], /) -> Callable[P, R]:
+        """Have a function, or method, go through this pool wherever it is called: ``@wal.offloaded``."""
+        return through(self.offload, fn)
+
+    def call(self, fn: Callable[..., Any], args: Any, kwargs: Any, kept: bool = False) -> Any:
+        """Have a call made, and wait for what comes of it."""
+        me = this_waiter()
+        if serving.pool is self:
+            return fn(*args, **kwargs)
+        call = Call(self, fn, args, kwargs, me, kept)
+        if kept:
+            me.place = call
+            me.parked.append(self.reason)  # prepare() would raise a pending cancel
+        else:
+            me.prepare(self.reason, call)
+        try:
+            self.submit(call)
+        except BaseException as error:
+            call.answer(None, error)  # to be raised by the park
+        try:
+            with woken_from_outside(me):
+                return me.park()
+        finally:
+            call.detach()  # a second Ctrl-C ends even the park of a call that is kept
+
+    # ---- calls and threads
 
     def submit(self, call: Call) -> None:
-        """Have a call made. Raises: RuntimeError if there is no thread and none can be started."""
+        """Queue a call up. Raises: RuntimeError if there is no thread and none can be started, or after shutdown."""
         with self.guard:
+            if self.closed:
+                raise RuntimeError(f"{self!r} takes no more calls")
             self.calls.append(call)
             if self.free:
-                self.free.pop().gate.release()
+                self.rouse()
                 return
             if len(self.threads) == self.limit:
                 return
@@ -98,6 +230,12 @@ class Helpers:
             if not self.threads and self.withdraw(call):
                 raise
 
+    def rouse(self) -> None:
+        """Have a free thread look for work. From: who holds the guard."""
+        helper = self.free.pop()
+        deadlock.idle.discard(helper.ident or 0)
+        helper.gate.release()
+
     def withdraw(self, call: Call) -> bool:
         """Take back a call that no thread has begun; False if it is too late."""
         with self.guard:
@@ -108,73 +246,154 @@ class Helpers:
             return True
 
     def next_call(self, helper: Helper) -> Call | None:
-        with self.guard:
-            if self.calls:
-                return self.calls.popleft()
-            self.free.append(helper)
-            return None
+        """Wait for the next call to make; None: the thread is to end."""
+        while helper in self.threads:  # not in a child that the last call has forked
+            with self.guard:
+                if self.calls:
+                    return self.calls.popleft()
+                if self.closed:
+                    break
+                self.free.append(helper)
+                deadlock.idle.add(originals.get_ident())
+            if not helper.gate.acquire(timeout=IDLE_SECONDS) and not self.needs(helper):
+                break
+        self.leave(helper)
+        return None
 
-    def dismissed(self, helper: Helper) -> bool:
-        """Let an idle helper go, unless it was given work just now."""
+    def needs(self, helper: Helper) -> bool:
+        """Tell whether an idle thread is to stay: it was given work just now."""
         with self.guard:
             if helper not in self.free:
-                return False
+                return True
             self.free.remove(helper)
-            self.threads.discard(helper)
-            return True
+            deadlock.idle.discard(originals.get_ident())
+            return False
 
-    def forget(self) -> None:
-        """Start anew in a forked child, where the threads are gone."""
-        self.__init__(self.limit)  # type: ignore[misc]
+    def leave(self, helper: Helper) -> None:
+        self.threads.discard(helper)
+        self.release_leavers()
 
+    def release_leavers(self) -> None:
+        if not self.threads:
+            self.leavers.wake_all()
 
-class Helper(originals.Thread):
-    """One helper thread. Its gate opens when there is work."""
+    # ---- the end
 
-    def __init__(self, helpers: Helpers) -> None:
-        super().__init__(name="dhaga-offload", daemon=True)
-        self.helpers = helpers
-        self.gate = originals.allocate_lock()
-        self.gate.acquire()
+    def shutdown(self, wait: bool = True, timeout: float | None = None) -> None:
+        """Take no more calls. Those taken are made, then the threads end; ``with OffloadPool(...)`` ends so.
 
-    def run(self) -> None:
-        while self in self.helpers.threads:
-            call = self.helpers.next_call(self)
-            if call is not None:
-                call.run(self)
-                del call  # and with it what it returned, while idle
-            elif not self.woken() and not self.helpers.dismissed(self):
-                self.gate.acquire()
+        Parks: until that is done (``shutdown NAME``), unless told not to ``wait``; a plain OS thread blocks. From:
+        anywhere, any number of times. Raises: TimeoutError naming the calls under way after ``timeout`` seconds;
+        RuntimeError where it would wait for itself.
+        """
+        if wait and serving.pool is self:
+            raise RuntimeError(f"{self!r} is told by one of its calls to wait for it: shutdown(wait=False)")
+        me = this_waiter() if wait else None
+        with self.guard:
+            self.closed = True
+            helpers = list(self.threads)
+            while self.free:
+                self.rouse()
+        if me is not None:
+            self.wait_for_end(me, timeout)
+            for helper in helpers:
+                helper.join()
 
-    def woken(self) -> bool:
-        """Wait for work; False if none has come."""
-        ident = originals.get_ident()
-        deadlock.idle.add(ident)
+    def wait_for_end(self, me: Waiter, timeout: float | None) -> None:
         try:
-            return self.gate.acquire(timeout=IDLE_SECONDS)
-        finally:
-            deadlock.idle.discard(ident)
+            with woken_from_outside(me):
+                if self.threads:
+                    self.leavers.wait(True, self.release_leavers, timeout)
+        except TimeoutError:
+            calls = [*(helper.call for helper in list(self.threads) if helper.call is not None), *self.calls]
+            raise TimeoutError(f"{self!r} was told to end, but these calls did not: {calls}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
 
 
-helpers = Helpers(MAX_THREADS)
-originals.after_fork_in_child(helpers.forget)
+@contextlib.contextmanager
+def woken_from_outside(me: Waiter) -> Iterator[None]:
+    """Have the scheduler of ``me`` know that an OS thread is going to wake it: it is not stuck, and no clock jumps."""
+    scheduler = None if isinstance(me, OSThread) else me.scheduler
+    if scheduler is not None:
+        scheduler.outside_calls += 1
+    try:
+        yield
+    finally:
+        if scheduler is not None:
+            scheduler.outside_calls -= 1
+
+
+pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
+shared = OffloadPool("dhaga-offload", MAX_THREADS)
+shared.reason = "offload"
 
 
 def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a blocking call in an OS thread while the calling dhaga is parked; a plain thread runs it itself.
 
-    Parks: ``offload``, until the call returns. Context variables go along. A cancel lets the caller go at once: a call
-    that has not begun is not made, any other runs to its end in its thread, and its result is dropped.
-    Returns and raises what ``fn`` does. Raises: ParkError, RuntimeError if no OS thread can be started.
+    Parks: ``offload``, until the call returns; else as ``OffloadPool.offload``, through a pool of ``MAX_THREADS`` that
+    the program shares. At interpreter exit a call that nobody waits for any more is dropped.
+    Returns and raises what ``fn`` does. Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
     """
-    me = this_waiter()
-    if isinstance(me, OSThread):
+    refuse_unfit(fn)
+    if isinstance(this_waiter(), OSThread):
         return fn(*args, **kwargs)
-    call = Call(helpers, fn, args, kwargs, me)
-    me.prepare("offload", call)
-    me.scheduler.outside_calls += 1
-    try:
-        helpers.submit(call)
-    except BaseException as error:
-        call.deliver(None, error)  # to be raised by the park
-    return me.park()  # type: ignore[no-any-return]
+    return shared.call(fn, args, kwargs)  # type: ignore[no-any-return]
+
+
+def offloaded(fn: Callable[P, R], /) -> Callable[P, R]:
+    """Have a function, or method, go through ``offload`` wherever it is called: ``@offloaded``."""
+    return through(offload, fn)
+
+
+def through(door: Callable[..., Any], fn: Callable[P, R]) -> Callable[P, R]:
+    refuse_unfit(fn)
+
+    @functools.wraps(fn)
+    def offloading(*args: P.args, **kwargs: P.kwargs) -> R:
+        return door(fn, *args, **kwargs)  # type: ignore[no-any-return]
+
+    return offloading
+
+
+def refuse_unfit(fn: Any) -> None:
+    """Raises: TypeError, with what to do, for what a thread cannot call, or only seems to."""
+    inner = fn
+    while isinstance(inner, functools.partial):
+        inner = inner.func
+    flags = getattr(getattr(inner, "__code__", None), "co_flags", 0)
+    if not callable(fn):
+        raise TypeError(f"offload needs a function to call, not {fn!r}: offload(fn, *args), not offload(fn(*args))")
+    if flags & inspect.CO_GENERATOR:
+        raise TypeError(f"{fn!r} is a generator function, whose body would run in the caller: offload one that uses it")
+    if flags & UNFIT:
+        raise TypeError(
+            f"{fn!r} is a coroutine function, and offload calls plain ones: in a dhaga call dhaga.await_ with what it "
+            "returns, in a coroutine await that (and run_in_dhaga what would park: both come with dhaga.aio)"
+        )
+
+
+def wait_for_calls() -> None:
+    """Wait, at interpreter exit, for what the named pools have been given: a commit that has begun is not cut off."""
+    deadline = originals.monotonic() + process.EXIT_SECONDS
+    for pool in [pool for pool in list(pools) if pool is not shared]:
+        try:
+            pool.shutdown(timeout=max(0.0, deadline - originals.monotonic()))
+        except TimeoutError as error:
+            logger.error("at exit: %s", error)
+
+
+def start_pools_anew() -> None:
+    for pool in list(pools):
+        pool.start_anew()
+
+
+originals.after_fork_in_child(start_pools_anew)
+process.farewells.append(wait_for_calls)

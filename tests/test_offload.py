@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga.offload import MAX_THREADS, Helpers, helpers
+from dhaga.offload import MAX_THREADS, OffloadPool, shared
 from dhaga.testing import cancel_at_every_park, settle
 
 module = importlib.import_module("dhaga.offload")  # the package has the function under this name
@@ -231,12 +231,12 @@ def test_schedulers_share_the_helpers() -> None:
     with dhaga.Scheduler() as one, dhaga.Scheduler() as two:
         dhagas = [scheduler.spawn(dhaga.offload, int, n) for n in range(50) for scheduler in (one, two)]
         assert [d.result(5) for d in dhagas] == [n for n in range(50) for _ in range(2)]
-    assert len(helpers.threads) <= MAX_THREADS
+    assert len(shared.threads) <= MAX_THREADS
 
 
 def test_calls_are_made_in_order_by_a_single_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    single = Helpers(1)
-    monkeypatch.setattr(module, "helpers", single)
+    single = OffloadPool("dhaga-offload", 1)
+    monkeypatch.setattr(module, "shared", single)
     made: list[int] = []
     dhagas = [dhaga.spawn(dhaga.offload, made.append, n) for n in range(10)]
     for d in dhagas:
@@ -245,8 +245,8 @@ def test_calls_are_made_in_order_by_a_single_helper(monkeypatch: pytest.MonkeyPa
 
 
 def test_idle_helpers_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = Helpers(4)
-    monkeypatch.setattr(module, "helpers", idle)
+    idle = OffloadPool("dhaga-offload", 4)
+    monkeypatch.setattr(module, "shared", idle)
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     dhagas = [dhaga.spawn(dhaga.offload, time.sleep, 0.01) for _ in range(8)]
     for d in dhagas:
@@ -262,8 +262,8 @@ def test_that_no_thread_can_be_started_is_raised(main_dhaga: None, monkeypatch: 
     def fails(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    none = Helpers(4)
-    monkeypatch.setattr(module, "helpers", none)
+    none = OffloadPool("dhaga-offload", 4)
+    monkeypatch.setattr(module, "shared", none)
     monkeypatch.setattr(module.Helper, "start", fails)
     with pytest.raises(RuntimeError, match="can't start"):
         dhaga.offload(int)

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -24,6 +25,9 @@ from .waiting import here
 
 EXIT_SECONDS = 10.0
 """How long the dhagas that are cancelled at exit may take for their ``finally``, all together."""
+
+farewells: list[Callable[[], object]] = []
+"""Called at exit, when no dhaga is left: by rooms above that still have something to see through."""
 
 graveyard: list[Any] = []
 """Schedulers whose dhagas never run again. Dropping one would throw GreenletExit into it and run its ``finally``."""
@@ -175,9 +179,11 @@ def at_exit() -> None:
 
 
 def after_threads() -> None:
-    """End what OS threads, or exit handlers of the program, have started since ``at_exit``."""
+    """End what OS threads, or exit handlers of the program, have started since ``at_exit``; then say farewell."""
     interruption = end_dhagas()
     stop_schedulers()
+    for farewell in farewells:
+        farewell()
     if interruption is not None:
         logger.error("at exit: %s", interruption)
 
@@ -406,6 +412,8 @@ def end_child(failure: BaseException | None) -> None:
     with contextlib.suppress(BaseException):
         stop_schedulers()
         threading._shutdown()  # type: ignore[attr-defined]
+        for farewell in farewells:
+            farewell()
     end_process(interruption if isinstance(interruption, SystemExit) else failure)
 
 
