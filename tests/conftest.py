@@ -4,32 +4,93 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from dhaga import testing
 from dhaga.kernel.waiting import here
+from tests.crowd import Crowd, Stress
+
+SERVICE = re.compile(r"\bDHAGA_(?!POLLER)[A-Z]+")
+"""What the reason names by which a test is skipped where its service does not answer."""
+
+stress = pytest.StashKey[Stress]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--dhaga-seed", type=int, default=None, help="shuffle the virtual clocks' run queues by it")
+    parser.addoption(
+        "--dhaga-seed", type=int, help="shuffle the virtual clocks' run queues, and choose in crowds, by it"
+    )
+    parser.addoption("--dhaga-operations", type=int, default=0, help="how many the crowds are to make, all together")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     testing.seed = config.getoption("--dhaga-seed")
+    config.stash[stress] = Stress(config.getoption("--dhaga-operations"), testing.seed)
     config.addinivalue_line("markers", "logs: this test expects lines of the dhaga logger")
+    config.addinivalue_line("markers", "share(part): of the crowd's operations, where each takes long")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"dhaga: seed {testing.seed}, poller {os.environ.get('DHAGA_POLLER', 'of the platform')}"
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """A service that CI must have is not to be skipped."""
-    if os.environ.get("DHAGA_REQUIRE_SERVICES") == "1" and report.skipped and "DHAGA_" in str(report.longrepr):
-        raise pytest.UsageError(f"{report.nodeid} was skipped, but DHAGA_REQUIRE_SERVICES=1: {report.longrepr}")
+# ---- services
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    report = yield
+    return must_not_be_skipped(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    report = yield
+    return must_not_be_skipped(report)
+
+
+def must_not_be_skipped(report: Any) -> Any:
+    """Have a test fail that is skipped for want of a service where DHAGA_REQUIRE_SERVICES=1, as in CI."""
+    if report.skipped and os.environ.get("DHAGA_REQUIRE_SERVICES") == "1" and SERVICE.search(str(report.longrepr)):
+        report.outcome = "failed"
+        report.longrepr = f"DHAGA_REQUIRE_SERVICES=1 forbids: {report.longrepr[2]}"
+    return report
+
+
+# ---- crowds: see tests/crowd.py
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    rounds = metafunc.config.stash[stress].rounds
+    if "crowd" in metafunc.fixturenames and rounds:
+        metafunc.parametrize("crowd", range(rounds), indirect=True)
+
+
+@pytest.fixture
+def crowd(request: pytest.FixtureRequest) -> Iterator[Crowd]:
+    mark = request.node.get_closest_marker("share")
+    crowd = request.config.stash[stress].crowd(getattr(request, "param", 0), mark.args[0] if mark else 1)
+    print(f"repeat with --dhaga-seed {crowd.seed}")
+    yield crowd
+    request.config.stash[stress].done += crowd.done()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.stash[stress].goal:
+        terminalreporter.write_line(str(config.stash[stress]))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.stash[stress].short() and not session.exitstatus:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+# ---- what is left
 
 
 @pytest.fixture(autouse=True)

@@ -1,173 +1,84 @@
-"""The primitives between OS threads: dhagas of three schedulers and three plain threads, random timeouts and cancels.
+"""The primitives between OS threads, used by a crowd: see ``tests/crowd.py``.
 
-Nothing may be lost, doubled or late for ever. The seed of a run is printed; ``--dhaga-seed`` repeats its choices, but
-not the moments at which the OS switches threads.
+Nothing may be lost, doubled or late for ever. Here each scenario makes some thousand operations; ``make stress`` runs
+them over and over, with ever other seeds, until 10 million have been made.
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
-import random
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import dhaga
-from dhaga import testing
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.threading import Barrier, BoundedSemaphore, BrokenBarrierError, Condition, Event, Lock, RLock, Semaphore
+from tests.crowd import WORKERS, Crowd, Worker
 
-SCHEDULERS = THREADS = 3
-DHAGAS = 3
-"""To a scheduler."""
-
-DEADLINE = 30
-"""Seconds after which a run counts as hung."""
-
-Work = Callable[["Worker"], None]
+slow = pytest.mark.share(0.2)
 
 
-class Worker:
-    """One of the crowd: its number, its random choices, and whether it can be cancelled."""
-
-    def __init__(self, number: int, seed: int) -> None:
-        self.number = number
-        self.random = random.Random(seed * 1000 + number)
-        self.cancels = 0
-
-    def timeout(self) -> float | None:
-        return self.random.choice((None, None, 0, 0.00001, 0.0001, 0.002))
-
-    def insist(self, fn: Callable[..., object], *args: Any) -> None:
-        """Call something that is all or nothing until no cancel comes in between."""
-        done = False
-        while not done:
-            with self.one_try():
-                fn(*args)
-                done = True
-
-    def tries(self, count: int) -> Iterator[Any]:
-        """Give a context for each try, which lets a cancel end that try alone."""
-        for _ in range(count):
-            yield self.one_try()
-
-    @contextlib.contextmanager
-    def one_try(self) -> Iterator[None]:
-        try:
-            yield
-        except dhaga.Cancelled:
-            self.cancels += 1
-
-    def pause(self) -> None:
-        """Let others in, sometimes."""
-        if self.random.random() < 0.2:
-            dhaga.sleep(0)
+def acquired(lock: Any, timeout: float | None) -> bool:
+    return bool(lock.acquire(timeout=-1 if timeout is None else timeout))
 
 
-class Crowd:
-    """Run work in dhagas of several schedulers and in plain threads at once, cancelling dhagas at random moments."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.errors: list[BaseException] = []
-        self.over = False
-        self.workers: list[Worker] = []
-
-    def run(self, *works: Work, cancel: bool = True) -> None:
-        """Have worker n do ``works[n % len(works)]``."""
-        former = sys.getswitchinterval()
-        sys.setswitchinterval(0.00002)
-        try:
-            self.run_all(works, cancel)
-        finally:
-            sys.setswitchinterval(former)
-        if self.errors:
-            raise self.errors[0]
-
-    def run_all(self, works: tuple[Work, ...], cancel: bool) -> None:
-        with contextlib.ExitStack() as stack:
-            schedulers = [stack.enter_context(dhaga.Scheduler(f"s{n}")) for n in range(SCHEDULERS)]
-            todo = [self.job(n, works) for n in range(SCHEDULERS * DHAGAS + THREADS)]
-            dhagas = [schedulers[n % SCHEDULERS].spawn(todo.pop(), name=f"d{n}") for n in range(SCHEDULERS * DHAGAS)]
-            threads = [threading.Thread(target=job, name=f"t{n}", daemon=True) for n, job in enumerate(todo)]
-            canceller = threading.Thread(target=self.cancel_some, args=(dhagas,), daemon=True)
-            for thread in threads:
-                thread.start()
-            if cancel:
-                canceller.start()
-            deadline = time.monotonic() + DEADLINE
-            for one in [*dhagas, *threads]:
-                one.join(max(0, deadline - time.monotonic()))
-            if hung := [one for one in [*dhagas, *threads] if one.is_alive()]:
-                faulthandler.dump_traceback(all_threads=True)
-                print(
-                    *(repr(s) for s in schedulers),
-                    *(f"{d!r} on {d.waits_on!r}" for d in dhagas),
-                    sep="\n",
-                    file=sys.stderr,
-                )
-                stack.pop_all()
-                pytest.exit(f"hung (seed {self.seed}): {hung}", 3)
-            self.over = True
-            if cancel:
-                canceller.join()
-
-    def job(self, number: int, works: tuple[Work, ...]) -> Callable[[], None]:
-        worker = Worker(number, self.seed)
-        self.workers.append(worker)
-
-        def job() -> None:
-            try:
-                works[number % len(works)](worker)
-            except dhaga.Cancelled:
-                pass
-            except BaseException as error:
-                self.errors.append(error)
-
-        return job
-
-    def cancel_some(self, dhagas: list[dhaga.Dhaga]) -> None:
-        choose = random.Random(self.seed)
-        while not self.over:
-            choose.choice(dhagas).cancel("by the crowd")
-            time.sleep(choose.random() * 0.002)
+# ---- locks, semaphores, conditions
 
 
-@pytest.fixture
-def crowd() -> Iterator[Crowd]:
-    seed = testing.seed if testing.seed is not None else random.randrange(1_000_000)
-    print(f"seed {seed}")
-    yield Crowd(seed)
+class Tally:
+    """A count that is right only if nobody adds to it at the same time: it lets others in between."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, me: Worker) -> None:
+        seen = self.count
+        me.pause()
+        self.count = seen + 1
 
 
 def test_a_lock_has_one_holder(crowd: Crowd) -> None:
+    lock, tally = Lock(), Tally()
+
+    def work(me: Worker) -> None:
+        for one in me.tries(2):
+            with one:
+                if acquired(lock, me.timeout()):
+                    try:
+                        tally.add(me)
+                        times[me.number] += 1
+                    finally:
+                        lock.release()
+
+    times = [0] * WORKERS
+    crowd.run(work, cancel=False)
+    assert tally.count == sum(times) and all(times)
+    assert not lock.locked() and not lock.waiters
+
+
+def test_a_lock_is_lost_by_no_cancel(crowd: Crowd) -> None:
     lock = Lock()
-    inside, most, times = 0, 0, Counter[int]()
+    inside, most = 0, 0
 
     def work(me: Worker) -> None:
         nonlocal inside, most
-        for one in me.tries(1500):
+        for one in me.tries(2):
             with one:
-                timeout = me.timeout()
-                if lock.acquire(timeout=-1 if timeout is None else timeout):
+                if acquired(lock, me.timeout()):
                     try:
                         inside += 1
                         most = max(most, inside)
                         me.pause()
-                        times[me.number] += 1
                     finally:
                         inside -= 1
                         lock.release()
 
     crowd.run(work)
-    assert (inside, most, lock.locked()) == (0, 1, False)
-    assert len(times) == len(crowd.workers)
+    assert (inside, most, lock.locked(), len(lock.waiters)) == (0, 1, False, 0)
 
 
 def test_an_rlock_has_one_holder_however_deep(crowd: Crowd) -> None:
@@ -176,21 +87,20 @@ def test_an_rlock_has_one_holder_however_deep(crowd: Crowd) -> None:
 
     def work(me: Worker) -> None:
         nonlocal inside, most
-        for one in me.tries(1000):
+        for one in me.tries(6):
             with one, lock:
                 inside += 1
                 try:
                     most = max(most, inside)
                     me.pause()
-                    timeout = me.timeout()
                     with lock:
-                        assert lock.acquire(timeout=-1 if timeout is None else timeout)
+                        assert acquired(lock, me.timeout())
                         lock.release()
                 finally:
                     inside -= 1
 
     crowd.run(work)
-    assert (inside, most, lock.locked(), lock._recursion_count()) == (0, 1, False, 0)
+    assert (inside, most, lock.locked(), lock._recursion_count(), len(lock.waiters)) == (0, 1, False, 0, 0)
 
 
 @pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
@@ -201,7 +111,7 @@ def test_a_semaphore_gives_no_permit_twice(crowd: Crowd, kind: type[Semaphore]) 
 
     def work(me: Worker) -> None:
         nonlocal inside, most
-        for one in me.tries(1500):
+        for one in me.tries(2):
             with one:
                 if semaphore.acquire(timeout=me.timeout()):
                     try:
@@ -215,7 +125,7 @@ def test_a_semaphore_gives_no_permit_twice(crowd: Crowd, kind: type[Semaphore]) 
                         semaphore.release()
 
     crowd.run(work)
-    assert (inside, most) == (0, 3)
+    assert inside == 0 and most <= 3
     assert [semaphore.acquire(blocking=False) for _ in range(4)] == [True, True, True, False]
 
 
@@ -227,7 +137,7 @@ def test_a_condition_loses_no_notify(crowd: Crowd) -> None:
 
     def give(me: Worker) -> None:
         nonlocal put
-        for one in me.tries(1000):
+        for one in me.tries(1):
             with one:
                 with changed:
                     items.append(put)
@@ -242,8 +152,9 @@ def test_a_condition_loses_no_notify(crowd: Crowd) -> None:
                 if changed.wait_for(lambda: items or finished, me.timeout()) and items:
                     items.pop()
                     taken += 1
+                    me.operations += 3
 
-    givers, finished = SCHEDULERS, False
+    givers, finished = WORKERS // 4, False
 
     def last_one_ends(me: Worker) -> None:
         give(me)
@@ -259,6 +170,47 @@ def test_a_condition_loses_no_notify(crowd: Crowd) -> None:
 
     crowd.run(last_one_ends, take, take, take)
     assert (taken, items, len(changed.waiters)) == (put, [], 0)
+
+
+@slow
+def test_each_notify_wakes_one(crowd: Crowd) -> None:
+    """As many waits come back as there were notifies for those that waited: not one more, not one less."""
+    changed = Condition(Lock())
+    waiting = notified = woken = 0
+    working = WORKERS - 2
+
+    def wait(me: Worker) -> None:
+        nonlocal waiting, woken
+        for _ in range(me.times(1)):
+            with changed:
+                waiting += 1
+                assert changed.wait()
+                woken += 1
+                assert woken <= notified
+            me.operations += 1
+        leave()
+
+    def leave() -> None:
+        nonlocal working
+        with changed:
+            working -= 1
+
+    def notify(me: Worker) -> None:
+        nonlocal waiting, notified
+        while working:
+            with changed:
+                count = min(waiting, me.random.randrange(1, 4))
+                waiting -= count
+                notified += count
+                if count:
+                    changed.notify(count)
+                    me.operations += count
+            me.pause()
+            if not count:
+                dhaga.sleep(0.0002)
+
+    crowd.run(notify, *[wait] * (WORKERS // 2 - 1), cancel=False)
+    assert (waiting, woken, len(changed.waiters)) == (0, notified, 0)
 
 
 def test_a_condition_on_a_foreign_lock_loses_no_notify(crowd: Crowd) -> None:
@@ -281,7 +233,7 @@ def test_a_condition_on_a_foreign_lock_loses_no_notify(crowd: Crowd) -> None:
     def work(me: Worker) -> None:
         nonlocal tokens, taken
         given = got = 0
-        while got < 300:
+        while got < me.times(3):
             with me.one_try(), changed:
                 if given == got:
                     tokens += 1
@@ -292,21 +244,25 @@ def test_a_condition_on_a_foreign_lock_loses_no_notify(crowd: Crowd) -> None:
                     tokens -= 1
                     got += 1
                     taken += 1
+                    me.operations += 3
 
     crowd.run(work)
-    assert (tokens, taken, len(changed.gates)) == (0, 300 * len(crowd.workers), 0)
+    assert (tokens, taken, len(changed.gates)) == (0, sum(worker.times(3) for worker in crowd.workers), 0)
+
+
+# ---- events
 
 
 def test_an_event_releases_a_waiter_once_a_set(crowd: Crowd) -> None:
     """Pairs take turns over two events: a set that wakes a waiter twice, or never, breaks the turns."""
-    pairs = [(Event(), Event()) for _ in range(6)]
+    half = WORKERS // 2
+    pairs = [(Event(), Event()) for _ in range(half)]
     turns = [[0, 0] for _ in pairs]
-    count = 1500
 
     def work(me: Worker) -> None:
-        pair, side = me.number % 6, me.number // 6
+        pair, side = me.number % half, me.number // half
         mine, other = pairs[pair][side], pairs[pair][1 - side]
-        for _ in range(count):
+        for _ in range(me.times(3)):
             if not side:
                 turns[pair][side] += 1
                 other.set()
@@ -317,14 +273,15 @@ def test_an_event_releases_a_waiter_once_a_set(crowd: Crowd) -> None:
             if side:
                 turns[pair][side] += 1
                 other.set()
+            me.operations += 3
 
     crowd.run(work, cancel=False)
-    assert turns == [[count, count]] * 6
+    assert turns == [[crowd.workers[0].times(3)] * 2] * half
 
 
 def test_one_set_releases_all(crowd: Crowd) -> None:
     """A leader opens one gate after the other; everybody passes each once."""
-    gates = [Event() for _ in range(300)]
+    gates = [Event() for _ in range(crowd.workers[0].times(2) + 1)]
     passed: list[int] = []
     count = SimpleQueue[int]()
 
@@ -335,32 +292,44 @@ def test_one_set_releases_all(crowd: Crowd) -> None:
                     if gate.wait(me.timeout()):
                         break
             count.put(number)
+            me.operations += 2
 
     def lead(me: Worker) -> None:
-        others = SCHEDULERS * DHAGAS + THREADS - 1
         for gate in gates:
             gate.set()
-            for _ in range(others):
+            me.operations += 1
+            for _ in range(WORKERS - 1):
                 me.insist(lambda: passed.append(count.get()))
+                me.operations += 1
 
-    crowd.run(lead, *[follow] * 11)
-    assert passed == [number for number in range(len(gates)) for _ in range(11)]
+    crowd.run(lead, *[follow] * (WORKERS - 1))
+    assert passed == [number for number in range(len(gates)) for _ in range(WORKERS - 1)]
 
 
-@pytest.mark.parametrize(
-    "queue",
-    [Queue(), Queue(1), Queue(7), LifoQueue(), LifoQueue(3), PriorityQueue(), PriorityQueue(3), SimpleQueue()],
-    ids=lambda q: f"{type(q).__name__}({getattr(q, 'maxsize', 0)})",
-)
-def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, queue: Any) -> None:
+# ---- queues
+
+QUEUES: list[Callable[[], Any]] = [
+    Queue,
+    lambda: Queue(1),
+    lambda: Queue(7),
+    LifoQueue,
+    lambda: LifoQueue(3),
+    PriorityQueue,
+    lambda: PriorityQueue(3),
+    SimpleQueue,
+]
+
+
+@pytest.mark.parametrize("make", QUEUES, ids=lambda make: f"{type(make()).__name__}({getattr(make(), 'maxsize', 0)})")
+def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, make: Callable[[], Any]) -> None:
     """Of a FIFO queue each getter gets the items of each putter in their order."""
-    per_putter = 2500
+    queue = make()
     got: list[tuple[int, int]] = []
     fullest = 0
 
     def put(me: Worker) -> None:
         nonlocal fullest
-        for n in range(per_putter):
+        for n in range(me.times(1)):
             while True:
                 with me.one_try():
                     try:
@@ -369,6 +338,7 @@ def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, queue: Any) -> 
                         continue
                     fullest = max(fullest, queue.qsize())
                     break
+            me.operations += 1
 
     def get(me: Worker) -> None:
         last: dict[int, int] = {}
@@ -387,6 +357,7 @@ def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, queue: Any) -> 
                 got.append(item)
                 if hasattr(queue, "task_done"):
                     queue.task_done()
+                me.operations += 1
 
     def put_and_end(me: Worker) -> None:
         nonlocal putting
@@ -398,48 +369,53 @@ def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, queue: Any) -> 
         while not queue.empty():
             with me.one_try():
                 dhaga.sleep(0.0005)
-        for _ in range(6):
+        for _ in range(half):
             me.insist(queue.put, (-1, -1))
 
-    putting, changed = 6, threading.Lock()
+    half = putting = WORKERS // 2
+    changed = threading.Lock()
     crowd.run(put_and_end, get)
-    assert len(got) == len(set(got)) == 6 * per_putter
-    assert queue.empty()
+    assert len(got) == len(set(got)) == half * crowd.workers[0].times(1)
+    assert queue.empty() and not queue.getters
     if hasattr(queue, "maxsize"):
-        assert queue.unfinished_tasks == 6
+        assert queue.unfinished_tasks == half and not queue.putters
         assert not queue.maxsize or fullest <= queue.maxsize
 
 
 def test_a_join_returns_when_all_is_done(crowd: Crowd) -> None:
     queue = Queue[int](4)
-    done: list[int] = []
-    count = 600
+    done: set[int] = set()
 
     def produce(me: Worker) -> None:
-        for n in range(count):
-            item = me.number * count + n
+        for n in range(me.times(1)):
+            item = n * WORKERS + me.number
             me.insist(queue.put, item)
             if n % 20 == 0:
                 me.insist(queue.join)
                 assert item in done
+            me.operations += 1
 
     def get() -> None:
-        done.append(queue.get())
+        item = queue.get()
+        assert item not in done
+        done.add(item)
         queue.task_done()
 
     def consume(me: Worker) -> None:
-        for _ in range(count):
+        for _ in range(me.times(1)):
             me.insist(get)
+            me.operations += 2
 
     crowd.run(produce, consume)
-    assert len(done) == len(set(done)) == 6 * count
-    assert queue.unfinished_tasks == 0
+    assert len(done) == WORKERS // 2 * crowd.workers[0].times(1)
+    assert queue.unfinished_tasks == 0 and not queue.joiners
 
 
+@slow
 @pytest.mark.parametrize("immediate", [False, True])
 @pytest.mark.parametrize("maxsize", [0, 2])
 def test_a_shutdown_lets_nobody_wait_and_loses_nothing(crowd: Crowd, maxsize: int, immediate: bool) -> None:
-    queues = [Queue[int](maxsize) for _ in range(60)]
+    queues = [Queue[int](maxsize) for _ in range(-(-crowd.operations // 60))]
     put: list[int] = []
     got: list[int] = []
     refused: list[int] = []
@@ -447,11 +423,16 @@ def test_a_shutdown_lets_nobody_wait_and_loses_nothing(crowd: Crowd, maxsize: in
     def fill(me: Worker) -> None:
         for number, queue in enumerate(queues):
             with contextlib.suppress(ShutDown):
-                while True:
+                for _ in range(20):
                     queue.put(1)
                     put.append(number)
+                    me.operations += 1
                     me.pause()
+                while not queue.is_shutdown:
+                    dhaga.sleep(0.0001)
+                queue.put(1)
             refused.append(number)
+            me.operations += 1
 
     def empty(me: Worker) -> None:
         for number, queue in enumerate(queues):
@@ -459,60 +440,186 @@ def test_a_shutdown_lets_nobody_wait_and_loses_nothing(crowd: Crowd, maxsize: in
                 while True:
                     queue.get()
                     got.append(number)
+                    me.operations += 1
             refused.append(number)
+            me.operations += 1
 
     def close(me: Worker) -> None:
         for queue in queues:
-            while queue.unfinished_tasks < 3:
+            enough = me.random.choice((3, 50, 100, 180))
+            while queue.unfinished_tasks < enough:
                 dhaga.sleep(0)
             for _ in range(me.random.randrange(20)):
                 dhaga.sleep(0)
             queue.shutdown(immediate)
+            me.operations += 1
 
-    # the one that closes is a plain thread, as no dhaga pauses between gets
-    crowd.run(close, fill, empty, fill, empty, fill, empty, fill, empty, fill, empty, empty, cancel=False)
-    assert Counter(refused) == dict.fromkeys(range(len(queues)), 11)
-    assert all(queue.empty() for queue in queues)
+    crowd.run(close, empty, *[fill, empty] * (WORKERS // 2 - 1), cancel=False)
+    assert Counter(refused) == dict.fromkeys(range(len(queues)), WORKERS - 1)
+    assert all(queue.empty() and not queue.getters and not queue.putters for queue in queues)
     assert Counter(got) <= Counter(put) if immediate else Counter(got) == Counter(put)
 
 
+# ---- barriers
+
+
+@slow
 def test_a_barrier_opens_when_all_have_come(crowd: Crowd) -> None:
-    parties = SCHEDULERS * DHAGAS + THREADS
-    rounds = 150
-    barrier = Barrier(parties, action=lambda: opened.append(barrier.n_waiting))
+    rounds = crowd.workers[0].times(1)
+    barrier = Barrier(WORKERS, action=lambda: opened.append(barrier.n_waiting))
     opened: list[int] = []
     indices: list[list[int]] = [[] for _ in range(rounds)]
 
     def work(me: Worker) -> None:
         for n in range(rounds):
             indices[n].append(barrier.wait())
+            me.operations += 1
             assert len(opened) in (n + 1, n + 2)
 
     crowd.run(work, cancel=False)
     assert len(opened) == rounds
-    assert [sorted(some) for some in indices] == [[*range(parties)]] * rounds
+    assert [sorted(some) for some in indices] == [[*range(WORKERS)]] * rounds
 
 
+@slow
 def test_a_barrier_breaks_for_all_or_for_none(crowd: Crowd) -> None:
-    parties = SCHEDULERS * DHAGAS + THREADS
-    barriers = [Barrier(parties) for _ in range(100)]
-    passed: list[int] = []
-    broken: list[int] = []
-    cancelled: list[int] = []
+    barriers = [Barrier(WORKERS) for _ in range(crowd.workers[0].times(1))]
+    passed, broken, cancelled = Counter[int](), Counter[int](), Counter[int]()
+    counting = threading.Lock()
 
     def work(me: Worker) -> None:
         for n, barrier in enumerate(barriers):
+            outcome = passed
             try:
                 barrier.wait(me.random.choice((0.0005, 0.01, 1, 1, 1)))
-                passed.append(n)
             except BrokenBarrierError:
-                broken.append(n)
+                outcome = broken
             except dhaga.Cancelled:
-                cancelled.append(n)
+                outcome = cancelled
+            with counting:
+                outcome[n] += 1
+            me.operations += 1
 
     crowd.run(work)
     for n, barrier in enumerate(barriers):
-        outcome = passed.count(n), broken.count(n), cancelled.count(n)
-        assert sum(outcome) == parties
-        assert not (passed.count(n) and broken.count(n)), outcome
-        assert barrier.broken == bool(broken.count(n))
+        outcome = passed[n], broken[n], cancelled[n]
+        assert sum(outcome) == WORKERS
+        assert not (passed[n] and broken[n]), outcome
+        assert barrier.broken == bool(broken[n])
+
+
+# ---- all of them at once
+
+TOKENS = 9
+
+
+class Permits:
+    """A semaphore, as a place for tokens: which of them are there is kept beside it."""
+
+    def __init__(self, kind: type[Semaphore]) -> None:
+        self.semaphore = kind(TOKENS)
+        self.tokens: list[int] = []
+        for _ in range(TOKENS):
+            self.semaphore.acquire()
+
+    def put(self, token: int, timeout: float) -> None:
+        self.tokens.append(token)
+        self.semaphore.release()
+
+    def get(self, timeout: float) -> int:
+        if not self.semaphore.acquire(timeout=timeout):
+            raise Empty
+        return self.tokens.pop()
+
+
+class Shelf:
+    """A list under a condition, as a place for tokens."""
+
+    def __init__(self, lock: Any) -> None:
+        self.changed = Condition(lock)
+        self.tokens: list[int] = []
+
+    def put(self, token: int, timeout: float) -> None:
+        if not acquired(self.changed, timeout):
+            raise Full
+        try:
+            self.tokens.append(token)
+            self.changed.notify()
+        finally:
+            self.changed.release()
+
+    def get(self, timeout: float) -> int:
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.tokens, timeout):
+                raise Empty
+            return self.tokens.pop()
+
+
+class Places:
+    """Everything a token can be put into."""
+
+    def __init__(self) -> None:
+        self.all: list[Any] = [
+            *(make() for make in QUEUES),
+            *map(Permits, (Semaphore, BoundedSemaphore)),
+            *(Shelf(make()) for make in (Lock, RLock)),
+        ]
+
+    def put(self, place: Any, token: int, timeout: float) -> bool:
+        if isinstance(place, (Permits, Shelf)):
+            place.put(token, timeout)
+        else:
+            place.put(token, timeout=timeout)
+        return True
+
+    def left(self) -> list[int]:
+        """Take everything out."""
+        found = []
+        for place in self.all:
+            with contextlib.suppress(Empty):
+                while True:
+                    found.append(place.get(timeout=0))
+        return sorted(found)
+
+
+def test_tokens_that_go_from_place_to_place_are_neither_lost_nor_doubled(crowd: Crowd) -> None:
+    """One waiter parks on all kinds in turn: what is late for one park must not come to the next one.
+
+    In the end all tokens are there, and each has made as many moves as were counted.
+    """
+    places = Places()
+    moves = [[0] * TOKENS for _ in range(WORKERS)]
+    count, guard = 0, Lock()
+    for token in range(TOKENS):
+        places.put(places.all[0], token, 0)
+
+    def work(me: Worker) -> None:
+        for _ in range(me.times(4)):
+            token = take(me)
+            note(me, token)
+            while not give(me, token):
+                pass
+            me.operations += 4
+
+    def take(me: Worker) -> int:
+        while True:
+            with me.one_try(), contextlib.suppress(Empty):
+                return int(me.random.choice(places.all).get(timeout=me.short_timeout()))
+
+    def note(me: Worker, token: int) -> None:
+        def add() -> None:
+            nonlocal count
+            with guard:
+                count += 1
+
+        me.insist(add)
+        moves[me.number][token] += 1
+
+    def give(me: Worker, token: int) -> bool:
+        with me.one_try(), contextlib.suppress(Full):
+            return places.put(me.random.choice(places.all), token, me.short_timeout())
+        return False
+
+    crowd.run(work)
+    assert places.left() == [*range(TOKENS)]
+    assert count == sum(map(sum, moves)) and all(map(sum, zip(*moves, strict=True)))
