@@ -268,7 +268,9 @@ class Condition:
             try:
                 self._lock.acquire()
                 break
-            except (Cancelled, Expired) as error:  # to be raised at the next park: the lock must be held
+            except (Cancelled, Expired, KeyboardInterrupt) as error:  # for the next park: the lock must be held
+                if isinstance(error, KeyboardInterrupt) and any(isinstance(other, type(error)) for other in early):
+                    raise  # the second one goes by force
                 early.append(error)
         for cancel in early:
             this_waiter().interrupt(cancel)

@@ -17,13 +17,14 @@ import pytest
 import dhaga
 from dhaga import events, locks, queue, semaphores
 from dhaga.events import Barrier, BrokenBarrierError, Event
-from dhaga.kernel import waiting
+from dhaga.kernel import deadlock, waiting
 from dhaga.locks import Condition, Lock, RLock
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.semaphores import BoundedSemaphore, Semaphore
 
 FILES = {module.__file__ for module in (events, locks, queue, semaphores, waiting)}
-BLOCK = waiting.OSThread.block.__code__
+PARK = waiting.OSThread.park.__code__
+BLOCKS = {waiting.OSThread.block.__code__, waiting.OSThread.block_for_good.__code__}
 GUARD = queue.Guard.acquire.__code__
 """The functions in which a thread waits for what another one has to give, and for another one to go on."""
 
@@ -48,7 +49,7 @@ class Run(threading.Thread):
 
     def waits(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
-        return frame is not None and frame.f_code is BLOCK and bool(self.waiter.parked)
+        return frame is not None and frame.f_code in BLOCKS and bool(self.waiter.parked)
 
     def is_stuck(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
@@ -91,6 +92,38 @@ class Stopped(Run):
             if not self.left:
                 self.meanwhile()
         return self.trace
+
+
+class Struck(Run):
+    """An OS thread that gets a KeyboardInterrupt at the nth point of its parks where CPython would deliver a signal.
+
+    Those are the start of a function (not of ``park`` itself: it has not begun) and the return from one of C.
+    ``meanwhile()`` is called just before.
+    """
+
+    def __init__(self, fn: Callable[[], object], nth: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__(fn)
+        self.left = nth
+        self.meanwhile = meanwhile
+
+    def run(self) -> None:
+        sys.setprofile(self.profile)
+        try:
+            super().run()
+        finally:
+            sys.setprofile(None)
+
+    def profile(self, frame: Any, event: str, arg: object) -> None:
+        caller = frame if event == "c_return" else frame.f_back
+        if (
+            event in ("call", "c_return")
+            and frame.f_code.co_filename in (waiting.__file__, deadlock.__file__)  # not a finalizer
+            and caller.f_code in (PARK, *BLOCKS)
+        ):
+            self.left -= 1
+            if not self.left:
+                self.meanwhile()
+                raise KeyboardInterrupt
 
 
 def settled(*runs: Run) -> list[bool]:
@@ -380,6 +413,40 @@ def test_what_is_given_just_when_a_dhaga_is_cancelled_is_not_lost(kind: Kind) ->
             return lambda: kind.give(it), cancel, check
 
         assert at_every_line(scenario) > 0
+
+
+@all_kinds
+@pytest.mark.parametrize("timeout", [None, 100])
+@pytest.mark.parametrize("given", ["before", "after"])
+def test_a_ctrl_c_at_any_point_of_a_park_loses_nothing_and_is_not_lost(
+    kind: Kind, timeout: float | None, given: str
+) -> None:
+    """What is given before it strikes is taken, and the next park is interrupted; else this one, and it is left."""
+    nth, struck, outcomes = 0, True, set()
+    while struck:
+        nth += 1
+        taken, struck = take_struck_at(nth, kind, timeout, given == "before")
+        outcomes.add((taken, struck))
+    assert nth > 5
+    assert outcomes >= ({(True, True), (True, False)} if given == "before" else {(False, True), (True, False)})
+
+
+def take_struck_at(nth: int, kind: Kind, timeout: float | None, given_before: bool) -> tuple[bool, bool]:
+    """Return whether it was taken, and whether the one who takes was struck."""
+    it = kind.make()
+    giver = Run(lambda: kind.give(it))
+    first = Struck(lambda: kind.take(it, timeout), nth, giver.go_as_far_as_it_can if given_before else lambda: None)
+    first.go_as_far_as_it_can()
+    giver.go_as_far_as_it_can()
+    try:
+        taken = first.end()
+    except KeyboardInterrupt:
+        taken = False
+    giver.end()
+    struck = first.left <= 0
+    assert taken + kind.left(it) == 1
+    assert [type(error) for error in first.waiter.pending] == [KeyboardInterrupt] * (taken and struck)
+    return taken, struck
 
 
 # ---- events

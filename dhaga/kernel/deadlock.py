@@ -17,12 +17,11 @@ not either. A thread that C code has made and that has not called Python yet is 
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,18 +53,18 @@ def changed() -> None:
     last_change = next_change()
 
 
-@contextlib.contextmanager
-def blocked_for_good(thread: OSThread) -> Iterator[None]:
-    """Mark a plain thread as blocked without a timeout, and have stuck schedulers look again."""
+def block(thread: OSThread) -> None:
+    """Note a plain thread that blocks without a timeout, and have stuck schedulers look again."""
     blocked[thread.ident] = thread
     changed()
-    try:
-        for scheduler in list(stuck.values()):
-            scheduler.look_again()
-        yield
-    finally:
-        blocked.pop(thread.ident, None)
-        changed()
+    for scheduler in list(stuck.values()):
+        scheduler.look_again()
+
+
+def unblock(thread: OSThread) -> None:
+    """Forget a plain thread that goes on."""
+    blocked.pop(thread.ident, None)
+    changed()
 
 
 def enter(ident: int, scheduler: Scheduler) -> None:

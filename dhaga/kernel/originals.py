@@ -13,7 +13,6 @@ from typing import Any
 
 allocate_lock = _thread.allocate_lock
 get_ident = _thread.get_ident
-interrupt_main = _thread.interrupt_main
 TIMEOUT_MAX = _thread.TIMEOUT_MAX
 start_new_thread = _thread.start_new_thread
 Thread = threading.Thread

@@ -190,7 +190,7 @@ class Waiter:
 class OSThread(Waiter):
     """A plain OS thread that waits for something of Dhaga: it blocks for real. One object a thread."""
 
-    __slots__ = ("fault", "gate", "ident", "parked", "pending", "pid", "place", "value")
+    __slots__ = ("fault", "gate", "ident", "parked", "pending", "pid", "place", "value", "woken")
 
     def __init__(self) -> None:
         self.parked = []
@@ -200,7 +200,8 @@ class OSThread(Waiter):
         self.fault = None
         self.ident = originals.get_ident()
         self.pid = originals.getpid()
-        self.gate: Any = originals.allocate_lock()
+        self.woken = False
+        self.gate = originals.allocate_lock()  # opened by a wake; may be open, or open once more, from an earlier one
         self.gate.acquire()
 
     @property
@@ -212,28 +213,51 @@ class OSThread(Waiter):
         return f"<OSThread {self.name} {'WAITING ' + self.parked[0] if self.parked else 'RUNNING'}>"
 
     def park(self, timeout: float | None = None) -> Any:
-        try:
-            self.block(timeout)
-        except BaseException as raised:  # KeyboardInterrupt: the main thread was blocked here
-            if self.retracted():
-                raise
-            self.gate.acquire()  # what was handed over must not be lost: take it, and be interrupted right after
-            if isinstance(raised, KeyboardInterrupt):
-                originals.interrupt_main()
+        """Block until woken. What a signal handler raises meanwhile ends the park, unless a waker was faster.
+
+        Then nothing handed over is lost, and the error comes at the next park, as a cancel would. Where the park must
+        not end, for a lock after ``Condition.wait``, a second error ends it by force.
+        """
+        late = False
+        while not (self.woken or late):
+            try:
+                late = not self.block(timeout) and self.retracted()
+                timeout = None  # woken, or about to be
+            except BaseException as raised:  # KeyboardInterrupt, in the main thread
+                if self.retracted():
+                    raise
+                if not (self.pending and self.wake(error=raised)):
+                    self.pending.append(raised)
+        if late:
+            raise TimeoutError("timed out")
+        self.woken = False
         if self.fault is not None:
             self.throw_fault()
         value, self.value = self.value, None
         return value
 
-    def block(self, timeout: float | None) -> None:
+    def block(self, timeout: float | None) -> bool:
+        """Block until woken; False after ``timeout`` seconds."""
         if timeout is None:
-            with deadlock.blocked_for_good(self):
+            return self.block_for_good()
+        deadline = originals.monotonic() + timeout
+        while not self.woken:
+            left = max(0.0, deadline - originals.monotonic())
+            if not self.gate.acquire(timeout=min(left, originals.TIMEOUT_MAX)):
+                return False
+        return True
+
+    def block_for_good(self) -> bool:
+        try:
+            deadlock.block(self)
+            while not self.woken:
                 self.gate.acquire()
-        elif not self.gate.acquire(timeout=max(0.0, min(timeout, originals.TIMEOUT_MAX))):
-            raise TimeoutError("timed out")
+        finally:
+            deadlock.unblock(self)
+        return True
 
     def retracted(self) -> bool:
-        """End the park from within; False if a waker has won, whose opening of the gate is then to be awaited."""
+        """End the park from within; False if a waker has won, whose wake is then to be awaited."""
         if not self.taken_off():
             return False
         try:
@@ -246,48 +270,16 @@ class OSThread(Waiter):
         if self.pid != originals.getpid():  # a fork has left it in the parent
             return False
         try:
-            self.parked.pop()
+            del self.parked[0]  # no call, so that no signal handler comes between here and the mark
         except IndexError:
             return False
         self.value, self.fault = value, error
-        self.gate.release()
-        return True
-
-    def wait_fd(self, fd: int, event: int, place: Place, timeout: float | None) -> None:
-        """Block until the fd is ready for ``event`` (of ``select.poll``), or ``wake`` comes, from another thread."""
-        self.prepare(f"fd {fd}", place)
-        gate, self.gate = self.gate, FdGate(self, fd, event)
+        self.woken = True
         try:
-            self.park(timeout)
-        finally:
-            self.gate.close()
-            self.gate = gate
-
-
-class FdGate:
-    """A gate that a file descriptor opens too. Like a lock's, its ``acquire`` waits and its ``release`` ends the
-    wait.
-    """
-
-    def __init__(self, thread: OSThread, fd: int, event: int) -> None:
-        self.thread = thread
-        self.bell, self.button = originals.socketpair()
-        self.poll = originals.select_module.poll()
-        self.poll.register(fd, event)
-        self.poll.register(self.bell, originals.select_module.POLLIN)
-
-    def acquire(self, timeout: float = -1) -> bool:
-        if not self.poll.poll(None if timeout < 0 else timeout * 1000):
-            return False
-        self.thread.wake()
+            self.gate.release()
+        except RuntimeError:  # it is open still
+            pass
         return True
-
-    def release(self) -> None:
-        self.button.send(b"!")
-
-    def close(self) -> None:
-        self.bell.close()
-        self.button.close()
 
 
 class Here(originals.local):
