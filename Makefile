@@ -47,7 +47,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo test format-check lint types test-ioloop test-shuffled bench format clean
+.PHONY: help demo test format-check lint types test-ioloop test-slow test-shuffled stress bench format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -69,18 +69,28 @@ types: $(TOOLS)/.test  ## mypy, strict
 
 test-%: .venv-%/.test  ## the tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	.venv-$*/bin/python -m pytest -q $(ARGS)
+	.venv-$*/bin/python -m tests.suite -q $(ARGS)
 
 test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
-	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m pytest -q $(ARGS)
+	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.suite -q $(ARGS)
 
+test-slow: $(TOOLS)/.test  ## the tests that are too slow for every change
+	$(TOOLS)/bin/python -m tests.suite -q -m slow $(ARGS)
+
+# What runs on a virtual clock and so can be shuffled. Left out: tests of lives, fds and processes, and those of many
+# thousand dhagas, where order plays no part.
 SEEDS := 1 2 3
-SHUFFLED := $(wildcard tests/kernel tests/test_threading.py tests/test_queue.py)
-test-shuffled: $(TOOLS)/.test  ## the kernel's and primitives' tests, run queue shuffled: make test-shuffled SEEDS='1 2 3'
+SHUFFLED := $(filter-out %_own_thread.py %_deadlock.py %_poller.py,$(wildcard tests/kernel/test_*.py $(addprefix \
+    tests/test_,threading.py locks.py semaphores.py events.py queue.py local.py scope*.py pool.py)))
+test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
 	@for seed in $(SEEDS); do \
 	    echo "== seed $$seed"; \
-	    $(TOOLS)/bin/python -m pytest -q --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || exit 1; \
+	    $(TOOLS)/bin/python -m tests.suite -q -k 'not thousand' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || exit 1; \
 	done
+
+OPERATIONS := 10000000
+stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
+	$(TOOLS)/bin/python -m tests.suite -q tests/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
 
 bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, threads and the raw limits
 	$(VENV)/bin/python -m benchmarks.kernel $(ARGS)

@@ -31,8 +31,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     testing.seed = config.getoption("--dhaga-seed")
     config.stash[stress] = Stress(config.getoption("--dhaga-operations"), testing.seed)
-    config.addinivalue_line("markers", "logs: this test expects lines of the dhaga logger")
-    config.addinivalue_line("markers", "share(part): of the crowd's operations, where each takes long")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
