@@ -18,7 +18,7 @@ from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from .kernel import deadlock, originals, process
+from .kernel import deadlock, exit, originals
 from .kernel.waiting import OSThread, Waiter, WaitQueue, logger, this_waiter
 
 P = ParamSpec("P")
@@ -102,7 +102,7 @@ def end_lost_child(call: Call, error: BaseException | None) -> None:
     if not isinstance(error, SystemExit):
         logger.error("%r has forked: end the child within the call, it has nobody to return to", call, exc_info=error)
         error = SystemExit(LOST_CHILD)
-    process.end_process(error)
+    exit.end_process(error)
 
 
 class Helper(originals.Thread):
@@ -382,7 +382,7 @@ def refuse_unfit(fn: Any) -> None:
 
 def wait_for_calls() -> None:
     """Wait, at interpreter exit, for what the named pools have been given: a commit that has begun is not cut off."""
-    deadline = originals.monotonic() + process.EXIT_SECONDS
+    deadline = originals.monotonic() + exit.EXIT_SECONDS
     for pool in [pool for pool in list(pools) if pool is not shared]:
         try:
             pool.shutdown(timeout=max(0.0, deadline - originals.monotonic()))
@@ -396,4 +396,4 @@ def start_pools_anew() -> None:
 
 
 originals.after_fork_in_child(start_pools_anew)
-process.farewells.append(wait_for_calls)
+exit.farewells.append(wait_for_calls)

@@ -19,11 +19,11 @@ from greenlet import getcurrent
 
 from .kernel.api import current, park, spawn
 from .kernel.errors import Cancelled
+from .kernel.graveyard import bury_guests_of_closed_loops, graveyard
 from .kernel.lives import Implicit
 from .kernel.loop import HubSelector
 from .kernel.microthread import Dhaga
 from .kernel.priorities import HIGH, NORMAL
-from .kernel.process import bury_guests_of_closed_loops, graveyard
 from .kernel.scheduler import Scheduler, schedulers
 from .kernel.waiting import here
 

@@ -28,8 +28,8 @@ from typing import Any
 from greenlet import getcurrent
 
 from .events import Barrier, Event
+from .kernel.callers import scheduler_here
 from .kernel.microthread import Dhaga
-from .kernel.process import scheduler_here
 from .local import local
 from .locks import Condition, Lock, RLock
 from .semaphores import BoundedSemaphore, Semaphore

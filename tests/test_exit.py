@@ -139,9 +139,9 @@ def test_names_are_looked_up_and_executors_work_while_dhagas_are_waited_for() ->
 def test_one_that_will_not_end_is_named_and_left() -> None:
     outcome = run("""
         import dhaga
-        from dhaga.kernel import process
+        from dhaga.kernel import exit
 
-        process.EXIT_SECONDS = 0.2
+        exit.EXIT_SECONDS = 0.2
 
         def stubborn():
             while True:

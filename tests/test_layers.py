@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "dhaga"
 
 KERNEL = (
     *("errors", "originals", "timers", "priorities", "loop", "deadlock", "waiting", "channel", "poller"),
-    *("microthread", "lives", "scheduler", "process", "api"),
+    *("microthread", "lives", "scheduler", "graveyard", "interrupts", "exit", "callers", "fork", "api"),
 )
 ROOMS = (
     *(f"kernel.{name}" for name in KERNEL),

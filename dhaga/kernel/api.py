@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from greenlet import getcurrent
 
+from .callers import scheduler_here
 from .errors import Expired
 from .microthread import Dhaga, Main
 from .priorities import HIGH, LOW, NORMAL, Priority
-from .process import scheduler_here
 from .scheduler import Scheduler, sleep
 from .timers import Entry
 from .waiting import Waiter, this_waiter
