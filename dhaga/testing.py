@@ -24,7 +24,7 @@ from .kernel.lives import Implicit
 from .kernel.loop import HubSelector
 from .kernel.microthread import Dhaga
 from .kernel.priorities import HIGH, NORMAL
-from .kernel.scheduler import Scheduler, schedulers
+from .kernel.scheduler import Scheduler, Urgent, schedulers
 from .kernel.waiting import here
 
 CANCELS = 5
@@ -84,14 +84,14 @@ class JumpingSelector(HubSelector):
 
 
 class ShuffledQueue(deque[Any]):
-    """A run queue that gives a random entry, from a seed: order must not matter for what is right."""
+    """A run queue that gives a random entry, from a seed: order must not matter for what is right; priority may."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.random = random.Random(seed)
 
     def popleft(self) -> Any:
-        if self:
+        if self and type(self[0]) is not Urgent:
             self.rotate(-self.random.randrange(len(self)))
         return super().popleft()
 

@@ -50,9 +50,9 @@ def spawn(
 def priority(level: Priority) -> Iterator[None]:
     """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` has it as an argument, too.
 
-    A HIGH dhaga that becomes runnable runs next; a LOW one when nobody else can. Nobody starves: in each lap, of at
-    most 1 ms beyond what single dhagas compute between two parks, one NORMAL and one LOW dhaga have a turn whatever the
-    others do. ``sleep(0)`` lets all that are HIGH or NORMAL have a turn. What a block spawns is NORMAL again.
+    A HIGH dhaga that becomes runnable runs next; a LOW one when nobody else can. Nobody starves: whatever
+    the others do, one NORMAL and one LOW dhaga have a turn in every second lap of 1 ms (or of one turn that takes
+    longer). ``sleep(0)`` lets all that are HIGH or NORMAL have a turn. What a block spawns is NORMAL again.
     Parks: never; it counts from the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
     """
     me = current()
