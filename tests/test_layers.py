@@ -17,7 +17,8 @@ ROOMS = (
     *(f"kernel.{name}" for name in KERNEL),
     "kernel",
     *("offload", "local", "locks", "semaphores", "events", "queue", "threading"),
-    *("resolve", "patience", "socket", "select", "time"),
+    *("resolve", "patience", "socket", "select", "time", "files"),
+    *("workers", "futures", "pool"),
     "",
     "testing",
 )
