@@ -68,8 +68,20 @@ if sys.version_info >= (3, 12):
 
     __all__ += ["setprofile_all_threads", "settrace_all_threads"]
 
+__excepthook__ = threading.__excepthook__
 excepthook = threading.excepthook
 """Called with ``ExceptHookArgs`` when ``Thread.run`` raises; may be replaced by assignment, as the standard one."""
+
+
+def __getattr__(name: str) -> Any:
+    """Say why a name of the standard module is missing here."""
+    if hasattr(threading, name):
+        raise AttributeError(
+            f"dhaga.threading has no {name!r}, which is about OS threads alone: take it from the standard module, "
+            "import threading, where they are meant"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 alive: dict[int, Thread] = {}
 """Threads that run now, by ident."""

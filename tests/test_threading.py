@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextvars
+import importlib
+import inspect
 import sys
 import threading as standard
 from typing import Any
@@ -16,12 +18,30 @@ from dhaga.threading import Thread, Timer
 from tests.scripts import run
 
 
-def test_every_name_of_the_standard_module_exists() -> None:
-    assert {name for name in standard.__all__ if not hasattr(threading, name)} == set()
+IMPORTED = {"threading": {"WeakSet"}, "queue": {"heappush", "heappop", "time"}}
+"""Functions and classes."""
+
+
+@pytest.mark.parametrize("name", ["threading", "queue", "socket", "select", "time"])
+def test_every_name_of_the_standard_module_exists(name: str) -> None:
+    """All it lists, and what else it has by a public name, but for what it has itself imported."""
+    its, ours = importlib.import_module(name), importlib.import_module(f"dhaga.{name}")
+    imported = {other for other in dir(its) if inspect.ismodule(getattr(its, other))} | IMPORTED.get(name, set())
+    names = {other for other in dir(its) if not other.startswith("_")} - imported | {*getattr(its, "__all__", ())}
+    assert {other for other in names if not hasattr(ours, other)} == set()
+    assert names >= {"currentThread", "activeCount"} if name == "threading" else names
+    assert all(hasattr(ours, other) for other in ours.__all__) if hasattr(ours, "__all__") else name == "select"
+
+
+def test_a_name_that_is_missing_says_why() -> None:
     assert set(standard.__all__) <= set(threading.__all__)
-    assert all(hasattr(threading, name) for name in threading.__all__)
-    for name in ("currentThread", "activeCount"):
-        assert hasattr(threading, name)
+    assert threading.__excepthook__ is standard.__excepthook__
+    for name in ("_DummyThread", "_shutdown", "_register_atexit", "_active"):
+        assert hasattr(standard, name)
+        with pytest.raises(AttributeError, match=rf"dhaga\.threading has no '{name}', which is about OS threads"):
+            getattr(threading, name)
+    with pytest.raises(AttributeError, match=r"module 'dhaga\.threading' has no attribute 'nonsense'"):
+        threading.nonsense
 
 
 # ---- Thread
