@@ -446,9 +446,7 @@ def test_a_cancel_while_waiting_is_raised_with_the_lock_held_and_takes_no_notify
     assert sorted(trace) == ["first cancelled", "second notified"]
 
 
-@both
-def test_cancels_while_it_takes_the_lock_back_stay_pending_until_the_next_park(kind: Any) -> None:
-    condition = Condition(kind())
+def test_cancels_while_it_takes_the_lock_back_stay_pending_until_the_next_park(condition: Condition) -> None:
     trace: list[str] = []
     with virtual_clock():
 
@@ -473,11 +471,11 @@ def test_cancels_while_it_takes_the_lock_back_stay_pending_until_the_next_park(k
     assert trace == ["first, held: True", "second", "third"]
 
 
-@both
 @pytest.mark.parametrize("steps", [("notify", "cancel"), ("cancel", "notify")])
-def test_a_cancel_just_before_or_after_the_notify_costs_nobody_the_notify(kind: Any, steps: tuple[str, str]) -> None:
+def test_a_cancel_just_before_or_after_the_notify_costs_nobody_the_notify(
+    condition: Condition, steps: tuple[str, str]
+) -> None:
     """Who was notified goes on, or the next one does."""
-    condition = Condition(kind())
     notified: list[str] = []
     with virtual_clock():
 
