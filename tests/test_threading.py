@@ -17,7 +17,6 @@ from dhaga.testing import settle, virtual_clock
 from dhaga.threading import Thread, Timer
 from tests.scripts import run
 
-
 IMPORTED = {"threading": {"WeakSet"}, "queue": {"heappush", "heappop", "time"}}
 """Functions and classes."""
 
