@@ -45,7 +45,7 @@ class Event:
                 waiter = former.popleft()
             except IndexError:  # the timeout of the last one, in another OS thread
                 break
-            waiter.wake(True)
+            waiter.unpark(True)
         self.spare = former
 
     def clear(self) -> None:
@@ -70,7 +70,7 @@ class Event:
         me.parked.append("event.wait")
         if queue is self.waiters and not self.flag: queue.append(me)  # one step  # fmt: skip  # noqa: E701
         else:
-            me.wake(True)  # it was set just now
+            me.unpark(True)  # it was set just now
         if timeout is None and scheduler is not None:
             scheduler.park(me)
             return True

@@ -99,7 +99,7 @@ class Token:
             except IndexError:  # the timeout of the last one, in another OS thread
                 break
             self.holder = heir
-            if heir.wake(True):
+            if heir.unpark(True):
                 return True
         return False
 

@@ -78,7 +78,7 @@ class Call:
         except IndexError:
             return
         try:
-            caller.wake(value, error)
+            caller.unpark(value, error)
         except RuntimeError:  # its loop was closed under it: it never runs again
             logger.error("%r came to its end after the loop of its caller", self)
 

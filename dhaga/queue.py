@@ -65,7 +65,7 @@ class SimpleQueue(Generic[T]):
                 getter = self.getters.popleft()
             except IndexError:  # the timeout of the last one, in another OS thread
                 continue
-            if getter.wake(item):
+            if getter.unpark(item):
                 return
 
     def put_nowait(self, item: T) -> None:
@@ -94,7 +94,7 @@ class SimpleQueue(Generic[T]):
         me.prepare("queue.get", self.getters)
         if not self.items: self.getters.append(me)  # one step  # fmt: skip  # noqa: E701
         else:
-            me.wake(NOTHING)
+            me.unpark(NOTHING)
         try:
             return me.park(timeout)
         except TimeoutError:
@@ -228,7 +228,7 @@ class Queue(Generic[T]):
                     getter = self.getters.popleft()
                 except IndexError:  # the timeout of the last one, in another OS thread
                     break
-                if getter.wake(item):
+                if getter.unpark(item):
                     self.unfinished_tasks += 1
                     return
             if self.maxsize <= 0 or self.size() < self.maxsize:
@@ -264,9 +264,9 @@ class Queue(Generic[T]):
             try:
                 item = self._get()
             except BaseException as error:
-                getter.wake(error=error)
+                getter.unpark(error=error)
             else:
-                getter.wake(item)
+                getter.unpark(item)
 
     def make_up(self) -> None:
         """Let putters use the room that somebody made."""
@@ -283,10 +283,10 @@ class Queue(Generic[T]):
             try:
                 self.store(putter.value)
             except BaseException as error:  # of a subclass's own _put: the putter's business
-                putter.wake(error=error)
+                putter.unpark(error=error)
             else:
                 self.unfinished_tasks += 1
-                putter.wake(True)
+                putter.unpark(True)
 
     def put_nowait(self, item: T) -> None:
         """Add an item. Raises: Full, ShutDown."""
@@ -409,7 +409,7 @@ def turn_away(waiters: WaitQueue) -> None:
             waiter: Waiter = waiters.popleft()
         except IndexError:  # the timeout of the last one, in another OS thread
             return
-        waiter.wake(error=ShutDown())
+        waiter.unpark(error=ShutDown())
 
 
 class LifoQueue(Queue[T]):

@@ -375,7 +375,7 @@ class HandlerGathering:
         """Have the waiter ask again, as one of the fds is about to be closed. From: any thread."""
         self.told = True
         if self.waiter is not None:
-            self.waiter.wake()
+            self.waiter.unpark()
 
     def wait(self, me: Waiter, timeout: float | None) -> None:
         """Park until there is news or the time is over."""
@@ -387,7 +387,7 @@ class HandlerGathering:
             channel.readers += [me] if directions & READ else []
             channel.writers += [me] if directions & WRITE else []
         if self.told:
-            me.wake()
+            me.unpark()
         try:
             me.park(timeout)
         except TimeoutError:

@@ -133,7 +133,7 @@ class Crew:
             if self.idle:
                 worker = self.idle.pop()
                 self.called = True
-                worker.wake()
+                worker.unpark()
             elif self.room:
                 self.hire(self.room.pop())
         except IndexError:  # another OS thread took the last one: a worker has been called

@@ -97,7 +97,7 @@ def park(
         try:
             start()
         except BaseException:
-            me.wake()  # nothing will: come back through the run queue, then say why
+            me.unpark()  # nothing will: come back through the run queue, then say why
             me.park()
             raise
     if timeout is not None and timeout <= 0:
@@ -109,6 +109,7 @@ class PublicUndo:
     """The place of a public park, which tells how to leave it by a function without arguments."""
 
     __slots__ = ("owner", "undo")
+    for_all = True
 
     def __init__(self, undo: Callable[[], object]) -> None:
         self.undo = undo

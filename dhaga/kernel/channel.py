@@ -104,7 +104,7 @@ class Channel:
             for waiters in (self.readers, self.writers):
                 if me in waiters:
                     waiters.remove(me)
-            me.wake(error=error)
+            me.unpark(error=error)
 
     def remove(self, waiter: Waiter) -> None:
         """Undo a wait."""
@@ -127,12 +127,12 @@ class Channel:
         self.poller.unregister(self)
         for waiters in (self.readers, self.writers):
             while waiters:
-                waiters.pop(0).wake(error=closed_error())
+                waiters.pop(0).unpark(error=closed_error())
 
 
 def wake_all(waiters: list[Waiter]) -> None:
     for waiter in waiters:
-        waiter.wake()
+        waiter.unpark()
     waiters.clear()
 
 

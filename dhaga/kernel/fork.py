@@ -78,7 +78,7 @@ class Heir:
     def __init__(self, survivor: Dhaga) -> None:
         self.survivor = survivor
 
-    def wake(self, value: object = None, error: BaseException | None = None) -> bool:
+    def unpark(self, value: object = None, error: BaseException | None = None) -> bool:
         self.survivor.scheduler.spawn(end_child, self.survivor.fault, name="end of the child", daemon=True)
         return True
 

@@ -70,4 +70,4 @@ def deliver_ctrl_c() -> None:
         if not any(isinstance(error, KeyboardInterrupt) for error in main.pending):
             scheduler.life.interrupt(KeyboardInterrupt())
         else:
-            main.wake(error=KeyboardInterrupt())
+            main.unpark(error=KeyboardInterrupt())

@@ -190,7 +190,7 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
                 waiter = self.joiners.pop()
             except IndexError:  # another OS thread took the last one
                 return
-            waiter.wake(True)
+            waiter.unpark(True)
 
     def wait_for_end(self, timeout: float | None) -> None:
         me: Any = getcurrent()
@@ -313,7 +313,7 @@ class FutureJoiner:
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
 
-    def wake(self, value: object = None) -> bool:
+    def unpark(self, value: object = None) -> bool:
         try:
             self.loop.call_soon_threadsafe(self.resolve, value)
         except RuntimeError:  # the loop is closed: nobody awaits any more

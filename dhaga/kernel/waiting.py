@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """Where a waiter stands while it is parked. To undo the park is to remove it from there."""
+    """Where a waiter stands while it is parked. To undo the park is to remove it from there.
+
+    One that is ``for_all`` lets anybody wake the waiter; elsewhere that is for whoever has something to hand over.
+    """
 
     def remove(self, waiter: Any, /) -> object:
         """Take the waiter off. ``ValueError`` or False: too late, a waker has it already."""
@@ -52,6 +55,7 @@ class Clock:
     """The place of a sleeper: the end of a sleep is a wake, not an error."""
 
     __slots__ = ()
+    for_all = True
 
     def remove(self, waiter: object) -> bool:
         return True
@@ -123,10 +127,21 @@ class Waiter:
             del error  # its traceback holds this frame: that would be a cycle
 
     def wake(self, value: Any = None, error: BaseException | None = None) -> bool:
-        """Make a parked waiter runnable: its park returns ``value`` or raises ``error``.
+        """Make who is parked by ``dhaga.park``, or sleeps, runnable: its park returns ``value`` or raises ``error``.
 
         Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it is not parked, or another wake won.
+        Raises: RuntimeError if it waits for something that has its own wakers, such as a lock.
         """
+        place = self.place
+        if place is not None and self.parked and not getattr(place, "for_all", False):
+            raise RuntimeError(
+                f"{self!r} is not for wake() to release: what it waits for does that, once it has something to hand over. "
+                "To end the wait: cancel(); to wait for a wake(): dhaga.park()"
+            )
+        return self.unpark(value, error)
+
+    def unpark(self, value: Any = None, error: BaseException | None = None) -> bool:
+        """Do what ``wake`` does, for whoever the waiter waits for, and has been taken off by."""
         try:
             del self.parked[0]  # 40 % cheaper than pop()
         except IndexError:
@@ -143,13 +158,13 @@ class Waiter:
     def expire(self) -> None:
         """End the park by its own timeout, unless a waker has come first."""
         if self.place is CLOCK:
-            self.wake()
+            self.unpark()
         elif self.parked and self.taken_off():
-            self.wake(error=TimeoutError("timed out"))
+            self.unpark(error=TimeoutError("timed out"))
 
     def interrupt(self, error: BaseException) -> None:
         """Raise ``error`` at this park if it can still be undone, else at the next one."""
-        if self.parked and self.taken_off() and self.wake(error=error):
+        if self.parked and self.taken_off() and self.unpark(error=error):
             return
         if self.pending:  # a wake was faster, or nothing is to be undone
             self.pending.append(error)
@@ -226,7 +241,7 @@ class OSThread(Waiter):
             except BaseException as raised:  # KeyboardInterrupt, in the main thread
                 if self.retracted():
                     raise
-                if not (self.pending and self.wake(error=raised)):
+                if not (self.pending and self.unpark(error=raised)):
                     self.pending.append(raised)
         if late:
             raise TimeoutError("timed out")
@@ -266,7 +281,7 @@ class OSThread(Waiter):
             return False
         return True
 
-    def wake(self, value: Any = None, error: BaseException | None = None) -> bool:
+    def unpark(self, value: Any = None, error: BaseException | None = None) -> bool:
         if self.pid != originals.getpid():  # a fork has left it in the parent
             return False
         try:
@@ -391,7 +406,7 @@ class WaitQueue(deque[Waiter]):
                 waiter = self.popleft()
             except IndexError:  # another OS thread took the last one
                 break
-            if waiter.wake(value):
+            if waiter.unpark(value):
                 return waiter
         return None
 
@@ -402,4 +417,4 @@ class WaitQueue(deque[Waiter]):
                 waiter = self.popleft()
             except IndexError:  # another OS thread took the last one
                 return
-            waiter.wake(value)
+            waiter.unpark(value)

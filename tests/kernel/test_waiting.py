@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga.queue import Queue
+from dhaga.socket import socketpair
 from dhaga.testing import settle, virtual_clock
+from dhaga.threading import Condition, Event, Lock, RLock, Semaphore
 
 
 def test_park_returns_the_value_or_raises_the_error_of_its_wake() -> None:
@@ -263,3 +266,46 @@ def test_a_foreign_greenlet_cannot_park_among_dhagas() -> None:
         dhaga.sleep(0)
         assert greenlet.greenlet(foreign).switch() == "refused"
         assert dhaga.spawn(lambda: greenlet.greenlet(foreign).switch()).result() == "refused"
+
+
+def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
+    """It would let ``with lock`` go on without the lock, and leave its waiter in the queue."""
+    with virtual_clock():
+        lock, rlock, condition, event, semaphore = Lock(), RLock(), Condition(), Event(), Semaphore(0)
+        queue, full = Queue[int](), Queue[int](1)
+        ours, theirs = socketpair()
+        one = dhaga.spawn(dhaga.park, "for all")
+        for held in (lock, rlock):
+            held.acquire()
+        full.put(1)
+
+        def waits_for_change() -> None:
+            with condition:
+                condition.wait()
+
+        waits = [lock.acquire, rlock.acquire, waits_for_change, event.wait, semaphore.acquire, queue.get]
+        waits += [lambda: full.put(2), lambda: ours.recv(1), one.join]
+        dhagas = [dhaga.spawn(wait) for wait in waits]
+        settle()
+        for d in dhagas:
+            state, place = repr(d), d.place
+            with pytest.raises(RuntimeError, match=r"is not for wake\(\) to release.*cancel\(\)"):
+                d.wake("anything")
+            with pytest.raises(RuntimeError):
+                d.wake(error=OSError())
+            assert repr(d) == state and d.place is place
+        with condition:
+            condition.notify()
+            assert dhagas[2].reason == "lock.acquire"
+            with pytest.raises(RuntimeError):
+                dhagas[2].wake()
+        for end in (lock.release, rlock.release, event.set, semaphore.release, one.wake, lambda: theirs.send(b"x")):
+            end()
+        queue.put(1)
+        full.get()
+        for d in dhagas:
+            d.join()
+            assert not d.wake()
+        for sock in (ours, theirs):
+            sock.close()
+        assert not lock.waiters and lock.locked()
