@@ -274,7 +274,11 @@ KINDS = [
         for kind in (Queue, PriorityQueue, OwnQueue)
     ),
 ]
-all_kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+NO_LINE_OF_THEIR_OWN = ("LifoQueue", "full PriorityQueue")
+all_kinds = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(k, id=k.name, marks=pytest.mark.slow if k.name in NO_LINE_OF_THEIR_OWN else ()) for k in KINDS],
+)
 
 
 def waiting_thread(fn: Callable[[], object]) -> Run:
@@ -583,7 +587,9 @@ def test_a_late_task_done_ends_no_join_that_comes_later() -> None:
 @pytest.mark.parametrize("shape", ["empty", "getter", "putter"])
 @pytest.mark.parametrize("stopped", ["shutdown", "user"])
 @pytest.mark.parametrize("immediate", [False, True])
-@pytest.mark.parametrize("kind", [Queue, PriorityQueue, OwnQueue], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind", [Queue, pytest.param(PriorityQueue, marks=pytest.mark.slow), OwnQueue], ids=lambda kind: kind.__name__
+)
 def test_a_shutdown_leaves_nobody_waiting_and_no_item_behind(
     kind: Any, immediate: bool, stopped: str, shape: str
 ) -> None:

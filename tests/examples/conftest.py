@@ -13,9 +13,9 @@ from examples.backup.workers import UNITS, Unit
 from tests.examples.kit import Service
 
 
-@pytest.fixture(params=sorted(UNITS))
+@pytest.fixture(params=["dhagas", pytest.param("threads", marks=pytest.mark.slow)])
 def unit(request: pytest.FixtureRequest) -> Unit:
-    """The test runs over each unit of concurrency."""
+    """The test runs over each unit of concurrency; over threads, there to compare with, in ``make test-slow`` alone."""
     return UNITS[request.param]()
 
 

@@ -237,6 +237,7 @@ def test_a_wrong_command_line_is_told_what_to_do(
     assert text in err
 
 
+@pytest.mark.slow
 def test_the_demo_prints_its_table_and_leaves_nothing_behind(tmp_path: Path) -> None:
     source = fill(tmp_path / "source")
     (tmp_path / "scratch").mkdir()

@@ -279,7 +279,7 @@ def test_a_ball_between_schedulers_and_threads_is_never_taken_for_a_deadlock() -
             elif kind < 0.2:
                 d = other.spawn(dhaga.park, "nothing")
                 while d.state != "WAITING":
-                    dhaga.sleep(0)
+                    dhaga.sleep(0.0001)
                 other.ioloop.add_callback(d.wake)
                 d.join()
             numbers.choice(fields).put(True)

@@ -200,10 +200,11 @@ def test_a_spawn_that_races_with_stop_is_refused_or_ends() -> None:
     assert refused == 15 and taken > 0
 
 
-def test_a_thousand_starts_and_stops_leak_nothing() -> None:
+@pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_starts_and_stops_leak_nothing(times: int) -> None:
     dhaga.Scheduler().start().stop()
     before = testing.open_fds()
-    for _ in range(1000):
+    for _ in range(times):
         with dhaga.Scheduler() as scheduler:
             scheduler.spawn(dhaga.sleep)
     assert testing.open_fds() == before
