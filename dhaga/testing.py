@@ -18,6 +18,7 @@ from typing import Any, Self, SupportsIndex
 from greenlet import getcurrent
 
 from .kernel.api import current, park, spawn
+from .kernel.deadlock import Watch
 from .kernel.errors import Cancelled
 from .kernel.graveyard import bury_guests_of_closed_loops, graveyard
 from .kernel.lives import Implicit
@@ -124,8 +125,7 @@ def new_virtual_scheduler(clock: VirtualClock) -> Scheduler:
     scheduler.clock = clock
     scheduler.selector = selector
     selector.scheduler = scheduler
-    selector.before_endless_sleep = scheduler.before_endless_sleep
-    selector.after_endless_sleep = scheduler.after_endless_sleep
+    selector.watch = Watch(scheduler, schedulers)
     if seed is not None:
         scheduler.ready = scheduler.urgent.ready = ShuffledQueue(seed)
     Implicit(scheduler)

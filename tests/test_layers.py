@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dhaga"
 
 KERNEL = (
-    *("errors", "originals", "timers", "priorities", "loop", "deadlock", "waiting", "channel", "poller"),
+    *("errors", "originals", "timers", "priorities", "deadlock", "loop", "waiting", "channel", "poller"),
     *("microthread", "lives", "scheduler", "graveyard", "interrupts", "exit", "callers", "fork", "api"),
 )
 ROOMS = (

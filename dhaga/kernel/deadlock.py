@@ -18,15 +18,20 @@ not either. A thread that C code has made and that has not called Python yet is 
 from __future__ import annotations
 
 import itertools
+import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
+
+from .errors import Deadlock
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
     from .waiting import OSThread, Waiter
+
+logger = logging.getLogger("dhaga")
 
 LOOK_AGAIN = 1.0
 """Seconds between two looks while another thread lives; a look takes 0.1 to 0.2 ms, mostly for the signal handlers."""
@@ -53,12 +58,54 @@ def changed() -> None:
     last_change = next_change()
 
 
+class Watch:
+    """Look for a deadlock whenever the loop of one scheduler is about to sleep without a deadline."""
+
+    def __init__(self, scheduler: Scheduler, everybody: Collection[Scheduler]) -> None:
+        self.scheduler = scheduler
+        self.everybody = everybody
+
+    def begin(self) -> float | None:
+        """Look, before the sleep.
+
+        Returns: seconds after which to look again; 0 if the main code gets a Deadlock right here; None: sleep for good.
+        """
+        if not self.could_be_stuck():
+            return None
+        enter(self.scheduler.ident, self.scheduler)
+        if not found():
+            return LOOK_AGAIN
+        victim = main_code()
+        if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending):
+            error = Deadlock(describe(victim, list(self.everybody)))
+            victim.interrupt(error)
+            if error in victim.pending:  # it must get what it waits for, a lock after Condition.wait, and never will
+                logger.error("%s", error)
+        return 0 if self.scheduler.runnable() else None
+
+    def end(self) -> None:
+        """Take note that the sleep is over."""
+        leave(self.scheduler.ident)
+
+    def could_be_stuck(self) -> bool:
+        """Tell whether nothing of the scheduler's own could wake anybody."""
+        scheduler = self.scheduler
+        return bool(
+            (scheduler.live or scheduler.main is not None)
+            and not scheduler.runnable()
+            and not scheduler.poller.anybody_parked()
+            and scheduler.selector is not None
+            and scheduler.selector.only_own_fds()
+            and not scheduler.outside_calls
+        )
+
+
 def block(thread: OSThread) -> None:
     """Note a plain thread that blocks without a timeout, and have stuck schedulers look again."""
     blocked[thread.ident] = thread
     changed()
     for scheduler in list(stuck.values()):
-        scheduler.look_again()
+        scheduler.rouse()
 
 
 def unblock(thread: OSThread) -> None:

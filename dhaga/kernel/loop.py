@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 from . import originals
+from .deadlock import Watch
 
 
 class HubSelector(originals.DefaultSelector):
     """The standard selector, which also tells when the loop is inside ``select`` and when it sleeps for good.
 
     asyncio passes ``timeout=None`` just when it has no callback and no timer: public behaviour, unlike its queues. Then
-    ``before_endless_sleep()`` is asked first; it returns the seconds after which the loop must look again, or None.
+    the watch is asked first; it returns the seconds after which the loop must look again, or None.
     """
 
     selecting = False
     own_fds = 0
     """How many fds are registered before anybody adds one of his own: the loop's wake-up pipe, and the poller."""
 
-    before_endless_sleep: Callable[[], float | None] | None = None
-    after_endless_sleep: Callable[[], object] = staticmethod(lambda: None)
+    watch: Watch | None = None
 
     idlers: deque[Callable[[], object]]
     """Called, each once, before the loop sleeps for the next time with nothing to do: for tests that wait for that."""
@@ -33,12 +33,12 @@ class HubSelector(originals.DefaultSelector):
     def select(self, timeout: float | None = None) -> Any:
         if self.idlers and timeout != 0:
             return self.select_idly()
-        if timeout is not None or self.before_endless_sleep is None:
+        if timeout is not None or self.watch is None:
             return self.select_within(timeout)
         try:
-            return self.select_within(self.before_endless_sleep())
+            return self.select_within(self.watch.begin())
         finally:
-            self.after_endless_sleep()
+            self.watch.end()
 
     def select_within(self, timeout: float | None) -> Any:
         self.selecting = True

@@ -26,14 +26,14 @@ from greenlet import getcurrent
 from tornado.ioloop import IOLoop
 
 from . import deadlock, originals
-from .errors import Cancelled, Deadlock
+from .errors import Cancelled
 from .lives import Life, OwnThread
 from .loop import HubSelector
 from .microthread import Dhaga, Main
 from .poller import Poller, new_poller
 from .priorities import NORMAL, Priority
 from .timers import Timers
-from .waiting import CLOCK, OSThread, Waiter, logger, this_waiter
+from .waiting import CLOCK, OSThread, Waiter, this_waiter
 
 STRETCH = 32
 """Switches between two looks at the clock (45 ns each, and about as much around it: 3 ns a switch)."""
@@ -162,8 +162,7 @@ class Scheduler:
         self.selector: HubSelector | None = None
         if loop is None:
             self.selector = HubSelector()
-            self.selector.before_endless_sleep = self.before_endless_sleep
-            self.selector.after_endless_sleep = self.after_endless_sleep
+            self.selector.watch = deadlock.Watch(self, schedulers)
             loop = asyncio.SelectorEventLoop(self.selector)
         self.loop = loop
         self.clock: Callable[[], float] = originals.monotonic
@@ -473,44 +472,6 @@ class Scheduler:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    # ---- deadlock
-
-    def before_endless_sleep(self) -> float | None:
-        """Look for a deadlock before the loop sleeps without a deadline.
-
-        Returns: seconds after which to look again; 0 if the main code gets a Deadlock right here; None: sleep for good.
-        """
-        if not self.could_be_stuck():
-            return None
-        deadlock.enter(self.ident, self)
-        if not deadlock.found():
-            return deadlock.LOOK_AGAIN
-        victim = deadlock.main_code()
-        if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending):
-            error = Deadlock(deadlock.describe(victim, list(schedulers)))
-            victim.interrupt(error)
-            if error in victim.pending:  # it must get what it waits for, a lock after Condition.wait, and never will
-                logger.error("%s", error)
-        return 0 if self.runnable() else None
-
-    def after_endless_sleep(self) -> None:
-        deadlock.leave(self.ident)
-
-    def could_be_stuck(self) -> bool:
-        """Tell whether nothing of this scheduler's own could wake anybody."""
-        return bool(
-            (self.live or self.main is not None)
-            and not self.runnable()
-            and not self.poller.anybody_parked()
-            and self.selector is not None
-            and self.selector.only_own_fds()
-            and not self.outside_calls
-        )
-
-    def look_again(self) -> None:
-        """Have a sleeping scheduler look for a deadlock once more: another thread has just blocked for good."""
-        self.rouse()
 
 
 schedulers: set[Scheduler] = set()
