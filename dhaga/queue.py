@@ -261,6 +261,8 @@ class Queue(Generic[T]):
                 getter = self.getters.popleft()
             except IndexError:  # the timeout of the last one, in another OS thread
                 return
+            if not getter.parked:  # a fork has left it in the parent
+                continue
             try:
                 item = self._get()
             except BaseException as error:
@@ -280,6 +282,8 @@ class Queue(Generic[T]):
                 putter = self.putters.popleft()
             except IndexError:  # the timeout of the last one, in another OS thread
                 return
+            if not putter.parked:  # a fork has left it in the parent
+                continue
             try:
                 self.store(putter.value)
             except BaseException as error:  # of a subclass's own _put: the putter's business

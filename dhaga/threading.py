@@ -169,7 +169,8 @@ class Thread:
             raise RuntimeError("cannot join thread before it is started")
         if self._dhaga is getcurrent():
             raise RuntimeError("cannot join current thread")
-        self._dhaga.join(timeout)
+        if not self._dhaga.done:  # in a forked child it is, as the standard has it
+            self._dhaga.join(timeout)
 
     def cancel(self, reason: object = None) -> bool:
         """Have ``Cancelled(reason)`` raised in the thread at its park. More than the standard Thread can."""

@@ -37,18 +37,9 @@ def test_a_child_starts_dhagas_of_its_own_and_knows_the_parents_as_ended() -> No
         + """if True:
         d = dhaga.spawn(sleeper, name="sleeper")
         dhaga.sleep(0.01)
-        scheduler = dhaga.current().scheduler
         pid = os.fork()
         if not pid:
-            say(d.is_alive(), d.join(), d.cancel())
-            try:
-                d.result()
-            except dhaga.Cancelled as cancelled:
-                say(cancelled.reason)
-            try:
-                scheduler.spawn(int)
-            except RuntimeError as error:
-                say("stopped" in str(error))
+            say(d.is_alive(), d.cancel(), d.wake())
             say(dhaga.spawn(lambda: dhaga.sleep(0.01) or "joined").result())
             dhaga.spawn(lambda: dhaga.sleep(0.01) or say("waited for at exit"))
             sys.exit(5)
@@ -57,9 +48,7 @@ def test_a_child_starts_dhagas_of_its_own_and_knows_the_parents_as_ended() -> No
         d.join()
     """
     ) == [
-        "False None False in the child",
-        "it stayed in the parent process in the child",
-        "True in the child",
+        "False False False in the child",
         "joined in the child",
         "waited for at exit in the child",
         "status 5 in the parent",
@@ -244,7 +233,7 @@ def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
         START
         + """if True:
         def in_child(scheduler, d):
-            say(d.is_alive(), d.join())
+            say(d.is_alive())
             scheduler.stop()
             try:
                 scheduler.spawn(int)
@@ -265,7 +254,7 @@ def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
             say(scheduler.spawn(lambda: "alive").result())
     """
     ) == [
-        "False None in the child",
+        "False in the child",
         "stopped in the child",
         "joined in the child",
         "status 0 in the parent",
@@ -329,6 +318,99 @@ def test_primitives_held_over_a_fork() -> None:
         "status 0 in the parent",
         "all served in the parent",
     ]
+
+
+def test_what_stayed_in_the_parent_is_refused_at_once_in_the_child() -> None:
+    """A wait for it would never end."""
+    assert prints(
+        START
+        + """if True:
+        import asyncio, re
+        from dhaga.threading import Thread
+
+        def refused(call, *args):
+            try:
+                say("not refused:", call(*args))
+            except RuntimeError as error:
+                say(re.sub(" (a?sleep|awake).*?>", ">", str(error)))
+
+        async def awaits(d):
+            await d
+
+        d = dhaga.spawn(sleeper, name="sleeper")
+        thread = Thread(target=sleeper, name="thread")
+        thread.start()
+        dhaga.sleep(0.01)
+        mine, unstarted = dhaga.current().scheduler, dhaga.Scheduler("unstarted")
+        with dhaga.Scheduler("running") as running:
+            other = running.spawn(dhaga.park, "for good", name="other")
+            pid = os.fork()
+            if not pid:
+                for each in (d, other):
+                    refused(each.join)
+                    refused(each.join, 0.01)
+                    refused(each.result)
+                    refused(asyncio.run, awaits(each))
+                refused(mine.spawn, int)
+                refused(running.spawn, int)
+                refused(unstarted.start)
+                say(thread.is_alive(), thread.join())  # as the standard has it
+        if not pid:
+            os._exit(0)
+        say("status", status_of(pid))
+        d.join()
+        unstarted.start().stop()
+    """
+    ) == [
+        *["sleeper stayed in the parent process: wait for it there in the child"] * 4,
+        *["other stayed in the parent process: wait for it there in the child"] * 4,
+        "<Scheduler MainThread, left in the parent process,> is stopped: it takes no more dhagas in the child",
+        "<Scheduler running, left in the parent process,> is stopped: it takes no more dhagas in the child",
+        "<Scheduler unstarted> was made in the parent process: make another one after the fork in the child",
+        "False None in the child",
+        "status 0 in the parent",
+        *["finally in the parent"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("waiters", ["dhagas", "threads"])
+@pytest.mark.parametrize("kind", ["Queue", "PriorityQueue", "OwnQueue"])
+def test_those_who_wait_in_the_parent_neither_take_nor_give_in_the_child(kind: str, waiters: str) -> None:
+    assert prints(
+        START
+        + f"""if True:
+        from dhaga.queue import *
+
+        class OwnQueue(Queue):
+            def _put(self, item):
+                super()._put(item)
+
+        def start(fn, *args):
+            if "{waiters}" == "threads":
+                threading.Thread(target=fn, args=args).start()
+            else:
+                dhaga.spawn(fn, *args)
+
+        empty, full = {kind}(), {kind}(1)
+        full.put(1)
+        for _ in range(2):
+            start(empty.get)
+            start(full.put, 2)
+        while len(empty.getters) + len(full.putters) < 4:
+            dhaga.sleep(0.001)
+        pid = os.fork()
+        if not pid:
+            empty.put("item")
+            say(empty.get(timeout=0), full.get(timeout=0), full.qsize())
+            full.put(3, timeout=0)
+            say(full.get(timeout=0))
+            os._exit(0)
+        say("status", status_of(pid))
+        for _ in range(2):
+            empty.put(1)
+        say(*[full.get() for _ in range(3)])
+    """
+    ) == ["item 1 0 in the child", "3 in the child", "status 0 in the parent", "1 2 2 in the parent"]
 
 
 def test_a_timeout_around_a_fork_holds_in_the_child() -> None:

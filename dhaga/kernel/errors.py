@@ -29,5 +29,9 @@ class Deadlock(RuntimeError):
     """
 
 
+class LeftBehind(RuntimeError):
+    """What was asked for stayed in the parent process: a fork takes only the code along that makes it."""
+
+
 class ParkError(RuntimeError):
     """Something tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet."""

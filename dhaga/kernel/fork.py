@@ -11,14 +11,14 @@ from greenlet import getcurrent
 
 from . import deadlock
 from .callers import implicit_scheduler
-from .errors import Cancelled
+from .errors import LeftBehind
 from .exit import end_dhagas, end_process, farewells, stop_schedulers
 from .graveyard import graveyard
 from .interrupts import take_ctrl_c, undelivered
 from .lives import Orphan
 from .microthread import Dhaga
 from .scheduler import Scheduler, schedulers
-from .waiting import here
+from .waiting import here, os_threads
 
 
 def after_fork_in_child() -> None:
@@ -30,6 +30,8 @@ def after_fork_in_child() -> None:
     schedulers.clear()
     undelivered.clear()
     deadlock.forget()
+    for thread in os_threads:
+        thread.parked.clear()
     here.main = here.guest = here.thread = here.end = None
     if isinstance(survivor, Dhaga):
         go_on_alone(survivor)
@@ -43,12 +45,13 @@ def leave_behind(scheduler: Scheduler, survivor: Any) -> None:
     graveyard.append(scheduler)
     scheduler.poller.abandon()
     scheduler.life.left_behind()
+    scheduler.name = f"{scheduler.name}, left in the parent process,"
     if scheduler.main is not None:
         scheduler.main.parked.clear()
     for dhaga in scheduler.live - {survivor}:
         dhaga.parked.clear()
         dhaga.joiners.clear()
-        dhaga.fault = Cancelled("it stayed in the parent process")
+        dhaga.fault = LeftBehind(f"{dhaga.name} stayed in the parent process: wait for it there")
         dhaga.done = True
 
 

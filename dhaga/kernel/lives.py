@@ -17,7 +17,7 @@ from greenlet import getcurrent, greenlet
 from tornado.ioloop import IOLoop
 
 from . import originals
-from .errors import Cancelled
+from .errors import Cancelled, LeftBehind
 from .microthread import Dhaga, Main
 from .waiting import WaitQueue, here
 
@@ -139,6 +139,8 @@ class OwnThread(Life):
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
+        if scheduler.selector is not None and scheduler.selector.pid != originals.getpid():
+            raise LeftBehind(f"{scheduler!r} was made in the parent process: make another one after the fork")
         self.ended = False
         self.leavers = WaitQueue(scheduler, f"stop {scheduler.name}")
         self.started = originals.allocate_lock()

@@ -29,6 +29,7 @@ class HubSelector(originals.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.idlers = deque()
+        self.pid = originals.getpid()  # a forked child shares it with its parent, and must not wait with it
 
     def select(self, timeout: float | None = None) -> Any:
         if self.idlers and timeout != 0:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from . import originals
-from .errors import Cancelled
+from .errors import Cancelled, LeftBehind
 from .priorities import NORMAL, Priority
 from .waiting import Waiter, this_waiter
 
@@ -223,9 +223,12 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
     def join(self, timeout: float | None = None) -> None:
         """Wait until the dhaga has ended, whichever way; ``is_alive()`` tells if a ``timeout`` (seconds) came first.
 
-        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: RuntimeError on itself.
+        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread.
+        Raises: RuntimeError on itself, and in a forked child on what stayed in the parent.
         """
         if self.done:
+            if isinstance(self.fault, LeftBehind):
+                raise self.fault
             return
         try:  # contextlib.suppress would cost 5 % of spawn + join
             self.wait_for_end(timeout)

@@ -135,8 +135,8 @@ class Waiter:
         place = self.place
         if place is not None and self.parked and not getattr(place, "for_all", False):
             raise RuntimeError(
-                f"{self!r} is not for wake() to release: what it waits for does that, once it has something to hand over. "
-                "To end the wait: cancel(); to wait for a wake(): dhaga.park()"
+                f"{self!r} is not for wake() to release, but for what it waits for, which has something to hand over: "
+                "to end the wait, cancel(); to wait for a wake(), dhaga.park()"
             )
         return self.unpark(value, error)
 
@@ -205,7 +205,7 @@ class Waiter:
 class OSThread(Waiter):
     """A plain OS thread that waits for something of Dhaga: it blocks for real. One object a thread."""
 
-    __slots__ = ("fault", "gate", "ident", "parked", "pending", "pid", "place", "value", "woken")
+    __slots__ = ("__weakref__", "fault", "gate", "ident", "parked", "pending", "place", "value", "woken")
 
     def __init__(self) -> None:
         self.parked = []
@@ -214,10 +214,10 @@ class OSThread(Waiter):
         self.value = None
         self.fault = None
         self.ident = originals.get_ident()
-        self.pid = originals.getpid()
         self.woken = False
         self.gate = originals.allocate_lock()  # opened by a wake; may be open, or open once more, from an earlier one
         self.gate.acquire()
+        os_threads.add(self)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -282,8 +282,6 @@ class OSThread(Waiter):
         return True
 
     def unpark(self, value: Any = None, error: BaseException | None = None) -> bool:
-        if self.pid != originals.getpid():  # a fork has left it in the parent
-            return False
         try:
             del self.parked[0]  # no call, so that no signal handler comes between here and the mark
         except IndexError:
@@ -295,6 +293,10 @@ class OSThread(Waiter):
         except RuntimeError:  # it is open still
             pass
         return True
+
+
+os_threads: weakref.WeakSet[OSThread] = weakref.WeakSet()
+"""All of them: in a forked child nobody waits there any more."""
 
 
 class Here(originals.local):
