@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from greenlet import getcurrent
 
-from .kernel import originals
 from .kernel.callers import scheduler_here
 from .kernel.errors import ParkError
 from .kernel.scheduler import Scheduler
 from .kernel.waiting import WaitQueue, this_waiter
 from .locks import clock_here
 from .queue import Empty, SimpleQueue
-from .workers import Staff, Worker
+from .workers import Staff, Worker, guard
 
 if TYPE_CHECKING:
     from .pool import Pool
@@ -53,12 +52,6 @@ T = TypeVar("T")
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
 CANCELLED, NOTIFIED = "CANCELLED", "CANCELLED_AND_NOTIFIED"
 OVER = (CANCELLED, NOTIFIED, FINISHED)
-
-guard = threading.RLock()
-"""Held for some steps, which never park, whenever the state of a Future is changed.
-
-The standard Future has a Condition of its own for that: it makes a call of ours 1.6 times as expensive.
-"""
 
 
 class Future(concurrent.futures.Future[T]):
@@ -221,9 +214,6 @@ class Future(concurrent.futures.Future[T]):
         self._exception = BrokenExecutor("the call stayed in the parent process")
         self._state = FINISHED
         self.worker = None
-
-
-originals.after_fork_in_child(guard._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 # ---- waiting for several

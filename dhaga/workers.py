@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import functools
 import inspect
+import os
 import threading
 import weakref
 from collections import deque
@@ -27,6 +28,12 @@ from .kernel.microthread import Dhaga
 from .kernel.scheduler import Scheduler
 from .kernel.waiting import WaitQueue
 from .semaphores import Semaphore
+
+guard = threading.RLock()
+"""Held for some steps, which never park, whenever calls are taken and states of futures change, and during a fork.
+
+One for all: the standard Future has a lock and a Condition of its own, which costs more than all the rest of a call.
+"""
 
 IDLE_SECONDS = 10.0
 """A worker without a call ends after this."""
@@ -59,13 +66,10 @@ class Worker(Dhaga):
         self.outcome: Outcome | None = None
         self.withdrawal: Cancelled | None = None  # the last one that was meant for the call alone
 
-    def make(self, call: Call) -> None:
-        """Make a call, unless it was cancelled before."""
-        outcome, fn, args, kwargs, context = call
-        if not outcome.begin(self):
-            return
+    def make(self, outcome: Outcome, call: Call) -> None:
+        """Make a call that has begun, and tell its outcome."""
+        fn, args, kwargs, context = call[1:]
         self.gr_context = context  # Context.run would nest an evaluation loop, which each switch then copies
-        self.outcome = outcome
         try:
             value = fn(*args, **kwargs) if kwargs or len(args) > 1 else fn(args[0]) if args else fn()
         except BaseException as error:
@@ -75,13 +79,15 @@ class Worker(Dhaga):
             self.outcome = None
             if not self.crew.staff.gone:
                 outcome.set_result(value)
+        finally:
+            del call, outcome  # the frames of an error lead to this one: that would be a cycle
 
     def fail(self, outcome: Outcome, error: BaseException) -> None:
         """Pass on an error of the call; raise it if it is the worker's, too."""
         if self.crew.staff.gone:
             raise error
         if not isinstance(error, Cancelled):
-            if error.__traceback__ is not None:  # without the frame of make(), which refers to the outcome: a cycle
+            if error.__traceback__ is not None:  # make() is nothing to the reader
                 error.__traceback__ = error.__traceback__.tb_next
             outcome.set_exception(error)
             return
@@ -159,9 +165,11 @@ class Crew:
         while not self.staff.gone:
             if me.pending:
                 me.forget_cancels()
-            try:
-                call = backlog.popleft()
-            except IndexError:
+            with guard:
+                call = backlog.popleft() if backlog else None
+                if call is not None and call[0].begin(me):
+                    me.outcome = call[0]
+            if call is None:
                 if self.idled_out(me):
                     return
                 continue
@@ -169,7 +177,8 @@ class Crew:
                 self.call_one()
             if places is not None:
                 places.release()
-            me.make(call)
+            if me.outcome is not None:
+                me.make(me.outcome, call)
             del call  # and with it what it returned, while idle
 
     def idled_out(self, me: Worker) -> bool:
@@ -290,11 +299,11 @@ class Staff:
 
     def withdraw(self) -> None:
         """Cancel the calls that have not begun."""
-        while self.backlog:
-            try:
+        while True:
+            with guard:
+                if not self.backlog:
+                    return
                 outcome = self.backlog.popleft()[0]
-            except IndexError:  # a worker took the last one
-                return
             if self.places is not None:
                 self.places.release()
             outcome.withdraw()
@@ -364,9 +373,10 @@ def check_function(fn: object) -> None:
 def forget_parent() -> None:
     for staff in list(staffs):
         staff.leave_behind()
+    guard.release()
 
 
-originals.after_fork_in_child(forget_parent)
+os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=forget_parent)
 
 
 # ---- the interpreter's exit

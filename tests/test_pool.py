@@ -1,0 +1,645 @@
+"""pool: calls in dhagas of several OS threads, taken by whoever has room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import random
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import queue, testing
+from dhaga.futures import CancelledError, Future
+from dhaga.pool import Pool
+from dhaga.testing import cancel_at_every_park
+from dhaga.threading import Event, Lock
+from tests.parking import victim
+from tests.scripts import Program, prints, run
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    with Pool(2, 8) as pool:
+        yield pool
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait, by short sleeps, for what another OS thread is about to do."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come"
+        dhaga.sleep(0.001)
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
+
+
+# ---- submit
+
+
+def test_a_call_is_made_in_a_dhaga_of_the_pools_threads(pool: Pool) -> None:
+    name, kind = pool.submit(lambda: (thread_name(), type(dhaga.current()))).result()
+    assert name in (f"{pool.name}-1", f"{pool.name}-2") and issubclass(kind, dhaga.Dhaga)
+    assert repr(pool).startswith(f"<Pool {pool.name} open, 2 threads, <Staff 0 of 1 workers busy")
+
+
+def test_results_come_back_to_dhagas_plain_threads_and_coroutines(pool: Pool) -> None:
+    async def coroutine() -> int:
+        return await pool.submit(pow, 2, 3)
+
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.append(pool.submit(pow, 2, 3).result()))
+    thread.start()
+    thread.join()
+    in_dhaga = dhaga.spawn(lambda: pool.submit(pow, 2, 3).result())
+    within = pool.submit(lambda: pool.submit(pow, 2, 3).result())
+    assert (seen, in_dhaga.result(), within.result(), asyncio.run(coroutine())) == ([8], 8, 8, 8)
+
+
+def test_errors_come_back_with_their_traceback(pool: Pool) -> None:
+    def fails() -> None:
+        raise LookupError("of the call")
+
+    with pytest.raises(LookupError, match="of the call") as info:
+        pool.submit(fails).result()
+    assert info.traceback[-1].name == "fails" and "make" not in [entry.name for entry in info.traceback]
+
+
+def test_there_are_at_most_so_many_calls_at_once_in_each_thread() -> None:
+    with Pool(2, 3) as pool:
+        at_work: Counter[str] = Counter()
+        most: Counter[str] = Counter()
+
+        def call(n: int) -> None:
+            at_work[thread_name()] += 1
+            most[thread_name()] = max(most[thread_name()], at_work[thread_name()])
+            dhaga.sleep(0.01)
+            at_work[thread_name()] -= 1
+
+        assert len(list(pool.map(call, range(30)))) == 30
+        assert most == {f"{pool.name}-1": 3, f"{pool.name}-2": 3}
+
+
+def test_a_call_does_not_wait_for_a_thread_that_computes() -> None:
+    """Both threads get a call that blocks its thread: the next one goes to the one that is let go first."""
+    with Pool(2, 4) as pool:
+        gates = [threading.Event(), threading.Event()]
+        blocked = [pool.submit(lambda gate: (gate.wait(20), thread_name()), gate) for gate in gates]
+        until(lambda: all(f.running() for f in blocked))
+        due = [pool.submit(thread_name) for _ in range(3)]
+        gates[1].set()
+        free = blocked[1].result()[1]
+        assert [f.result(20) for f in due] == [free] * 3 and not blocked[0].done()
+        assert [pool.submit(thread_name).result(20) for _ in range(3)] == [free] * 3
+        gates[0].set()
+        assert blocked[0].result()[1] != free
+
+
+def test_every_thread_takes_calls_that_block_it() -> None:
+    with Pool(3, 2) as pool:
+        barrier = threading.Barrier(3)
+        assert sorted(pool.map(lambda _: barrier.wait(20), range(3))) == [0, 1, 2]
+
+
+def test_idle_workers_are_used_again(pool: Pool) -> None:
+    assert len({pool.submit(dhaga.current).result() for _ in range(50)}) <= 2
+
+
+def test_context_variables_go_along_and_are_not_those_of_the_former_call() -> None:
+    variable = contextvars.ContextVar("variable", default="none")
+    with Pool(1, 1) as pool:
+        variable.set("outer")
+        assert pool.submit(lambda: (variable.get(), variable.set("inner"))[0]).result() == "outer"
+        assert pool.submit(variable.get).result() == "outer"
+        assert contextvars.Context().run(pool.submit, variable.get).result() == "none"
+
+
+def test_a_call_may_fork_out_more_calls_than_there_are_workers(pool: Pool) -> None:
+    def tree(depth: int) -> int:
+        if not depth:
+            return 1
+        branches = [pool.submit(tree, depth - 1) for _ in range(2)]
+        return sum(branch.result() for branch in branches)
+
+    assert pool.submit(tree, 2).result(20) == 4
+
+
+def test_submit_parks_while_max_pending_calls_wait() -> None:
+    with Pool(1, 1, max_pending=2) as pool:
+        gate = Event()
+        first = pool.submit(gate.wait)
+        until(first.running)
+        due = [pool.submit(int), pool.submit(int)]
+        submitter = dhaga.spawn(pool.submit, int)
+        until(lambda: submitter.reason == "semaphore.acquire")
+        with pytest.raises(TimeoutError), dhaga.Timeout(0.01):
+            pool.submit(int)
+        gate.set()
+        assert submitter.result(20).result(20) == 0 and [f.result() for f in due] == [0, 0]
+
+
+def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
+    pool = Pool(1, 1, max_pending=1)
+    gate = Event()
+    first = pool.submit(gate.wait)
+    until(first.running)
+    last = pool.submit(int)
+    submitters = [dhaga.spawn(pool.submit, int) for _ in range(2)]
+    for submitter in submitters:
+        until(lambda s=submitter: s.reason == "semaphore.acquire")  # type: ignore[misc]
+        submitter.asked += 1
+    pool.shutdown(wait=False)
+    gate.set()
+    for submitter in submitters:
+        with pytest.raises(RuntimeError, match="has been shut down"):
+            submitter.result(20)
+    assert last.result(20) == 0
+    pool.shutdown()
+
+
+# ---- cancel
+
+
+def test_a_running_call_is_cancelled_from_another_thread_and_its_worker_lives_on() -> None:
+    with Pool(1, 1) as pool:
+        ends = queue.SimpleQueue[str]()
+
+        def call() -> None:
+            try:
+                dhaga.sleep(60)
+            finally:
+                ends.put(dhaga.current().name)
+
+        future = pool.submit(call)
+        until(future.running)
+        assert future.cancel() is False
+        with pytest.raises(CancelledError):
+            future.result(20)
+        assert pool.submit(lambda: dhaga.current().name).result() == ends.get()
+
+
+def test_cancels_at_any_moment_hit_their_own_call_or_none() -> None:
+    """A call counts what it was hit by; a cancel that comes too late for it must not show up in another."""
+    choose = random.Random(testing.seed)
+    with Pool(2, 4) as pool:
+        wanted: set[int] = set()
+        stray: list[int] = []
+
+        def call(number: int) -> int:
+            try:
+                for _ in range(number % 3):
+                    dhaga.sleep(0)
+            except dhaga.Cancelled:
+                if number not in wanted:
+                    stray.append(number)
+                raise
+            return number
+
+        calls = []
+        for number in range(3000):
+            calls.append(pool.submit(call, number))
+            if choose.random() < 0.5:
+                victim = choose.randrange(max(0, number - 20), number + 1)
+                wanted.add(victim)
+                calls[victim].cancel()
+        results = ["cancelled" if isinstance(outcome(f), CancelledError) else f.result() for f in calls]
+        assert stray == [] and all(r == n for n, r in enumerate(results) if r != "cancelled")
+        assert {n for n, r in enumerate(results) if r == "cancelled"} <= wanted
+
+
+def outcome(future: Future[Any]) -> BaseException | None:
+    try:
+        return future.exception(20)
+    except CancelledError as error:
+        return error
+
+
+def test_a_cancelled_caller_leaves_nothing_of_its_call() -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
+        lock = Lock()
+        pool = Pool(1, 2, max_pending=1)
+
+        def uses() -> None:
+            with lock:
+                pool.submit(dhaga.sleep, 0).result()
+                list(pool.imap_unordered(abs, [-1, -2, -3], look_ahead=1))
+
+        def check() -> None:
+            pool.shutdown()
+            assert not lock.locked() and not pool.staff.backlog and pool.staff.places is not None
+            assert pool.staff.places._value == 1
+
+        return victim(uses), check
+
+    assert cancel_at_every_park(scenario) >= 2
+
+
+# ---- map
+
+
+def test_map_gives_results_in_order(pool: Pool) -> None:
+    def call(a: int, b: int) -> int:
+        dhaga.sleep(0.01 / (a + 1))
+        return a * b
+
+    assert list(pool.map(call, range(9), range(1, 99))) == [n * (n + 1) for n in range(9)]
+    assert list(pool.map(call, [], [])) == []
+
+
+def test_map_raises_at_its_place_and_withdraws_the_rest() -> None:
+    with Pool(1, 1) as pool:
+        made: list[int] = []
+
+        def call(n: int) -> int:
+            made.append(n)
+            dhaga.sleep(0.001)
+            return 1 // n
+
+        results = pool.map(call, [1, 0, *range(2, 1000)])
+        assert next(results) == 1
+        with pytest.raises(ZeroDivisionError):
+            next(results)
+        assert list(results) == []
+    assert len(made) < 1000
+
+
+def test_map_counts_its_timeout_from_the_call(pool: Pool) -> None:
+    gate = Event()
+    results = pool.map(lambda n: n and gate.wait(), [0, 1], timeout=0.01)
+    assert next(results) == 0
+    with pytest.raises(TimeoutError):
+        next(results)
+    gate.set()
+
+
+def test_imap_unordered_gives_results_as_they_come_and_reads_little_ahead(pool: Pool) -> None:
+    gates = [Event() for _ in range(6)]
+    read: list[int] = []
+
+    def items() -> Iterator[int]:
+        for n in range(6):
+            read.append(n)
+            yield n
+
+    def call(n: int) -> int:
+        gates[n].wait()
+        return n
+
+    results = pool.imap_unordered(call, items(), look_ahead=3)
+    assert read == []
+    gates[2].set()
+    assert next(results) == 2 and read == [0, 1, 2]
+    gates[0].set()
+    assert next(results) == 0 and read == [0, 1, 2, 3]
+    for gate in gates:
+        gate.set()
+    assert sorted(results) == [1, 3, 4, 5] and read == list(range(6))
+
+
+def test_imap_unordered_takes_an_endless_iterable_and_closing_withdraws_what_has_not_begun() -> None:
+    with Pool(1, 1) as pool:
+        made: list[int] = []
+
+        def endless() -> Iterator[int]:
+            n = 0
+            while True:
+                yield n
+                n += 1
+
+        results = pool.imap_unordered(lambda n: (dhaga.sleep(0.001), made.append(n)), endless(), look_ahead=50)
+        next(results)
+        results.close()  # type: ignore[attr-defined]
+    assert 1 <= len(made) < 50
+
+
+def test_imap_unordered_raises_what_a_call_or_the_iterable_raises(pool: Pool) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise LookupError("of the iterable")
+
+    with pytest.raises(LookupError, match="of the iterable"):
+        list(pool.imap_unordered(abs, items()))
+    with pytest.raises(ZeroDivisionError):
+        list(pool.imap_unordered(lambda n: 1 // n, [0, 1]))
+    gate = Event()
+    with pytest.raises(TimeoutError, match="1 calls have not ended"):
+        list(pool.imap_unordered(lambda n: gate.wait(), [1], timeout=0.01))
+    gate.set()
+
+
+# ---- shutdown
+
+
+def test_the_end_of_the_block_waits_for_every_call_and_ends_the_threads() -> None:
+    before = set(threading.enumerate())
+    with Pool(2, 2) as pool:
+        calls = [pool.submit(dhaga.sleep, 0.005) for _ in range(20)]
+        assert len(set(threading.enumerate()) - before) == 2
+    assert all(f.done() and f.exception() is None for f in calls) and set(threading.enumerate()) == before
+    assert f"<Pool {pool.name} shut down" in repr(pool)
+
+
+def test_after_shutdown_everything_is_refused_and_it_may_be_repeated(pool: Pool) -> None:
+    pool.shutdown()
+    for use in (
+        lambda: pool.submit(int),
+        lambda: pool.map(int, [1]),
+        lambda: pool.imap_unordered(int, [1]),
+    ):
+        with pytest.raises(RuntimeError, match="has been shut down: it takes no more calls"):
+            use()
+    pool.shutdown()
+
+
+def test_shutdown_can_cancel_what_runs_and_what_is_due() -> None:
+    pool = Pool(2, 2)
+    ends: list[str] = []
+
+    def call() -> None:
+        try:
+            dhaga.sleep(60)
+        finally:
+            ends.append("finally")
+
+    calls = [pool.submit(call) for _ in range(9)]
+    until(lambda: sum(f.running() for f in calls) == 4)
+    pool.shutdown(cancel=True)
+    assert all(f.cancelled() for f in calls) and ends == ["finally"] * 4
+
+
+def test_shutdown_names_the_calls_that_do_not_end_in_time() -> None:
+    pool = Pool(1, 1)
+    gate = Event()
+    pool.submit(gate.wait)
+    with pytest.raises(TimeoutError, match=rf"have not ended: <Dhaga {pool.name}-1-worker-1 WAITING event.wait>"):
+        pool.shutdown(timeout=0.05)
+    gate.set()
+    pool.shutdown()
+
+
+def test_shutdown_without_wait_ends_the_threads_later() -> None:
+    pool = Pool(2, 1)
+    threads = [crew.scheduler.thread for crew in pool.staff.crews]
+    gate = Event()
+    calls = [pool.submit(gate.wait) for _ in range(3)]
+    pool.shutdown(wait=False)
+    assert not calls[0].done()
+    gate.set()
+    for thread in threads:
+        thread.join(20)
+    assert [f.result() for f in calls] == [True] * 3
+
+
+def test_a_block_left_by_a_cancel_cancels_the_calls() -> None:
+    calls: list[Future[None]] = []
+
+    def uses() -> None:
+        with Pool(1, 1) as pool:
+            calls.extend(pool.submit(dhaga.sleep, 60) for _ in range(2))
+            dhaga.sleep(60)
+
+    d = dhaga.spawn(uses)
+    until(lambda: calls and calls[0].running())
+    d.cancel()
+    d.join()
+    assert all(f.cancelled() for f in calls)
+
+
+def test_a_call_cannot_wait_for_the_end_of_its_own_pool(pool: Pool) -> None:
+    with pytest.raises(RuntimeError, match=r"from within: shutdown\(wait=False\)"):
+        pool.submit(pool.shutdown).result()
+    assert pool.submit(int).result() == 0
+
+
+def test_a_coroutine_cannot_wait_for_the_end_of_a_pool(pool: Pool) -> None:
+    async def main() -> None:
+        with pytest.raises(dhaga.ParkError, match="await"):
+            pool.shutdown()
+        assert await pool.submit(int) == 0
+
+    asyncio.run(main())
+
+
+def test_a_pool_that_is_dropped_does_what_it_was_given_and_ends_its_threads() -> None:
+    pool = Pool(2, 1)
+    threads = [crew.scheduler.thread for crew in pool.staff.crews]
+    calls = [pool.submit(dhaga.sleep, 0.01) for _ in range(3)]
+    gone = weakref.ref(pool)
+    del pool
+    gc.collect()
+    assert gone() is None and [f.result(20) for f in calls] == [None] * 3
+    for thread in threads:
+        thread.join(20)
+
+
+def test_what_calls_have_spawned_ends_with_the_threads() -> None:
+    ends: list[str] = []
+
+    def child() -> None:
+        try:
+            dhaga.sleep(60)
+        finally:
+            ends.append("finally")
+
+    with Pool(1, 1) as pool:
+        spawned = pool.submit(dhaga.spawn, child).result()
+        until(lambda: spawned.reason == "sleep")
+    assert ends == ["finally"] and spawned.done
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize("name", ["threads", "dhagas", "max_pending"])
+@pytest.mark.parametrize("value", [0, -1])
+def test_sizes_must_be_positive(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be 1 or more, not {value}"):
+        Pool(**{name: value})
+    with pytest.raises(TypeError, match=f"{name} is a number"):
+        Pool(**{name: "2"})  # type: ignore[arg-type]
+
+
+async def a_coroutine_function() -> None:
+    pass
+
+
+def test_bad_calls_are_refused_at_once(pool: Pool) -> None:
+    for use in (pool.submit, lambda fn: pool.map(fn, [1]), lambda fn: pool.imap_unordered(fn, [1])):
+        with pytest.raises(TypeError, match=r"submit\(fn, \*args\)"):
+            use(3)
+        with pytest.raises(TypeError, match=r"call await_.*run_in_dhaga"):
+            use(a_coroutine_function)
+    with pytest.raises(TypeError, match="at least one iterable"):
+        pool.map(int)
+    with pytest.raises(TypeError, match="not iterable"):
+        pool.imap_unordered(int, 3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="look_ahead must be 1 or more"):
+        pool.imap_unordered(int, [1], look_ahead=0)
+
+
+# ---- many at once
+
+
+def test_nothing_is_lost_or_doubled_when_many_submit_at_once() -> None:
+    made: list[int] = []
+    with Pool(3, 8) as pool:
+
+        def submits(base: int) -> list[int]:
+            calls = [pool.submit(lambda n: (made.append(n), n)[1], base + n) for n in range(400)]
+            return [f.result(30) for f in calls]
+
+        results: dict[int, list[int]] = {}
+        threads = [threading.Thread(target=lambda b=b: results.update({b: submits(b)})) for b in (0, 1000, 2000)]
+        for thread in threads:
+            thread.start()
+        dhagas = [dhaga.spawn(submits, base) for base in (3000, 4000)]
+        within = pool.submit(lambda: pool.submit(submits, 5000).result())
+        assert [d.result() for d in dhagas] == [list(range(b, b + 400)) for b in (3000, 4000)]
+        assert within.result() == list(range(5000, 5400))
+        for thread in threads:
+            thread.join()
+    assert results == {b: list(range(b, b + 400)) for b in (0, 1000, 2000)}
+    assert Counter(made) == Counter(n for b in range(0, 6000, 1000) for n in range(b, b + 400))
+
+
+def test_workers_that_idle_out_lose_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dhaga.workers.IDLE_SECONDS", 0.0005)
+    choose = random.Random(testing.seed)
+    with Pool(2, 1) as pool:
+        for n in range(500):
+            assert pool.submit(abs, -n).result(20) == n
+            if choose.random() < 0.5:
+                dhaga.sleep(choose.random() * 0.001)
+
+
+# ---- processes
+
+
+def test_at_exit_calls_are_waited_for_as_with_the_standard_pool() -> None:
+    code = """
+        import dhaga
+        from dhaga.pool import Pool
+        from dhaga.futures import Executor
+
+        def call(n):
+            dhaga.sleep(0.05)
+            print(n)
+            if n < 3:
+                pool.submit(call, n + 2)
+
+        pool = Pool(1, 1)
+        for n in (1, 2):
+            pool.submit(call, n)
+        Executor().submit(call, 9)
+        idle = Pool(2, 2)
+        idle.submit(int).result()
+        print("main ends")
+    """
+    lines = prints(code)
+    assert lines[0] == "main ends" and sorted(lines[1:]) == ["1", "2", "3", "4", "9"]
+
+
+def test_ctrl_c_ends_a_program_that_waits_for_its_pool() -> None:
+    code = """
+        import dhaga
+        from dhaga.pool import Pool
+
+        def call():
+            try:
+                print("begun")
+                dhaga.sleep(60)
+            finally:
+                print("finally")
+
+        with Pool(1, 1) as pool:
+            calls = [pool.submit(call) for _ in range(3)]
+            try:
+                calls[0].result()
+            finally:
+                print("main is interrupted")
+    """
+    outcome = Program(code).interrupt_at("begun").outcome()
+    assert outcome.lines == ["main is interrupted", "finally"] and "KeyboardInterrupt" in outcome.err
+
+
+def test_ctrl_c_at_exit_cancels_the_calls() -> None:
+    code = """
+        import dhaga
+        from dhaga.pool import Pool
+
+        def call():
+            try:
+                print("begun")
+                dhaga.sleep(60)
+            finally:
+                print("finally")
+
+        pool = Pool(1, 1)
+        calls = [pool.submit(call) for _ in range(3)]
+    """
+    outcome = Program(code).interrupt_at("begun").outcome()
+    assert outcome.lines == ["finally"]
+
+
+def test_a_forked_child_is_told_that_the_pool_is_gone() -> None:
+    code = """
+        import os, threading
+        import dhaga
+        from dhaga.pool import Pool
+
+        gate = threading.Event()
+        pool = Pool(2, 1)
+        running, due = [pool.submit(gate.wait) for _ in range(2)], pool.submit(int)
+        if os.fork() == 0:
+            for future in (*running, due):
+                print(repr(future.exception()))
+            try:
+                pool.submit(int)
+            except RuntimeError as error:
+                print(error)
+            pool.shutdown()
+            print(repr(pool)[:18])
+            with Pool(1, 1) as mine:
+                print(mine.submit(pow, 2, 3).result())
+            os._exit(0)
+        os.wait()
+        gate.set()
+        print("parent", due.result())
+        pool.shutdown()
+    """
+    assert prints(code, "-W", "ignore::DeprecationWarning") == [
+        *["BrokenExecutor('the call stayed in the parent process')"] * 3,
+        "this pool stayed in the parent process: make one of its own in the child",
+        "<Pool pool-1 gone,",
+        "8",
+        "parent 0",
+    ]
+
+
+def test_a_call_that_forks_goes_on_in_the_child_alone_and_ends_it() -> None:
+    code = """
+        import os, sys
+        import dhaga
+        from dhaga.pool import Pool
+
+        def call():
+            pid = os.fork()
+            if pid == 0:
+                dhaga.sleep(0.01)
+                print("child")
+                sys.exit(3)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        with Pool(1, 1) as pool:
+            print("parent", pool.submit(call).result())
+    """
+    assert run(code).lines == ["child", "parent 3"]
