@@ -292,8 +292,9 @@ class Portable(Poller):
         if channel.closed:
             raise closed_error()
         interest = channel.interest | direction
-        if channel.interest:
-            self.ioloop.update_handler(self.numbers[channel], events_of(interest))
+        number = self.numbers.get(channel)
+        if number is not None:
+            self.ioloop.update_handler(number, events_of(interest))
         else:
             number = os.dup(channel.fd)
             self.duplicates.add(number)
@@ -338,7 +339,7 @@ class Portable(Poller):
         if wanted:
             self.ioloop.update_handler(number, events_of(wanted))
             channel.note(wanted)
-        else:
+        if channel.closed or not wanted:  # by another thread, just now: it is not to count as watched again
             self.unregister(channel)
 
     def poll(self) -> None:

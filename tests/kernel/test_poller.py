@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
+import threading
 from typing import Any
 
 import pytest
+from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket
@@ -246,3 +249,42 @@ def test_leaving_lets_go_of_everything(each_poller: str) -> None:
             poller: Poller = scheduler.poller
         assert not poller.channels or isinstance(poller, Epoll)
         assert open_fds() == before
+
+
+@pytest.mark.parametrize("events", [IOLoop.READ | IOLoop.WRITE, IOLoop.READ], ids=["on a wait", "on an event"])
+def test_a_channel_closed_by_another_thread_meanwhile_counts_as_watched_no_more(
+    events: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one to wait would do so for ever."""
+    monkeypatch.setenv("DHAGA_POLLER", "ioloop")
+    one, other = socket.socketpair()
+    with virtual_clock(), one, other:
+        poller, me = poller_here(), dhaga.current()
+        channel = Channel(me.scheduler, one.fileno())
+        update = poller.ioloop.update_handler
+        closed: list[int] = []
+
+        def update_late(number: int, wanted: int) -> None:
+            if wanted == events:
+                thread = threading.Thread(target=channel.close)
+                thread.start()
+                thread.join()
+                closed.append(number)
+            update(number, wanted)
+
+        def waits(wait: Any) -> str:
+            try:
+                wait(dhaga.current())
+            except OSError as error:
+                return errno.errorcode[error.errno or 0]
+            return "ready"
+
+        poller.ioloop.update_handler = update_late
+        reader = dhaga.spawn(waits, channel.wait_readable)
+        settle()
+        writer = dhaga.spawn(waits, channel.wait_writable)
+        assert (reader.result(), writer.result()) == ("EBADF", "ready" if events == IOLoop.READ else "EBADF")
+        assert len(closed) == 1 and not channel.interest and not channel.watched
+        assert waits(channel.wait_readable) == waits(channel.wait_writable) == "EBADF"
+        settle()
+        assert not poller.channels and not poller.duplicates
