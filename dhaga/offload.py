@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from .kernel import deadlock, exit, originals
-from .kernel.waiting import OSThread, Waiter, WaitQueue, logger, this_waiter
+from .kernel.waiting import BOUND, OSThread, Waiter, WaitQueue, logger, this_waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,26 +37,21 @@ UNFIT = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 
 
 class Call:
-    """One call on its way through a pool; the place of its caller, who is parked on it.
+    """One call on its way through a pool; the place of its caller, who is parked on it."""
 
-    A call that is ``kept`` must not be left once it has begun: a cancel of its caller stays pending until it has ended.
-    """
+    __slots__ = ("args", "callers", "context", "fn", "kwargs", "pool")
 
-    __slots__ = ("args", "callers", "context", "fn", "kept", "kwargs", "pool")
-
-    def __init__(
-        self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter, kept: bool
-    ) -> None:
+    def __init__(self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter) -> None:
         self.pool = pool
         self.fn = fn
         self.args = args
         self.kwargs = kwargs
-        self.kept = kept
         self.context: Context = copy_context()
         self.callers = [caller]  # taking it out is the atomic claim: the answer and a cancel come from two threads
 
     def __repr__(self) -> str:
-        return f"<Call of {getattr(self.fn, '__name__', self.fn)!s}{'' if self.callers else ', detached'}>"
+        name = getattr(self.fn, "__name__", self.fn)
+        return f"<Call of {name!s} through {self.pool.name}{'' if self.callers else ', detached'}>"
 
     def make(self, helper: Helper) -> None:
         """Make the call, and wake the caller with what came of it."""
@@ -84,8 +79,7 @@ class Call:
 
     def remove(self, waiter: object) -> bool:
         """Let the caller go, who was cancelled: a call not begun is not made, any other runs to its end for nobody."""
-        if not self.pool.withdraw(self) and self.kept:
-            return False
+        self.pool.withdraw(self)
         return self.detach()
 
     def detach(self) -> bool:
@@ -181,23 +175,36 @@ class OffloadPool:
         Returns and raises what ``fn`` does. Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
         """
         refuse_unfit(fn)
-        return self.call(fn, args, kwargs)  # type: ignore[no-any-return]
+        me = this_waiter()
+        if self.spares(me):
+            return fn(*args, **kwargs)
+        call = Call(self, fn, args, kwargs, me)
+        me.prepare(self.reason, call)
+        return self.answer_to(call, me)  # type: ignore[no-any-return]
+
+    def finish(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a blocking call as ``offload`` does, for a caller who must know what came of it.
+
+        Parks: until the call returns, whatever happens; a cancel stays pending until then. Else as ``offload``.
+        """
+        refuse_unfit(fn)
+        me = this_waiter()
+        if self.spares(me):
+            return fn(*args, **kwargs)
+        me.place = BOUND
+        me.parked.append(self.reason)
+        return self.answer_to(Call(self, fn, args, kwargs, me), me)  # type: ignore[no-any-return]
 
     def offloaded(self, fn: Callable[P, R], /) -> Callable[P, R]:
         """Have a function, or method, go through this pool wherever it is called: ``@wal.offloaded``."""
         return through(self.offload, fn)
 
-    def call(self, fn: Callable[..., Any], args: Any, kwargs: Any, kept: bool = False) -> Any:
-        """Have a call made, and wait for what comes of it."""
-        me = this_waiter()
-        if serving.pool is self:
-            return fn(*args, **kwargs)
-        call = Call(self, fn, args, kwargs, me, kept)
-        if kept:
-            me.place = call
-            me.parked.append(self.reason)  # prepare() would raise a pending cancel
-        else:
-            me.prepare(self.reason, call)
+    def spares(self, me: Waiter) -> bool:
+        """Tell whether the caller makes its calls itself: a thread of this pool, of the shared one any plain thread."""
+        return serving.pool is self or (self is shared and isinstance(me, OSThread))
+
+    def answer_to(self, call: Call, me: Waiter) -> Any:
+        """Have the call made for its caller, who counts as parked."""
         try:
             self.submit(call)
         except BaseException as error:
@@ -206,7 +213,7 @@ class OffloadPool:
             with woken_from_outside(me):
                 return me.park()
         finally:
-            call.detach()  # a second Ctrl-C ends even the park of a call that is kept
+            call.detach()  # a second Ctrl-C ends any park
 
     # ---- calls and threads
 
@@ -342,10 +349,7 @@ def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     the program shares. At interpreter exit a call that nobody waits for any more is dropped.
     Returns and raises what ``fn`` does. Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
     """
-    refuse_unfit(fn)
-    if isinstance(this_waiter(), OSThread):
-        return fn(*args, **kwargs)
-    return shared.call(fn, args, kwargs)  # type: ignore[no-any-return]
+    return shared.offload(fn, *args, **kwargs)
 
 
 def offloaded(fn: Callable[P, R], /) -> Callable[P, R]:
