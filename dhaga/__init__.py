@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .files import open
 from .kernel.api import Timeout, current, park, priority, sleep, spawn
 from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook
@@ -25,6 +26,7 @@ __all__ = [
     "excepthook",
     "offload",
     "offloaded",
+    "open",
     "park",
     "priority",
     "sleep",
