@@ -526,13 +526,14 @@ def test_workers_that_idle_out_lose_no_call(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_at_exit_calls_are_waited_for_as_with_the_standard_pool() -> None:
     code = """
+        import sys
         import dhaga
         from dhaga.pool import Pool
         from dhaga.futures import Executor
 
         def call(n):
             dhaga.sleep(0.05)
-            print(n)
+            sys.stdout.write(f"{n}\\n")
             if n < 3:
                 pool.submit(call, n + 2)
 
