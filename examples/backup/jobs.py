@@ -10,15 +10,16 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NoReturn
 
 from tqdm import tqdm
 
-from .limiter import Bandwidth, Growth, sample_of
+from .limiter import MOST_IN_FLIGHT, Bandwidth, Growth, sample_of
 from .rpc import Address, Client, Stopped
 from .tree import Entry, show
-from .workers import Crew, Task, Unit
+from .workers import Crew, Unit
 
 AUTO: Final = 0  # dhagas: as many as help
 AUTO_START: Final = 1  # per thread
@@ -96,7 +97,7 @@ class Job:
         self.stop = unit.threading.Event()
         self.client = self._client()  # the main thread's own
         self._workers: list[Worker] = []
-        self._tasks: list[Task] = []
+        self._tasks: list[Future[Any]] = []
         self._queue: Any = unit.queue.Queue(QUEUED)
         self._failures: list[BaseException] = []
         self._offered = 0
@@ -108,7 +109,7 @@ class Job:
     def __enter__(self) -> Job:
         raise_descriptor_limit()
         self.client.connect()
-        self._crew = self.plan.unit.crew(self.plan.threads)
+        self._crew = self.plan.unit.crew(self.plan.threads, self.plan.dhagas or MOST_IN_FLIGHT)
         if self.plan.bar:
             self._bar = tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False)
         return self
@@ -141,8 +142,8 @@ class Job:
             self._offer(entry, growth, work)
         self._offer(None, growth, work)
         for task in self._tasks:
-            while task.is_alive() and not self._failures:
-                task.join(TICK)
+            while not task.done() and not self._failures:
+                self.plan.unit.futures.wait([task], TICK)
                 self._tick(growth, work)
         self._raise_failure()
         self._tasks.clear()
@@ -196,9 +197,7 @@ class Job:
             worker.client.cut()
         self._clear_queue()
         self._queue.put(None)
-        deadline = self.plan.unit.time.monotonic() + STOP_SECONDS
-        for task in self._tasks:
-            task.join(max(0.0, deadline - self.plan.unit.time.monotonic()))
+        self.plan.unit.futures.wait(self._tasks, STOP_SECONDS)
 
     def _clear_queue(self) -> None:
         try:

@@ -29,6 +29,7 @@ from .workers import Unit
 GREETING_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 900.0  # a client held back by its bandwidth limit may be silent for minutes
 STOP_SECONDS: Final = 5.0
+MOST_CONNECTIONS: Final = 10_000  # per thread; more wait until one ends
 GET_BYTES: Final = FRAME_LIMIT // 2  # a reply with chunks stops after it
 
 log: Final = logging.getLogger("backup.server")
@@ -115,12 +116,12 @@ def serving(unit: Unit, root: Path, address: tuple[str, int], token: str, thread
         catalogue = Catalogue(root / "catalogue.sqlite", unit)
         stack.callback(catalogue.close)
         listener = stack.enter_context(_listen(unit, address))
-        crew = unit.crew(threads)
+        crew = unit.crew(threads, MOST_CONNECTIONS)
         stack.callback(crew.stop, STOP_SECONDS)
         server = Server(unit, store, catalogue, token)
         place: tuple[str, int] = listener.getsockname()[:2]
         acceptor = crew.start(server.accept, listener, crew.start)
-        stack.callback(acceptor.join, STOP_SECONDS)
+        stack.callback(unit.futures.wait, [acceptor], STOP_SECONDS)
         stack.callback(server.stop, place, STOP_SECONDS)
         yield place
 

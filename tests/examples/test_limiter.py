@@ -59,7 +59,7 @@ def test_bandwidth_unused_is_not_saved_up(unit: Unit) -> None:
 
 def test_bandwidth_holds_for_workers_together(unit: Unit) -> None:
     bandwidth = Bandwidth(1e6, unit)
-    crew = unit.crew(2)
+    crew = unit.crew(2, 8)
     began = time.monotonic()
 
     def work() -> None:
@@ -67,8 +67,7 @@ def test_bandwidth_holds_for_workers_together(unit: Unit) -> None:
             bandwidth.take(1000)
 
     tasks = [crew.start(work) for _ in range(16)]
-    for task in tasks:
-        task.join(10)
+    assert not unit.futures.wait(tasks, 10).not_done
     seconds = time.monotonic() - began
     crew.stop(5)
     assert bandwidth.passed == 400_000
