@@ -133,6 +133,10 @@ class Crew:
     def __repr__(self) -> str:
         return f"<Crew on {self.scheduler.name}, {len(self.workers)} workers, {len(self.idle)} idle>"
 
+    def at_work(self) -> int:
+        """Return how many workers have a call; about, if another OS thread is asked about."""
+        return len(self.workers) - len(self.idle)
+
     def call_one(self) -> None:
         """Have one more worker look at the backlog, if there is one without a call. From: any thread."""
         try:
@@ -269,11 +273,11 @@ class Staff:
 
     def call_workers(self, call: Call) -> None:
         """Call a crew whose thread sleeps; if none does, every one that has room, as any may compute for long."""
+        sleeping = [crew for crew in self.crews if crew.scheduler.asleep and (crew.idle or crew.room)]
         try:
-            for crew in self.crews:
-                if crew.scheduler.asleep and (crew.idle or crew.room):
-                    crew.call_one()
-                    return
+            if sleeping:
+                min(sleeping, key=Crew.at_work).call_one()
+                return
             for crew in self.crews:
                 if not crew.called:
                     crew.call_one()
