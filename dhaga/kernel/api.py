@@ -152,9 +152,9 @@ class Timeout:
 
     def expire(self) -> None:
         """Interrupt the block; called by the scheduler."""
-        assert self.waiter is not None
+        assert self.waiter is not None and self.entry is not None
         self.expired = True
-        self.error = Expired(self)
+        self.error = Expired(self, self.entry[1])
         self.waiter.interrupt(self.error)
 
     def __exit__(

@@ -6,20 +6,23 @@ from __future__ import annotations
 class Cancelled(BaseException):
     """Tell a dhaga to end: raised at its park by ``cancel(reason)``.
 
-    A ``BaseException``, so that ``except Exception`` does not swallow it; ``finally`` blocks run and may park.
+    A ``BaseException``, so that ``except Exception`` does not swallow it; ``finally`` blocks run and may park. Where a
+    scope was cancelled, ``scope`` is that one: each park in it raises another, but for those in a ``shield()``.
     """
 
     def __init__(self, reason: object = None) -> None:
         super().__init__(*(() if reason is None else (reason,)))
         self.reason = reason
+        self.scope: object = None
 
 
 class Expired(BaseException):
     """Carry the end of one ``Timeout`` block up to that block, which turns it into ``TimeoutError``."""
 
-    def __init__(self, timeout: object) -> None:
+    def __init__(self, timeout: object, number: int = -1) -> None:
         super().__init__(timeout)
         self.timeout = timeout
+        self.number = number  # of the block, see kernel/cancels.py; -1: from outside of all
 
 
 class Deadlock(RuntimeError):

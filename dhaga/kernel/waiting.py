@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 from greenlet import getcurrent
 
 from . import deadlock, originals
+from .cancels import Cancels, Order, cancels_of
 from .errors import ParkError
 
 if TYPE_CHECKING:
@@ -163,13 +164,22 @@ class Waiter:
             self.unpark(error=TimeoutError("timed out"))
 
     def interrupt(self, error: BaseException) -> None:
-        """Raise ``error`` at this park if it can still be undone, else at the next one."""
-        if self.parked and self.taken_off() and self.unpark(error=error):
+        """Raise ``error`` at this park if it can still be undone, else at the next one; not within a shield."""
+        pending = self.pending
+        shielded = isinstance(pending, Cancels) and pending.holds_off(error)
+        if self.parked and not shielded and self.taken_off() and self.unpark(error=error):
             return
-        if self.pending:  # a wake was faster, or nothing is to be undone
-            self.pending.append(error)
-        else:
+        if isinstance(self.pending, tuple):  # a wake was faster, or nothing is to be undone
             self.pending = [error]
+        else:
+            self.pending.append(error)
+
+    def obey(self, order: Order) -> None:
+        """Raise what the order says at this park, if it can still be undone, and at each from now on."""
+        cancels = cancels_of(self)
+        cancels.append(order)
+        if self.parked and not cancels.holds_off(order) and self.taken_off():
+            self.unpark(error=order.error())
 
     def move(self, reason: str) -> bool:
         """Let a parked waiter, just taken off its queue, wait on for what is bound to come; False if it is not
