@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from .files import open
+from . import aio
 from .kernel.api import Timeout, current, park, priority, sleep, spawn
 from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook
 from .kernel.priorities import HIGH, LOW, NORMAL, Priority
 from .kernel.scheduler import Scheduler
 from .offload import OffloadPool, offload, offloaded
+from .scope import Scope, fail_after, move_on_after, race, shield
+from .tasks import await_
 
 __all__ = [
     "HIGH",
@@ -21,14 +24,21 @@ __all__ = [
     "ParkError",
     "Priority",
     "Scheduler",
+    "Scope",
     "Timeout",
+    "aio",
+    "await_",
     "current",
     "excepthook",
+    "fail_after",
+    "move_on_after",
     "offload",
     "offloaded",
     "open",
     "park",
     "priority",
+    "race",
+    "shield",
     "sleep",
     "spawn",
 ]

@@ -20,8 +20,8 @@ from typing import Any
 from greenlet import getcurrent
 
 from .kernel import originals
-from .kernel.errors import Cancelled, Expired
 from .kernel.waiting import OSThread, Waiter, WaitQueue, name_of, outsider, this_waiter
+from .scope import shield
 
 
 def check_timeout(blocking: bool, timeout: float | None) -> float | None:
@@ -263,17 +263,19 @@ class Condition:
         self._lock.release()
 
     def _acquire_restore(self, state: Any) -> None:
-        early: list[BaseException] = []
-        while True:
-            try:
-                self._lock.acquire()
-                break
-            except (Cancelled, Expired, KeyboardInterrupt) as error:  # for the next park: the lock must be held
-                if isinstance(error, KeyboardInterrupt) and any(isinstance(other, type(error)) for other in early):
-                    raise  # the second one goes by force
-                early.append(error)
-        for cancel in early:
-            this_waiter().interrupt(cancel)
+        if isinstance(this_waiter(), OSThread):  # nobody cancels one
+            self.insist()
+        else:
+            with shield():
+                self.insist()
+
+    def insist(self) -> None:
+        """Take the lock; a Ctrl-C is for the next park, unless it comes again."""
+        try:
+            self._lock.acquire()
+        except KeyboardInterrupt as error:
+            self._lock.acquire()
+            this_waiter().interrupt(error)
 
     def _is_owned(self) -> bool:
         if self._lock.acquire(False):

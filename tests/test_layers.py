@@ -10,13 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dhaga"
 
 KERNEL = (
-    *("errors", "originals", "timers", "priorities", "deadlock", "loop", "waiting", "channel", "poller"),
+    *("errors", "originals", "timers", "priorities", "deadlock", "loop", "cancels", "waiting", "channel", "poller"),
     *("microthread", "lives", "scheduler", "graveyard", "interrupts", "exit", "callers", "fork", "api"),
 )
 ROOMS = (
     *(f"kernel.{name}" for name in KERNEL),
     "kernel",
-    *("offload", "local", "locks", "semaphores", "events", "queue", "threading"),
+    *("scope", "tasks", "aio", "offload", "local", "locks", "semaphores", "events", "queue", "threading"),
     *("resolve", "patience", "socket", "select", "time", "files"),
     *("workers", "futures", "pool"),
     "",
