@@ -91,7 +91,7 @@ class Suite:
 
     def tell(self) -> None:
         """Print what failed, and how many tests came to what."""
-        print(*self.faults, sep="\n")
+        print("", *self.faults, sep="\n")
         counts = ", ".join(f"{count} {outcome}" for outcome, count in self.counts.items())
         seconds = time.monotonic() - self.began
         print(f"== {counts or 'nothing run'} in {seconds:.0f} s on Python {platform.python_version()}", flush=True)
@@ -105,11 +105,11 @@ def headline(outcome: str, name: str, text: str) -> str:
 
 def shortened(dump: str) -> str:
     """Leave out of a dump what is the same wherever a test hangs."""
-    return "\n".join(line for line in dump.splitlines() if not ELSEWHERE.search(line))
+    return "".join(f"{line}\n" for line in dump.splitlines() if line and not ELSEWHERE.search(line))
 
 
 def terminated(*_: object) -> None:
-    raise SystemExit("== terminated")
+    raise SystemExit(128 + signal.SIGTERM)
 
 
 def main(arguments: list[str]) -> int:
