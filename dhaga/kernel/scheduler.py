@@ -71,6 +71,24 @@ class Starter:
         self.scheduler.hub.switch()
 
 
+class Errand:
+    """Stand in a queue for a call to be made on the hub, where nobody can park: a Task's first step, for example."""
+
+    __slots__ = ("call", "scheduler")
+
+    def __init__(self, scheduler: Scheduler, call: Callable[[], object]) -> None:
+        self.scheduler = scheduler
+        self.call = call
+
+    def switch(self) -> None:
+        scheduler = self.scheduler
+        if getcurrent() is scheduler.hub:
+            self.call()
+        else:
+            scheduler.starting = self
+            scheduler.hub.switch()
+
+
 class Urgent:
     """The queue of HIGH waiters. In the run queue it stands for the first of them, once for each."""
 
@@ -173,7 +191,7 @@ class Scheduler:
         self.live: set[Dhaga] = set()
         self.hub: Any = None
         self.starters = [Starter(self) for _ in Priority]
-        self.starting: Starter | None = None
+        self.starting: Starter | Errand | None = None
         self.asleep = False
         self.left = self.stretch = STRETCH
         self.stretches = LAP_STRETCHES
@@ -336,6 +354,18 @@ class Scheduler:
             self.loop.call_soon(self.lap)
         else:
             self.loop.call_soon_threadsafe(self.lap)
+
+    def wake_in_callback(self, waiter: Waiter) -> None:
+        """Wake a waiter of this scheduler and run a lap right here; from a callback of its loop, but no Task's step.
+
+        That saves a turn of the loop, and a guest in the main thread the write to its wake-up pipe.
+        """
+        if not self.asleep or not self.ident:
+            waiter.unpark()
+        else:
+            self.asleep = False
+            waiter.unpark()
+            self.lap()
 
     def selecting(self) -> bool:
         """Tell whether the loop may be inside its select, where a signal handler strikes: only a write wakes it."""
@@ -523,5 +553,5 @@ def sleep_outside(me: Waiter, seconds: float) -> None:
         sleep_long(me, seconds)
     else:
         me.prepare("sleep", CLOCK)
-        me.wake()
+        me.unpark()
         me.park()
