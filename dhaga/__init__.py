@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .files import open
 from . import aio
+from .files import open
 from .kernel.api import Timeout, current, park, priority, sleep, spawn
 from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook

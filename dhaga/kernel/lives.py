@@ -240,9 +240,13 @@ class Orphan(Life):
 
 def root_of(some: greenlet) -> greenlet:
     """Return the greenlet that the OS thread began with."""
-    while some.parent is not None:
-        some = some.parent
+    while (above := real_parent(some)) is not None:
+        some = above
     return some
+
+
+real_parent = greenlet.__dict__["parent"].__get__
+"""A dhaga's own ``parent`` is a face for SQLAlchemy: see ``dhaga/aio.py``."""
 
 
 def ioloop_over(loop: asyncio.AbstractEventLoop) -> IOLoop:
