@@ -302,9 +302,16 @@ def forget_own_frames(error: BaseException | None) -> None:
 
 def refuse(fn: object) -> None:
     """Raises: TypeError, with what to do, for what cannot be the function of a dhaga."""
+    if asyncio.iscoroutine(fn):
+        if not getattr(fn, "cr_suspended", True):
+            fn.close()  # it is not to warn besides that it was never awaited
+        raise TypeError(f"spawn needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
     if not callable(fn):
         raise TypeError(f"spawn needs a function to call, not {fn!r}: spawn(fn, *args), not spawn(fn(*args))")
-    raise TypeError(f"{fn!r} is a coroutine function, and a dhaga calls plain ones: run it as a task of the loop")
+    raise TypeError(
+        f"{fn!r} is a coroutine function, and a dhaga calls plain ones: call await_ or run_in_dhaga, "
+        "dhaga.await_(fn(...)) in a dhaga for a coroutine, dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
+    )
 
 
 class FutureJoiner:

@@ -334,7 +334,8 @@ def outsider(me: Any) -> Waiter:
     if _get_running_loop() is not None:
         raise ParkError(
             "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
-            "handler): await a coroutine's version of it, or make the call in a dhaga: dhaga.spawn(...)"
+            "handler): in a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
+            "which makes the call in a dhaga; in a callback make it in a dhaga, too: dhaga.spawn(fn, ...)"
         )
     main = here.main
     if main is not None:
