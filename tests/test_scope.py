@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -885,7 +888,7 @@ def test_a_scope_is_left_by_whom_it_was_entered_by() -> None:
         lent = generator()
         scope = next(lent)
         handle = scope.spawn(dhaga.sleep, 1000)
-        with pytest.raises(RuntimeError, match="lent open, 1 children> is left by somebody else"):
+        with pytest.raises(RuntimeError, match="Scope lent cancelled, 1 children> is left by somebody"):
             with shield():
                 dhaga.spawn(next, lent).result()
         assert scope.cancel_called
@@ -1129,3 +1132,89 @@ def test_at_every_park_a_cancel_ends_all_and_loses_nothing() -> None:
         return dhaga.spawn(tolerant, name="victim"), check
 
     assert cancel_at_every_park(scenario) >= 4
+
+
+# ---- fork
+
+
+def in_forked_child(check: Callable[[], object]) -> int:
+    """Return 7 if a check passes in a forked child."""
+    if (pid := os.fork()) == 0:
+        try:
+            check()
+            os._exit(7)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize("where", ["main code", "dhaga"])
+def test_a_body_that_forks_leaves_its_block_in_the_child_without_waiting_for_the_parents_dhagas(where: str) -> None:
+    statuses: list[int] = []
+
+    def body() -> None:
+        outer = Scope(name="outer")
+        scope = fail_after(1000, name="forked")
+        outer.__enter__()
+        scope.__enter__()
+        handle = scope.spawn(dhaga.sleep, 0.02)
+
+        def goes_on() -> None:
+            own = scope.spawn(works, 0.001, [])
+            scope.__exit__(None, None, None)
+            assert own.result() == 0.001 and handle not in scope.children
+            with shield():
+                outer.cancel()
+                dhaga.sleep(0.001)
+            with pytest.raises(Cancelled) as info:
+                dhaga.sleep(1)
+            assert outer.__exit__(Cancelled, info.value, None) is True
+            with pytest.raises(TimeoutError), fail_after(0.01):
+                dhaga.sleep(1000)
+
+        statuses.append(in_forked_child(goes_on))
+        assert not handle.done
+        scope.__exit__(None, None, None)
+        outer.__exit__(None, None, None)
+        assert handle.done and not outer.cancel_called
+
+    body() if where == "main code" else dhaga.spawn(body).result()
+    assert statuses == [7]
+
+
+def test_deadlines_and_shields_that_are_in_force_go_along_with_a_fork() -> None:
+    def goes_on() -> None:
+        shielded.__exit__(None, None, None)
+        with pytest.raises(Cancelled) as info:
+            dhaga.sleep(10)
+        assert info.value.scope is scope
+        with pytest.raises(TimeoutError):
+            scope.__exit__(Cancelled, info.value, None)
+
+    with pytest.raises(TimeoutError):
+        with fail_after(0.05) as scope:
+            shielded = shield()
+            with shielded:
+                status = in_forked_child(goes_on)
+            dhaga.sleep(10)
+    assert status == 7
+
+
+def test_an_error_of_a_child_whose_scope_is_in_the_parent_process_goes_to_the_excepthook() -> None:
+    """A forked child whose code goes on in a dhaga ends with it: the status tells, and so does its log."""
+    script = """
+import os, sys, dhaga
+
+def child():
+    if os.fork() == 0:
+        raise ValueError("in the child")
+    os.wait()
+
+with dhaga.Scope() as scope:
+    scope.spawn(child, name="forks")
+print("parent is done")
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stdout == "parent is done\n"
+    assert "forks ended by an error that nobody handled" in result.stderr
+    assert "ValueError: in the child" in result.stderr

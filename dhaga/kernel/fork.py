@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from heapq import heappush
 from typing import Any
 
 from greenlet import getcurrent
 
 from . import deadlock
 from .callers import implicit_scheduler
+from .cancels import Cancels
 from .errors import LeftBehind
 from .exit import end_dhagas, end_process, farewells, stop_schedulers
 from .graveyard import graveyard
@@ -35,7 +37,7 @@ def after_fork_in_child() -> None:
     here.main = here.guest = here.thread = here.end = None
     if isinstance(survivor, Dhaga):
         go_on_alone(survivor)
-    elif former is not None and any(getattr(entry[2], "waiter", None) is main for entry in former.timers.heap):
+    elif former is not None and main is not None and in_blocks(main, former):
         implicit_scheduler()
         carry_over(former, main, here.main)
 
@@ -64,13 +66,25 @@ def go_on_alone(survivor: Dhaga) -> None:
     take_ctrl_c()
 
 
+def in_blocks(who: Any, scheduler: Scheduler) -> bool:
+    """Tell whether a caller is within Timeouts, scopes or shields."""
+    if isinstance(who.pending, Cancels) and (who.pending.scopes or who.pending.shields):
+        return True
+    return any(getattr(expiring, "waiter", None) is who for _, _, expiring in scheduler.timers.heap)
+
+
 def carry_over(former: Scheduler, who: Any, heir: Any) -> None:
-    """Let the Timeouts in which the caller is at the moment of the fork go on."""
+    """Let the Timeouts, scopes and shields in which the caller is at the moment of the fork go on."""
     timers = heir.scheduler.timers
-    for deadline, _, expiring in former.timers.heap:
-        if getattr(expiring, "waiter", None) is who:
-            expiring.waiter = heir
-            expiring.entry = timers.add(deadline, expiring)
+    timers.sequence = former.timers.sequence  # what was entered first shows in the numbers
+    for entry in former.timers.heap:
+        if getattr(entry[2], "waiter", None) is who:
+            entry[2].waiter = heir
+            heappush(timers.heap, entry)
+    if isinstance(who.pending, Cancels):
+        heir.pending = who.pending
+        for scope in heir.pending.scopes:
+            scope.waiter = heir
 
 
 class Heir:
