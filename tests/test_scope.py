@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,6 +16,7 @@ from dhaga import Cancelled, Scope, fail_after, move_on_after, race, shield
 from dhaga.queue import Queue
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Condition, Lock
+from tests.scripts import prints, run
 
 
 def works(seconds: float, trace: list[Any], error: BaseException | None = None) -> float:
@@ -1136,85 +1134,99 @@ def test_at_every_park_a_cancel_ends_all_and_loses_nothing() -> None:
 
 # ---- fork
 
+FORKING = """
+import os, warnings, dhaga
+from dhaga import Cancelled, Scope, fail_after, shield
 
-def in_forked_child(check: Callable[[], object]) -> int:
-    """Return 7 if a check passes in a forked child."""
+warnings.filterwarnings("ignore", "This process .* is multi-threaded, use of fork")
+
+def in_forked_child(goes_on):
     if (pid := os.fork()) == 0:
         try:
-            check()
+            goes_on()
             os._exit(7)
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
+def cut_short(wait):
+    try:
+        wait()
+    except (Cancelled, TimeoutError) as error:
+        return error
 
-@pytest.mark.parametrize("where", ["main code", "dhaga"])
+"""
+
+
+@pytest.mark.parametrize("where", ["body()", "dhaga.spawn(body).result()"])
 def test_a_body_that_forks_leaves_its_block_in_the_child_without_waiting_for_the_parents_dhagas(where: str) -> None:
-    statuses: list[int] = []
+    assert prints(
+        FORKING
+        + f"""
+def body():
+    outer = Scope(name="outer").__enter__()
+    scope = fail_after(1000, name="forked").__enter__()
+    handle = scope.spawn(dhaga.sleep, 0.02)
 
-    def body() -> None:
-        outer = Scope(name="outer")
-        scope = fail_after(1000, name="forked")
-        outer.__enter__()
-        scope.__enter__()
-        handle = scope.spawn(dhaga.sleep, 0.02)
-
-        def goes_on() -> None:
-            own = scope.spawn(works, 0.001, [])
-            scope.__exit__(None, None, None)
-            assert own.result() == 0.001 and handle not in scope.children
-            with shield():
-                outer.cancel()
-                dhaga.sleep(0.001)
-            with pytest.raises(Cancelled) as info:
-                dhaga.sleep(1)
-            assert outer.__exit__(Cancelled, info.value, None) is True
-            with pytest.raises(TimeoutError), fail_after(0.01):
-                dhaga.sleep(1000)
-
-        statuses.append(in_forked_child(goes_on))
-        assert not handle.done
+    def goes_on():
+        own = scope.spawn(dhaga.sleep, 0.001)
         scope.__exit__(None, None, None)
-        outer.__exit__(None, None, None)
-        assert handle.done and not outer.cancel_called
+        assert own.done and handle not in scope.children
+        with shield():
+            outer.cancel()
+            dhaga.sleep(0.001)
+        error = cut_short(lambda: dhaga.sleep(1))
+        assert error.scope is outer and outer.__exit__(Cancelled, error, None) is True
+        dhaga.sleep(0)
 
-    body() if where == "main code" else dhaga.spawn(body).result()
-    assert statuses == [7]
+    print(in_forked_child(goes_on))
+    assert not handle.done
+    scope.__exit__(None, None, None)
+    outer.__exit__(None, None, None)
+    print(handle.done, outer.cancel_called)
+
+{where}
+"""
+    ) == ["7", "True False"]
 
 
 def test_deadlines_and_shields_that_are_in_force_go_along_with_a_fork() -> None:
-    def goes_on() -> None:
-        shielded.__exit__(None, None, None)
-        with pytest.raises(Cancelled) as info:
-            dhaga.sleep(10)
-        assert info.value.scope is scope
-        with pytest.raises(TimeoutError):
-            scope.__exit__(Cancelled, info.value, None)
+    assert prints(
+        FORKING
+        + """
+def goes_on():
+    shielded.__exit__(None, None, None)
+    error = cut_short(lambda: dhaga.sleep(10))
+    assert error.scope is scope
+    assert isinstance(cut_short(lambda: scope.__exit__(Cancelled, error, None)), TimeoutError)
 
-    with pytest.raises(TimeoutError):
-        with fail_after(0.05) as scope:
-            shielded = shield()
-            with shielded:
-                status = in_forked_child(goes_on)
-            dhaga.sleep(10)
-    assert status == 7
+def block():
+    global shielded, scope
+    with fail_after(0.05) as scope:
+        shielded = shield()
+        with shielded:
+            print(in_forked_child(goes_on))
+        dhaga.sleep(10)
+
+print(repr(cut_short(block)))
+"""
+    ) == ["7", "TimeoutError('not done within 0.05 s')"]
 
 
 def test_an_error_of_a_child_whose_scope_is_in_the_parent_process_goes_to_the_excepthook() -> None:
-    """A forked child whose code goes on in a dhaga ends with it: the status tells, and so does its log."""
-    script = """
-import os, sys, dhaga
-
+    done = run(
+        FORKING
+        + """
 def child():
     if os.fork() == 0:
-        raise ValueError("in the child")
+        raise ValueError("of the child process")
     os.wait()
 
-with dhaga.Scope() as scope:
+with Scope() as scope:
     scope.spawn(child, name="forks")
 print("parent is done")
 """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0 and result.stdout == "parent is done\n"
-    assert "forks ended by an error that nobody handled" in result.stderr
-    assert "ValueError: in the child" in result.stderr
+    )
+    assert (done.returncode, done.stdout) == (0, "parent is done\n")
+    assert "forks ended by an error that nobody handled" in done.stderr
+    assert "ValueError: of the child process" in done.stderr
