@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from dhaga import Cancelled, Scope, fail_after, move_on_after, race, shield
 from dhaga.queue import Queue
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Condition, Lock
-from tests.scripts import prints, run
+from tests.scripts import Program, prints, run
 
 
 def works(seconds: float, trace: list[Any], error: BaseException | None = None) -> float:
@@ -283,16 +284,24 @@ def test_an_exit_comes_out_as_it_is_when_it_is_alone_and_else_in_a_base_group(ki
         dhaga.sleep(1)  # it came out once only
 
 
-def test_an_exit_of_a_child_deep_down_reaches_the_main_code() -> None:
-    def body() -> None:
-        with Scope() as scope:
-            scope.spawn(works, 1, [], SystemExit(3))
+def test_an_exit_of_a_child_deep_down_reaches_the_main_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(dhaga, "excepthook", told.append)
+
+    def body(*errors: BaseException) -> None:
+        with Scope(), Scope() as scope:
+            for error in errors:
+                scope.spawn(works, 1, [], error)
 
     with virtual_clock():
-        dhaga.spawn(body)
-        with pytest.raises(SystemExit) as info:
-            dhaga.sleep(5)
-        assert info.value.code == 3
+        for errors in ([SystemExit(3)], [ValueError(), SystemExit(3)]):
+            assert not told
+            dhaga.spawn(body, *errors)
+            with pytest.raises(SystemExit) as info:
+                dhaga.sleep(5)
+            assert info.value.code == 3
+            dhaga.sleep(1)
+    assert [args.exc_type for args in told] == [BaseExceptionGroup]  # of the ValueError, too, somebody is told
 
 
 def test_a_child_that_is_cancelled_by_itself_is_no_error() -> None:
@@ -1060,6 +1069,19 @@ def test_a_scope_goes_with_its_last_reference() -> None:
             reference = weakref.ref(scope)
             del scope
             assert reference() is None
+
+            def waits_in_vain() -> None:
+                with Scope() as scope:
+                    scope.spawn(works, 1, [], ValueError())
+                    Queue[int]().get(timeout=0.5)
+
+            d = dhaga.spawn(waits_in_vain)
+            d.asked = 1
+            d.join()
+            dhaga.sleep()  # the last place of a waiter stays with it
+            dead = weakref.ref(d)
+            del d
+            assert dead() is None
     finally:
         gc.enable()
 
@@ -1227,6 +1249,35 @@ with Scope() as scope:
 print("parent is done")
 """
     )
-    assert (done.returncode, done.stdout) == (0, "parent is done\n")
-    assert "forks ended by an error that nobody handled" in done.stderr
-    assert "ValueError: of the child process" in done.stderr
+    assert (done.status, done.lines) == (0, ["parent is done"])
+    assert "forks ended by an error that nobody handled" in done.err
+    assert "ValueError: of the child process" in done.err
+
+
+# ---- Ctrl-C
+
+INTERRUPTED = """
+import dhaga
+
+def child():
+    try:
+        dhaga.sleep(60)
+    finally:
+        with dhaga.shield():
+            dhaga.sleep(0.01)
+        print("put away")
+
+with dhaga.Scope() as scope:
+    for _ in range(3):
+        scope.spawn(child)
+    scope.spawn(print, "ready")
+    {body}
+"""
+
+
+@pytest.mark.parametrize("body", ["dhaga.sleep(60)", "pass"])
+def test_ctrl_c_ends_every_child_and_then_the_program_as_it_does_without_a_scope(body: str) -> None:
+    outcome = Program(INTERRUPTED.format(body=body)).interrupt_at("ready").outcome()
+    assert outcome.lines == ["put away"] * 3
+    assert outcome.status == -signal.SIGINT
+    assert outcome.err.rstrip().endswith("KeyboardInterrupt") and "ExceptionGroup" not in outcome.err

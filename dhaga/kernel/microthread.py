@@ -156,9 +156,10 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
 
     def report(self, error: BaseException) -> None:
         """Bring an error to whom it belongs: the main code, those who wait for the result, or ``dhaga.excepthook``."""
-        if isinstance(error, (SystemExit, KeyboardInterrupt)):
-            self.scheduler.life.interrupt(error)
-        elif not (self.asked or isinstance(error, (Cancelled, GreenletExit))):
+        exit = exit_in(error)
+        if exit is not None:
+            self.scheduler.life.interrupt(exit)
+        if exit is not error and not (self.asked or isinstance(error, (Cancelled, GreenletExit))):
             tell_excepthook(self, error)
 
     def end(self) -> None:
@@ -288,9 +289,19 @@ class Dhaga(greenlet, Waiter):  # in this order: greenlet's own type checks walk
         return self.scheduler.call(self.interrupt, Cancelled(reason))
 
 
+def exit_in(error: BaseException) -> BaseException | None:
+    """Return what ends the program: a SystemExit or KeyboardInterrupt, alone or in the group of a scope."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(exit_in, error.exceptions)), None)
+    return error if isinstance(error, (SystemExit, KeyboardInterrupt)) else None
+
+
 def forget_own_frames(error: BaseException | None) -> None:
     """Clear the frames of this package in tracebacks: they refer to the dhaga whose fault this is, which is a cycle."""
     while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            for each in error.exceptions:
+                forget_own_frames(each)
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_globals.get("__name__", "").startswith(OWN):
