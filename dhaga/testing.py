@@ -24,8 +24,8 @@ from .kernel.graveyard import bury_guests_of_closed_loops, graveyard
 from .kernel.lives import Implicit
 from .kernel.loop import HubSelector
 from .kernel.microthread import Dhaga
-from .kernel.priorities import HIGH, NORMAL
-from .kernel.scheduler import Scheduler, Urgent, schedulers
+from .kernel.priorities import HIGH, NORMAL, Urgent
+from .kernel.scheduler import Scheduler, schedulers
 from .kernel.waiting import here
 
 CANCELS = 5
@@ -127,7 +127,7 @@ def new_virtual_scheduler(clock: VirtualClock) -> Scheduler:
     selector.scheduler = scheduler
     selector.watch = Watch(scheduler, schedulers)
     if seed is not None:
-        scheduler.ready = scheduler.urgent.ready = ShuffledQueue(seed)
+        scheduler.ready = ShuffledQueue(seed)
     Implicit(scheduler)
     return scheduler
 

@@ -8,6 +8,13 @@ NORMAL ones stand in the run queue itself, so that priorities cost nothing where
 from __future__ import annotations
 
 import enum
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
 
 
 class Priority(enum.IntEnum):
@@ -19,3 +26,47 @@ class Priority(enum.IntEnum):
 
 
 HIGH, NORMAL, LOW = Priority
+
+
+class Urgent:
+    """The queue of HIGH waiters. In the run queue it stands for the first of them, once for each."""
+
+    __slots__ = ("scheduler", "waiters")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.waiters: deque[Any] = deque()
+
+    def append(self, waiter: Any) -> None:
+        """Make a waiter the next to run, after those of the same kind; one that yields goes once around with all."""
+        if waiter is getcurrent():
+            self.scheduler.ready.append(waiter)
+        else:
+            self.waiters.append(waiter)
+            self.scheduler.ready.appendleft(self)
+
+    def switch(self) -> None:
+        self.scheduler.give_turn(self.waiters.popleft())
+
+    def let_one_pass(self) -> None:
+        """Put the first that is not HIGH before all that are, so that it has a turn now and then, too."""
+        ready, mine = self.scheduler.ready, len(self.waiters)
+        if 0 < mine < len(ready):
+            ready.rotate(-mine)
+            passes = deque.popleft(ready)  # in order even if the run queue of a test gives at random
+            ready.rotate(mine)
+            ready.appendleft(passes)
+
+
+class Reserve(deque[Any]):
+    """The queue of LOW waiters. One that yields may be alone: so the stretch ends, and ``elect`` looks for others."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__()
+        self.scheduler = scheduler
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        self.scheduler.left = 1

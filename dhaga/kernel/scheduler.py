@@ -6,7 +6,7 @@ a deadline has come or somebody woke a dhaga meanwhile; a lap is bounded, so tha
 turn.
 
 Rejected: starting a new dhaga straight from the parking one (each start would deepen the C stack, 100,000 overflow
-it; so a new one is started from the hub, see ``Start``); a sweep over waiters for time-outs; one Handle of the loop a
+it; so a new one is started from the hub, see ``Starter``); a sweep over waiters for time-outs; one Handle of the loop a
 wait.
 """
 
@@ -31,7 +31,7 @@ from .lives import Life, OwnThread
 from .loop import HubSelector
 from .microthread import Dhaga, Main
 from .poller import Poller, new_poller
-from .priorities import NORMAL, Priority
+from .priorities import NORMAL, Priority, Reserve, Urgent
 from .timers import Timers
 from .waiting import CLOCK, OSThread, Waiter, this_waiter
 
@@ -89,50 +89,6 @@ class Errand:
             scheduler.hub.switch()
 
 
-class Urgent:
-    """The queue of HIGH waiters. In the run queue it stands for the first of them, once for each."""
-
-    __slots__ = ("ready", "waiters")
-
-    def __init__(self, ready: deque[Any]) -> None:
-        self.ready = ready
-        self.waiters: deque[Any] = deque()
-
-    def append(self, waiter: Any) -> None:
-        """Make a waiter the next to run, after those of the same kind; one that yields goes once around with all."""
-        if waiter is getcurrent():
-            self.ready.append(waiter)
-        else:
-            self.waiters.append(waiter)
-            self.ready.appendleft(self)
-
-    def switch(self) -> None:
-        self.waiters.popleft().switch()
-
-    def let_one_pass(self) -> None:
-        """Put the first that is not HIGH before all that are, so that it has a turn now and then, too."""
-        mine = len(self.waiters)
-        if 0 < mine < len(self.ready):
-            self.ready.rotate(-mine)
-            passes = deque.popleft(self.ready)  # in order even if the run queue of a test gives at random
-            self.ready.rotate(mine)
-            self.ready.appendleft(passes)
-
-
-class Reserve(deque[Any]):
-    """The queue of LOW waiters. One that yields may be alone: so the stretch ends, and `elect` looks for others."""
-
-    __slots__ = ("scheduler",)
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        super().__init__()
-        self.scheduler = scheduler
-
-    def append(self, waiter: Any) -> None:
-        super().append(waiter)
-        self.scheduler.left = 1
-
-
 class Scheduler:
     """Run the dhagas of one OS thread over one IOLoop.
 
@@ -185,7 +141,7 @@ class Scheduler:
         self.loop = loop
         self.clock: Callable[[], float] = originals.monotonic
         self.ready: deque[Any] = deque()
-        self.urgent = Urgent(self.ready)
+        self.urgent = Urgent(self)
         self.reserve = Reserve(self)
         self.timers = Timers()
         self.live: set[Dhaga] = set()
@@ -229,6 +185,10 @@ class Scheduler:
         value = me.value
         me.value = None
         return value
+
+    def give_turn(self, following: Any) -> None:
+        """Have a certain one run now, in the place of the caller."""
+        following.switch()
 
     def elect(self) -> Any:
         """Choose who runs when a stretch is over or the run queue is empty: the hub, if the lap is over or nobody
