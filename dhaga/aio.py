@@ -34,17 +34,23 @@ class Request(asyncio.Future[Any]):
         self.fn = fn
         self.args = args
         self.cancels = 0
+        self.begun = False
         self.cancelled_by_others = False
 
     def cancel(self, msg: Any = None) -> bool:
         if self.done():
             return False
         self.cancels += 1
-        return self.companion.task.cancel(msg)
+        if self.begun:
+            self.companion.task.cancel(msg)
+        return True
 
     async def serve(self) -> None:
         """Make the call, and keep what comes of it."""
         task = self.companion.task
+        self.begun = True
+        for _ in range(self.cancels):
+            task.cancel()
         try:
             value = await self.fn(*self.args)
         except CancelledError:
@@ -56,6 +62,11 @@ class Request(asyncio.Future[Any]):
             self.set_result(value)
         for _ in range(self.cancels):
             task.uncancel()
+
+    def give_up(self) -> None:
+        """Be done although nobody serves: others have cancelled the Task before it has begun."""
+        self.cancelled_by_others = True
+        super().cancel()
 
 
 class Companion:
@@ -76,6 +87,7 @@ class Companion:
         self.leaving = False
         self.idle: asyncio.Future[None] | None = None
         self.task = self.scheduler.loop.create_task(self.run(), context=context)
+        self.task.add_done_callback(self.give_up)
 
     def __repr__(self) -> str:
         return f"<Companion of {self.me.name}, {len(self.requests)} requests>"
@@ -98,12 +110,16 @@ class Companion:
 
     def take_cancel(self, error: CancelledError) -> None:
         """Pass on a cancel that has come between two requests."""
-        if self.requests:  # it was meant for this one, which has not begun
+        if self.requests:  # it strikes the one that is to be served now
             self.task.uncancel()
             self.task.cancel()
         elif self.cancelled is None and not self.leaving:
             self.cancelled, self.interruption = error, self.interrupt(self)
             self.me.interrupt(self.interruption)
+
+    def give_up(self, _: object) -> None:
+        for request in self.requests:
+            request.give_up()
 
     def ask(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Request:
         """Have ``fn(*args)`` called and awaited. From: the scheduler's thread."""
@@ -120,6 +136,11 @@ class Companion:
         """End, when all is served."""
         self.leaving = True
         self.go_on()
+
+    def end(self) -> None:
+        """End, and wait for that."""
+        self.leave()
+        Awaited(self.me, self.task).finish()
 
     def await_(self, timeout: float | None, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
         """Have ``fn(*args)`` called and awaited, and wait for that. Parks: ``await``. From: whom it accompanies."""
@@ -192,7 +213,7 @@ class Block(Generic[T]):
         try:
             value: T = companion.await_(self.timeout, type(self.manager).__aenter__, self.manager)
         except BaseException:
-            companion.leave()
+            companion.end()
             raise
         self.companion = companion
         return value

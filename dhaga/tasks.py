@@ -118,12 +118,16 @@ class Awaited:
         Parks: ``await``. Raises: what cut it short, unless the future then has a value or an error of its own.
         """
         me = self.me
+        if self.future is not None and self.future.done():
+            return
+        begun = False
         try:
             me.prepare("await", self)
             self.start()
+            begun = True
             me.park(timeout)
         except BaseException as error:
-            self.cut_short(error)
+            self.cut_short(error, begun)
         finally:
             if self.copy is not None:
                 bring_back(self.copy)
@@ -146,18 +150,21 @@ class Awaited:
     def cancel(self) -> None:
         self.future.cancel()
 
-    def cut_short(self, error: BaseException) -> None:
+    def cut_short(self, error: BaseException, begun: bool) -> None:
         """Cancel what is awaited and wait for its end, then raise ``error``; at the next park if that has ended well.
 
         So what has begun does not go on unseen, and what it has brought is not lost; ``asyncio.timeout`` does the same.
         """
         self.ending = True
         self.cancel()
+        if not begun and not self.future.done():
+            self.start()
         self.see_off("await, cancelled")
+        me, self.me = self.me, None  # a Future that is cancelled has its callbacks called later
         if self.future.cancelled():
             raise error
         if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:  # which stands anyway
-            self.me.interrupt(error)
+            me.interrupt(error)
 
     def finish(self) -> None:
         """Park until the future is done, whatever cancels say: they are passed on, and raised at the next park."""
@@ -180,7 +187,10 @@ class Awaited:
 
     def outcome(self) -> Any:
         """Return or raise what has come of it."""
-        return self.future.result()
+        try:
+            return self.future.result()
+        finally:
+            del self  # see await_
 
 
 class AwaitedElsewhere(Awaited):
@@ -194,9 +204,10 @@ class AwaitedElsewhere(Awaited):
         except RuntimeError as error:  # closed just now
             self.me.unpark(error=error)
 
-    def arrive(self, _: object) -> None:
-        if self.me is not None:
-            self.me.unpark()
+    def arrive(self, future: object) -> None:
+        me = self.me
+        if me is not None:
+            me.scheduler.call(super().arrive, future)
 
     def cancel(self) -> None:
         try:
@@ -267,6 +278,8 @@ class AwaitedCoroutine(Awaited):
             if self.future.cancelling():
                 raise Cancelled(*error.args) from error
             raise
+        finally:
+            del self  # see await_
 
 
 def context_to_share() -> tuple[Context, Context | None]:
