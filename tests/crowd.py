@@ -30,7 +30,7 @@ QUICK = 2_000
 ROUND = 20_000
 """Operations that it makes in each round of a stress test, and then all over again by another seed."""
 
-SCENARIOS = 23
+SCENARIOS = 32
 """How many there are, those with a share of the operations counted by that; may be a bit too low."""
 
 STALL = 20
@@ -117,10 +117,13 @@ class Crowd:
         """Count the operations that have come back."""
         return sum(worker.operations for worker in self.workers)
 
-    def run(self, *works: Work, cancel: bool = True) -> None:
-        """Have worker n do ``works[n % len(works)]``. Raises: the first error of any; TimeoutError if they hang."""
+    def run(self, *works: Work, cancel: bool = True, interval: float | None = None) -> None:
+        """Have worker n do ``works[n % len(works)]``, the interpreter switching threads after ``interval`` seconds.
+
+        Raises: the first error of any; TimeoutError if they hang.
+        """
         former = sys.getswitchinterval()
-        sys.setswitchinterval(self.random.choice(SWITCH_INTERVALS))
+        sys.setswitchinterval(interval or self.random.choice(SWITCH_INTERVALS))
         try:
             self.run_all(works, cancel)
         finally:
