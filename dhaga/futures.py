@@ -18,14 +18,14 @@ from concurrent.futures import (
     CancelledError,
     InvalidStateError,
 )
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from greenlet import getcurrent
 
 from .kernel.callers import scheduler_here
 from .kernel.errors import ParkError
 from .kernel.scheduler import Scheduler
-from .kernel.waiting import WaitQueue, this_waiter
+from .kernel.waiting import Waiter, this_waiter
 from .locks import clock_here
 from .queue import Empty, SimpleQueue
 from .workers import Staff, Worker, guard
@@ -66,9 +66,9 @@ class Future(concurrent.futures.Future[T]):
     _result: Any = None
     _exception: BaseException | None = None
     worker: Worker | None = None
-    joiners: WaitQueue | None = None
 
     def __init__(self) -> None:
+        self.joiners: list[Waiter] = []
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
 
@@ -114,11 +114,24 @@ class Future(concurrent.futures.Future[T]):
             raise RuntimeError(f"{self!r} is waited for by the call that it stands for: that would never end")
         if timeout is not None and timeout <= 0:
             raise TimeoutError(f"{self!r} has not ended")
-        with guard:
-            if self.joiners is None:
-                self.joiners = WaitQueue(self, "future.result")
-                self.joiners.closed = self._state in OVER
-        self.joiners.wait(False, self.joiners.wake_all, timeout)
+        me = this_waiter()
+        me.prepare("future.result", self)
+        self.joiners.append(me)
+        if self._state in OVER:  # it ended in another OS thread just now, and may have missed this waiter
+            self.release_joiners()
+        me.park(timeout)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Undo a wait."""
+        self.joiners.remove(waiter)
+
+    def release_joiners(self) -> None:
+        while self.joiners:
+            try:
+                waiter = self.joiners.pop(0)
+            except IndexError:  # another OS thread took the last one
+                return
+            waiter.unpark()
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result in a coroutine, of any loop; the coroutine's cancel goes on to the call."""
@@ -142,70 +155,59 @@ class Future(concurrent.futures.Future[T]):
         with guard:
             if self._state != PENDING:
                 return self.cancelled()
-            self.move_on(NOTIFIED)
+            self.end(NOTIFIED)
         self.tell()
         return True
 
-    def begin(self, worker: Worker | None = None) -> bool:
-        """Mark the call as running; False if it was cancelled before."""
-        with guard:
-            if self._state != PENDING:
-                return self.refuse_to_begin()
+    def begin(self, worker: Worker | None) -> bool:
+        """Mark the call as running; False if it was cancelled before. Under the guard."""
+        if self._state == PENDING:
             self._state = RUNNING
             self.worker = worker
-        return True
-
-    set_running_or_notify_cancel = begin
-
-    def refuse_to_begin(self) -> bool:
+            return True
         if self.cancelled():
             return False
         raise InvalidStateError(f"{self!r} has begun before")
 
+    def set_running_or_notify_cancel(self) -> bool:
+        """Mark the call as running; False if it was cancelled before. For whoever makes the call."""
+        with guard:
+            return self.begin(None)
+
     def set_result(self, result: T) -> None:
         """End with a value; for whoever makes the call."""
         with guard:
-            if self._state in OVER:
-                self.refuse_to_end()
-            self._result = result
-            self.move_on(FINISHED)
-        self.tell()
+            self.end(FINISHED, result)
+        if self.joiners or self._done_callbacks:
+            self.tell()
 
     def set_exception(self, exception: BaseException | None) -> None:
         """End with an error; for whoever makes the call."""
         with guard:
-            if self._state in OVER:
-                self.refuse_to_end()
-            self._exception = exception
-            self.move_on(FINISHED)
+            self.end(FINISHED, None, exception)
         self.tell()
 
     def end_cancelled(self) -> None:
         """End as cancelled: the call has let ``Cancelled`` through."""
         with guard:
-            self.move_on(NOTIFIED)
+            self.end(NOTIFIED)
         self.tell()
 
-    def refuse_to_end(self) -> NoReturn:
-        raise InvalidStateError(f"{self!r} has ended before")
-
-    def move_on(self, state: str) -> None:
-        """Be over, and tell the ``wait`` and ``as_completed`` of the standard and of this module; under the guard."""
+    def end(self, state: str, result: Any = None, exception: BaseException | None = None) -> None:
+        """Change the state to that of the end, under the guard; whoever watches several futures learns of it here."""
+        if self._state in OVER:
+            raise InvalidStateError(f"{self!r} has ended before")
+        self._result = result
+        self._exception = exception
         self._state = state
         self.worker = None
-        for waiter in self._waiters:
-            if state == NOTIFIED:
-                waiter.add_cancelled(self)
-            elif self._exception is not None:
-                waiter.add_exception(self)
-            else:
-                waiter.add_result(self)
+        for watch in self._waiters:
+            tell = watch.add_result if state == FINISHED and exception is None else watch.add_exception
+            (watch.add_cancelled if state == NOTIFIED else tell)(self)
 
     def tell(self) -> None:
         """Wake whoever waits for the end, and call the callbacks."""
-        if self.joiners is not None:
-            self.joiners.closed = True
-            self.joiners.wake_all()
+        self.release_joiners()
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
@@ -352,14 +354,15 @@ class Executor(concurrent.futures.Executor):
         """
         if self.closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        future: Future[T]
-        if self.pool is not None:
-            future = self.pool.submit(fn, *args, **kwargs)
-        else:
-            future = Future()
-            self.staff_here().submit(future, fn, args, kwargs)
+        future: Future[T] = Future()
+        future._done_callbacks.append(self.futures.discard)  # add_done_callback() would take a lock for it
         self.futures.add(future)
-        future.add_done_callback(self.futures.discard)
+        try:
+            staff = self.staff_here() if self.pool is None else self.pool.staff
+            staff.submit(future, fn, args, kwargs)
+        except BaseException:
+            self.futures.discard(future)
+            raise
         return future
 
     def staff_here(self) -> Staff:

@@ -42,7 +42,7 @@ IDLE_SECONDS = 10.0
 class Outcome(Protocol):
     """What becomes of one call: see ``futures.Future``."""
 
-    def begin(self, worker: Worker) -> bool: ...
+    def begin(self, worker: Worker | None) -> bool: ...
     def set_result(self, result: Any) -> None: ...
     def set_exception(self, exception: BaseException) -> None: ...
     def end_cancelled(self) -> None: ...
@@ -66,9 +66,9 @@ class Worker(Dhaga):
         self.outcome: Outcome | None = None
         self.withdrawal: Cancelled | None = None  # the last one that was meant for the call alone
 
-    def make(self, outcome: Outcome, call: Call) -> None:
+    def make(self, call: Call) -> None:
         """Make a call that has begun, and tell its outcome."""
-        fn, args, kwargs, context = call[1:]
+        outcome, fn, args, kwargs, context = call
         self.gr_context = context  # Context.run would nest an evaluation loop, which each switch then copies
         try:
             value = fn(*args, **kwargs) if kwargs or len(args) > 1 else fn(args[0]) if args else fn()
@@ -109,7 +109,7 @@ class Worker(Dhaga):
         """Drop what was meant for the call before, and came too late for it."""
         if self.ends():
             raise self.pending.pop(0)
-        self.pending.clear()
+        self.pending = ()  # type: ignore[assignment]
 
     def end(self) -> None:
         crew = self.crew
@@ -182,7 +182,7 @@ class Crew:
             if places is not None:
                 places.release()
             if me.outcome is not None:
-                me.make(me.outcome, call)
+                me.make(call)
             del call  # and with it what it returned, while idle
 
     def idled_out(self, me: Worker) -> bool:

@@ -56,7 +56,11 @@ def test_a_future_is_a_standard_one_with_its_states() -> None:
 def test_a_future_that_has_ended_keeps_its_outcome() -> None:
     future: Future[int] = Future()
     future.set_result(7)
-    for end in (lambda: future.set_result(8), lambda: future.set_exception(OSError()), future.begin):
+    for end in (
+        lambda: future.set_result(8),
+        lambda: future.set_exception(OSError()),
+        future.set_running_or_notify_cancel,
+    ):
         with pytest.raises(futures.InvalidStateError, match="before"):
             end()
     assert future.result() == 7 and not future.cancel()
