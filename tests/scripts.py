@@ -40,6 +40,7 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def interrupt_at(self, line: str, number: int = signal.SIGINT) -> Program:
@@ -54,7 +55,9 @@ class Program:
         try:
             out, err = self.process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGABRT)  # with -X faulthandler it says where it stands
+            os.killpg(
+                self.process.pid, signal.SIGABRT
+            )  # its children, too; with -X faulthandler they say where they are
             out, err = self.process.communicate()
             raise AssertionError(f"the program hangs; it has written\n{out}\n{err}") from None
         return Outcome(self.process.returncode, out, err)

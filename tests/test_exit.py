@@ -398,6 +398,67 @@ def test_ctrl_c_in_a_dhaga_of_a_guest_ends_the_host() -> None:
         assert err.endswith("KeyboardInterrupt\n")
 
 
+UNNOTICED = """
+    import os, signal, threading
+    import dhaga
+
+    def strike():
+        \"""Have the signal taken by another thread than the main one, whose sleep it thus does not end by itself.\"""
+        while not (main.parked and main.scheduler.selector.selecting):
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def sleep():
+        global main
+        main = dhaga.current()
+        thread = threading.Thread(target=strike)
+        thread.start()
+        try:
+            dhaga.sleep(1000)
+        except KeyboardInterrupt:
+            print("interrupted", "in the parent" if os.getpid() == parent else "in the child", flush=True)
+        thread.join()
+
+    parent = os.getpid()
+"""
+
+
+def test_a_signal_that_interrupts_no_system_call_ends_the_sleep_all_the_same() -> None:
+    """As one that comes when the last line of Python before the sleep is done, but the sleep has not begun."""
+    assert prints(
+        UNNOTICED
+        + """
+    sleep()
+    for _ in range(2):
+        pid = os.fork()
+        if not pid:
+            sleep()
+            os._exit(0)
+        os.waitpid(pid, 0)
+    sleep()
+    """
+    ) == ["interrupted in the parent", *["interrupted in the child"] * 2, "interrupted in the parent"]
+
+
+def test_the_wakeup_fd_is_given_back_and_that_of_somebody_else_stays() -> None:
+    assert prints("""
+        import signal, socket
+        import dhaga
+        from dhaga.testing import close_leftover_schedulers
+
+        ear, button = socket.socketpair()
+        button.setblocking(False)
+
+        dhaga.current()
+        close_leftover_schedulers()
+        print(signal.set_wakeup_fd(button.fileno()))
+        dhaga.current()
+        print(signal.set_wakeup_fd(button.fileno()) == button.fileno())
+        close_leftover_schedulers()
+        print(signal.set_wakeup_fd(-1) == button.fileno())
+    """) == ["-1", "True", "True"]
+
+
 def test_a_sigint_handler_of_the_program_stays_and_may_wake_a_dhaga() -> None:
     """It strikes while everybody sleeps, and what it wakes runs at once."""
     assert interrupted("""

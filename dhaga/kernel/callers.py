@@ -9,7 +9,7 @@ from greenlet import getcurrent
 
 from .exit import ThreadEnd
 from .graveyard import bury_guests_of_closed_loops
-from .interrupts import take_ctrl_c
+from .interrupts import hear_signals
 from .lives import Guest, Implicit
 from .microthread import Dhaga
 from .scheduler import Scheduler
@@ -47,6 +47,6 @@ def implicit_scheduler() -> None:
     thread = threading.current_thread()
     Implicit(Scheduler(thread.name))
     if thread is threading.main_thread():
-        take_ctrl_c()
+        hear_signals(here.main.scheduler)
     else:
         here.end = ThreadEnd(here.main)

@@ -16,7 +16,7 @@ from .cancels import Cancels
 from .errors import LeftBehind
 from .exit import end_dhagas, end_process, farewells, stop_schedulers
 from .graveyard import graveyard
-from .interrupts import take_ctrl_c, undelivered
+from .interrupts import hear_signals, undelivered
 from .lives import Orphan
 from .microthread import Dhaga
 from .scheduler import Scheduler, schedulers
@@ -47,6 +47,8 @@ def leave_behind(scheduler: Scheduler, survivor: Any) -> None:
     graveyard.append(scheduler)
     scheduler.poller.abandon()
     scheduler.life.left_behind()
+    if scheduler.selector is not None and scheduler.selector.bell is not None:
+        scheduler.selector.bell.silence()
     scheduler.name = f"{scheduler.name}, left in the parent process,"
     if scheduler.main is not None:
         scheduler.main.parked.clear()
@@ -63,7 +65,7 @@ def go_on_alone(survivor: Dhaga) -> None:
     Orphan(Scheduler(f"child {os.getpid()}"), survivor)
     carry_over(former, survivor, survivor)
     survivor.joiners[:] = [Heir(survivor)]
-    take_ctrl_c()
+    hear_signals(survivor.scheduler)
 
 
 def in_blocks(who: Any, scheduler: Scheduler) -> bool:

@@ -9,13 +9,22 @@ from typing import Any
 from greenlet import getcurrent
 
 from . import originals
+from .loop import Bell
 from .microthread import OWN
 from .scheduler import Scheduler
 from .waiting import here
 
 
-def take_ctrl_c() -> None:
-    """Have Ctrl-C reach the main code wherever it strikes; a handler that the program has set stays in place."""
+def hear_signals(scheduler: Scheduler) -> None:
+    """Have signals end the sleep of the main thread's scheduler, and Ctrl-C reach the main code wherever it strikes.
+
+    A handler that the program has set stays in place.
+    """
+    selector = scheduler.selector
+    if selector is not None:
+        selector.bell = Bell()
+        scheduler.loop.add_reader(selector.bell.ear, selector.bell.heard)
+        selector.own_fds += 1
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, on_ctrl_c)
 

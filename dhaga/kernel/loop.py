@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+import signal
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from . import originals
 from .deadlock import Watch
+
+
+class Bell:
+    """Ends the sleep of a loop at each signal. From: the main thread.
+
+    Without it, one that comes when the sleep is as good as begun has its Python handler called only when the sleep is
+    over: of 10,000 Ctrl-C sent just as the main code parked, one.
+    """
+
+    def __init__(self) -> None:
+        self.ear, self.button = originals.socketpair()
+        for end in (self.ear, self.button):
+            end.setblocking(False)
+        former = signal.set_wakeup_fd(self.button.fileno(), warn_on_full_buffer=False)
+        if former != -1:  # somebody else's, who will wake his own loop
+            signal.set_wakeup_fd(former)
+
+    def heard(self) -> None:
+        """Forget the signals so far."""
+        try:
+            while self.ear.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def silence(self) -> None:
+        """Be rung by no more signals."""
+        former = signal.set_wakeup_fd(-1)
+        if former != self.button.fileno():
+            signal.set_wakeup_fd(former)
+
+    def close(self) -> None:
+        """Let go of all."""
+        self.silence()
+        self.ear.close()
+        self.button.close()
 
 
 class HubSelector(originals.DefaultSelector):
@@ -22,6 +59,7 @@ class HubSelector(originals.DefaultSelector):
     """How many fds are registered before anybody adds one of his own: the loop's wake-up pipe, and the poller."""
 
     watch: Watch | None = None
+    bell: Bell | None = None
 
     idlers: deque[Callable[[], object]]
     """Called, each once, before the loop sleeps for the next time with nothing to do: for tests that wait for that."""
@@ -30,6 +68,12 @@ class HubSelector(originals.DefaultSelector):
         super().__init__()
         self.idlers = deque()
         self.pid = originals.getpid()  # a forked child shares it with its parent, and must not wait with it
+
+    def close(self) -> None:
+        if self.bell is not None:
+            self.bell.close()
+            self.bell = None
+        super().close()
 
     def select(self, timeout: float | None = None) -> Any:
         if self.idlers and timeout != 0:
