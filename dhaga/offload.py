@@ -14,7 +14,7 @@ import inspect
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -39,43 +39,57 @@ UNFIT = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_GENERATOR
 class Call:
     """One call on its way through a pool; the place of its caller, who is parked on it."""
 
-    __slots__ = ("args", "callers", "context", "fn", "kwargs", "pool")
+    __slots__ = ("callers", "error", "name", "pool", "value", "work")
 
     def __init__(self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter) -> None:
         self.pool = pool
-        self.fn = fn
-        self.args = args
-        self.kwargs = kwargs
-        self.context: Context = copy_context()
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.work: Any = functools.partial(copy_context().run, fn, *args, **kwargs)
         self.callers = [caller]  # taking it out is the atomic claim: the answer and a cancel come from two threads
+        self.value: Any = None
+        self.error: BaseException | None = None
 
     def __repr__(self) -> str:
-        name = getattr(self.fn, "__name__", self.fn)
-        return f"<Call of {name!s} through {self.pool.name}{'' if self.callers else ', detached'}>"
+        return f"<Call of {self.name} through {self.pool.name}{'' if self.callers else ', detached'}>"
 
     def make(self, helper: Helper) -> None:
-        """Make the call, and wake the caller with what came of it."""
-        value, error = None, None
-        try:
-            value = self.context.run(self.fn, *self.args, **self.kwargs)
-        except BaseException as raised:
-            error = raised
-        if helper in self.pool.threads:
-            self.answer(value, error)
-        else:
-            end_lost_child(self, error)
-        del error  # its traceback refers to this frame
+        """Make the call, and wake the caller.
 
-    def answer(self, value: Any, error: BaseException | None) -> None:
+        What goes in and comes out is kept here alone, for the caller to take: this thread may not run again for a
+        while after the wake, at interpreter exit never, and must not hold on to a file, say.
+        """
+        try:
+            self.value = self.work()
+        except BaseException as error:
+            self.error = error
+        self.work = None
+        if helper in self.pool.threads:
+            self.answer()
+        else:
+            end_lost_child(self)
+
+    def answer(self) -> None:
         """Wake the caller, unless it was let go."""
         try:
             caller = self.callers.pop()
         except IndexError:
+            self.value = self.error = None
             return
         try:
-            caller.unpark(value, error)
+            caller.unpark()
         except RuntimeError:  # its loop was closed under it: it never runs again
             logger.error("%r came to its end after the loop of its caller", self)
+
+    def outcome(self) -> Any:
+        """Return the value, or raise the error, of a call that has been answered; to be taken once."""
+        value, error = self.value, self.error
+        self.value = self.error = None
+        if error is None:
+            return value
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: that would be a cycle
 
     def remove(self, waiter: object) -> bool:
         """Let the caller go, who was cancelled: a call not begun is not made, any other runs to its end for nobody."""
@@ -91,8 +105,9 @@ class Call:
         return True
 
 
-def end_lost_child(call: Call, error: BaseException | None) -> None:
+def end_lost_child(call: Call) -> None:
     """End a child that a call has forked and come back in: who made the call is in the parent alone."""
+    error = call.error
     if not isinstance(error, SystemExit):
         logger.error("%r has forked: end the child within the call, it has nobody to return to", call, exc_info=error)
         error = SystemExit(LOST_CHILD)
@@ -208,12 +223,14 @@ class OffloadPool:
         try:
             self.submit(call)
         except BaseException as error:
-            call.answer(None, error)  # to be raised by the park
+            call.error = error
+            call.answer()
         try:
             with woken_from_outside(me):
-                return me.park()
+                me.park()
         finally:
             call.detach()  # a second Ctrl-C ends any park
+        return call.outcome()
 
     # ---- calls and threads
 
