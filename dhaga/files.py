@@ -89,11 +89,13 @@ class Turn(RLock):
             self.struck = self.struck or bool(this_waiter().pending)
 
     def wait_until(self, event: int) -> None:
-        """Wait until the file is ready; a cancel, or whoever closes the file, may end that."""
+        """Wait until the file is ready, unless it is not to block; a cancel, or who closes it, may end that."""
         assert self.channels is not None
+        if self.inline or not os.get_blocking(self.channels.fd):
+            return
         ready = originals.poll()
         ready.register(self.channels.fd, event)
-        while not self.inline and not ready.poll(0):
+        while not ready.poll(0):
             if self.closing:
                 raise closed_error()
             me = this_waiter()
@@ -161,6 +163,11 @@ def line_in_turn(standard_readline: Callable[..., Any]) -> Any:
     return readline
 
 
+def refuse_pickling(file: Any, protocol: object = None) -> Any:
+    """Raises: TypeError, before the standard way wraps the file in another one, which closes it."""
+    raise TypeError(f"cannot pickle {type(file).__name__!r} instances")
+
+
 def finalize(file: Any, standard_finalizer: Callable[[], object]) -> None:
     """Close a file that was dropped; without parking, as finalizers run anywhere."""
     turn = getattr(file, "turn", None)
@@ -193,6 +200,8 @@ class OffloadedFile(io.FileIO):
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or self.isatty():
             turn.channels = Channels(self.fileno())
         self.turn = turn
+
+    __reduce_ex__ = refuse_pickling
 
     def __del__(self) -> None:
         finalize(self, super().__del__)
@@ -260,6 +269,8 @@ class BufferedReader(io.BufferedReader):
         super().__init__(raw, size)
         self.turn = raw.turn
 
+    __reduce_ex__ = refuse_pickling
+
     def __del__(self) -> None:
         finalize(self, super().__del__)
 
@@ -273,6 +284,8 @@ class BufferedWriter(io.BufferedWriter):
     def __init__(self, raw: OffloadedFile, size: int) -> None:
         super().__init__(raw, size)
         self.turn = raw.turn
+
+    __reduce_ex__ = refuse_pickling
 
     def __del__(self) -> None:
         finalize(self, super().__del__)
@@ -288,6 +301,8 @@ class BufferedRandom(io.BufferedRandom):
         super().__init__(raw, size)
         self.turn = raw.turn
 
+    __reduce_ex__ = refuse_pickling
+
     def __del__(self) -> None:
         finalize(self, super().__del__)
 
@@ -301,6 +316,8 @@ class TextFile(io.TextIOWrapper):
     ) -> None:
         super().__init__(buffer, encoding, errors, newline, by_line)
         self.turn: Turn = buffer.turn
+
+    __reduce_ex__ = refuse_pickling
 
     def __del__(self) -> None:
         finalize(self, super().__del__)
@@ -316,7 +333,7 @@ def check_mode(mode: str, buffering: int, text_options: tuple[str | None, ...]) 
     if len(kinds) < len(mode) or kinds - set("rwaxbt+"):
         raise ValueError(f"invalid mode: {mode!r}")
     if len(kinds & set("rwax")) != 1 or {"b", "t"} <= kinds:
-        raise ValueError(f"a mode has one of r, w, a and x, and at most one of b and t: {mode!r}")
+        raise ValueError(f"a mode is one create/read/write/append mode (x, r, w, a), b or t, and may have +: {mode!r}")
     if "b" not in kinds and buffering == 0:
         raise ValueError("can't have unbuffered text I/O")
     if "b" in kinds and any(option is not None for option in text_options):
@@ -354,7 +371,7 @@ class Opening:
         self.file: Any = None
         self.abandoned = False
 
-    def __call__(self) -> Any:
+    def open(self) -> Any:
         self.file = self.make()
         if self.abandoned:
             self.file.close()
@@ -401,7 +418,7 @@ def open(
         )
     )
     try:
-        return turn.pool.offload(opening)
+        return turn.pool.offload(opening.open)
     except BaseException:
         opening.abandon()
         raise

@@ -25,6 +25,7 @@ import dhaga
 from dhaga.files import BUFFER_SIZE
 from dhaga.offload import shared
 from dhaga.testing import cancel_at_every_park, settle
+from tests.scripts import run
 
 LINES = [f"line {n} {'x' * (n % 97)}\n" for n in range(9000)]
 """More text than a buffer holds."""
@@ -561,7 +562,6 @@ def test_a_dropped_file_warns_and_is_written_without_a_park(
 ) -> None:
     f = dhaga.open(path, mode, buffering)
     f.write(b"data" if "b" in mode else "data")
-    dhaga.offload(int)  # the thread that opened it has let go of it by then
     me, fd = dhaga.current(), f.fileno()
     me.parked = Unparkable()  # type: ignore[assignment]
     try:
@@ -580,6 +580,30 @@ class Unparkable(list[str]):
 
     def append(self, reason: str) -> None:
         raise AssertionError(f"parks: {reason}")
+
+
+def test_what_was_written_is_there_after_an_exit_without_a_close(tmp_path: Path) -> None:
+    outcome = run(
+        """
+        import sys
+        import dhaga
+
+        dhaga.spawn(int).join()
+        f = dhaga.open(sys.argv[0] + "file", "w")
+        f.write("written")
+        """.replace("sys.argv[0]", repr(str(tmp_path) + "/"))
+    )
+    assert (outcome.status, outcome.err) == (0, "") and (tmp_path / "file").read_text() == "written"
+
+
+def test_a_file_cannot_be_pickled_and_stays_open(main_dhaga: None, path: Path) -> None:
+    for mode, buffering in (("r", -1), ("rb", -1), ("ab", -1), ("r+b", -1), ("rb", 0)):
+        with dhaga.open(path, mode, buffering) as f:
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                with pytest.raises(TypeError, match="cannot pickle"):
+                    pickle.dumps(f, protocol)
+            gc.collect()
+            assert not f.closed
 
 
 def test_closed_and_failed_files_go_without_a_word(main_dhaga: None, path: Path) -> None:
