@@ -19,6 +19,7 @@ from examples.backup.tree import DIRECTORY, FILE, Entry
 from examples.backup.wire import FRAME_LIMIT, GREETING_LIMIT, BackupError, Disconnected, Wire, pack, sign
 from tests.examples.kit import Service, fill, free_port, picture, snapshots_of
 from tests.examples.relay import Relay
+from tests.sockets import eventually
 
 
 @pytest.mark.logs  # of connections that broke
@@ -201,6 +202,7 @@ def test_a_bad_frame_is_answered_and_ends_the_connection(service: Service, caplo
             assert status == "error" and said.startswith(text)
             assert stranger.is_cut()
     assert snapshots_of(service) == []  # the server goes on
+    eventually(lambda: len(caplog.records) == len(BAD_FRAMES))  # it cuts the connection first
     assert [
         record.getMessage().startswith(f"127.0.0.1: {text}")
         for (_, text), record in zip(BAD_FRAMES, caplog.records, strict=True)
