@@ -8,7 +8,7 @@ import contextlib
 import contextvars
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -1242,10 +1242,3 @@ def test_asyncio_debug_mode_has_nothing_to_say(monkeypatch: Any) -> None:
         PYTHONASYNCIODEBUG="1",
     )
     assert (outcome.status, outcome.lines, outcome.err) == (0, ["75 4"], "")
-
-
-@pytest.fixture(autouse=True)
-def no_exception_unraisable() -> Iterator[None]:
-    """What asyncio would only log, an exception never retrieved, shows when the Task is dropped."""
-    yield
-    gc.collect()
