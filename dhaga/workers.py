@@ -19,7 +19,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .kernel import originals
 from .kernel.errors import Cancelled
@@ -28,6 +28,9 @@ from .kernel.microthread import Dhaga
 from .kernel.scheduler import Scheduler
 from .kernel.waiting import WaitQueue
 from .semaphores import Semaphore
+
+if TYPE_CHECKING:
+    from .futures import Future
 
 guard = threading.RLock()
 """Held for some steps, which never park, whenever calls are taken and states of futures change, and during a fork.
@@ -39,77 +42,64 @@ IDLE_SECONDS = 10.0
 """A worker without a call ends after this."""
 
 
-class Outcome(Protocol):
-    """What becomes of one call: see ``futures.Future``."""
-
-    def begin(self, worker: Worker | None) -> bool: ...
-    def set_result(self, result: Any) -> None: ...
-    def set_exception(self, exception: BaseException) -> None: ...
-    def end_cancelled(self) -> None: ...
-    def withdraw(self) -> bool: ...
-    def leave_behind(self) -> None: ...
+Call: TypeAlias = "tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any], Context]"
 
 
-Call: TypeAlias = tuple[Outcome, Callable[..., Any], tuple[Any, ...], dict[str, Any], Context]
+class CallCancelled(Cancelled):
+    """Tells a call to end, but not the worker that makes it."""
 
 
 class Worker(Dhaga):
-    """A dhaga that makes calls, one after the other. ``outcome`` belongs to the one that it makes now."""
+    """A dhaga that makes calls, one after the other. ``making``: the future of the one that it makes now."""
 
-    __slots__ = ("crew", "number", "outcome", "withdrawal")
+    __slots__ = ("crew", "making", "number")
 
     def __init__(self, crew: Crew, number: int) -> None:
         name = f"{crew.scheduler.name}-worker-{number}"
         super().__init__(crew.scheduler, crew.work, (self,), None, name, daemon=not at_exit, context=Context())
         self.crew = crew
         self.number = number
-        self.outcome: Outcome | None = None
-        self.withdrawal: Cancelled | None = None  # the last one that was meant for the call alone
+        self.making: Future[Any] | None = None
 
     def make(self, call: Call) -> None:
-        """Make a call that has begun, and tell its outcome."""
-        outcome, fn, args, kwargs, context = call
+        """Make a call that has begun, and tell its future."""
+        future, fn, args, kwargs, context = call
         self.gr_context = context  # Context.run would nest an evaluation loop, which each switch then copies
         try:
             value = fn(*args, **kwargs) if kwargs or len(args) > 1 else fn(args[0]) if args else fn()
         except BaseException as error:
-            self.outcome = None
-            self.fail(outcome, error)
+            self.making = None
+            self.fail(future, error)
         else:
-            self.outcome = None
+            self.making = None
             if not self.crew.staff.gone:
-                outcome.set_result(value)
+                future.set_result(value)
         finally:
-            del call, outcome  # the frames of an error lead to this one: that would be a cycle
+            del call, future  # the frames of an error lead to this one: that would be a cycle
 
-    def fail(self, outcome: Outcome, error: BaseException) -> None:
+    def fail(self, future: Future[Any], error: BaseException) -> None:
         """Pass on an error of the call; raise it if it is the worker's, too."""
         if self.crew.staff.gone:
             raise error
         if not isinstance(error, Cancelled):
             if error.__traceback__ is not None:  # make() is nothing to the reader
                 error.__traceback__ = error.__traceback__.tb_next
-            outcome.set_exception(error)
+            future.set_exception(error)
             return
-        outcome.end_cancelled()
-        if error is not self.withdrawal and self.ends():
+        future.end_cancelled()
+        if not isinstance(error, CallCancelled):
             raise error
 
-    def ends(self) -> bool:
-        """Tell whether a cancel is for the worker rather than for its call."""
-        return self.scheduler.closing or bool(at_exit)
-
-    def cancel_call(self, outcome: Outcome) -> None:
+    def cancel_call(self, future: Future[Any]) -> None:
         """Raise Cancelled in a call, if the worker still makes it; in the worker's OS thread."""
-        if self.outcome is outcome:
-            self.withdrawal = Cancelled("its future was cancelled")
-            self.interrupt(self.withdrawal)
+        if self.making is future:
+            self.interrupt(CallCancelled("its future was cancelled"))
 
     def forget_cancels(self) -> None:
-        """Drop what was meant for the call before, and came too late for it."""
-        if self.ends():
+        """Drop what was meant for the call before, and came too late for it. Raises: what is for the worker."""
+        self.pending = [error for error in self.pending if not isinstance(error, CallCancelled)]
+        if self.pending:
             raise self.pending.pop(0)
-        self.pending = ()  # type: ignore[assignment]
 
     def end(self) -> None:
         crew = self.crew
@@ -172,7 +162,7 @@ class Crew:
             with guard:
                 call = backlog.popleft() if backlog else None
                 if call is not None and call[0].begin(me):
-                    me.outcome = call[0]
+                    me.making = call[0]
             if call is None:
                 if self.idled_out(me):
                     return
@@ -181,7 +171,7 @@ class Crew:
                 self.call_one()
             if places is not None:
                 places.release()
-            if me.outcome is not None:
+            if me.making is not None:
                 me.make(call)
             del call  # and with it what it returned, while idle
 
@@ -206,16 +196,16 @@ class Crew:
     def cancel_calls(self) -> None:
         """Raise Cancelled in every call that is being made; in the crew's own OS thread."""
         for worker in list(self.workers):
-            if worker.outcome is not None:
-                worker.cancel_call(worker.outcome)
+            if worker.making is not None:
+                worker.cancel_call(worker.making)
 
     def replace(self, worker: Worker) -> None:
         """Note that a worker ends; if there are calls, which may have counted on it, another one sees to them."""
         self.room.append(worker.number)
         if self.staff.backlog:
-            if worker.ends() and worker.fault is not None:
+            if self.scheduler.closing or (at_exit and worker.fault is not None):
                 self.staff.give_up(self)
-            elif not self.staff.gone:
+            else:
                 self.call_one()
         self.workers.discard(worker)
 
@@ -239,17 +229,17 @@ class Staff:
 
     def __repr__(self) -> str:
         workers = [worker for crew in self.crews for worker in list(crew.workers)]
-        busy = sum(worker.outcome is not None for worker in workers)
+        busy = sum(worker.making is not None for worker in workers)
         return f"<Staff {busy} of {len(workers)} workers busy, {len(self.backlog)} calls due>"
 
-    def submit(self, outcome: Outcome, fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    def submit(self, future: Future[Any], fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
         """Have a call made. Parks: while ``max_pending`` calls wait (``semaphore.acquire``)."""
         self.check(fn)
         if self.places is not None:
             self.places.acquire()
         if self.closed:
             self.refuse()
-        call = (outcome, fn, args, kwargs, copy_context())
+        call = (future, fn, args, kwargs, copy_context())
         self.backlog.append(call)
         for crew in self.crews:
             if not crew.called:
@@ -299,6 +289,8 @@ class Staff:
         self.closed = True
         for crew in self.crews:
             crew.idle.wake_all()
+            if self.backlog:  # a submit was cut short by a Ctrl-C before it could call anybody
+                crew.call_one()
             crew.rest_if_over()
 
     def withdraw(self) -> None:
@@ -307,10 +299,10 @@ class Staff:
             with guard:
                 if not self.backlog:
                     return
-                outcome = self.backlog.popleft()[0]
+                future = self.backlog.popleft()[0]
             if self.places is not None:
                 self.places.release()
-            outcome.withdraw()
+            future.withdraw()
 
     def cancel(self) -> None:
         """Cancel all calls: those that have not begun are not made, the others get ``Cancelled``."""
@@ -343,8 +335,8 @@ class Staff:
         self.backlog.clear()
         for crew in self.crews:
             for worker in crew.workers:
-                if worker.outcome is not None:
-                    worker.outcome.leave_behind()
+                if worker.making is not None:
+                    worker.making.leave_behind()
 
 
 staffs: weakref.WeakSet[Staff] = weakref.WeakSet()
@@ -352,7 +344,7 @@ staffs: weakref.WeakSet[Staff] = weakref.WeakSet()
 
 
 def busy(staff: Staff) -> str:
-    return ", ".join(repr(worker) for crew in staff.crews for worker in list(crew.workers) if worker.outcome)
+    return ", ".join(repr(worker) for crew in staff.crews for worker in list(crew.workers) if worker.making)
 
 
 def left_until(deadline: float | None) -> float | None:

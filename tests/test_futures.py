@@ -259,18 +259,26 @@ def test_a_late_cancel_from_another_thread_never_hits_the_next_call(clock: Any) 
         assert second.exception() is None
 
 
-def test_a_worker_survives_the_cancel_of_its_dhaga_during_a_call(executor: Executor) -> None:
-    worker: list[Any] = []
-    future = executor.submit(lambda: (worker.append(dhaga.current()), dhaga.sleep(60)))
+def test_a_worker_lives_on_after_the_cancel_of_its_call_but_not_after_its_own(executor: Executor) -> None:
+    def call() -> None:
+        workers_seen.append(dhaga.current())
+        dhaga.sleep(60)
+
+    workers_seen: list[Any] = []
+    for cancels_the_call in (True, False, False):
+        future = executor.submit(call)
+        settle()
+        if cancels_the_call:
+            future.cancel()
+        else:
+            workers_seen[-1].cancel()
+        with pytest.raises(CancelledError):
+            future.result()
+    assert workers_seen[0] is workers_seen[1] and workers_seen[1] is not workers_seen[2]
+    idle: Any = executor.submit(dhaga.current).result()
+    idle.cancel()
     settle()
-    worker[0].cancel()
-    with pytest.raises(CancelledError):
-        future.result()
-    assert executor.submit(dhaga.current).result() is worker[0]
-    worker[0].cancel()  # idle, it ends; another one comes
-    settle()
-    assert not worker[0].is_alive()
-    assert executor.submit(dhaga.current).result() is not worker[0]
+    assert not idle.is_alive() and executor.submit(int, "7").result() == 7
 
 
 def test_withdraw_is_the_cancel_of_the_standard(executor: Executor) -> None:

@@ -530,13 +530,16 @@ def test_at_exit_calls_are_waited_for_as_with_the_standard_pool() -> None:
         import dhaga
         from dhaga.pool import Pool
         from dhaga.futures import Executor
+        from dhaga.threading import Event
 
         def call(n):
-            dhaga.sleep(0.05)
+            main_ends.wait()
+            dhaga.sleep(0.01)
             sys.stdout.write(f"{n}\\n")
             if n < 3:
                 pool.submit(call, n + 2)
 
+        main_ends = Event()
         pool = Pool(1, 1)
         for n in (1, 2):
             pool.submit(call, n)
@@ -544,6 +547,7 @@ def test_at_exit_calls_are_waited_for_as_with_the_standard_pool() -> None:
         idle = Pool(2, 2)
         idle.submit(int).result()
         print("main ends")
+        main_ends.set()
     """
     lines = prints(code)
     assert lines[0] == "main ends" and sorted(lines[1:]) == ["1", "2", "3", "4", "9"]
