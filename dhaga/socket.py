@@ -242,7 +242,7 @@ class socket(PatientSocket):
                     break
                 sent += now
         except OSError as error:
-            if sent or isinstance(error, TimeoutError) or error.errno == errno.EBADF:
+            if sent or isinstance(error, TimeoutError) or self.channels.closed:
                 raise
             raise standard._GiveupOnSendfile(error) from error  # type: ignore[attr-defined]
         finally:

@@ -870,6 +870,20 @@ def test_sendfile_sends_from_an_offset_and_moves_the_file() -> None:
         assert d.result(5) == len(data)
 
 
+def test_sendfile_of_a_file_that_cannot_be_read_raises_as_the_standard_one(tmp_path: Path) -> None:
+    """The system calls that a bad descriptor, as it does a closed socket."""
+    errors = []
+    with open(tmp_path / "file", "w+b") as filled:
+        filled.write(b"content")
+    with open(tmp_path / "file", "ab") as file, tcp() as (one, _):
+        with standard.socket(fileno=os.dup(one.fileno())) as its:
+            for sock in (one, its):
+                with pytest.raises(OSError) as info:
+                    sock.sendfile(file)
+                errors.append((type(info.value), str(info.value)))
+    assert errors[0] == errors[1]
+
+
 # ---- ways to make one
 
 
