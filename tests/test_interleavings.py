@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import events, locks, queue, semaphores
+from dhaga import events, locks, queue, semaphores, simplequeue
 from dhaga.events import Barrier, BrokenBarrierError, Event
 from dhaga.kernel import deadlock, waiting
 from dhaga.locks import Condition, Lock, RLock
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.semaphores import BoundedSemaphore, Semaphore
 
-FILES = {module.__file__ for module in (events, locks, queue, semaphores, waiting)}
+FILES = {module.__file__ for module in (events, locks, queue, semaphores, simplequeue, waiting)}
 PARK = waiting.OSThread.park.__code__
 BLOCKS = {waiting.OSThread.block.__code__, waiting.OSThread.block_for_good.__code__}
 GUARD = queue.Guard.acquire.__code__
