@@ -71,7 +71,7 @@ def test_bandwidth_holds_for_workers_together(unit: Unit) -> None:
     seconds = time.monotonic() - began
     crew.stop(5)
     assert bandwidth.passed == 400_000
-    assert 0.38 < seconds < 4  # 0.4; what is above is the machine's
+    assert seconds > 0.4 - CREDIT - 0.01  # what is above is the machine's
 
 
 # ---- growth ----
