@@ -19,7 +19,7 @@ PARENT = os.getpid()
 def say(*words):
     print(*words, "in the parent" if os.getpid() == PARENT else "in the child", flush=True)
 
-def sleeper(seconds=0.3):
+def sleeper(seconds=1000):
     try:
         dhaga.sleep(seconds)
     finally:
@@ -45,6 +45,7 @@ def test_a_child_starts_dhagas_of_its_own_and_knows_the_parents_as_ended() -> No
             sys.exit(5)
         say("status", status_of(pid))
         say("alive:", d.is_alive())
+        d.cancel()
         d.join()
     """
     ) == [
@@ -63,7 +64,7 @@ def test_no_finally_of_the_parent_runs_at_the_childs_exit() -> None:
         START
         + """if True:
         import gc
-        d = dhaga.spawn(sleeper, 10)
+        d = dhaga.spawn(sleeper)
         dhaga.spawn(dhaga.sleep, 10, daemon=True)
         dhaga.sleep(0.01)
         for end in (sys.exit, gc.collect, lambda: os.kill(os.getpid(), signal.SIGINT), lambda: dhaga.spawn(sys.exit)):
@@ -131,12 +132,12 @@ def test_a_fork_within_a_dhaga_goes_on_in_it_alone_and_ends_with_it(end: str) ->
                 if parks:
                     say(dhaga.spawn(lambda: dhaga.sleep(0.01) or "joined").result())
                     dhaga.spawn(lambda: dhaga.sleep(0.02) or say("waited for"))
-                    dhaga.spawn(sleeper, 1000, daemon=True)
+                    dhaga.spawn(sleeper, daemon=True)
                     dhaga.sleep(0)
                 {end}
             say("status", status_of(pid))
 
-        d = dhaga.spawn(sleeper, 1000)
+        d = dhaga.spawn(sleeper)
         dhaga.sleep(0.01)
         for parks in (True, False):
             dhaga.spawn(forks, parks, name="forks").join()
@@ -209,7 +210,7 @@ def test_a_fork_in_a_plain_thread_or_a_coroutine_finds_main_code_there() -> None
             forks("coroutine:")
             await d
 
-        d = dhaga.spawn(sleeper, 1000)
+        d = dhaga.spawn(sleeper)
         dhaga.sleep(0.01)
         thread = threading.Thread(target=forks, args=("thread:",))
         thread.start()
@@ -244,12 +245,14 @@ def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
 
         with dhaga.Scheduler("own") as scheduler:
             d = scheduler.spawn(sleeper)
-            time.sleep(0.05)
+            while not d.parked:
+                time.sleep(0.001)
             pid = os.fork()
             if not pid:
                 in_child(scheduler, d)
                 sys.exit(0)
             say("status", status_of(pid))
+            d.cancel()
             d.join()
             say(scheduler.spawn(lambda: "alive").result())
     """
@@ -358,7 +361,9 @@ def test_what_stayed_in_the_parent_is_refused_at_once_in_the_child() -> None:
         if not pid:
             os._exit(0)
         say("status", status_of(pid))
-        d.join()
+        for each in (d, thread):
+            each.cancel()
+            each.join()
         unstarted.start().stop()
     """
     ) == [
