@@ -1,33 +1,24 @@
 """Files whose blocking operations are made in an OS thread while the calling dhaga is parked: ``dhaga.open``.
 
 The layers are the standard library's own. At the bottom stands a ``FileIO`` that offloads; the compiled buffers and the
-text layer above it do not know. They would not bear a second caller in the same OS thread while the first is parked in
-their middle (``RuntimeError: reentrant call``, or a torn line), so that every operation first gets its turn.
+text layer above it do not know, and get one operation at a time (``turns.py``).
 
-Rejected: to offload the operations of the upper layers, where each line costs a hop; to let whoever is parked change
-the ``__class__`` of the file, and to need no turn as long as nobody is: 4 times as fast a line, and nobody is ever
-handed the turn.
+Rejected: to offload the operations of the upper layers, where each line would cost a hop.
 """
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import stat
 import warnings
 from collections.abc import Callable
-from typing import IO, Any, TypeVar
-
-from greenlet import getcurrent
+from typing import IO, Any
 
 from .kernel import originals
-from .kernel.channel import Channels, closed_error
-from .kernel.waiting import this_waiter
-from .locks import RLock
+from .kernel.channel import Channels
 from .offload import OffloadPool, shared
-
-C = TypeVar("C", bound=type)
+from .turns import Turn, in_turn
 
 BUFFER_SIZE = 128 * 1024
 """Bytes a hop to the pool moves, unless told otherwise: see benchmarks/results/offload.json."""
@@ -40,157 +31,12 @@ LAYER = dict.fromkeys(map(ord, "bt"))
 """Characters of a mode that tell which layers there are, not how the file itself is opened."""
 
 
-class Turn(RLock):
-    """The right to operate on one file, for a dhaga or thread at a time, and the way to the pool meanwhile."""
-
-    __slots__ = ("channels", "closing", "inline", "pool", "struck")
-
-    def __init__(self, pool: OffloadPool) -> None:
-        super().__init__()
-        self.count = 1  # for who takes it in one step
-        self.pool = pool
-        self.struck = False  # a cancel came too late for an operation: it is for the next one
-        self.channels: Channels | None = None  # of a file where data come and go at others' pace
-        self.closing = False  # somebody waits for the turn to close the file
-        self.inline = False  # a finalizer closes the file: it must not park
-
-    def __enter__(self) -> bool:
-        if self.inline:  # nobody else has the file, and at interpreter exit greenlet does not say who this is
-            return True
-        if self.struck and not self._is_owned():
-            self.strike()
-        return super().__enter__()
-
-    def __exit__(self, kind: object = None, error: object = None, trace: object = None) -> None:
-        if not self.inline:
-            self.release()
-
-    def insist(self) -> None:
-        """Take the turn whatever cancels say, to close the file. Who waits for data with it gets an OSError."""
-        if self.inline:
-            return
-        if self._is_owned():
-            self.count += 1
-            return
-        self.closing = True
-        if self.channels is not None and self.holder is not None:
-            former, self.channels = self.channels, Channels(self.channels.fd)
-            former.close()
-        self._acquire_restore(1)
-        self.closing = False
-
-    def finish(self, operation: Callable[..., Any], *args: Any) -> Any:
-        """Have a blocking operation made, and wait for its end whatever happens: a file is not left half way."""
-        if self.inline:
-            return operation(*args)
-        try:
-            return self.pool.finish(operation, *args)
-        finally:
-            self.struck = self.struck or bool(this_waiter().pending)
-
-    def wait_until(self, event: int) -> None:
-        """Wait until the file is ready, unless it is not to block; a cancel, or who closes it, may end that."""
-        assert self.channels is not None
-        if self.inline or not os.get_blocking(self.channels.fd):
-            return
-        ready = originals.poll()
-        ready.register(self.channels.fd, event)
-        while not ready.poll(0):
-            if self.closing:
-                raise closed_error()
-            me = this_waiter()
-            channel = self.channels.of(me)
-            (channel.wait_readable if event == originals.select_module.POLLIN else channel.wait_writable)(me)
-
-    def strike(self) -> None:
-        """Raise the cancel that came too late for the caller's last operation."""
-        self.struck = False
-        me = this_waiter()
-        if me.pending:
-            raise me.pending.pop(0)
+READING = ("read", "readline", "read1", "readinto", "readinto1", "readlines", "peek")
+WRITING = ("write", "writelines")
+EITHER = ("flush", "seek", "tell", "truncate", "detach")
 
 
-def in_turn(*names: str) -> Callable[[C], C]:
-    """Have these methods of a class, and ``close``, wait for their turn."""
-
-    def decorate(kind: C) -> C:
-        for name in names:
-            setattr(kind, name, waiting_its_turn(getattr(kind, name)))
-        kind.close = closing_in_turn(kind.close)  # type: ignore[attr-defined]
-        return kind
-
-    return decorate
-
-
-def waiting_its_turn(standard_method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(standard_method)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with self.turn:
-            return standard_method(self, *args, **kwargs)
-
-    return method
-
-
-def closing_in_turn(standard_close: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(standard_close)
-    def close(self: Any) -> None:
-        turn = self.turn
-        turn.insist()
-        try:
-            standard_close(self)
-        finally:
-            turn.__exit__()
-
-    return close
-
-
-def line_in_turn(standard_readline: Callable[..., Any]) -> Any:
-    """Return a ``readline`` that waits for its turn, written out: most of a line's cost, 30 % less than by ``with``."""
-
-    def readline(self: Any, size: int | None = -1, /) -> Any:
-        turn, me = self.turn, getcurrent()
-        if turn.holder is None and not turn.struck: turn.holder = me  # one step  # fmt: skip  # noqa: E701
-        else:
-            with turn:
-                return standard_readline(self, size)
-        try:
-            return standard_readline(self, size)
-        finally:
-            if not turn.waiters: turn.holder = None  # one step  # fmt: skip  # noqa: E701
-            else:
-                turn.release()
-
-    return readline
-
-
-def refuse_pickling(file: Any, protocol: object = None) -> Any:
-    """Raises: TypeError, before the standard way wraps the file in another one, which closes it."""
-    raise TypeError(f"cannot pickle {type(file).__name__!r} instances")
-
-
-def finalize(file: Any, standard_finalizer: Callable[[], object]) -> None:
-    """Close a file that was dropped; without parking, as finalizers run anywhere."""
-    turn = getattr(file, "turn", None)
-    if turn is None or is_closed(file):  # None: it was never opened
-        return
-    warning = f"unclosed file {file!r}"
-    turn.inline = True
-    try:
-        standard_finalizer()
-    finally:
-        turn.inline = False
-    warnings.warn(warning, ResourceWarning, stacklevel=3, source=file)  # comes last, as it may be an error
-
-
-def is_closed(file: Any) -> bool:
-    """Tell whether there is nothing to close."""
-    try:
-        return bool(file.closed)
-    except ValueError:  # it was detached from the layer below
-        return True
-
-
-@in_turn("read", "readall", "readinto", "write", "seek", "tell", "truncate")
+@in_turn("read", "readall", "readinto", "readline", "readlines", *WRITING, "seek", "tell", "truncate")
 class OffloadedFile(io.FileIO):
     """The file itself. Where data come and go at others' pace (pipe, terminal, socket), it parks until it is ready."""
 
@@ -200,11 +46,6 @@ class OffloadedFile(io.FileIO):
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or self.isatty():
             turn.channels = Channels(self.fileno())
         self.turn = turn
-
-    __reduce_ex__ = refuse_pickling
-
-    def __del__(self) -> None:
-        finalize(self, super().__del__)
 
     def read(self, size: int | None = -1, /) -> Any:
         if self.turn.channels is not None and self.readable() and size != 0:
@@ -256,73 +97,32 @@ class OffloadedFile(io.FileIO):
             self.turn.finish(super().close)
 
 
-READING = ("read", "read1", "readinto", "readinto1", "readlines", "peek")
-WRITING = ("write", "writelines")
-EITHER = ("flush", "seek", "tell", "truncate", "detach")
-
-
 @in_turn(*READING, *EITHER)
 class BufferedReader(io.BufferedReader):
     """Source: ``io.BufferedReader``."""
 
-    def __init__(self, raw: OffloadedFile, size: int) -> None:
-        super().__init__(raw, size)
-        self.turn = raw.turn
-
-    __reduce_ex__ = refuse_pickling
-
-    def __del__(self) -> None:
-        finalize(self, super().__del__)
-
-    readline = line_in_turn(io.BufferedReader.readline)
+    turn: Turn
 
 
 @in_turn(*WRITING, *EITHER)
 class BufferedWriter(io.BufferedWriter):
     """Source: ``io.BufferedWriter``."""
 
-    def __init__(self, raw: OffloadedFile, size: int) -> None:
-        super().__init__(raw, size)
-        self.turn = raw.turn
-
-    __reduce_ex__ = refuse_pickling
-
-    def __del__(self) -> None:
-        finalize(self, super().__del__)
+    turn: Turn
 
 
 @in_turn(*READING, *WRITING, *EITHER)
 class BufferedRandom(io.BufferedRandom):
     """Source: ``io.BufferedRandom``."""
 
-    readline = line_in_turn(io.BufferedRandom.readline)
-
-    def __init__(self, raw: OffloadedFile, size: int) -> None:
-        super().__init__(raw, size)
-        self.turn = raw.turn
-
-    __reduce_ex__ = refuse_pickling
-
-    def __del__(self) -> None:
-        finalize(self, super().__del__)
+    turn: Turn
 
 
-@in_turn("read", "readlines", "reconfigure", *WRITING, *EITHER)
+@in_turn("read", "readline", "readlines", "reconfigure", *WRITING, *EITHER)
 class TextFile(io.TextIOWrapper):
     """Source: ``io.TextIOWrapper``. It reads its buffer's size at a time, so that a hop is worth its while."""
 
-    def __init__(
-        self, buffer: Any, encoding: str | None, errors: str | None, newline: str | None, by_line: bool
-    ) -> None:
-        super().__init__(buffer, encoding, errors, newline, by_line)
-        self.turn: Turn = buffer.turn
-
-    __reduce_ex__ = refuse_pickling
-
-    def __del__(self) -> None:
-        finalize(self, super().__del__)
-
-    readline = line_in_turn(io.TextIOWrapper.readline)
+    turn: Turn
 
 
 def check_mode(mode: str, buffering: int, text_options: tuple[str | None, ...]) -> None:
@@ -351,10 +151,12 @@ def layered(
     size = buffering if buffering > 1 else BUFFER_SIZE
     try:
         buffered = (BufferedRandom if "+" in mode else BufferedReader if "r" in mode else BufferedWriter)(raw, size)
+        buffered.turn = raw.turn
         if "b" in mode:
             return buffered
         by_line = buffering == 1 or (buffering < 0 and raw.isatty())
         text = TextFile(buffered, encoding, errors, newline, by_line)
+        text.turn = raw.turn
         text.mode = mode  # type: ignore[misc]
         text._CHUNK_SIZE = size  # type: ignore[attr-defined]
         return text

@@ -29,7 +29,7 @@ ROOMS = (
         "queue",
         "threading",
     ),
-    *("resolve", "patience", "socket", "select", "time", "files"),
+    *("resolve", "patience", "socket", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
     "",
     "testing",
