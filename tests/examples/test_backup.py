@@ -16,6 +16,7 @@ import pytest
 from examples.backup import client
 from examples.backup.client import Saver
 from examples.backup.jobs import AUTO, Job, Summary
+from examples.backup.limiter import CREDIT
 from examples.backup.store import settled
 from examples.backup.tree import Source
 from examples.backup.workers import Unit
@@ -235,11 +236,11 @@ def test_the_bandwidth_limit_is_held(service: Service, tmp_path: Path, direction
     (tmp_path / "source").mkdir()
     for number in range(20):
         (tmp_path / "source" / str(number)).write_bytes(os.urandom(40_000))
-    limited = service.plan(bandwidth=2e6)
+    limited = service.plan(bandwidth=1e6)
     if direction == "backup":
         summary = client.backup(limited, str(tmp_path / "source"))
     else:
         name = client.backup(service.plan(), str(tmp_path / "source")).snapshot
         summary = client.restore(limited, name, str(tmp_path / "restored"))
     assert summary.sent > 800_000
-    assert 0.39 < summary.seconds < 4  # 0.4 and the entries; what is above is the machine's
+    assert summary.seconds > 0.8 - CREDIT - 0.01  # what is above is the machine's
