@@ -39,7 +39,9 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
     TimeoutError, Cancelled (also if others cancel the Task), TypeError, ParkError, RuntimeError (awaited before).
     """
     try:
-        me = current()
+        me: Any = getcurrent()
+        if not isinstance(me, Dhaga):
+            me = current()
         if isinstance(awaitable, Dhaga):
             return awaitable.result(timeout)  # type: ignore[no-any-return]
         awaited = prepared(awaitable, me)
@@ -62,7 +64,7 @@ def discard(awaitable: object) -> None:
 def prepared(awaitable: Any, me: Dhaga | Main) -> Awaited:
     """Find out how to await something. Raises: TypeError, RuntimeError."""
     if type(awaitable) is CoroutineType or isinstance(awaitable, Coroutine):
-        if getattr(awaitable, "cr_suspended", False):
+        if getattr(awaitable, "cr_suspended", False):  # to run it in a second Task would be chaos
             raise RuntimeError(f"{awaitable!r} is awaited already: call the function again for a second coroutine")
         return AwaitedCoroutine(me, awaitable)
     if isinstance(awaitable, concurrent.futures.Future):
@@ -222,13 +224,14 @@ def cancelled_future(scheduler: Scheduler) -> asyncio.Future[Any]:
     return future
 
 
-class AwaitedCoroutine(Awaited):
+class AwaitedCoroutine(Awaited, Errand):
     """A coroutine, which becomes a Task."""
 
-    __slots__ = ("context", "coroutine")
+    __slots__ = ("context", "coroutine", "scheduler")
 
     def __init__(self, me: Dhaga | Main, coroutine: Coroutine[Any, Any, Any]) -> None:
         self.me = me
+        self.scheduler = me.scheduler
         self.future = None
         self.ending = False
         self.coroutine: Any = coroutine
@@ -239,30 +242,31 @@ class AwaitedCoroutine(Awaited):
         return self.future or self.coroutine
 
     def start(self) -> None:
-        scheduler = self.me.scheduler
-        if EAGER and scheduler.loop.get_task_factory() is None:
-            self.me.queue.append(Errand(scheduler, self.make_first_step))
+        loop = self.scheduler.loop
+        if EAGER and loop.get_task_factory() is None:
+            self.me.queue.append(self)
             return
         try:
-            self.future = scheduler.loop.create_task(self.coroutine, context=self.context)
+            self.future = loop.create_task(self.coroutine, context=self.context)
             self.future.add_done_callback(self.arrive)
         except BaseException as error:  # a factory of the program's
             self.me.unpark(error=error)
 
-    def make_first_step(self) -> None:
+    def make_call(self) -> None:
         """Become a Task, on the hub: a coroutine that does not wait is done without a turn of the loop."""
         if self.future is not None:  # cancelled before
             return
-        loop = self.me.scheduler.loop
         try:
-            self.future = asyncio.Task(self.coroutine, loop=loop, context=self.context, eager_start=True)  # type: ignore[call-arg]
+            self.future = task = asyncio.Task(
+                self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True
+            )  # type: ignore[call-arg]
         except BaseException as error:  # SystemExit, KeyboardInterrupt: a Task lets them through
             self.me.unpark(error=error)
             return
-        if self.future.done():
+        if task.done():
             self.me.unpark()
         else:
-            self.future.add_done_callback(self.arrive)
+            task.add_done_callback(self.arrive)
 
     def cancel(self) -> None:
         if self.future is None:
