@@ -81,7 +81,7 @@ test-slow: $(TOOLS)/.test  ## the tests that are too slow for every change
 # thousand dhagas, where order plays no part.
 SEEDS := 1 2 3
 SHUFFLED := $(filter-out %_own_thread.py %_deadlock.py %_poller.py,$(wildcard tests/kernel/test_*.py $(addprefix \
-    tests/test_,threading.py locks.py semaphores.py events.py queue.py local.py scope*.py pool.py)))
+    tests/test_,threading.py locks.py semaphores.py events.py queue.py local.py scope*.py)))
 test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
 	@for seed in $(SEEDS); do \
 	    echo "== seed $$seed"; \
