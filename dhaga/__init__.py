@@ -10,7 +10,8 @@ from .kernel.microthread import Dhaga, excepthook
 from .kernel.priorities import HIGH, LOW, NORMAL, Priority
 from .kernel.scheduler import Scheduler
 from .offload import OffloadPool, offload, offloaded
-from .scope import Scope, fail_after, move_on_after, race, shield
+from .races import race
+from .scope import Scope, fail_after, move_on_after, shield
 from .tasks import await_
 
 __all__ = [

@@ -11,7 +11,6 @@ import itertools
 import math
 from collections.abc import Callable
 from contextvars import Context
-from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,9 +18,9 @@ from greenlet import GreenletExit, getcurrent
 
 from .kernel import originals
 from .kernel.api import current
-from .kernel.cancels import Cancels, Order, cancels_of
+from .kernel.cancels import Cancels, Order, cancels_of, origin
 from .kernel.errors import Cancelled, Expired
-from .kernel.microthread import Dhaga, Main, refuse
+from .kernel.microthread import Dhaga, Main
 from .kernel.priorities import NORMAL, Priority
 from .kernel.timers import Entry
 
@@ -244,38 +243,54 @@ class Scope:
                 self.cancelled_caught = True
             else:
                 self.foreign = error
-        elif not any(error is other for other in self.errors):  # it may be what a child's result() has raised
+        elif not self.knows(error):
             self.errors.insert(0, error)
         self.stop("its body has ended early")
 
+    def knows(self, error: BaseException) -> bool:
+        """Tell whether an error is noted: a child's result() may have raised it, and Ctrl-C come again."""
+        kind = KeyboardInterrupt
+        return any(error is other or (isinstance(error, kind) and isinstance(other, kind)) for other in self.errors)
+
     def wait_for_children(self, waiter: Dhaga | Main) -> None:
-        """Park until the last child has ended. What strikes meanwhile cancels them; further cancels must wait."""
+        """Park until the last child has ended. What strikes meanwhile cancels them, and once they are, is for later."""
         for child in list(self.children):
             if child.done:  # it has stayed in the parent process
                 del self.children[child]
         while self.children:
             try:
-                if self.cancel_called:
-                    with shield():
-                        self.park(waiter)
+                if not self.cancel_called:
+                    waiter.prepare(f"scope {self.name}", self)
                 else:
-                    self.park(waiter)
+                    waiter.place = self
+                    waiter.parked.append(f"scope {self.name}")
+                waiter.park()
             except BaseException as error:
+                if self.cancel_called and isinstance(error, KeyboardInterrupt):  # it has come again
+                    self.force()
                 self.take(error)
 
-    def park(self, waiter: Dhaga | Main) -> None:
-        waiter.prepare(f"scope {self.name}", self)
-        waiter.park()
+    def force(self) -> None:
+        """Cancel the children at their parks in spite of their shields: there is no other way out."""
+        for child in list(self.children):
+            for scope in cancels_of(child).scopes:
+                scope.force()
+            if child.parked and child.taken_off():
+                child.unpark(error=Cancelled("by force"))
 
     def remove(self, waiter: object) -> bool:
-        """Undo the wait for the children: they go on for now."""
-        return True
+        """Undo the wait for the children, which is too late when they are cancelled: it is for their end then."""
+        return not self.cancel_called
 
     def close(self, waiter: Dhaga | Main) -> None:
         """Be one whose block has ended."""
         if self.entry is not None:
             waiter.scheduler.timers.discard(self.entry)
-        cancels_of(waiter).scopes.remove(self)
+        cancels = cancels_of(waiter)
+        cancels.scopes.remove(self)
+        for error in [each for each in cancels if origin(each) == math.inf]:  # a Ctrl-C that had to wait for the end
+            cancels.remove(error)
+            self.take(error)
         waiter.place = self.waiter = self.parent = self.order = None  # no reference stays: it would make a cycle
 
     def tell(self, waiter: Dhaga | Main, error: BaseException | None) -> bool:
@@ -338,7 +353,8 @@ class shield:
 
     It holds off what comes from outside: ``cancel()`` of the dhaga, cancels of scopes, ends of Timeouts entered before.
     After it, they come at the next park. Whoever waits for the dhaga waits as long; put a ``fail_after`` within.
-    Ctrl-C is not held off. Parks: never. From: a dhaga, main code. A ``with`` block each.
+    A Ctrl-C is not held off, and goes through the shields of a scope's children where it comes a second time.
+    Parks: never. From: a dhaga, main code. A ``with`` block each.
     """
 
     __slots__ = ("number",)
@@ -362,50 +378,3 @@ class shield:
         if not isinstance(pending, Cancels) or self.number not in pending.shields:
             raise RuntimeError(f"{self!r} is not left by whom it was entered by: enter and leave it in the same dhaga")
         pending.unshield(self.number)
-
-
-def race(*fns: Callable[[], Any], timeout: float | None = None, name: str = "race") -> Any:
-    """Call functions in a dhaga each; return what the first to succeed returns, the others being cancelled.
-
-    What an attempt raises is kept until all have failed. Parks: until the last has ended (``scope race``). From: a
-    dhaga, main code. Raises: the errors, in an ExceptionGroup, if all fail; TimeoutError after ``timeout`` seconds,
-    the errors until then being its cause; TypeError, ValueError.
-    """
-    if not fns:
-        raise ValueError("race() needs at least one function to call")
-    for fn in fns:
-        if not callable(fn) or iscoroutinefunction(fn):
-            refuse(fn)
-    with Race(timeout, name) as scope:
-        for fn in fns:
-            scope.spawn(fn, name=f"{name}: {getattr(fn, '__name__', fn)}")
-    if scope.winner is not None:
-        return scope.winner.value
-    failed = BaseExceptionGroup(f"{name}: all have failed", scope.failures) if scope.failures else None
-    if scope.expired or failed is None:
-        raise TimeoutError(f"{name}: none has succeeded within {timeout} s") from failed
-    raise failed
-
-
-class Race(Scope):
-    """A scope that ends with the first success of a child; errors are kept until it is known that none succeeds."""
-
-    __slots__ = ("failures", "winner")
-
-    def __init__(self, timeout: float | None, name: str) -> None:
-        super().__init__(timeout, name)
-        self.moves_on = True
-        self.winner: Child | None = None
-        self.failures: list[BaseException] = []
-
-    def fail(self, child: Child, error: BaseException) -> None:
-        if isinstance(error, (Exception, Cancelled)) and getattr(error, "scope", None) is not self:
-            self.failures.append(error)
-        else:
-            super().fail(child, error)
-
-    def leave(self, child: Child) -> None:
-        if child.fault is None and self.winner is None:
-            self.winner = child
-            self.stop(f"{child.name} was first")
-        super().leave(child)

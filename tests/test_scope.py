@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -1254,7 +1255,94 @@ print("parent is done")
     assert "ValueError: of the child process" in done.err
 
 
-# ---- Ctrl-C
+# ---- Ctrl-C and deadlock
+
+
+def test_a_body_that_waits_for_a_child_that_nothing_could_wake_gets_the_deadlock() -> None:
+    def block() -> None:
+        with Scope(name="stuck") as scope:
+            scope.spawn(dhaga.park, "godot")
+
+    (error,) = errors_in(block)
+    assert isinstance(error, dhaga.Deadlock)
+    assert "waits for scope stuck on <Scope stuck open, 1 children>" in str(error)
+
+
+def test_a_child_that_is_stuck_in_a_shield_is_reported_once_and_keeps_the_block_open() -> None:
+    program = Program(
+        """
+import logging, sys, dhaga
+
+class Told(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage().splitlines()[0], flush=True)
+
+logging.getLogger("dhaga").addHandler(Told())
+
+def stuck():
+    with dhaga.shield():
+        dhaga.park("godot")
+
+with dhaga.Scope(name="told") as scope:
+    child = scope.spawn(stuck)
+    dhaga.sleep(0)
+    scope.cancel()
+"""
+    )
+    program.interrupt_at("every dhaga waits, and nothing in this process could wake one:")
+    time.sleep(0.3)  # a second Ctrl-C at once would be the same one
+    program.process.send_signal(signal.SIGINT)
+    outcome = program.outcome()
+    assert outcome.lines == [] and outcome.status == 1
+    assert "| dhaga.kernel.errors.Deadlock" in outcome.err and "| KeyboardInterrupt" in outcome.err
+
+
+def test_a_ctrl_c_that_comes_again_ends_what_is_shielded() -> None:
+    trace: list[Any] = []
+
+    def child(depth: int) -> None:
+        try:
+            with Scope() as scope:
+                if depth:
+                    scope.spawn(child, depth - 1)
+                with shield():
+                    dhaga.park("for good")
+        finally:
+            trace.append(depth)
+
+    def presses() -> None:
+        dhaga.sleep(1)
+        main.scheduler.life.interrupt(KeyboardInterrupt())  # cancels, and the shields hold that off
+        dhaga.sleep(1)
+        main.scheduler.life.interrupt(KeyboardInterrupt())  # stays pending
+        dhaga.sleep(1)
+        assert trace == []
+        main.unpark(error=KeyboardInterrupt())  # goes by force
+
+    with virtual_clock() as clock:
+        main = dhaga.current()
+        dhaga.spawn(presses)
+        with pytest.raises(KeyboardInterrupt), Scope() as scope:
+            scope.spawn(child, 2)
+        assert clock() == 3 and sorted(trace) == [0, 1, 2]
+        dhaga.sleep(1)
+
+
+def test_a_ctrl_c_that_has_to_wait_for_the_children_comes_at_the_end_of_the_block() -> None:
+    def child() -> None:
+        with shield():
+            dhaga.sleep(1)
+            main.scheduler.life.interrupt(KeyboardInterrupt())
+            dhaga.sleep(1)
+
+    with virtual_clock() as clock:
+        main = dhaga.current()
+        with pytest.raises(KeyboardInterrupt), Scope() as scope:
+            scope.spawn(child)
+            settle()
+            scope.cancel()
+        assert clock() == 2
+
 
 INTERRUPTED = """
 import dhaga
