@@ -18,6 +18,7 @@ ROOMS = (
     "kernel",
     *(
         "scope",
+        "races",
         "tasks",
         "aio",
         "offload",
