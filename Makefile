@@ -83,10 +83,10 @@ SEEDS := 1 2 3
 SHUFFLED := $(filter-out %_own_thread.py %_deadlock.py %_poller.py,$(wildcard tests/kernel/test_*.py $(addprefix \
     tests/test_,threading.py locks.py semaphores.py events.py queue.py local.py scope*.py)))
 test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
-	@for seed in $(SEEDS); do \
+	@status=0; for seed in $(SEEDS); do \
 	    echo "== seed $$seed"; \
-	    $(TOOLS)/bin/python -m tests.suite -q -k 'not thousand' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || exit 1; \
-	done
+	    $(TOOLS)/bin/python -m tests.suite -q -k 'not thousand' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || status=1; \
+	done; exit $$status
 
 OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
