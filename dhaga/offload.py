@@ -278,7 +278,7 @@ class OffloadPool:
                 if self.closed:
                     break
                 self.free.append(helper)
-                deadlock.idle.add(originals.get_ident())
+                deadlock.rest(originals.get_ident())
             if not helper.gate.acquire(timeout=IDLE_SECONDS) and not self.needs(helper):
                 break
         self.leave(helper)

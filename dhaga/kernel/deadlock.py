@@ -50,7 +50,11 @@ idle: set[int] = set()
 
 next_change = itertools.count(1).__next__
 last_change = 0
-"""Grows with every entry into ``stuck`` and ``blocked``, and every leave: who looks at one after the other needs it."""
+"""Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every leave of the first two.
+
+Who looks at one after the other needs it: whom a thread has woken, or given work, before its entry is to be looked at
+again.
+"""
 
 
 def changed() -> None:
@@ -102,8 +106,8 @@ class Watch:
 
 def block(thread: OSThread) -> None:
     """Note a plain thread that blocks without a timeout, and have stuck schedulers look again."""
-    blocked[thread.ident] = thread
     changed()
+    blocked[thread.ident] = thread
     for scheduler in list(stuck.values()):
         scheduler.rouse()
 
@@ -116,14 +120,20 @@ def unblock(thread: OSThread) -> None:
 
 def enter(ident: int, scheduler: Scheduler) -> None:
     """Note a scheduler that has nothing of its own to wake it."""
-    stuck[ident] = scheduler
     changed()
+    stuck[ident] = scheduler
 
 
 def leave(ident: int) -> None:
     """Forget a scheduler that somebody wakes, or whose sleep is over."""
     if stuck.pop(ident, None) is not None:
         changed()
+
+
+def rest(ident: int) -> None:
+    """Note a helper thread that waits for work; who gives it some discards it from ``idle`` first."""
+    changed()
+    idle.add(ident)
 
 
 def found() -> bool:
