@@ -43,6 +43,9 @@ class Turn(RLock):
         self.closing = False  # somebody waits for the turn to close the file
         self.inline = False  # a finalizer closes the file: it must not park
 
+    def __repr__(self) -> str:
+        return super().__repr__().replace("RLock", "Turn", 1)
+
     def __enter__(self) -> bool:
         if self.inline:  # nobody else has the file, and at interpreter exit greenlet does not say who this is
             return True
