@@ -440,6 +440,36 @@ def test_a_signal_that_interrupts_no_system_call_ends_the_sleep_all_the_same() -
     ) == ["interrupted in the parent", *["interrupted in the child"] * 2, "interrupted in the parent"]
 
 
+def test_a_signal_that_interrupts_no_system_call_ends_the_wait_of_a_plain_thread_soon() -> None:
+    assert (
+        prints("""
+        import signal, threading
+        from dhaga.kernel import waiting
+        from dhaga.threading import Lock
+
+        waiting.SIGNAL_SECONDS = 0.05
+
+        def strike():
+            while not main.parked:
+                pass
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        lock = Lock()
+        lock.acquire()
+        main = waiting.this_waiter()
+        for timeout in (-1, 1000):
+            thread = threading.Thread(target=strike)
+            thread.start()
+            try:
+                lock.acquire(timeout=timeout)
+            except KeyboardInterrupt:
+                print("interrupted")
+            thread.join()
+    """)
+        == ["interrupted"] * 2
+    )
+
+
 def test_the_wakeup_fd_is_given_back_and_that_of_somebody_else_stays() -> None:
     assert prints("""
         import signal, socket

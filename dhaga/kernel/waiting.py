@@ -212,10 +212,16 @@ class Waiter:
         return getattr(self.place, "owner", self.place)
 
 
+SIGNAL_SECONDS = 1.0
+"""Longest time that the main thread blocks at once. A signal that comes when it is as good as blocked has its handler
+called only after that: of 10,000 Ctrl-C sent just as it began to wait, three.
+"""
+
+
 class OSThread(Waiter):
     """A plain OS thread that waits for something of Dhaga: it blocks for real. One object a thread."""
 
-    __slots__ = ("__weakref__", "fault", "gate", "ident", "parked", "pending", "place", "value", "woken")
+    __slots__ = ("__weakref__", "at_once", "fault", "gate", "ident", "parked", "pending", "place", "value", "woken")
 
     def __init__(self) -> None:
         self.parked = []
@@ -224,6 +230,8 @@ class OSThread(Waiter):
         self.value = None
         self.fault = None
         self.ident = originals.get_ident()
+        is_main = self.ident == threading.main_thread().ident
+        self.at_once = SIGNAL_SECONDS if is_main else originals.TIMEOUT_MAX
         self.woken = False
         self.gate = originals.allocate_lock()  # opened by a wake; may be open, or open once more, from an earlier one
         self.gate.acquire()
@@ -267,16 +275,17 @@ class OSThread(Waiter):
             return self.block_for_good()
         deadline = originals.monotonic() + timeout
         while not self.woken:
-            left = max(0.0, deadline - originals.monotonic())
-            if not self.gate.acquire(timeout=min(left, originals.TIMEOUT_MAX)):
+            left = deadline - originals.monotonic()
+            if left <= 0:
                 return False
+            self.gate.acquire(timeout=min(left, self.at_once))
         return True
 
     def block_for_good(self) -> bool:
         try:
             deadlock.block(self)
             while not self.woken:
-                self.gate.acquire()
+                self.gate.acquire(timeout=self.at_once)
         finally:
             deadlock.unblock(self)
         return True
