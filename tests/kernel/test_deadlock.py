@@ -16,13 +16,16 @@ import pytest
 import dhaga
 from dhaga.kernel import deadlock
 from dhaga.queue import Queue
-from dhaga.testing import virtual_clock
+from dhaga.testing import other_threads, virtual_clock
 from dhaga.threading import Event, Lock, RLock, Semaphore
 from tests.scripts import Program, prints, run
+from tests.sockets import eventually
 
 
 @pytest.fixture(autouse=True)
 def quick_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And beside no thread that another test has left behind: no deadlock would ever be told."""
+    eventually(lambda: other_threads() == {threading.main_thread()})
     monkeypatch.setattr(deadlock, "LOOK_AGAIN", 0.01)
 
 
