@@ -163,7 +163,9 @@ class Future(concurrent.futures.Future[T]):
         """Mark the call as running; False if it was cancelled before. Under the guard."""
         if self._state == PENDING:
             self._state = RUNNING
-            self.worker = worker
+            if worker is not None:
+                self.worker = worker
+                worker.making = self
             return True
         if self.cancelled():
             return False
@@ -200,7 +202,9 @@ class Future(concurrent.futures.Future[T]):
         self._result = result
         self._exception = exception
         self._state = state
-        self.worker = None
+        if self.worker is not None:
+            self.worker.making = None
+            self.worker = None
         for watch in self._waiters:
             tell = watch.add_result if state == FINISHED and exception is None else watch.add_exception
             (watch.add_cancelled if state == NOTIFIED else tell)(self)

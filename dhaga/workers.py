@@ -68,10 +68,8 @@ class Worker(Dhaga):
         try:
             value = fn(*args, **kwargs) if kwargs or len(args) > 1 else fn(args[0]) if args else fn()
         except BaseException as error:
-            self.making = None
             self.fail(future, error)
         else:
-            self.making = None
             if not self.crew.staff.gone:
                 future.set_result(value)
         finally:
@@ -161,8 +159,7 @@ class Crew:
                 me.forget_cancels()
             with guard:
                 call = backlog.popleft() if backlog else None
-                if call is not None and call[0].begin(me):
-                    me.making = call[0]
+                begins = call is not None and call[0].begin(me)
             if call is None:
                 if self.idled_out(me):
                     return
@@ -171,7 +168,7 @@ class Crew:
                 self.call_one()
             if places is not None:
                 places.release()
-            if me.making is not None:
+            if begins:
                 me.make(call)
             del call  # and with it what it returned, while idle
 
