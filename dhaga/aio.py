@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from greenlet import getcurrent, greenlet
 
 from .kernel.api import current, spawn
+from .kernel.cancels import Cancels
 from .kernel.errors import Cancelled, Expired, ParkError
 from .kernel.microthread import Dhaga
 from .kernel.scheduler import Scheduler
@@ -75,12 +76,13 @@ class Companion:
     Cancelled between two of them, by an ``asyncio.timeout`` that it has entered, say, it interrupts the dhaga.
     """
 
-    def __init__(self, interrupt: type[BaseException]) -> None:
+    def __init__(self, of_a_block: bool) -> None:
         me = current()
         self.me = me
         self.scheduler = me.scheduler
         context, self.copy = context_to_share()
-        self.interrupt = interrupt
+        self.of_a_block = of_a_block
+        self.number = self.scheduler.timers.sequence()  # tells a shield whether it is outside of this block
         self.interruption: BaseException | None = None
         self.cancelled: CancelledError | None = None
         self.requests: deque[Request] = deque()
@@ -114,8 +116,19 @@ class Companion:
             self.task.uncancel()
             self.task.cancel()
         elif self.cancelled is None and not self.leaving:
-            self.cancelled, self.interruption = error, self.interrupt(self)
+            self.cancelled = error
+            self.interruption = Expired(self, self.number) if self.of_a_block else Cancelled(*error.args)
             self.me.interrupt(self.interruption)
+
+    def take_back(self) -> None:
+        """See that the interruption is not raised any more, if it has not been."""
+        pending = self.me.pending
+        if self.interruption is None:
+            return
+        if isinstance(pending, Cancels):
+            pending.drop(self.interruption)
+        elif self.interruption in pending:
+            pending.remove(self.interruption)
 
     def give_up(self, _: object) -> None:
         for request in self.requests:
@@ -156,16 +169,24 @@ class Companion:
             del awaited  # see await_
 
     def finish(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Do the last ``await_``: cancels do not keep it from being begun, as asyncio's do not."""
+        """Do the last ``await_``: cancels do not keep it from being begun, as asyncio's do not.
+
+        Returns: ``CUT_SHORT`` if one has struck it; the cancel is pending then.
+        """
         self.me = me = current()
         self.leaving = True
         awaited = Awaited(me, self.ask(fn, *args))
         awaited.copy = self.copy
         try:
             awaited.finish()
+            if awaited.future.cancelled() and awaited.future.cancels and me.pending:
+                return CUT_SHORT
             return outcome(awaited.future)
         finally:
             del awaited  # see await_
+
+
+CUT_SHORT = object()
 
 
 def outcome(request: Any) -> Any:
@@ -209,7 +230,7 @@ class Block(Generic[T]):
     def __enter__(self) -> T:
         if self.companion is not None:
             raise RuntimeError(f"{self!r} is entered already: call enter() for each block")
-        companion = Companion(Expired)
+        companion = Companion(of_a_block=True)
         try:
             value: T = companion.await_(self.timeout, type(self.manager).__aenter__, self.manager)
         except BaseException:
@@ -223,18 +244,20 @@ class Block(Generic[T]):
     ) -> bool:
         companion, self.companion = self.companion, None
         assert companion is not None
-        drop(companion.interruption, companion.me)
+        companion.take_back()
         pending = None
         if error is None and companion.me.pending:
             pending = error = companion.me.pending.pop(0)  # a cancel that has come meanwhile strikes here
         try:
-            handled = bool(companion.finish(self.leave, companion, error))
+            handled = companion.finish(self.leave, companion, error)
+            if handled is CUT_SHORT and not isinstance(error, Cancelled | Expired):
+                raise companion.me.pending.pop(0)
         except CancelledError:
             if not isinstance(error, Cancelled | Expired):
                 raise
             handled = False  # it is what the manager was told of as a CancelledError
-        if handled or error is None:
-            return handled
+        if error is None or (handled and handled is not CUT_SHORT):
+            return bool(handled)
         if error is companion.interruption:
             raise Cancelled("its Task was cancelled") from companion.cancelled
         if error is pending:
@@ -255,11 +278,6 @@ class Block(Generic[T]):
         return await type(self.manager).__aexit__(self.manager, error and type(error), error, trace)
 
 
-def drop(error: BaseException | None, me: Any) -> None:
-    if error in me.pending:
-        me.pending.remove(error)
-
-
 def aiter_(iterable: AsyncIterable[T], timeout: float | None = None) -> Iterator[T]:
     """Iterate over an asynchronous iterable: ``for row in aiter_(cursor): ...``. One Task makes all the steps.
 
@@ -275,7 +293,7 @@ def aiter_(iterable: AsyncIterable[T], timeout: float | None = None) -> Iterator
 
 
 def steps(iterator: AsyncIterator[T], timeout: float | None) -> Iterator[T]:
-    companion = Companion(Cancelled)
+    companion = Companion(of_a_block=False)
     try:
         while True:
             try:

@@ -721,6 +721,66 @@ def test_a_cancel_that_is_pending_at_the_end_of_a_block_strikes_there() -> None:
     assert trace == ["entered", "left CancelledError"]
 
 
+def test_a_cancel_that_strikes_the_end_of_a_block_is_raised_there_and_at_no_iterations_end() -> None:
+    """A generator is closed where an error would be lost: there it stays pending."""
+    trace: list[Any] = []
+
+    def leaves_a_block() -> None:
+        with enter(Manager(trace)):
+            pass
+        trace.append("went on")
+
+    def leaves_an_iteration() -> None:
+        for _ in aiter_(counts(trace, 1)):
+            break
+        trace.append("went on")
+        dhaga.sleep(0)
+        trace.append("lost")
+
+    with virtual_clock():
+        for fn in (leaves_a_block, leaves_an_iteration):
+            d = dhaga.spawn(fn)
+            dhaga.sleep(1.5)
+            d.cancel("in the end")
+            with pytest.raises(dhaga.Cancelled, match="in the end"):
+                d.result()
+    assert trace == ["entered", "went on"]
+
+
+def test_a_second_cancel_in_the_end_of_a_block_is_not_lost() -> None:
+    trace: list[Any] = []
+
+    def works() -> None:
+        for _ in range(2):
+            try:
+                with enter(Manager(trace)):
+                    dhaga.sleep(1000)
+            except dhaga.Cancelled as error:
+                trace.append(error.reason)
+
+    with virtual_clock():
+        d = dhaga.spawn(works)
+        for seconds, reason in ((1.4, "first"), (0.6, "second")):
+            dhaga.sleep(seconds)
+            d.cancel(reason)
+        d.join()
+    assert trace == ["entered", "first", "second"]
+
+
+def test_an_asyncio_timeout_of_a_block_within_a_shield_strikes_and_one_outside_waits() -> None:
+    def works() -> float:
+        with dhaga.shield(), pytest.raises(TimeoutError), enter(asyncio.timeout(1)):
+            dhaga.sleep(1000)
+        with pytest.raises(TimeoutError), enter(asyncio.timeout(1)):
+            with dhaga.shield():
+                dhaga.sleep(2)
+            dhaga.sleep(1000)
+        return clock()
+
+    with virtual_clock() as clock:
+        assert dhaga.spawn(works).result() == 3
+
+
 def test_a_block_in_a_cancelled_scope_is_left_properly() -> None:
     trace: list[Any] = []
     with virtual_clock():
