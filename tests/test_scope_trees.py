@@ -249,7 +249,7 @@ def run_of(program: Steps, in_dhaga: bool) -> Run:
     return run
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(program=programs(), seed=st.none() | st.integers(0, 1000), in_dhaga=st.booleans())
 def test_trees_of_scopes_leave_no_orphan_lose_no_error_and_run_every_finally(
     program: Steps, seed: int | None, in_dhaga: bool

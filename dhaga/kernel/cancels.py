@@ -79,6 +79,8 @@ class Cancels(list[Any]):
         self.sort_out()
 
     def sort_out(self) -> None:
+        if not self.held and not self:  # as nearly always
+            return
         causes = [*self.held, *self]
         held = [cause for cause in causes if self.holds_off(cause)]
         free = sorted((cause for cause in causes if not self.holds_off(cause)), key=turn)
@@ -97,9 +99,7 @@ def origin(cause: BaseException | Order) -> float:
 
     Other errors, such as KeyboardInterrupt, are from nowhere: no shield holds them off.
     """
-    if isinstance(cause, Order):
-        return cause.number
-    if isinstance(cause, Expired):
+    if isinstance(cause, (Order, Expired)):
         return cause.number
     return -1 if isinstance(cause, Cancelled) else math.inf
 
