@@ -166,6 +166,41 @@ def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
     pool.shutdown()
 
 
+def test_a_coroutine_cannot_wait_in_submit_and_is_told_so() -> None:
+    with Pool(1, 1, max_pending=1) as pool:
+        gate = Event()
+        calls = [pool.submit(gate.wait)]
+        until(calls[0].running)
+        calls.append(pool.submit(int))
+
+        async def main() -> None:
+            with pytest.raises(dhaga.ParkError, match="await"):
+                pool.submit(int)
+
+        asyncio.run(main())
+        gate.set()
+        assert [f.result(20) for f in calls] == [True, 0]
+
+
+def test_calls_that_wait_for_calls_nobody_is_left_to_make_are_a_deadlock() -> None:
+    code = """
+        import dhaga
+        from dhaga.pool import Pool
+
+        with Pool(1, 1) as pool:
+            call = pool.submit(lambda: pool.submit(int).result())
+            try:
+                call.result()
+            except dhaga.Deadlock as error:
+                print(error)
+            pool.shutdown(cancel=True)
+        print(call.done())
+    """
+    lines = prints(code)
+    assert lines[-2].endswith("pool-1-1-worker-1: waits for future.result on <Future PENDING, 1 parked>")
+    assert lines[-1] == "True"
+
+
 # ---- cancel
 
 
@@ -628,6 +663,36 @@ def test_a_forked_child_is_told_that_the_pool_is_gone() -> None:
         "8",
         "parent 0",
     ]
+
+
+def test_whenever_a_fork_comes_every_call_is_known_to_be_gone_in_the_child() -> None:
+    code = """
+        import os, signal, sys, threading
+        from dhaga.futures import BrokenExecutor
+        from dhaga.pool import Pool
+
+        def feeds():
+            while not over:
+                recent[:] = [pool.submit(int) for _ in range(50)]
+                for future in list(recent):
+                    future.result()
+
+        sys.setswitchinterval(0.00001)
+        pool, recent, over = Pool(2, 4), [], False
+        thread = threading.Thread(target=feeds)
+        thread.start()
+        for _ in range(20):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                outcomes = {type(future.exception(10)) for future in list(recent)}
+                os._exit(not outcomes <= {BrokenExecutor, type(None)})
+            assert os.waitpid(pid, 0)[1] == 0
+        over = True
+        thread.join()
+        pool.shutdown()
+    """
+    assert prints(code, "-W", "ignore::DeprecationWarning") == []
 
 
 def test_a_call_that_forks_goes_on_in_the_child_alone_and_ends_it() -> None:
