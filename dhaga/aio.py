@@ -150,6 +150,11 @@ class Companion:
         self.leaving = True
         self.go_on()
 
+    def dismiss(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
+        """Have the last ``fn(*args)`` called and awaited, and nobody wait. From: anywhere, also a finalizer."""
+        self.scheduler.call(self.ask, fn, *args)
+        self.scheduler.call(self.leave)
+
     def end(self) -> None:
         """End, and wait for that."""
         self.leave()
@@ -244,6 +249,9 @@ class Block(Generic[T]):
     ) -> bool:
         companion, self.companion = self.companion, None
         assert companion is not None
+        if not can_wait(companion.scheduler):
+            companion.dismiss(self.leave, companion, error)
+            return False
         companion.take_back()
         pending = None
         if error is None and companion.me.pending:
@@ -312,9 +320,8 @@ def close(companion: Companion, iterator: Any) -> None:
         companion.scheduler.call(companion.leave)
     elif can_wait(companion.scheduler):
         companion.finish(aclose)
-    else:  # dropped by chance, by the garbage collector, say, anywhere
-        companion.scheduler.call(companion.ask, aclose)
-        companion.scheduler.call(companion.leave)
+    else:
+        companion.dismiss(aclose)
 
 
 def can_wait(scheduler: Scheduler) -> bool:

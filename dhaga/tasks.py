@@ -140,8 +140,9 @@ class Awaited:
 
     def arrive(self, _: object) -> None:
         """Wake the waiter; a callback of its loop."""
-        if self.me is not None:
-            self.me.scheduler.wake_in_callback(self.me)
+        me = self.me
+        if me is not None:
+            me.scheduler.wake_in_callback(me)
 
     def remove(self, waiter: object) -> bool:
         """Let the waiter go, to see to the end; after that pass each cancel on, and have it wait."""

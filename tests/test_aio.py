@@ -958,6 +958,21 @@ def test_an_iterator_that_is_dropped_where_nobody_can_wait_is_closed_all_the_sam
     assert trace == ["closed"]
 
 
+def test_a_block_that_is_dropped_where_nobody_can_wait_is_left_all_the_same() -> None:
+    trace: list[Any] = []
+
+    def generator() -> Any:
+        with enter(Manager(trace)) as value:
+            yield value
+
+    with virtual_clock():
+        kept = [generator()]
+        assert next(kept[0]) == "value"
+        dhaga.current().scheduler.loop.call_soon(kept.clear)
+        dhaga.sleep(10)
+    assert trace == ["entered", "left GeneratorExit"]
+
+
 def test_aiter_with_a_timeout_and_an_iterable_that_fails() -> None:
     trace: list[Any] = []
 
