@@ -350,6 +350,10 @@ def left_until(deadline: float | None) -> float | None:
 
 def check_function(fn: object) -> None:
     """Raises: TypeError, with what to do, for what a worker cannot call."""
+    if inspect.iscoroutine(fn):
+        if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
+            fn.close()  # it is not to warn besides that it was never awaited
+        raise TypeError(f"submit needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
     if not callable(fn):
         raise TypeError(f"submit needs a function to call, not {fn!r}: submit(fn, *args), not submit(fn(*args))")
     plain: Any = fn
@@ -358,8 +362,8 @@ def check_function(fn: object) -> None:
     code = getattr(plain, "__code__", None)
     if code is not None and code.co_flags & inspect.CO_COROUTINE:
         raise TypeError(
-            f"{fn!r} is a coroutine function, and workers call plain ones: in a dhaga call await_(...), in a coroutine "
-            "await it, or await run_in_dhaga(...); both come with dhaga.aio"
+            f"{fn!r} is a coroutine function, and workers call plain ones: call await_ or run_in_dhaga, "
+            "dhaga.await_(fn(...)) in a dhaga for a coroutine, dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
         )
 
 
