@@ -120,9 +120,16 @@ class BufferedRandom(io.BufferedRandom):
 
 @in_turn("read", "readline", "readlines", "reconfigure", *WRITING, *EITHER)
 class TextFile(io.TextIOWrapper):
-    """Source: ``io.TextIOWrapper``. It reads its buffer's size at a time, so that a hop is worth its while."""
+    """Source: ``io.TextIOWrapper``; besides, ``tell`` works within a loop. It reads its buffer's size at a time."""
 
     turn: Turn
+
+    def __next__(self) -> str:  # type: ignore[override]
+        """Return the next line; the compiled one changes the state for ``tell`` where it has no turn any more."""
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
 
 
 def check_mode(mode: str, buffering: int, text_options: tuple[str | None, ...]) -> None:

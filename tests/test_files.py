@@ -207,6 +207,14 @@ def test_detached_layers_go_on_working(main_dhaga: None, path: Path) -> None:
         assert raw.seek(0) == 0 and raw.read(4) == b"line"
 
 
+def test_tell_works_within_a_loop(main_dhaga: None, path: Path) -> None:
+    with dhaga.open(path) as f:
+        positions = [(f.tell(), line) for line, _ in zip(f, range(5), strict=False)]
+        f.seek(positions[2][0])
+        assert f.readline() == LINES[3]
+        assert [line for _, line in positions] == LINES[:5]
+
+
 # ---- what others do with files
 
 
