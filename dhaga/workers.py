@@ -363,7 +363,7 @@ def check_function(fn: object) -> None:
     if code is not None and code.co_flags & inspect.CO_COROUTINE:
         raise TypeError(
             f"{fn!r} is a coroutine function, and workers call plain ones: call await_ or run_in_dhaga, "
-            "dhaga.await_(fn(...)) in a dhaga for a coroutine, dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
+            "dhaga.await_(fn(...)) in a dhaga for a coroutine, dhaga.aio.run_in_dhaga(fn) in a coroutine for a dhaga"
         )
 
 
