@@ -36,10 +36,10 @@ class Child(Dhaga):
 
     def report(self, error: BaseException) -> None:
         """Bring an error to the scope; to whom it would belong without one, if a fork has left that in the parent."""
-        if not self.scope.awaits(self):
-            super().report(error)
-        else:
+        if self.scope.awaits(self):
             self.scope.fail(self, error)
+        else:
+            super().report(error)
 
     def end(self) -> None:
         super().end()
