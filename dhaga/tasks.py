@@ -257,13 +257,14 @@ class AwaitedCoroutine(Awaited, Errand):
         """Become a Task, on the hub: a coroutine that does not wait is done without a turn of the loop."""
         if self.future is not None:  # cancelled before
             return
+        task: Any = asyncio.Task.__new__(asyncio.Task)  # apart from its first step, which may raise
         try:
-            self.future = task = asyncio.Task(
-                self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True
-            )  # type: ignore[call-arg]
-        except BaseException as error:  # SystemExit, KeyboardInterrupt: a Task lets them through
-            self.me.unpark(error=error)
-            return
+            task.__init__(self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True)
+        except BaseException as error:
+            if not task.done():  # if it is, this is its SystemExit or KeyboardInterrupt, an outcome like others
+                self.me.unpark(error=error)
+                return
+        self.future = task
         if task.done():
             self.me.unpark()
         else:

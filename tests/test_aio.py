@@ -632,7 +632,7 @@ def test_system_exit_in_a_coroutine_ends_the_program() -> None:
             finally:
                 print("finally")
         """)
-        assert (outcome.status, outcome.lines) == (3, ["finally"]), outcome
+        assert (outcome.status, outcome.lines, outcome.err) == (3, ["finally"], "")
 
 
 # ---- blocks and iterations in one Task
