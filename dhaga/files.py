@@ -21,7 +21,7 @@ from .offload import OffloadPool, shared
 from .turns import Turn, in_turn
 
 BUFFER_SIZE = 128 * 1024
-"""Bytes a hop to the pool moves, unless told otherwise: see benchmarks/results/offload.json."""
+"""Bytes a hop to the pool moves, unless told otherwise: 8 KB gave 37 MB/s, 32 KB 186, 128 KB 776, 512 KB 844."""
 
 MOST_TO_PIPE = originals.select_module.PIPE_BUF
 """So many bytes a pipe takes without blocking once it can be written at all."""
@@ -206,7 +206,8 @@ def open(
 ) -> IO[Any]:
     """Open a file that does not block the dhagas beside its user. Source: ``open``.
 
-    Parks: what must go to the operating system (``offload``, through ``pool``); what the buffer serves costs no hop.
+    Parks: what must go to the operating system (``offload``, through ``pool``); what the buffer serves costs no hop: of
+    a million lines one takes 0.47 µs, with ``open`` 0.07, a write 0.5 and 0.12 (CPU, benchmarks/offload.py).
     An operation under way is finished before the next one starts, and a cancel that strikes meanwhile is raised by the
     next one; the wait for a pipe, a terminal or a socket is cancelled at once. In a plain thread it is as ``open``.
     """
