@@ -21,6 +21,7 @@ ROOMS = (
         "races",
         "tasks",
         "aio",
+        "calls",
         "offload",
         "local",
         "locks",
