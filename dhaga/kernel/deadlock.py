@@ -77,6 +77,8 @@ class Watch:
         if not self.could_be_stuck():
             return None
         enter(self.scheduler.ident, self.scheduler)
+        if not self.scheduler.live and self.scheduler.main is None:  # nobody waits here: it looks on behalf of none
+            return None
         if not found():
             return LOOK_AGAIN
         victim = main_code()
@@ -95,8 +97,7 @@ class Watch:
         """Tell whether nothing of the scheduler's own could wake anybody."""
         scheduler = self.scheduler
         return bool(
-            (scheduler.live or scheduler.main is not None)
-            and not scheduler.runnable()
+            not scheduler.runnable()
             and not scheduler.poller.anybody_parked()
             and scheduler.selector is not None
             and scheduler.selector.only_own_fds()

@@ -180,6 +180,18 @@ def test_main_code_that_blocks_on_a_scheduler_whose_dhagas_all_wait_gets_it() ->
         b.join()
 
 
+def test_schedulers_that_have_nothing_to_do_are_no_obstacle() -> None:
+    with dhaga.Scheduler(), dhaga.Scheduler() as worked:
+        worked.spawn(int).join()
+        d = dhaga.spawn(dhaga.park, "nothing", name="d")
+        assert lines_of(d.join) == [
+            "main code: waits for join on <Dhaga d WAITING nothing>",
+            "d: waits for nothing",
+        ]
+        d.wake()
+        d.join()
+
+
 def test_a_guest_never_decides() -> None:
     assert prints("""
         import asyncio
