@@ -62,10 +62,7 @@ class Call:
         except IndexError:
             self.value = self.error = None
             return
-        try:
-            caller.unpark()
-        except RuntimeError:  # its loop was closed under it: it never runs again
-            logger.error("%r came to its end after the loop of its caller", self)
+        caller.unpark()
 
     def outcome(self) -> Any:
         """Return the value, or raise the error, of a call that has been answered; to be taken once."""

@@ -13,6 +13,7 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import testing
+from dhaga.kernel.graveyard import bury_guests_of_closed_loops
 from dhaga.kernel.scheduler import schedulers
 from dhaga.kernel.waiting import here
 from tests.scripts import prints, run
@@ -441,6 +442,23 @@ def test_dhagas_left_on_a_loop_that_was_closed_are_named_and_never_run_again() -
     assert (outcome.status, outcome.lines) == (0, ["finally", "another life"])
     said = "these dhagas are left over, their loop having been closed: <Dhaga left WAITING sleep>\n"
     assert outcome.err == said * 2
+
+
+@pytest.mark.logs
+def test_who_wakes_a_dhaga_left_on_a_closed_loop_is_not_to_blame_but_nobody_can_spawn_there() -> None:
+    loop = asyncio.new_event_loop()
+    left: list[dhaga.Dhaga] = []
+
+    async def main() -> None:
+        left.append(dhaga.spawn(dhaga.park, "a wake"))
+        await asyncio.sleep(0.01)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert left[0].wake("too late")
+    with pytest.raises(RuntimeError, match="takes no more dhagas"):
+        left[0].scheduler.spawn(int)
+    bury_guests_of_closed_loops()
 
 
 def test_loops_that_are_closed_without_a_shutdown_leak_no_fds() -> None:

@@ -312,7 +312,7 @@ class Scheduler:
 
     def rouse(self) -> None:
         """Have a sleeping loop call ``lap``; from any thread and from signal handlers."""
-        if not self.ident:  # it has ended
+        if not self.ident or self.loop.is_closed():  # it has ended, or will be found dead
             return
         self.asleep = False
         deadlock.leave(self.ident)
@@ -371,7 +371,7 @@ class Scheduler:
         starter.fresh.append(dhaga)
         dhaga.queue.append(starter)
         if self.asleep:
-            if not self.ident:
+            if not self.ident or self.loop.is_closed():
                 raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
             self.rouse()
 
