@@ -12,7 +12,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from .kernel import exit
-from .kernel.waiting import Waiter, logger
+from .kernel.waiter import Waiter, logger
 
 if TYPE_CHECKING:
     from .offload import Helper, OffloadPool

@@ -25,7 +25,8 @@ from greenlet import getcurrent
 from .kernel.callers import scheduler_here
 from .kernel.errors import ParkError
 from .kernel.scheduler import Scheduler
-from .kernel.waiting import Waiter, this_waiter
+from .kernel.waiter import Waiter
+from .kernel.waiting import this_waiter
 from .locks import clock_here
 from .queue import Empty, SimpleQueue
 from .workers import Staff, Worker, guard

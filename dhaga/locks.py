@@ -20,7 +20,9 @@ from typing import Any
 from greenlet import getcurrent
 
 from .kernel import originals
-from .kernel.waiting import OSThread, Waiter, WaitQueue, name_of, outsider, this_waiter
+from .kernel.osthread import OSThread
+from .kernel.waiter import Waiter
+from .kernel.waiting import WaitQueue, name_of, outsider, this_waiter
 from .scope import shield
 
 

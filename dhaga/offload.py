@@ -18,7 +18,9 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from .calls import Call, refuse_unfit
 from .kernel import deadlock, exit, originals
-from .kernel.waiting import BOUND, OSThread, Waiter, WaitQueue, logger, this_waiter
+from .kernel.osthread import OSThread
+from .kernel.waiter import BOUND, Waiter, logger
+from .kernel.waiting import WaitQueue, this_waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")

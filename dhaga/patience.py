@@ -15,8 +15,10 @@ from greenlet import getcurrent
 
 from .kernel import originals
 from .kernel.channel import AnyChannel, Channels, ThreadChannel
+from .kernel.osthread import OSThread
 from .kernel.scheduler import sleep
-from .kernel.waiting import OSThread, Waiter, this_waiter
+from .kernel.waiter import Waiter
+from .kernel.waiting import this_waiter
 
 plain = _socket.socket
 # The bare numbers: to make enums of them costs an accept 2 µs.

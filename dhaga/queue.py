@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 from greenlet import getcurrent
 
 from .kernel import originals
-from .kernel.waiting import Waiter, WaitQueue, outsider, this_waiter
+from .kernel.waiter import Waiter
+from .kernel.waiting import WaitQueue, outsider, this_waiter
 from .simplequeue import NOTHING, SimpleQueue, check_timeout
 
 if sys.version_info >= (3, 13):

@@ -19,8 +19,10 @@ from typing import Any, Self, TypeVar
 
 from .kernel import originals
 from .kernel.channel import READ, WRITE, Channel, Channels, onlookers
+from .kernel.osthread import OSThread
 from .kernel.scheduler import Scheduler, sleep
-from .kernel.waiting import OSThread, Waiter, this_waiter
+from .kernel.waiter import Waiter
+from .kernel.waiting import this_waiter
 
 T = TypeVar("T", bound=Iterable[object])
 

@@ -444,10 +444,10 @@ def test_a_signal_that_interrupts_no_system_call_ends_the_wait_of_a_plain_thread
     assert (
         prints("""
         import signal, threading
-        from dhaga.kernel import waiting
+        from dhaga.kernel import osthread, waiting
         from dhaga.threading import Lock
 
-        waiting.SIGNAL_SECONDS = 0.05
+        osthread.SIGNAL_SECONDS = 0.05
 
         def strike():
             while not main.parked:

@@ -17,14 +17,16 @@ import pytest
 import dhaga
 from dhaga import events, locks, queue, semaphores, simplequeue
 from dhaga.events import Barrier, BrokenBarrierError, Event
-from dhaga.kernel import deadlock, waiting
+from dhaga.kernel import deadlock, osthread, waiting
+from dhaga.kernel import waiter as waiter_room
 from dhaga.locks import Condition, Lock, RLock
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.semaphores import BoundedSemaphore, Semaphore
 
-FILES = {module.__file__ for module in (events, locks, queue, semaphores, simplequeue, waiting)}
-PARK = waiting.OSThread.park.__code__
-BLOCKS = {waiting.OSThread.block.__code__, waiting.OSThread.block_for_good.__code__}
+FILES = {module.__file__ for module in (events, locks, queue, semaphores, simplequeue, osthread, waiter_room, waiting)}
+PARK_FILES = {module.__file__ for module in (osthread, waiter_room, deadlock)}
+PARK = osthread.OSThread.park.__code__
+BLOCKS = {osthread.OSThread.block.__code__, osthread.OSThread.block_for_good.__code__}
 GUARD = queue.Guard.acquire.__code__
 """The functions in which a thread waits for what another one has to give, and for another one to go on."""
 
@@ -39,6 +41,7 @@ class Run(threading.Thread):
         self.fn = fn
         self.outcome: Any = None
         self.error: BaseException | None = None
+        self.unstarted = [True]
 
     def run(self) -> None:
         self.waiter = waiting.this_waiter()
@@ -56,10 +59,16 @@ class Run(threading.Thread):
         return frame is not None and (frame.f_code is GUARD or self.waits())
 
     def go_as_far_as_it_can(self) -> None:
-        if self.ident is None:
-            self.start()
-            while self.is_alive() and not self.is_stuck():
+        """Start, once: the first thread may come to this while the main thread does, its wait having timed out."""
+        try:
+            self.unstarted.pop()
+        except IndexError:
+            while self.ident is None:
                 time.sleep(0.00005)
+            return
+        self.start()
+        while self.is_alive() and not self.is_stuck():
+            time.sleep(0.00005)
 
     def end(self) -> Any:
         self.join(SOON)
@@ -117,7 +126,7 @@ class Struck(Run):
         caller = frame if event == "c_return" else frame.f_back
         if (
             event in ("call", "c_return")
-            and frame.f_code.co_filename in (waiting.__file__, deadlock.__file__)  # not a finalizer
+            and frame.f_code.co_filename in PARK_FILES  # not a finalizer
             and caller.f_code in (PARK, *BLOCKS)
         ):
             self.left -= 1

@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "dhaga"
 
 KERNEL = (
-    *("errors", "originals", "timers", "priorities", "deadlock", "loop", "cancels", "waiting", "channel", "poller"),
+    *("errors", "originals", "timers", "priorities", "deadlock", "loop"),
+    *("cancels", "waiter", "osthread", "waiting", "channel", "poller"),
     *("microthread", "lives", "scheduler", "graveyard", "interrupts", "exit", "callers", "fork", "api"),
 )
 ROOMS = (

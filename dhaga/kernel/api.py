@@ -16,7 +16,8 @@ from .microthread import Dhaga, Main
 from .priorities import HIGH, LOW, NORMAL, Priority
 from .scheduler import Scheduler, sleep
 from .timers import Entry
-from .waiting import Waiter, this_waiter
+from .waiter import Waiter
+from .waiting import this_waiter
 
 
 def spawn(

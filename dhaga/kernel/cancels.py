@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from .errors import Cancelled, Expired
 
 if TYPE_CHECKING:
-    from .waiting import Waiter
+    from .waiter import Waiter
 
 
 class Order:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import originals
-from .waiting import Waiter
+from .waiter import Waiter
 
 if TYPE_CHECKING:
     from .poller import Poller

@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING
 from .errors import Deadlock
 
 if TYPE_CHECKING:
+    from .osthread import OSThread
     from .scheduler import Scheduler
-    from .waiting import OSThread, Waiter
+    from .waiter import Waiter
 
 logger = logging.getLogger("dhaga")
 

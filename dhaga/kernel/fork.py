@@ -19,8 +19,9 @@ from .graveyard import graveyard
 from .interrupts import hear_signals, undelivered
 from .lives import Orphan
 from .microthread import Dhaga
+from .osthread import os_threads
 from .scheduler import Scheduler, schedulers
-from .waiting import here, os_threads
+from .waiting import here
 
 
 def after_fork_in_child() -> None:

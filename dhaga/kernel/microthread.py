@@ -1,4 +1,4 @@
-"""The microthread: one dhaga, from NEW to DONE. How it waits: ``waiting.py``; who runs next: ``scheduler.py``."""
+"""The microthread: one dhaga, from NEW to DONE. How it waits: ``waiter.py``; who runs next: ``scheduler.py``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from greenlet import GreenletExit, getcurrent, greenlet
 from . import originals
 from .errors import Cancelled, LeftBehind
 from .priorities import NORMAL, Priority
-from .waiting import Waiter, this_waiter
+from .waiter import Waiter
+from .waiting import this_waiter
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler

@@ -30,10 +30,12 @@ from .errors import Cancelled
 from .lives import Life, OwnThread
 from .loop import HubSelector
 from .microthread import Dhaga, Main
+from .osthread import OSThread
 from .poller import Poller, new_poller
 from .priorities import NORMAL, Priority, Reserve, Urgent
 from .timers import Timers
-from .waiting import CLOCK, OSThread, Waiter, this_waiter
+from .waiter import CLOCK, Waiter
+from .waiting import this_waiter
 
 STRETCH = 32
 """Switches between two looks at the clock (45 ns each, and about as much around it: 3 ns a switch)."""
