@@ -16,6 +16,7 @@ $(error nothing done)
 endif
 endif
 NEWEST := $(firstword $(VERSIONS))
+OLDEST := $(lastword $(VERSIONS))
 
 # To show what Dhaga does, one environment suffices; each Python is tested in one of its own, the newest of which also has
 # ruff and mypy to offer.
@@ -69,13 +70,13 @@ types: $(TOOLS)/.test  ## mypy, strict
 
 test-%: .venv-%/.test  ## the tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	.venv-$*/bin/python -m tests.suite -q $(ARGS)
+	.venv-$*/bin/python -m tests.suite -q $(if $(filter $*,$(NEWEST)),,-m 'not slow and not once') $(ARGS)
 
 test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
 	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.suite -q $(ARGS)
 
-test-slow: $(TOOLS)/.test  ## the tests that are too slow for every change
-	$(TOOLS)/bin/python -m tests.suite -q -m slow $(ARGS)
+test-slow: .venv-$(OLDEST)/.test  ## the tests that are too slow for every change, and on every Python
+	.venv-$(OLDEST)/bin/python -m tests.suite -q -m 'slow or once' $(ARGS)
 
 # What runs on a virtual clock and so can be shuffled. Left out: tests of lives, fds and processes, and those of many
 # thousand dhagas, where order plays no part.

@@ -13,6 +13,12 @@ from examples.backup.workers import UNITS, Unit
 from tests.examples.kit import Service
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.once)
+
+
 @pytest.fixture(params=["dhagas", pytest.param("threads", marks=pytest.mark.slow)])
 def unit(request: pytest.FixtureRequest) -> Unit:
     """The test runs over each unit of concurrency; over threads, there to compare with, in ``make test-slow`` alone."""
