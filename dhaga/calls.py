@@ -104,6 +104,10 @@ def refuse_unfit(fn: Any) -> None:
     while isinstance(inner, functools.partial):
         inner = inner.func
     flags = getattr(getattr(inner, "__code__", None), "co_flags", 0)
+    if inspect.iscoroutine(fn):
+        if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
+            fn.close()  # it is not to warn besides that it was never awaited
+        raise TypeError(f"offload needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
     if not callable(fn):
         raise TypeError(f"offload needs a function to call, not {fn!r}: offload(fn, *args), not offload(fn(*args))")
     if flags & inspect.CO_GENERATOR:

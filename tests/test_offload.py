@@ -545,6 +545,16 @@ def test_what_no_thread_can_call_is_refused_at_once(wal: OffloadPool, door: str,
     assert not wal.threads
 
 
+@pytest.mark.parametrize("door", ["offload", "offloaded", "pool.offload", "pool.offloaded", "pool.finish"])
+def test_a_coroutine_is_refused_with_the_way_out_and_closed(wal: OffloadPool, door: str) -> None:
+    *of_pool, name = door.split(".")
+    coroutine = coroutine_function()
+    with pytest.raises(TypeError, match=r"a function to call, not <coroutine .*: in a dhaga call await_"):
+        getattr(wal if of_pool else dhaga, name)(coroutine)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert not wal.threads
+
+
 @pytest.mark.parametrize("threads", [0, -1])
 def test_a_pool_needs_a_thread(threads: int) -> None:
     with pytest.raises(ValueError, match=f"at least one thread, not {threads}"):
