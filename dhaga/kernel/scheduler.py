@@ -169,6 +169,8 @@ class Scheduler:
 
     def __repr__(self) -> str:
         state = "asleep" if self.asleep else "awake"
+        if not self.ident:
+            state = "stopped" if self.closing else "not started"
         return f"<Scheduler {self.name} {state}, {len(self.live)} dhagas, {self.runnable()} runnable>"
 
     # ---- switching

@@ -232,11 +232,14 @@ def test_reprs_tell_the_state() -> None:
         d = dhaga.spawn(dhaga.sleep, 1)
         assert repr(scheduler) == "<Scheduler virtual awake, 1 dhagas, 1 runnable>"
         d.join()
-    with dhaga.Scheduler("own") as own:
+    own = dhaga.Scheduler("own")
+    assert repr(own) == "<Scheduler own not started, 0 dhagas, 0 runnable>"
+    with own:
         own.spawn(int).join()
         while not own.asleep:
             time.sleep(0.001)
         assert repr(own) == "<Scheduler own asleep, 0 dhagas, 0 runnable>"
+    assert repr(own) == "<Scheduler own stopped, 0 dhagas, 0 runnable>"
 
 
 def test_a_scheduler_may_be_given_a_loop_to_run() -> None:
