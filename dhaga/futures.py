@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from greenlet import getcurrent
 
+from .kernel import originals
 from .kernel.callers import scheduler_here
 from .kernel.errors import ParkError
 from .kernel.scheduler import Scheduler
@@ -234,6 +235,23 @@ class Watch(SimpleQueue[Any]):
     add_result = add_exception = add_cancelled = SimpleQueue.put
 
 
+class LocalWaiters(list[Any]):
+    """The waiters of a call on one scheduler: in the OS thread that is to make it, a standard ``wait`` never ends."""
+
+    __slots__ = ("ident",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.ident = scheduler.ident
+
+    def append(self, waiter: Any) -> None:
+        if not isinstance(waiter, Watch) and self.ident == originals.get_ident():
+            raise RuntimeError(
+                "the standard wait() and as_completed() would block the OS thread that is to make these calls: take "
+                "those of dhaga.futures, or an Executor over a Pool"
+            )
+        super().append(waiter)
+
+
 @contextlib.contextmanager
 def watching(futures: Iterable[Any]) -> Iterator[Watch]:
     """Give a queue to which each of the futures, standard ones too, comes when it has ended."""
@@ -363,15 +381,18 @@ class Executor(concurrent.futures.Executor):
         future._done_callbacks.append(self.futures.discard)  # add_done_callback() would take a lock for it
         self.futures.add(future)
         try:
-            staff = self.staff_here() if self.pool is None else self.pool.staff
-            staff.submit(future, fn, args, kwargs)
+            if self.pool is None:
+                scheduler = scheduler_here()
+                future._waiters = LocalWaiters(scheduler)
+                self.staff_on(scheduler).submit(future, fn, args, kwargs)
+            else:
+                self.pool.staff.submit(future, fn, args, kwargs)
         except BaseException:
             self.futures.discard(future)
             raise
         return future
 
-    def staff_here(self) -> Staff:
-        scheduler = scheduler_here()
+    def staff_on(self, scheduler: Scheduler) -> Staff:
         staff = self.staffs.get(scheduler)
         if staff is None:
             self.staffs = {each: staff for each, staff in self.staffs.items() if each.ident}
