@@ -370,13 +370,13 @@ class Scheduler:
         """Take a NEW dhaga in, at the end of the run queue."""
         if self.closing and originals.get_ident() != self.ident:
             raise RuntimeError(f"{self!r} is stopped: it takes no more dhagas")
+        if self.asleep and (not self.ident or self.loop.is_closed()):
+            raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
         self.live.add(dhaga)  # greenlet would throw GreenletExit into one that nobody refers to
         starter = self.starters[dhaga.rank]
         starter.fresh.append(dhaga)
         dhaga.queue.append(starter)
         if self.asleep:
-            if not self.ident or self.loop.is_closed():
-                raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
             self.rouse()
 
     def call(self, fn: Callable[..., object], *args: Any) -> bool:

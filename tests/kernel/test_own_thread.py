@@ -135,6 +135,14 @@ def test_what_is_refused() -> None:
     scheduler.stop()
 
 
+def test_what_a_stopped_scheduler_refuses_it_does_not_keep() -> None:
+    with dhaga.Scheduler() as scheduler:
+        pass
+    with pytest.raises(RuntimeError, match="takes no more dhagas"):
+        scheduler.spawn(int)
+    assert not scheduler.live and not scheduler.runnable()
+
+
 def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_number() -> None:
     """The system gives thread idents out anew: ``stop`` and ``spawn`` in such a thread are not calls from within."""
     seen = []
