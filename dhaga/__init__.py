@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import aio
-from .files import open
+from .files import open as open  # not in __all__: a star import must not replace the built-in one
 from .kernel.api import Timeout, current, park, priority, sleep, spawn
 from .kernel.errors import Cancelled, Deadlock, ParkError
 from .kernel.microthread import Dhaga, excepthook
@@ -35,7 +35,6 @@ __all__ = [
     "move_on_after",
     "offload",
     "offloaded",
-    "open",
     "park",
     "priority",
     "race",
