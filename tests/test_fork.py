@@ -335,7 +335,7 @@ def test_what_stayed_in_the_parent_is_refused_at_once_in_the_child() -> None:
             try:
                 say("not refused:", call(*args))
             except RuntimeError as error:
-                say(re.sub(" (a?sleep|awake).*?>", ">", str(error)))
+                say(re.sub(" (stopped|not started).*?>", ">", str(error)))
 
         async def awaits(d):
             await d
