@@ -32,8 +32,9 @@ ROOMS = (
         "queue",
         "threading",
     ),
-    *("resolve", "patience", "socket", "select", "time", "turns", "files"),
+    *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
+    *("stream", "http.client", "http"),
     "",
     "testing",
 )
