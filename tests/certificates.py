@@ -1,0 +1,46 @@
+"""Certificates of an authority that is made here, for the session: what tests of TLS share."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import trustme
+
+from dhaga import ssl
+
+NAME = "localhost"
+
+
+@functools.cache
+def authority() -> trustme.CA:
+    """Return the authority that has signed all of them."""
+    return trustme.CA()
+
+
+@functools.cache
+def stranger() -> trustme.CA:
+    """Return an authority that has signed none."""
+    return trustme.CA()
+
+
+@functools.cache
+def certificate(*names: str) -> trustme.LeafCert:
+    """Return one for these hosts or mail addresses; by default for ``localhost`` and 127.0.0.1."""
+    return authority().issue_cert(*(names or (NAME, "127.0.0.1")))
+
+
+def server_context(cert: trustme.LeafCert | None = None, kind: Any = ssl) -> Any:
+    """Make the context of a server. ``kind``: ``dhaga.ssl``, or the standard ``ssl``."""
+    context = kind.create_default_context(kind.Purpose.CLIENT_AUTH)
+    (cert or certificate()).configure_cert(context)
+    return context
+
+
+def client_context(version: Any = None, trusted: trustme.CA | None = None, kind: Any = ssl) -> Any:
+    """Make the context of a client that trusts the authority, for one version of TLS, or for all."""
+    context = kind.create_default_context()
+    (trusted or authority()).configure_trust(context)
+    if version is not None:
+        context.minimum_version = context.maximum_version = version
+    return context
