@@ -350,7 +350,7 @@ async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler
     asked: CancelledError | None = None
     while True:
         try:
-            return await dhaga  # type: ignore[no-any-return]
+            return await dhaga
         except CancelledError as error:
             if dhaga.done:  # by its own, or in the moment of this cancel
                 raise

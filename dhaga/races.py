@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import TypeVar
 
 from .kernel.errors import Cancelled
 from .kernel.microthread import refuse
 from .scope import Child, Scope
 
+T = TypeVar("T")
 
-def race(*fns: Callable[[], Any], timeout: float | None = None, name: str = "race") -> Any:
+
+def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race") -> T:
     """Call functions in a dhaga each; return what the first to succeed returns, the others being cancelled.
 
     What an attempt raises is kept until all have failed. Parks: until the last has ended (``scope race``). From: a
@@ -27,7 +29,7 @@ def race(*fns: Callable[[], Any], timeout: float | None = None, name: str = "rac
         for fn in fns:
             scope.spawn(fn, name=f"{name}: {getattr(fn, '__name__', fn)}")
     if scope.winner is not None:
-        return scope.winner.value
+        return scope.winner.value  # type: ignore[no-any-return]
     failed = BaseExceptionGroup(f"{name}: all have failed", scope.failures) if scope.failures else None
     if scope.expired or failed is None:
         raise TimeoutError(f"{name}: none has succeeded within {timeout} s") from failed

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from greenlet import GreenletExit, getcurrent
 
@@ -20,14 +20,15 @@ from .kernel import originals
 from .kernel.api import current
 from .kernel.cancels import Cancels, Order, cancels_of, origin
 from .kernel.errors import Cancelled, Expired
-from .kernel.microthread import Dhaga, Main
+from .kernel.microthread import Dhaga, Main, T
 from .kernel.priorities import NORMAL, Priority
 from .kernel.timers import Entry
 
 number = itertools.count(1).__next__
+R = TypeVar("R")
 
 
-class Child(Dhaga):
+class Child(Dhaga[T]):
     """A dhaga of a scope, which waits for its end and is told its error."""
 
     __slots__ = ("scope",)
@@ -100,21 +101,21 @@ class Scope:
 
     def spawn(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., R],
         /,
         *args: Any,
         name: str | None = None,
         priority: Priority = NORMAL,
         context: Context | None = None,
         **kwargs: Any,
-    ) -> Dhaga:
+    ) -> Dhaga[R]:
         """Start a dhaga for which the block waits; the arguments are those of ``dhaga.spawn``. Its result is its own.
 
         Parks: never. From: the body, children and whatever else runs in the same OS thread, while the block has not
         ended. In a cancelled scope it ends without a start. Raises: TypeError, RuntimeError.
         """
         scheduler = self.here().scheduler
-        child = Child(
+        child: Child[R] = Child(
             scheduler, fn, args, kwargs or None, name, getattr(self.waiter, "daemon", False), context, priority
         )
         child.scope = self

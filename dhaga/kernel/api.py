@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from greenlet import getcurrent
 
@@ -19,9 +19,11 @@ from .timers import Entry
 from .waiter import Waiter
 from .waiting import this_waiter
 
+R = TypeVar("R")
+
 
 def spawn(
-    fn: Callable[..., Any],
+    fn: Callable[..., R],
     /,
     *args: Any,
     name: str | None = None,
@@ -29,7 +31,7 @@ def spawn(
     priority: Priority = NORMAL,
     context: Context | None = None,
     **kwargs: Any,
-) -> Dhaga:
+) -> Dhaga[R]:
     """Start a dhaga that calls ``fn(*args, **kwargs)`` on the caller's scheduler, when its turn comes.
 
     Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: cancelled, not
@@ -42,7 +44,7 @@ def spawn(
         scheduler = me.scheduler
     except AttributeError:  # not a dhaga
         scheduler = scheduler_here()
-    dhaga = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
+    dhaga: Dhaga[R] = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
     scheduler.admit(dhaga)
     return dhaga
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from greenlet import getcurrent
 from tornado.ioloop import IOLoop
@@ -53,6 +53,7 @@ LAP_STRETCHES = 128
 """A lap ends after this many stretches even if the clock stands still, as it does in tests."""
 
 number = itertools.count(1).__next__
+R = TypeVar("R")
 
 
 class Starter:
@@ -347,7 +348,7 @@ class Scheduler:
 
     def spawn(
         self,
-        fn: Callable[..., Any],
+        fn: Callable[..., R],
         /,
         *args: Any,
         name: str | None = None,
@@ -355,14 +356,14 @@ class Scheduler:
         priority: Priority = NORMAL,
         context: Context | None = None,
         **kwargs: Any,
-    ) -> Dhaga:
+    ) -> Dhaga[R]:
         """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, when its turn comes.
 
         Parks: never. From: any thread. ``daemon``: cancelled, not waited for, at interpreter exit; ``priority``: see
         ``dhaga.priority``; ``context``: its context variables, by default a copy of the caller's. Raises: TypeError,
         RuntimeError after ``stop``.
         """
-        dhaga = Dhaga(self, fn, args, kwargs or None, name, daemon, context, priority)
+        dhaga: Dhaga[R] = Dhaga(self, fn, args, kwargs or None, name, daemon, context, priority)
         self.admit(dhaga)
         return dhaga
 
