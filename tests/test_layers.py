@@ -34,7 +34,7 @@ ROOMS = (
     ),
     *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
-    *("stream", "http.client", "http"),
+    *("listeners", "servers", "stream", "http.client", "http"),
     "",
     "testing",
 )
