@@ -35,6 +35,7 @@ ROOMS = (
     *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "stream", "http.client", "http"),
+    *("integrations", "integrations.gunicorn"),
     "",
     "testing",
 )
