@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from .socket import create_server, fromfd, socket
 
-Address: TypeAlias = "tuple[str | None, int] | str | os.PathLike[str] | standard.socket"
-"""(host, port), the path of a Unix socket ("\\0…": one without a file), or a socket that listens already."""
+Address: TypeAlias = "tuple[str | None, int] | str | os.PathLike[str] | standard.socket | list[Address]"
+"""(host, port), the path of a Unix socket ("\\0…": one without a file), a socket that listens already; or a list."""
 
 BACKLOG = 4096
 """How many connections may wait to be accepted; what Linux cuts it to by default (net.core.somaxconn) since 5.4.
@@ -32,6 +32,8 @@ def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -
     A socket is used through a duplicate, so that several servers may have it, and stays the caller's to close.
     Parks: never; the name of a host is looked up at once. Raises: OSError, ValueError, TypeError.
     """
+    if isinstance(address, list):
+        return listen_at_all(address, backlog, reuse_port)
     if isinstance(address, standard_socket):
         return [duplicate(address)]
     if isinstance(address, (str, os.PathLike)):
@@ -39,6 +41,17 @@ def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -
     if not isinstance(address, tuple) or len(address) != 2:
         raise TypeError(f"an address is (host, port), the path of a Unix socket or a listening socket, not {address!r}")
     return listen_at_host(*address, backlog, reuse_port)
+
+
+def listen_at_all(addresses: list[Address], backlog: int, reuse_port: bool) -> list[socket]:
+    listeners: list[socket] = []
+    try:
+        for address in addresses:
+            listeners += listen(address, backlog, reuse_port)
+    except BaseException:
+        close_all(listeners)
+        raise
+    return listeners
 
 
 def duplicate(listener: standard.socket) -> socket:

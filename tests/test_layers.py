@@ -34,7 +34,7 @@ ROOMS = (
     ),
     *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
-    *("listeners", "servers", "stream", "http.client", "http"),
+    *("listeners", "servers", "services", "processes", "stream", "http.connections", "http.client", "http"),
     *("integrations", "integrations.gunicorn"),
     "",
     "testing",
