@@ -1,7 +1,20 @@
-"""HTTP for dhagas: the client."""
+"""HTTP for dhagas: the clients."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from .client import HTTPClient
 
+if TYPE_CHECKING:
+    from .requests import Session as Session  # not in __all__: a star import must not ask for requests
+
 __all__ = ["HTTPClient"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Session":
+        from .requests import Session
+
+        return Session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
