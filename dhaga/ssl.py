@@ -15,13 +15,18 @@ each broken write, in order, and all of the others.
 from __future__ import annotations
 
 import ssl as standard
+from _socket import close
 from collections.abc import Callable
+from fcntl import ioctl
+from termios import FIONREAD
 from typing import Any, Self
 
-from .kernel.channel import closed_error
+from greenlet import getcurrent
+
+from .kernel.channel import READ, closed_error
 from .kernel.waiting import this_waiter
 from .locks import Lock
-from .patience import plain
+from .patience import NOWHERE, plain
 from .socket import DEFAULT_TIMEOUT, create_connection, socket
 
 __all__ = [name for name in dir(standard) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -31,6 +36,7 @@ standard_default_context = standard.create_default_context
 standard_unverified_context = standard._create_unverified_context
 standard_DER_cert_to_PEM_cert = standard.DER_cert_to_PEM_cert
 PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
+SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
 SSLError, SSLWantReadError, SSLWantWriteError = (
     standard.SSLError,
@@ -38,8 +44,17 @@ SSLError, SSLWantReadError, SSLWantWriteError = (
     standard.SSLWantWriteError,
 )
 
+LACKS = (SSLWantReadError, SSLWantWriteError)
+
 RECORD = 1 << 14
 """Bytes that one TLS record holds at most (RFC 8446, 5.1)."""
+
+NOTHING = bytes(4)
+"""A C int of no bytes, as FIONREAD tells them."""
+
+# The standard's texts, which some programs look at.
+READING, WRITING = "The read operation timed out", "The write operation timed out"
+SHAKING = "The handshake operation timed out"
 
 
 def __getattr__(name: str) -> Any:
@@ -54,17 +69,22 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     """A TLS connection whose blocking methods park. Source: ``ssl.SSLSocket``; ``close`` wakes its waiters with EBADF.
 
     One dhaga may read while another writes; several writers take turns. With timeout 0 a ``send`` may send a part.
+    ``close`` sends nothing, as the standard's: what a broken write has left is dropped, and the peer finds a ragged
+    end; ``unwrap`` before it. A listening one shakes hands within ``accept``, while others wait for theirs: a server
+    had better accept plainly, and wrap in the dhaga of each connection.
     """
 
     turn: Lock  # of those who write
-    guard: Lock  # around each call into OpenSSL: it does not bear two OS threads in one connection
+    guard: Lock  # around each call into OpenSSL: it does not bear two at once in one connection
+    orphans: list[int]  # the fd, if it was to be closed while OpenSSL, which knows its number, was at work
+    sent: int  # how much of the present write OpenSSL has got rid of; negative: what of a broken one is to go first
     unfinished: bytes  # the record that OpenSSL has taken and not yet sent
     suppress_ragged_eofs: bool
     _sslobj: Any
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         self = super().__new__(cls, *args, **options)
-        self.turn, self.guard, self.unfinished = Lock(), Lock(), b""
+        self.turn, self.guard, self.orphans, self.unfinished = Lock(), Lock(), [], b""
         return self
 
     # ---- waiting
@@ -77,24 +97,39 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         if self._sslobj is None:
             super().reset_blocking()
 
-    def insist(self, operation: Callable[..., Any], *args: Any) -> Any:
+    def insist(self, late: str, deadline: float | None, operation: Callable[..., Any], *args: Any) -> Any:
         """Do an operation of OpenSSL, again whenever the fd has what it lacked; a read may have to write, too."""
-        deadline: float | None = None
         while True:
             try:
                 with self.guard:
+                    if self.channels.closed:
+                        raise closed_error()
                     return operation(*args)
-            except (SSLWantReadError, SSLWantWriteError) as lack:
+            except LACKS as lack:
                 if self.patience == 0:
                     raise
                 reads = isinstance(lack, SSLWantReadError)
-            except SSLError:
-                if self.channels.closed:
-                    raise closed_error() from None
-                raise
-            me = this_waiter()
-            channel = self.channel_of(me)
-            deadline = self.bounded(channel.wait_readable if reads else channel.wait_writable, me, deadline)
+            finally:
+                if self.orphans:
+                    self.bury()
+            deadline = self.wait(reads, late, deadline)
+
+    def wait(self, reads: bool, late: str, deadline: float | None) -> float | None:
+        """Park until the fd may be read, or written. Returns: the deadline. Raises: TimeoutError, saying ``late``."""
+        me = this_waiter()
+        channel = self.channel_of(me)
+        wait: Any = channel.wait_readable if reads else channel.wait_writable
+        if reads:
+            channel.readable = False
+        if self.patience is None:
+            wait(me)
+            return None
+        try:
+            return self.bounded(wait, me, deadline)
+        except TimeoutError:
+            raise TimeoutError(late) from None
+
+    # ---- handshakes
 
     def do_handshake(self, block: bool = False) -> None:
         """Shake hands. Parks: until it is done (``read fd N``, ``write fd N``). Raises: SSLError, TimeoutError."""
@@ -103,24 +138,80 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         if patience == 0 and block:
             self.settimeout(None)
         try:
-            self.insist(self._sslobj.do_handshake)
+            self.insist(SHAKING, None, self._sslobj.do_handshake)
         finally:
             if self.patience != patience:
                 self.settimeout(patience)
 
+    def verify_client_post_handshake(self) -> None:
+        """Ask the client for a certificate; the next read or write sends that. Parks: while others write."""
+        connection = self._sslobj
+        if connection is None:
+            super().verify_client_post_handshake()
+        self.write_in_turn(connection, b"", connection.verify_client_post_handshake)
+
     # ---- reading
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        """Receive up to ``buflen`` bytes, of one record. Parks: while there are none (``read fd N``)."""
+        if self._sslobj is None or flags:
+            return super().recv(buflen, flags)
+        return self.read(buflen)  # type: ignore[no-any-return]
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
         """Read up to ``len`` bytes, or into a buffer. Parks: while there are none (``read fd N``)."""
         connection = self._sslobj
         if connection is None:
             return super().read(len, buffer)
+        me: Any = getcurrent()
+        channel: Any = self.channel
+        if getattr(me, "scheduler", None) is not channel.scheduler:
+            return self.read_patiently(connection, len, buffer)
+        if not channel.readable and not connection.pending():  # wait() and insist(), written out: 10 % of an echo
+            if me.pending:
+                raise me.pending.pop(0)
+            me.place = channel
+            me.parked.append(channel.reading)
+            channel.readers.append(me)
+            if not channel.watched:
+                channel.begin(me, READ)
+            me.scheduler.park(me)
         try:
-            return self.insist(connection.read, len, *(() if buffer is None else (buffer,)))
+            with self.guard:
+                if channel.closed:
+                    raise closed_error()
+                data = connection.read(len) if buffer is None else connection.read(len, buffer)
+        except LACKS:
+            return self.read_patiently(connection, len, buffer)
         except SSLError as error:
-            if error.args[0] != standard.SSL_ERROR_EOF or not self.suppress_ragged_eofs:
+            if not self.is_end(error):
                 raise
-        return b"" if buffer is None else 0
+            return b"" if buffer is None else 0
+        finally:
+            if self.orphans:
+                self.bury()
+        if channel.drains:
+            look_ahead(channel, data)
+        return data
+
+    def read_patiently(self, connection: Any, len: int, buffer: Any) -> Any:
+        channel = self.channels.get(getattr(getcurrent(), "scheduler", NOWHERE))
+        deadline: float | None = None
+        if channel is not None and not channel.readable and self.patience != 0 and not connection.pending():
+            deadline = self.wait(True, READING, None)
+        try:
+            data = self.insist(READING, deadline, connection.read, len, *(() if buffer is None else (buffer,)))
+        except SSLError as error:
+            if not self.is_end(error):
+                raise
+            return b"" if buffer is None else 0
+        if channel is not None and channel.drains:
+            look_ahead(channel, data)
+        return data
+
+    def is_end(self, error: standard.SSLError) -> bool:
+        """Tell whether an error is to be taken for the end: the peer has closed without notice."""
+        return error.args[0] == SSL_ERROR_EOF and self.suppress_ragged_eofs
 
     # ---- writing
 
@@ -130,55 +221,86 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
             return super().send(data, flags)
         return self.write(data)
 
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        """Send everything. Parks: as ``send``. Raises: TimeoutError, when some may have been sent."""
+        if data.__class__ is bytes and self._sslobj is not None and not flags:
+            sent = self.write(data)
+            if sent == len(data):
+                return
+            data = data[sent:]
+        super().sendall(data, flags)
+
     def write(self, data: Any) -> int:
         """Do what ``send`` does. Raises: TimeoutError, when some may have been sent. Returns: how many bytes."""
         connection = self._sslobj
         if connection is None:
             return super().write(data)
-        with memoryview(data) as view, view.cast("B") as whole:
-            self.take_turn()
+        if data.__class__ is not bytes or len(data) > RECORD:
+            with memoryview(data) as view, view.cast("B") as whole:
+                return self.write_in_turn(connection, whole)
+        if not self.turn.acquire(False):
+            return self.write_in_turn(connection, data)
+        try:  # write_in_turn() and insist(), written out: 6 % of an echo
             try:
-                return self.write_records(connection, whole)
-            finally:
-                self.turn.release()
+                if not self.unfinished:
+                    with self.guard:
+                        if self.channels.closed:
+                            raise closed_error()
+                        return connection.write(data)  # type: ignore[no-any-return]
+            except LACKS:
+                self.unfinished = data
+            return self.write_now(connection, data, None)
+        finally:
+            self.turn.release()
+            if self.orphans:
+                self.bury()
 
-    def take_turn(self) -> None:
-        if self.turn.acquire(self.patience != 0, self.patience or -1):
-            return
-        if self.patience == 0:
-            raise SSLWantWriteError(standard.SSL_ERROR_WANT_WRITE, "another write is under way")
-        raise TimeoutError("timed out")
-
-    def write_records(self, connection: Any, data: memoryview) -> int:
-        begun = len(self.unfinished)
-        if begun and data[:begun] != self.unfinished:
-            self.finish(connection)
-            begun = 0
-        sent = 0
-        while sent < len(data):
-            try:
-                sent += self.insist(self.offer, connection, data[sent : sent + (begun or RECORD)])
-            except SSLWantWriteError:  # with timeout 0; the next write is to begin with what is left
-                if not sent:
-                    raise
-                break
-            begun = 0
-        return sent
-
-    def finish(self, connection: Any) -> None:
-        """Send what is left of a write that was broken off."""
-        if self.unfinished:
-            self.insist(self.offer, connection, self.unfinished)
-
-    def offer(self, connection: Any, record: Any) -> int:
-        """Offer a record to OpenSSL, and keep it for as long as OpenSSL has it."""
+    def write_in_turn(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
+        """Write as soon as no other does; ``then`` do another operation of OpenSSL before any other can write."""
+        deadline = self.take_turn()
         try:
-            sent: int = connection.write(record)
-        except (SSLWantReadError, SSLWantWriteError):
-            self.unfinished = bytes(record)
-            raise
-        self.unfinished = b""
-        return sent
+            sent = self.write_now(connection, data, deadline)
+            if then is not None:
+                self.insist(READING, deadline, then)
+            return sent
+        finally:
+            self.turn.release()
+
+    def take_turn(self) -> float | None:
+        """Park while others write. Returns: the deadline of what comes next, if that is known by now."""
+        if self.turn.acquire(False):
+            return None
+        if self.patience == 0:
+            raise SSLWantWriteError(SSL_ERROR_WANT_WRITE, "The operation did not complete (write): others do")
+        return self.bounded(self.wait_turn, this_waiter(), None)
+
+    def wait_turn(self, me: object, left: float | None) -> None:
+        if not self.turn.acquire(timeout=-1 if left is None else left):
+            raise TimeoutError(WRITING)
+
+    def write_now(self, connection: Any, data: bytes | memoryview, deadline: float | None) -> int:
+        """Send what is left of a broken write, unless this one repeats it, then this one. Returns: how much of it."""
+        broken = self.unfinished
+        self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
+        try:
+            self.insist(WRITING, deadline, self.offer, connection, data)
+        except LACKS:  # with timeout 0; the next write is to begin with what is left
+            if self.sent <= 0:
+                raise
+        return self.sent
+
+    def offer(self, connection: Any, data: Any) -> None:
+        """Give OpenSSL one record after the other. What it does not get rid of, it has kept, and so do we."""
+        while self.sent < len(data):
+            begun = self.unfinished
+            record = begun if self.sent < 0 else data[self.sent : self.sent + (len(begun) or RECORD)]
+            try:
+                connection.write(record)
+            except LACKS:
+                self.unfinished = bytes(record)
+                raise
+            self.unfinished = b""
+            self.sent += len(record)
 
     # ---- ends
 
@@ -187,15 +309,35 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         connection = self._sslobj
         if connection is None:
             return super().unwrap()
-        self.take_turn()
-        try:
-            self.finish(connection)
-            self.insist(connection.shutdown)
-        finally:
-            self.turn.release()
+        self.write_in_turn(connection, b"", connection.shutdown)
         self._sslobj = None
         self.reset_blocking()
         return self
+
+    def _real_close(self) -> None:
+        self.leave()
+        self._sslobj = None
+        fd = plain.detach(self)
+        if fd >= 0:
+            self.orphans.append(fd)
+            self.bury()
+
+    def bury(self) -> None:
+        """Close the fd, unless somebody is at work on it, another OS thread or a callback: then they do, at the end."""
+        while self.orphans and self.guard.acquire(False):
+            try:
+                close(self.orphans.pop())
+            finally:
+                self.guard.release()
+
+
+def look_ahead(channel: Any, data: Any) -> None:
+    """Have the next read park without trying if nothing more has come: asking costs 1 µs, a try in vain 5."""
+    if (len(data) if data.__class__ is bytes else data) < RECORD:
+        try:
+            channel.readable = ioctl(channel.fd, FIONREAD, NOTHING) != NOTHING
+        except OSError:  # closed meanwhile
+            pass
 
 
 class SSLContext(standard.SSLContext):
