@@ -71,8 +71,12 @@ class Connection(Dhaga):
         self.given_name = name
 
     def serve(self) -> None:
-        if self.server.ssl_context is None or self.shake_hands():
-            self.server.handler(self.sock, self.peer)
+        server = self.server
+        if server.ssl_context is None:
+            server.handler(self.sock, self.peer)
+        elif self.shake_hands():
+            server.handler(self.sock, self.peer)
+            self.say_goodbye()
 
     def shake_hands(self) -> bool:
         """Put TLS on the connection. Returns: whether that came about; if not, it is the peer's matter."""
@@ -85,6 +89,15 @@ class Connection(Dhaga):
             logger.info("%s: no TLS: %s", self.name, error)
             return False
         return True
+
+    def say_goodbye(self) -> None:
+        """Tell the peer that all has been sent, so that it knows this from a cut; do not wait for its answer."""
+        tls: Any = self.sock
+        try:
+            tls.settimeout(0)
+            tls.unwrap()
+        except (OSError, ValueError):  # it would have to wait, or the handler has closed it
+            pass
 
     def report(self, error: BaseException) -> None:
         """Log what the handler has raised. A cancel is no error, and what ends the program is not the handler's."""
