@@ -247,6 +247,9 @@ EXHAUSTED = """
 """
 
 
+@pytest.mark.skipif(
+    os.environ.get("DHAGA_POLLER") == "ioloop", reason="it needs a second descriptor, whose want the handler meets"
+)
 def test_want_of_descriptors_is_survived_and_told_once() -> None:
     first, *others = prints(EXHAUSTED)
     assert first.startswith("server cannot accept more connections: [Errno 24] Too many open files. ")

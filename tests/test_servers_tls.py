@@ -10,7 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import socket, ssl
-from dhaga.servers import TCPServer
+from dhaga.servers import Connection, TCPServer
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.certificates import NAME, client_context, server_context
 from tests.test_servers import client, echo, hold, serving
@@ -104,9 +104,11 @@ def test_a_connection_cancelled_at_any_park_is_closed() -> None:
 
     def scenario() -> tuple[dhaga.Dhaga, Any]:
         server = TCPServer(echo, ssl_context=context).start()
-        near = socket.create_connection(server.address)
-        settle_until(lambda: server.connections)
-        (victim,) = server.connections
+        near, far = socket.socketpair()
+        victim = Connection(server, far, "somebody")
+        server.permits.acquire()
+        server.connections.add(victim)
+        server.scheduler.admit(victim)
 
         def talk() -> None:
             with near:
@@ -125,9 +127,5 @@ def test_a_connection_cancelled_at_any_park_is_closed() -> None:
             assert not server.connections
 
         return victim, check
-
-    def settle_until(condition: Any) -> None:
-        while not condition():
-            dhaga.sleep(0)
 
     assert cancel_at_every_park(scenario) >= 3
