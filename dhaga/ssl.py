@@ -87,6 +87,21 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         self.turn, self.guard, self.orphans, self.unfinished = Lock(), Lock(), [], b""
         return self
 
+    @classmethod
+    def _create(cls, *args: Any, do_handshake_on_connect: bool = True, **options: Any) -> Self:
+        """Make one for ``wrap_socket``; it is closed if its handshake is cancelled, too, as from Python 3.13 on."""
+        self: Any = super()._create(*args, do_handshake_on_connect=False, **options)  # type: ignore[misc]
+        self.do_handshake_on_connect = do_handshake_on_connect
+        if do_handshake_on_connect and self._connected:
+            try:
+                if self.patience == 0:
+                    raise ValueError("do_handshake_on_connect should not be specified for non-blocking sockets")
+                self.do_handshake()
+            except BaseException:
+                self.close()
+                raise
+        return self  # type: ignore[no-any-return]
+
     # ---- waiting
 
     def take_patience(self) -> None:
