@@ -27,7 +27,8 @@ from urllib3.util import Retry as StandardRetry
 from urllib3.util import connection as dialling
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
-from ..queue import LifoQueue
+from ..kernel.waiting import this_waiter
+from ..queue import Empty, LifoQueue
 from ..socket import getaddrinfo, socket
 from ..ssl import SSLContext, SSLSocket
 from ..time import sleep
@@ -224,11 +225,25 @@ class Shelf(LifoQueue[Any]):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         try:
             return super().get(block, timeout)
-        except Exception:
+        except Empty:
             raise
         except BaseException:
             self.owed.append(None)
             raise
+
+    def empty_out(self) -> None:
+        """Close the connections; in a bounded pool their places stay."""
+        places = 0
+        try:
+            while True:
+                idle = self.get(block=False)
+                places += 1
+                if idle is not None:
+                    idle.close()
+        except Empty:
+            pass
+        for _ in range(places if self.maxsize else 0):
+            self.put(None)
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         if item is None and self.owed:
@@ -246,6 +261,7 @@ class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, body: Any = None, headers: Any = None, retries: Any = None, *rest: Any, **more: Any
     ) -> Any:
+        this_waiter()  # or say at once that parking cannot work here
         return super().urlopen(method, url, body, headers, parking_retries(retries), *rest, **more)
 
 
@@ -283,5 +299,18 @@ def parking_kind(kind: Any) -> Any:
     return Retry if kind is StandardRetry else type(kind.__name__, (kind, Retry), {})
 
 
+# ---- where they are used
+
 KINDS_OF_POOL: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
-"""What to set as ``pool_classes_by_scheme`` of a pool manager."""
+
+
+def make_park(manager: Any) -> None:
+    """Have a pool manager make our pools. Those that it drops keep no connection, whoever may still refer to them."""
+    manager.pool_classes_by_scheme = KINDS_OF_POOL
+    manager.pools.dispose_func = close_idle
+
+
+def close_idle(pool: HTTPConnectionPool) -> None:
+    """Close the idle connections of a pool, which stays of use to whoever has it."""
+    if pool.pool is not None:
+        pool.pool.empty_out()

@@ -20,7 +20,7 @@ try:
     from requests.exceptions import InvalidSchema
     from requests.sessions import merge_setting
 
-    from .pools import KINDS_OF_POOL
+    from .pools import make_park
 except ImportError as error:
     raise ImportError("dhaga.http.Session needs requests: pip install 'dhaga[requests]'") from error
 
@@ -49,7 +49,7 @@ class ProxyManagers(dict[str, Any]):
     def __setitem__(self, proxy: str, manager: Any) -> None:
         if proxy.lower().startswith("socks"):
             raise InvalidSchema("a SOCKS proxy would block the OS thread: use one for HTTP, or requests.Session")
-        manager.pool_classes_by_scheme = KINDS_OF_POOL
+        make_park(manager)
         super().__setitem__(proxy, manager)
 
 
@@ -69,7 +69,7 @@ class Session(standard.Session):
 
     def mount(self, prefix: str | bytes, adapter: BaseAdapter) -> None:
         """Use an adapter for the URLs that begin with ``prefix``. Its connections will park from now on."""
-        make_park(adapter)
+        make_adapter_park(adapter)
         super().mount(prefix, adapter)
 
     def prepare_request(self, request: standard.Request) -> standard.PreparedRequest:
@@ -95,7 +95,7 @@ class Session(standard.Session):
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)  # type: ignore[misc]
         for adapter in self.adapters.values():
-            make_park(adapter)
+            make_adapter_park(adapter)
 
 
 def environment_may_name_proxies() -> bool:
@@ -109,10 +109,10 @@ def learn_in_dhagas(auth: Any) -> None:
         auth._thread_local = local()
 
 
-def make_park(adapter: Any) -> None:
+def make_adapter_park(adapter: Any) -> None:
     """Give an adapter, and the proxies that it comes to use, our pools."""
     if isinstance(adapter, HTTPAdapter):
-        adapter.poolmanager.pool_classes_by_scheme = KINDS_OF_POOL
+        make_park(adapter.poolmanager)
         adapter.proxy_manager = ProxyManagers()
 
 
