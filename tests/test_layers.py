@@ -35,7 +35,7 @@ ROOMS = (
     *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
-    *("http.connections", "http.client", "http.pools", "http.requests", "http"),
+    *("http.connections", "http.transfers", "http.client", "http.pools", "http.requests", "http"),
     *("integrations", "integrations.gunicorn"),
     "",
     "testing",
