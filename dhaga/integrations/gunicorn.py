@@ -7,6 +7,7 @@ What lives here is the life around them: connections, their wait for the next re
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from functools import partial
@@ -156,17 +157,24 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     def beat(self) -> None:
         """Give a sign of life, and wait until the next is due; a signal, or ``ring``, ends that early."""
         self.notify()
-        if self.ppid != os.getppid():
+        if self.alive and self.ppid != os.getppid():
             self.log.info("Parent changed, shutting down: %s", self)
             self.alive = False
-        elif select([self.PIPE[0]], [], [], HEARTBEAT)[0]:
+        if select([self.PIPE[0]], [], [], HEARTBEAT)[0]:
             os.read(self.PIPE[0], 4096)
 
     def ring(self) -> None:
-        os.write(self.PIPE[1], b".")
+        """End the wait of ``beat``."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe rings as well
+            os.write(self.PIPE[1], b".")
+
+    def accept_no_more(self) -> None:
+        for server in self.servers:
+            server.close()
 
     def stop(self) -> None:
         """Accept no more, and wait for the connections, for ``graceful_timeout``; then cancel them."""
+        self.accept_no_more()
         for listener in self.sockets:
             listener.close()
         ends = [spawn(self.end, server, daemon=True) for server in self.servers]
@@ -202,14 +210,11 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
         Its SystemExit shows in the log where it stood. Code of this package is not struck; gunicorn kills then.
         """
-        if (
-            frame is not None
-            and isinstance(getcurrent(), Dhaga)
-            and not frame.f_globals.get("__name__", "").startswith(OWN)
-        ):
+        if self.servers and (not isinstance(getcurrent(), Dhaga) or is_ours(frame)):
+            self.alive = False
+            self.cfg.worker_abort(self)
+        else:
             super().handle_abort(number, frame)
-        self.alive = False
-        self.cfg.worker_abort(self)
 
     # ---- connections
 
@@ -225,6 +230,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
         """Answer a request. Raises: StopIteration if the connection is to end with it."""
+        if self.nr + 1 >= self.max_requests:
+            self.accept_no_more()
         answer = Answer(client)
         try:
             goes_on = super().handle_request(name, request, answer, address)
@@ -238,10 +245,14 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     def handle_error(self, request: Any, client: Any, address: Any, error: BaseException) -> None:
         """Answer and log what went wrong; a cancel belongs to a stop, and the connection ends with it."""
-        if isinstance(error, Cancelled):
-            self.log.warning("Not answered: %s", f"{request.method} {request.uri}" if request else "no request")
-        else:
+        if not isinstance(error, Cancelled):
             super().handle_error(request, client, address, error)
+        elif request is not None:
+            self.log.warning("Cut off by the stop: %s %s", request.method, request.uri)
+
+
+def is_ours(frame: FrameType | None) -> bool:
+    return frame is None or frame.f_globals.get("__name__", "").startswith(OWN)
 
 
 def log_to(log: Any) -> None:
