@@ -24,6 +24,7 @@ from typing import Any, Self
 from greenlet import getcurrent
 
 from .kernel.channel import READ, closed_error
+from .kernel.waiter import Waiter
 from .kernel.waiting import this_waiter
 from .locks import Lock
 from .patience import NOWHERE, plain
@@ -77,6 +78,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     turn: Lock  # of those who write
     guard: Lock  # around each call into OpenSSL: it does not bear two at once in one connection
     orphans: list[int]  # the fd, if it was to be closed while OpenSSL, which knows its number, was at work
+    crossed: Waiter | None  # who writes, while it waits to read, for a handshake: a reader may take the end of that
     sent: int  # how much of the present write OpenSSL has got rid of; negative: what of a broken one is to go first
     unfinished: bytes  # the record that OpenSSL has taken and not yet sent
     suppress_ragged_eofs: bool
@@ -84,7 +86,8 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         self = super().__new__(cls, *args, **options)
-        self.turn, self.guard, self.orphans, self.unfinished = Lock(), Lock(), [], b""
+        self.turn, self.guard, self.orphans = Lock(), Lock(), []
+        self.crossed, self.unfinished = None, b""
         return self
 
     @classmethod
@@ -125,8 +128,8 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                     raise
                 reads = isinstance(lack, SSLWantReadError)
             finally:
-                if self.orphans:
-                    self.bury()
+                if self.orphans or self.crossed:
+                    self.look_after()
             deadline = self.wait(reads, late, deadline)
 
     def wait(self, reads: bool, late: str, deadline: float | None) -> float | None:
@@ -134,15 +137,24 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         me = this_waiter()
         channel = self.channel_of(me)
         wait: Any = channel.wait_readable if reads else channel.wait_writable
+        if reads and late is WRITING:
+            self.crossed = me
         if reads:
             channel.readable = False
-        if self.patience is None:
-            wait(me)
-            return None
         try:
             return self.bounded(wait, me, deadline)
         except TimeoutError:
             raise TimeoutError(late) from None
+        finally:
+            if self.crossed is me:
+                self.crossed = None
+
+    def look_after(self) -> None:
+        """Do what was left to whoever comes out of OpenSSL: close the fd, wake a writer whose handshake may be done."""
+        self.bury()
+        writer = self.crossed
+        if writer is not None and writer.parked and writer.taken_off():
+            writer.unpark()
 
     # ---- handshakes
 
@@ -203,8 +215,8 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 raise
             return b"" if buffer is None else 0
         finally:
-            if self.orphans:
-                self.bury()
+            if self.orphans or self.crossed:
+                self.look_after()
         if channel.drains:
             look_ahead(channel, data)
         return data
@@ -267,8 +279,8 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
             return self.write_now(connection, data, None)
         finally:
             self.turn.release()
-            if self.orphans:
-                self.bury()
+            if self.orphans or self.crossed:
+                self.look_after()
 
     def write_in_turn(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
         """Write as soon as no other does; ``then`` do another operation of OpenSSL before any other can write."""
