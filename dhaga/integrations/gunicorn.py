@@ -110,6 +110,8 @@ class Place:
 class Worker(AsyncWorker):  # type: ignore[misc]
     """A process of gunicorn in which each connection is a dhaga. Source: gunicorn's ``Worker`` and ``AsyncWorker``."""
 
+    alive: bool
+
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
         """Refuse what this worker cannot obey. Raises: RuntimeError, which gunicorn prints, and does not start."""
