@@ -221,8 +221,11 @@ class Master:
             return
         self.dismiss(self.coming.values(), signal.SIGKILL)  # an earlier reload that has not come about yet
         self.coming = {}
+        self.bring_up(self.slots[:1])  # it goes ahead, so that what is wrong with the program is told once
+
+    def bring_up(self, slots: Iterable[int]) -> None:
         try:
-            for slot in self.slots:
+            for slot in slots:
                 self.coming[slot] = self.fork(slot)
         except OSError as error:
             self.fail_to_come(f"no process for a worker: {error}")
@@ -255,8 +258,8 @@ class Master:
         if os.read(worker.pipe, 1):
             worker.ready = True
             logger.info("worker %d serves", worker.pid)
-            if worker in self.coming.values() and all(each.ready for each in self.coming.values()):
-                self.change_over()
+            if worker in self.coming.values():
+                self.go_on_coming()
         else:
             self.close_pipe(worker)
 
@@ -265,6 +268,13 @@ class Master:
             self.selector.unregister(worker.pipe)
             os.close(worker.pipe)
             worker.pipe = -1
+
+    def go_on_coming(self) -> None:
+        """Start the others when the first worker serves; when all do, have the old ones go."""
+        if len(self.coming) < len(self.slots):
+            self.bring_up(self.slots[1:])
+        elif all(worker.ready for worker in self.coming.values()):
+            self.change_over()
 
     def change_over(self) -> None:
         old, self.serving, self.coming = self.serving, self.coming, {}

@@ -36,8 +36,10 @@ ROOMS = (
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
     *("http.connections", "http.transfers", "http.client", "http.pools", "http.requests", "http"),
+    "http.serve",
     *("integrations", "integrations.gunicorn"),
     "",
+    "__main__",
     "testing",
 )
 """Every module of the package, the package itself being the empty name."""
