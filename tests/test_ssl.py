@@ -7,93 +7,17 @@ import errno
 import ssl as standard
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-import trustme
 
 import dhaga
 from dhaga import socket, ssl
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
-
-LOCAL = ("127.0.0.1", 0)
-NAME = "localhost"
-VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
-authority = trustme.CA()
-stranger = trustme.CA()
-certificate = authority.issue_cert(NAME)
-other_certificate = authority.issue_cert("other.example")
-client_certificate = authority.issue_cert("client@example.org")
-
-
-def server_context(cert: Any = certificate) -> Any:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    cert.configure_cert(context)
-    return context
-
-
-def client_context(version: Any = ssl.TLSVersion.TLSv1_3, trusted: Any = authority) -> Any:
-    context = ssl.create_default_context()
-    trusted.configure_trust(context)
-    context.minimum_version = context.maximum_version = version
-    return context
-
-
-def shake(near: Any, far: Any, client: Any, server: Any, **options: Any) -> tuple[Any, Any]:
-    """Wrap two ends of a connection, the one in a dhaga and the other here."""
-    options.setdefault("server_hostname", NAME)
-    serving = dhaga.spawn(server.wrap_socket, far, server_side=True)
-    one = client.wrap_socket(near, **options)
-    return one, serving.result(10)
-
-
-@contextmanager
-def tls(version: Any = ssl.TLSVersion.TLSv1_3) -> Iterator[tuple[Any, Any]]:
-    """The client's and the server's end of a connection."""
-    near, far = socket.socketpair()
-    one, other = shake(near, far, client_context(version), server_context())
-    with one, other:
-        yield one, other
-
-
-def received(sock: Any, size: int) -> bytes:
-    """Receive as many bytes as that, or up to the end."""
-    data = bytearray()
-    while len(data) < size and (more := sock.recv(min(1 << 16, size - len(data)))):
-        data += more
-    return bytes(data)
-
-
-def fill(sock: Any) -> bytes:
-    """Send without waiting until nothing more fits; what is left of the last record is to be sent yet."""
-    sent = bytearray()
-    former = sock.gettimeout()
-    sock.settimeout(0)
-    with suppress(ssl.SSLWantWriteError):
-        while True:
-            data = bytes([len(sent) >> 14 & 255]) * (1 << 14)
-            sock.send(data)
-            sent += data
-    sock.settimeout(former)
-    return bytes(sent + sock.unfinished)
-
-
-def caught(call: Callable[..., Any], *args: Any) -> BaseException | None:
-    try:
-        call(*args)
-    except BaseException as error:
-        return error
-    return None
-
-
-def result_or_error(call: Callable[[], Any]) -> Any:
-    """Return what a call returns, or the kind of its error."""
-    try:
-        return call()
-    except Exception as error:
-        return type(error)
+from tests.certificates import NAME, authority, certificate, client_context, server_context, stranger
+from tests.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tls
 
 
 def read_by_file(sock: Any) -> bytes:
@@ -146,7 +70,7 @@ def test_contexts_verify_by_default_as_the_standards_do() -> None:
 
 def test_a_context_of_the_standard_can_make_our_sockets() -> None:
     context = standard.create_default_context()
-    authority.configure_trust(context)
+    authority().configure_trust(context)
     context.sslsocket_class = ssl.SSLSocket
     one, other = shake(*socket.socketpair(), context, server_context())
     with one, other:
@@ -199,10 +123,10 @@ def test_a_handshake_honours_the_timeout_and_closes() -> None:
             assert clock() - began == pytest.approx(3) and near.fileno() == -1
 
 
-@pytest.mark.parametrize("trusted", [authority, stranger])
+@pytest.mark.parametrize("trusted", [authority(), stranger()])
 def test_a_certificate_that_is_not_trusted_or_not_of_the_host_is_refused(trusted: Any) -> None:
     near, far = socket.socketpair()
-    serving = dhaga.spawn(caught, server_context(other_certificate).wrap_socket, far, True)
+    serving = dhaga.spawn(caught, server_context(certificate("other.example")).wrap_socket, far, True)
     with pytest.raises(ssl.SSLCertVerificationError):
         client_context(trusted=trusted).wrap_socket(near, server_hostname=NAME)
     assert isinstance(serving.result(10), OSError)
@@ -211,8 +135,8 @@ def test_a_certificate_that_is_not_trusted_or_not_of_the_host_is_refused(trusted
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_client_certificate_is_asked_for_and_seen(version: Any) -> None:
     client, server = client_context(version), server_context()
-    client_certificate.configure_cert(client)
-    authority.configure_trust(server)
+    certificate("client@example.org").configure_cert(client)
+    authority().configure_trust(server)
     server.verify_mode = ssl.CERT_REQUIRED
     one, other = shake(*socket.socketpair(), client, server)
     with one, other:
@@ -222,8 +146,8 @@ def test_a_client_certificate_is_asked_for_and_seen(version: Any) -> None:
 
 def test_a_certificate_asked_for_after_the_handshake_comes_while_both_read() -> None:
     client, server = client_context(), server_context()
-    client_certificate.configure_cert(client)
-    authority.configure_trust(server)
+    certificate("client@example.org").configure_cert(client)
+    authority().configure_trust(server)
     client.post_handshake_auth = server.post_handshake_auth = True
     server.verify_mode = ssl.CERT_REQUIRED
     server.verify_mode = ssl.CERT_OPTIONAL
@@ -251,7 +175,7 @@ def test_protocols_are_negotiated() -> None:
 
 def test_the_callback_for_the_servers_name_may_choose_a_context_and_park() -> None:
     asked: list[Any] = []
-    server, hidden = server_context(other_certificate), server_context()
+    server, hidden = server_context(certificate("other.example")), server_context()
 
     def choose(sock: Any, name: str, context: Any) -> None:
         dhaga.sleep(0.001)
@@ -295,7 +219,7 @@ def test_the_certificate_of_a_server_is_fetched() -> None:
         text = ssl.get_server_certificate(listener.getsockname())
         d.result(10)[0].close()
         assert ssl.PEM_cert_to_DER_cert(text) == ssl.PEM_cert_to_DER_cert(
-            certificate.cert_chain_pems[0].bytes().decode()
+            certificate().cert_chain_pems[0].bytes().decode()
         )
 
 
