@@ -246,19 +246,19 @@ def asked(site: Site, session: Session, ask: Callable[[], object], again: Callab
 
 def test_a_cancelled_request_leaves_no_connection_half_read() -> None:
     def scenario() -> Any:
-        session, site = Session(), Site({"/late": lambda request: dhaga.sleep(1) or answer(request.body)})
+        session, site = Session(), Site({"/late": lambda request: dhaga.sleep(1) or answer(bytes(100_000))})
         data = bytes(3_000_000)  # more than the buffers of a connection hold
 
         def ask() -> None:
-            for path in ("/late", "/"):
-                assert session.post(site.url(path), data=data).content == data
+            assert session.post(site.url("/late"), data=data).content == bytes(100_000)
+            assert session.post(site.url(), data=b"again").text == "again"
 
         def again() -> None:
             assert session.get(site.url("/next")).text == "/next"
 
         return asked(site, session, ask, again)
 
-    assert cancel_at_every_park(scenario) >= 4
+    assert cancel_at_every_park(scenario) >= 3
 
 
 def test_a_cancelled_stream_leaves_no_connection_half_read() -> None:
