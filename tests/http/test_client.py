@@ -1,181 +1,38 @@
-"""HTTPClient against Tornado's own server, which runs in the same loop, and against sockets that misbehave."""
+"""HTTPClient on Tornado's simple client and on curl: what comes of a fetch. How one is cut short: test_client_ends."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import logging
-import socket as stdsocket
 import ssl
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import tornado
 from tornado.httpclient import HTTPClientError, HTTPRequest
-from tornado.httpserver import HTTPServer
-from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError
-from tornado.testing import bind_unused_port
-from tornado.web import Application, RequestHandler
+from tornado.httputil import HTTPHeaders
 
 import dhaga
 from dhaga.http import HTTPClient
-from tests.parking import parked
+from tests.http.served import FOLDER, Server, Silent, error_of
 
 
-@pytest.fixture(autouse=True)
-def no_access_log() -> Iterator[None]:
-    access = logging.getLogger("tornado.access")
-    access.disabled = True
-    yield
-    access.disabled = False
-
-
-class Hello(RequestHandler):
-    def get(self) -> None:
-        self.set_header("X-Seen", self.request.headers.get("X-Sent", ""))
-        self.write("hello " * 200)
-
-    def post(self) -> None:
-        self.write(self.request.body)
-
-
-class Moved(RequestHandler):
-    def get(self) -> None:
-        self.redirect("/")
-
-
-class Broken(RequestHandler):
-    def get(self) -> None:
-        self.send_error(503)
-
-
-class Gathering(RequestHandler):
-    """Answers when as many have come as are expected: they have all to be on their way at once."""
-
-    here = 0
-    complete: asyncio.Event
-
-    async def get(self, expected: str) -> None:
-        Gathering.here += 1
-        if Gathering.here == int(expected):
-            Gathering.complete.set()
-        await Gathering.complete.wait()
-        self.write("all")
-
-
-class Pieces(RequestHandler):
-    async def get(self) -> None:
-        for piece in (b"a" * 10, b"b" * 10):
-            self.write(piece)
-            await self.flush()
-            await asyncio.sleep(0.01)
-
-
-class Server:
-    """A Tornado server in an OS thread of its own, so that a caller that blocks its thread is served, too."""
-
-    def __init__(self) -> None:
-        self.scheduler = dhaga.Scheduler("server").start()
-        self.run(self.listen)
-
-    def run(self, fn: Any) -> Any:
-        return self.scheduler.spawn(lambda: dhaga.await_(fn())).result()
-
-    async def listen(self) -> None:
-        sock, self.port = bind_unused_port(address="127.0.0.1")
-        Gathering.here, Gathering.complete = 0, asyncio.Event()
-        routes = [("/", Hello), ("/moved", Moved), ("/broken", Broken), ("/pieces", Pieces), (r"/all/(\d+)", Gathering)]
-        self.http = HTTPServer(Application(routes, compress_response=True))
-        self.http.add_sockets([sock])
-        sock, self.tls_port = bind_unused_port(address="127.0.0.1")
-        folder = Path(tornado.__file__).parent / "test"
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "test.crt", folder / "test.key")
-        self.https = HTTPServer(Application(routes), ssl_options=context)
-        self.https.add_sockets([sock])
-
-    async def close(self) -> None:
-        self.http.stop()
-        self.https.stop()
-        await self.http.close_all_connections()
-        await self.https.close_all_connections()
-
-    def url(self, path: str = "/") -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.run(server.close)
-    server.scheduler.stop()
-
-
-@pytest.fixture
-def client() -> Iterator[HTTPClient]:
-    with HTTPClient() as client:
-        yield client
-
-
-class Silent:
-    """A listener that takes one connection, and never answers."""
-
-    def __init__(self) -> None:
-        self.sock = stdsocket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.sock.getsockname()[1]}/"
-
-    def accept(self) -> stdsocket.socket:
-        peer = self.sock.accept()[0]
-        peer.settimeout(30)
-        return peer
-
-
-@pytest.fixture
-def silent() -> Iterator[Silent]:
-    silent = Silent()
-    yield silent
-    silent.sock.close()
-
-
-def error_of(fn: Any, *args: Any, **kwargs: Any) -> BaseException:
-    with pytest.raises(Exception) as caught:
-        fn(*args, **kwargs)
-    return caught.value
-
-
-def waiting_at(silent: Silent, client: HTTPClient, **options: Any) -> tuple[dhaga.Dhaga, stdsocket.socket]:
-    """Return a dhaga whose request has reached the other side, and the connection there."""
-    fetching = parked(client.fetch, silent.url, **options)
-    peer = dhaga.offload(silent.accept)
-    assert dhaga.offload(peer.recv, 3) == b"GET"
-    return fetching, peer
-
-
-def ends(peer: stdsocket.socket) -> bool:
-    """Read until the other side has closed."""
-    while dhaga.offload(peer.recv, 65536):
-        pass
-    peer.close()
-    return True
-
-
-def test_fetch_in_main_code_and_in_a_dhaga_returns_the_response(server: Server, client: HTTPClient) -> None:
+def test_fetch_in_main_code_and_in_a_dhaga_returns_the_response(kind: str, server: Server, client: HTTPClient) -> None:
     for response in (client.fetch(server.url()), dhaga.spawn(client.fetch, server.url()).result()):
         assert (response.code, response.body) == (200, b"hello " * 200)
 
 
-def test_fetch_in_a_plain_thread_leaves_no_loop_and_no_thread(server: Server, client: HTTPClient) -> None:
+def test_fetch_in_a_plain_thread_leaves_no_loop_and_no_thread(kind: str, server: Server, client: HTTPClient) -> None:
     bodies: list[bytes] = []
-    threads = [threading.Thread(target=lambda: bodies.append(client.fetch(server.url()).body)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert bodies == [b"hello " * 200] * 4  # what is left, nothing_left sees
+    for _ in range(2):
+        threads = [threading.Thread(target=lambda: bodies.append(client.fetch(server.url()).body)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert bodies == [b"hello " * 200] * 8  # what is left, nothing_left sees
+    client.fetch(server.url())
+    assert len(client.clients) <= 5  # those of the first threads are forgotten
 
 
 def test_fetch_in_a_coroutine_is_refused_at_once(client: HTTPClient) -> None:
@@ -186,44 +43,107 @@ def test_fetch_in_a_coroutine_is_refused_at_once(client: HTTPClient) -> None:
         asyncio.run(main())
 
 
-def test_options_are_those_of_tornado(server: Server, client: HTTPClient) -> None:
+def test_options_are_those_of_tornado(kind: str, server: Server, client: HTTPClient) -> None:
     assert client.fetch(server.url(), headers={"X-Sent": "yes"}).headers["X-Seen"] == "yes"
     assert client.fetch(server.url(), method="POST", body=b"data").body == b"data"
     assert client.fetch(HTTPRequest(server.url(), method="POST", body=b"more")).body == b"more"
 
 
+def test_a_request_may_be_fetched_by_many_at_once_and_is_not_touched(
+    kind: str, server: Server, client: HTTPClient
+) -> None:
+    request = HTTPRequest(server.url(), headers={"X-Sent": "yes"})
+    before = {name: value for name, value in vars(request).items() if name != "_headers"}
+    responses = [each.result() for each in [dhaga.spawn(client.fetch, request) for _ in range(5)]]
+    assert all(response.request is request for response in responses)
+    assert {name: value for name, value in vars(request).items() if name != "_headers"} == before
+    assert HTTPHeaders(request.headers) == HTTPHeaders({"X-Sent": "yes"})
+
+
+@pytest.mark.parametrize(
+    "args, options",
+    [((None,), {}), ((HTTPRequest("http://127.0.0.1:1/"),), {"method": "PUT"}), (("http://x/",), {"no_such": 1})],
+)
+def test_what_is_no_request_is_refused_at_once(client: HTTPClient, args: Any, options: Any) -> None:
+    with pytest.raises(TypeError):
+        client.fetch(*args, **options)
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1", "gopher://127.0.0.1/", "http://"])
+def test_what_is_no_url_is_refused(client: HTTPClient, url: str) -> None:
+    assert isinstance(error_of(client.fetch, url), (ValueError, OSError))
+
+
 @pytest.mark.logs
-def test_certificates_are_verified_unless_asked_not_to(server: Server, client: HTTPClient) -> None:
+def test_certificates_are_verified_unless_asked_not_to(kind: str, server: Server, client: HTTPClient) -> None:
     url = f"https://127.0.0.1:{server.tls_port}/"
-    with pytest.raises(ssl.SSLError):
+    with pytest.raises(ssl.SSLError if kind == "simple" else HTTPClientError):
         client.fetch(url)
     assert client.fetch(url, validate_cert=False).code == 200
 
 
 def test_names_are_resolved_as_the_settings_say(server: Server) -> None:
-    with HTTPClient(hostname_mapping={"nowhere.example": "127.0.0.1"}) as client:
+    with HTTPClient(hostname_mapping={"nowhere.example": "127.0.0.1", "foo.example.com": "127.0.0.1"}) as client:
         assert client.fetch(f"http://nowhere.example:{server.port}/").code == 200
+        url = f"https://foo.example.com:{server.tls_port}/"
+        assert client.fetch(url, ca_certs=str(FOLDER / "test.crt")).code == 200
 
 
-def test_redirects_are_followed_or_not(server: Server, client: HTTPClient) -> None:
+def test_names_are_looked_up(kind: str, server: Server, client: HTTPClient) -> None:
+    assert client.fetch(server.url(host="localhost"), allow_ipv6=False).code == 200
+
+
+def test_redirects_are_followed_or_not(kind: str, server: Server, client: HTTPClient) -> None:
     response = client.fetch(server.url("/moved"))
     assert (response.code, response.effective_url) == (200, server.url("/"))
     assert client.fetch(server.url("/moved"), raise_error=False, follow_redirects=False).code == 302
 
 
-def test_what_comes_compressed_is_expanded_unless_asked_for(server: Server, client: HTTPClient) -> None:
-    assert client.fetch(server.url()).headers["X-Consumed-Content-Encoding"] == "gzip"
+def test_a_password_goes_along_with_a_redirect_but_not_to_another_host(
+    kind: str, server: Server, client: HTTPClient
+) -> None:
+    password = {"auth_username": "me", "auth_password": "secret", "allow_ipv6": False}
+    assert client.fetch(server.url("/moved"), **password).headers["X-Authorization"].startswith("Basic ")
+    elsewhere = server.url(f"/moved?to={server.url(host='localhost')}")
+    assert client.fetch(elsewhere, **password).headers["X-Authorization"] == "none"
+
+
+def test_what_comes_compressed_is_expanded_unless_asked_for(kind: str, server: Server, client: HTTPClient) -> None:
+    response = client.fetch(server.url())
+    assert response.body == b"hello " * 200
+    assert kind == "curl" or response.headers["X-Consumed-Content-Encoding"] == "gzip"
     raw = client.fetch(server.url(), decompress_response=False, headers={"Accept-Encoding": "gzip"})
     assert gzip.decompress(raw.body) == b"hello " * 200
 
 
-def test_raise_error_decides_about_error_codes(server: Server, client: HTTPClient) -> None:
+def test_raise_error_decides_about_error_codes(kind: str, server: Server, client: HTTPClient) -> None:
     with pytest.raises(HTTPClientError) as caught:
         client.fetch(server.url("/broken"))
     assert caught.value.code == client.fetch(server.url("/broken"), raise_error=False).code == 503
 
 
-def test_callbacks_get_headers_and_pieces(server: Server, client: HTTPClient) -> None:
+def test_nobody_listening_raises_even_without_raise_error(kind: str, silent: Silent, client: HTTPClient) -> None:
+    silent.sock.close()
+    for raise_error in (True, False):
+        with pytest.raises(ConnectionRefusedError if kind == "simple" else HTTPClientError) as caught:
+            client.fetch(silent.url, raise_error)
+        assert getattr(caught.value, "code", 599) == 599
+
+
+def test_far_more_than_ten_are_on_their_way_at_once(kind: str, server: Server, client: HTTPClient) -> None:
+    fetches = [dhaga.spawn(client.fetch, server.url("/all/200")) for _ in range(200)]
+    assert [fetch.result().body for fetch in fetches] == [b"all"] * 200
+
+
+def test_max_clients_must_be_positive() -> None:
+    with pytest.raises(ValueError):
+        HTTPClient(max_clients=0)
+
+
+# ---- functions of the request's
+
+
+def test_callbacks_get_headers_and_pieces(kind: str, server: Server, client: HTTPClient) -> None:
     lines: list[str] = []
     pieces: list[bytes] = []
     options = {"header_callback": lines.append, "streaming_callback": pieces.append}
@@ -232,58 +152,74 @@ def test_callbacks_get_headers_and_pieces(server: Server, client: HTTPClient) ->
     assert lines[0].startswith("HTTP/1.1 200") and len(pieces) == 2
 
 
-def test_far_more_than_ten_are_on_their_way_at_once(server: Server, client: HTTPClient) -> None:
-    fetches = [dhaga.spawn(client.fetch, server.url("/all/200")) for _ in range(200)]
-    assert [fetch.result().body for fetch in fetches] == [b"all"] * 200
+def test_a_streaming_callback_may_park_and_the_next_piece_waits(server: Server, client: HTTPClient) -> None:
+    steps: list[object] = []
+
+    def take(piece: bytes) -> None:
+        steps.append(piece[:1])
+        dhaga.sleep(0.02)
+        steps.append("taken")
+
+    client.fetch(server.url("/pieces"), streaming_callback=take)
+    assert steps == [b"a", "taken", b"b", "taken"]
 
 
-def test_max_clients_bounds_them(silent: Silent, server: Server) -> None:
-    with HTTPClient(max_clients=1) as client:
-        first, peer = waiting_at(silent, client)
-        second = parked(client.fetch, server.url())
-        assert "semaphore.acquire" in repr(second)
-        first.cancel()
-        assert second.result().code == 200
-        assert ends(peer)
-        with pytest.raises(dhaga.Cancelled):
-            first.result()
+def test_a_streaming_callback_may_be_a_coroutine_function(server: Server, client: HTTPClient) -> None:
+    pieces: list[bytes] = []
+
+    async def take(piece: bytes) -> None:
+        await asyncio.sleep(0)
+        pieces.append(piece)
+
+    for callback in (take, lambda piece: take(piece)):
+        client.fetch(server.url("/pieces"), streaming_callback=callback)
+    assert b"".join(pieces) == (b"a" * 10 + b"b" * 10) * 2
 
 
-def test_a_cancel_closes_the_connection(silent: Silent, client: HTTPClient) -> None:
-    fetching, peer = waiting_at(silent, client)
-    fetching.cancel()
-    assert ends(peer)
-    with pytest.raises(dhaga.Cancelled):
-        fetching.result()
+@pytest.mark.parametrize("name", ["streaming_callback", "header_callback"])
+@pytest.mark.parametrize("error", [ZeroDivisionError, StopIteration])
+def test_what_a_callback_raises_fetch_does(
+    kind: str, server: Server, client: HTTPClient, name: str, error: type[Exception]
+) -> None:
+    def fail(piece: object) -> None:
+        raise error
+
+    raised = error_of(client.fetch, server.url("/pieces"), **{name: fail})
+    assert isinstance(raised, (error, RuntimeError))
+    assert client.fetch(server.url()).code == 200
+
+
+def test_where_a_callback_cannot_park_fetch_says_so(kind: str, server: Server, client: HTTPClient) -> None:
+    name = "header_callback" if kind == "simple" else "streaming_callback"
+    assert isinstance(
+        error_of(client.fetch, server.url("/pieces"), **{name: lambda _: dhaga.sleep(0.01)}), dhaga.ParkError
+    )
+
+
+def test_a_body_may_be_written_by_a_function_that_parks(server: Server, client: HTTPClient) -> None:
+    def produce(write: Any) -> None:
+        for piece in (b"one ", b"two ", bytes(3_000_000)):
+            write(piece)
+            dhaga.sleep(0)
+
+    response = client.fetch(server.url(), method="POST", body_producer=produce)
+    assert response.body == b"one two " + bytes(3_000_000)
+
+
+def test_a_body_may_be_written_by_a_coroutine_function(server: Server, client: HTTPClient) -> None:
+    async def produce(write: Any) -> None:
+        await write(b"one ")
+        await write(b"two")
+
+    for producer in (produce, lambda write: produce(write)):
+        assert client.fetch(server.url(), method="POST", body_producer=producer).body == b"one two"
+
+
+def test_an_error_while_a_body_is_written_ends_the_fetch(server: Server, client: HTTPClient) -> None:
+    def produce(write: Any) -> None:
+        write(b"one")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        client.fetch(server.url(), method="POST", body_producer=produce)
     assert repr(client) == "<HTTPClient open, 0 on their way>"
-
-
-def test_a_timeout_closes_the_connection(silent: Silent, client: HTTPClient) -> None:
-    fetching = dhaga.spawn(error_of, client.fetch, silent.url, timeout=0.2)
-    assert ends(dhaga.offload(silent.accept))
-    assert isinstance(fetching.result(), TimeoutError)
-
-
-def test_tornados_own_time_outs_raise_its_errors(silent: Silent, client: HTTPClient) -> None:
-    assert isinstance(error_of(client.fetch, silent.url, request_timeout=0.1), HTTPTimeoutError)
-
-
-def test_close_ends_what_is_on_its_way(silent: Silent, client: HTTPClient) -> None:
-    fetching = dhaga.spawn(error_of, client.fetch, silent.url)
-    peer = dhaga.offload(silent.accept)
-    client.close()
-    assert isinstance(fetching.result(), HTTPStreamClosedError)
-    assert ends(peer)
-    with pytest.raises(RuntimeError, match="closed"):
-        client.fetch(silent.url)
-
-
-def test_nobody_listening_raises(silent: Silent, client: HTTPClient) -> None:
-    silent.sock.close()
-    with pytest.raises(ConnectionRefusedError):
-        client.fetch(silent.url)
-
-
-def test_max_clients_must_be_positive() -> None:
-    with pytest.raises(ValueError):
-        HTTPClient(max_clients=0)

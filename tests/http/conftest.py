@@ -1,0 +1,51 @@
+"""What the tests of HTTPClient ask: Tornado's own server, and sockets that say nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+from tornado.httpclient import AsyncHTTPClient
+
+from dhaga.http import HTTPClient
+from tests.http.served import Server, Silent
+
+KINDS = {
+    "simple": "tornado.simple_httpclient.SimpleAsyncHTTPClient",
+    "curl": "tornado.curl_httpclient.CurlAsyncHTTPClient",
+}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    access = logging.getLogger("tornado.access")
+    access.disabled = True
+    server = Server()
+    yield server
+    server.run(server.close)
+    server.scheduler.stop()
+    access.disabled = False
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    with Silent() as silent:
+        yield silent
+
+
+@pytest.fixture
+def client() -> Iterator[HTTPClient]:
+    with HTTPClient() as client:
+        yield client
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Have HTTPClient work with one and the other of Tornado's clients."""
+    if request.param == "curl" and find_spec("pycurl") is None:
+        pytest.skip("pycurl is not installed")
+    AsyncHTTPClient.configure(KINDS[request.param])
+    yield request.param
+    AsyncHTTPClient.configure(None)
