@@ -1,0 +1,163 @@
+"""The servers of `benchmarks.web`, each in a process of its own on one CPU, and what that process costs.
+
+`python -m benchmarks.webservers dhaga|pywsgi PORT hello|site` runs the two that are libraries rather than programs.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from benchmarks import webapps
+from benchmarks.runner import raise_file_limit
+
+PATIENCE = 30.0  # seconds a server may take to come up, or to end
+CONNECTIONS = 15_000  # that one may hold: the idle ones, and those of the load
+
+DHAGA, SERVE, PYWSGI, UVICORN = "dhaga", "dhaga serve", "gevent.pywsgi", "uvicorn"
+GUNICORN, GUNICORN_GEVENT, GTHREAD = "gunicorn dhaga", "gunicorn gevent", "gunicorn gthread"
+RIVALS = DHAGA, SERVE, PYWSGI, UVICORN, GUNICORN, GUNICORN_GEVENT, GTHREAD
+HOLDERS = {DHAGA: "dhaga", SERVE: "dhaga", PYWSGI: "gevent", GUNICORN: "dhaga", GUNICORN_GEVENT: "gevent"}
+"""Whose events those wait for that can hold connections with a long poll each."""
+
+NEEDED = {PYWSGI: "gevent", UVICORN: "uvicorn", GUNICORN_GEVENT: "gevent"}
+WORKERS = {
+    GUNICORN: ["dhaga.integrations.gunicorn.Worker"],
+    GUNICORN_GEVENT: ["gevent"],
+    GTHREAD: ["gthread", "--threads", "32"],
+}
+
+
+def command_of(rival: str, port: int, holds: bool) -> list[str]:
+    """Return the command line by which a rival serves 'hello', or the site; without any log of accesses."""
+    place, python = f"127.0.0.1:{port}", [sys.executable, "-m"]
+    app = f"{HOLDERS[rival]}_site()" if holds else "hello"
+    if rival in (DHAGA, PYWSGI):
+        return [*python, "benchmarks.webservers", rival, str(port), "site" if holds else "hello"]
+    if rival == SERVE:
+        limit = ["--max-connections", str(CONNECTIONS)]
+        return [*python, "dhaga", "serve", f"benchmarks.webapps:{app}", "--bind", place, *limit]
+    if rival == UVICORN:
+        quiet = ["--no-access-log", "--log-level", "warning", "--lifespan", "off"]
+        fast = ["--loop", "uvloop", "--http", "httptools", "--host", "127.0.0.1", "--port", str(port)]
+        return [*python, "uvicorn", "benchmarks.webapps:hello_asgi", *fast, *quiet]
+    limits = ["--worker-connections", str(CONNECTIONS), "--log-level", "warning", "--no-control-socket"]
+    return [*python, "gunicorn", f"benchmarks.webapps:{app}", "-b", place, "-k", *WORKERS[rival], *limits]
+
+
+@dataclass
+class Server:
+    """A server that runs, and the process that serves: the one itself, or its only worker."""
+
+    rival: str
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """Where it answers."""
+        return f"http://127.0.0.1:{self.port}/"
+
+    def ask(self, path: str = "") -> bytes:
+        """Return what it answers."""
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as response:
+            return bytes(response.read())
+
+    def cpu(self) -> float:
+        """Return the CPU time used so far, in seconds."""
+        fields = fields_of(self.pid)
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident(self) -> float:
+        """Return the memory held, in MB."""
+        return int(fields_of(self.pid)[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def fields_of(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat behind the name: the first is the state."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the processes that one has started."""
+    found = []
+    for each in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended just now
+            if each.name.isdigit() and int(fields_of(int(each.name))[1]) == pid:
+                found.append(int(each.name))
+    return found
+
+
+def free_port() -> int:
+    """Return a port that nobody has at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+@contextmanager
+def serving(rival: str, cpu: int, holds: bool = False) -> Iterator[Server]:
+    """Run a server on one CPU. Raises: RuntimeError with its last words if it does not come up."""
+    port = free_port()
+    command = ["taskset", "--cpu-list", str(cpu), *command_of(rival, port, holds)]
+    with tempfile.TemporaryFile("w+") as words:
+        process = subprocess.Popen(command, stdout=words, stderr=words, text=True, start_new_session=True)
+        try:
+            server = Server(rival, port, process.pid)
+            if not answers(server, process):
+                words.seek(0)
+                raise RuntimeError(words.read().strip().rpartition("\n")[2] or f"exit status {process.poll()}")
+            server.pid = next(iter(children_of(process.pid)), process.pid)
+            yield server
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(PATIENCE)
+
+
+def answers(server: Server, process: subprocess.Popen[str]) -> bool:
+    """Wait until a server answers. Returns: False if it ends, or does not in time."""
+    deadline = monotonic() + PATIENCE
+    while process.poll() is None and monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            return server.ask() == webapps.BODY
+        sleep(0.05)
+    return False
+
+
+# ---- in the server's process
+
+
+def serve_dhaga(app: Any, port: int) -> None:
+    """Serve with `dhaga.http.wsgi`."""
+    from dhaga.http.wsgi import Server as HTTPServer
+
+    HTTPServer(app, ("127.0.0.1", port), max_connections=CONNECTIONS).serve_forever()
+
+
+def serve_pywsgi(app: Any, port: int) -> None:
+    """Serve with gevent's WSGI server."""
+    from gevent.pywsgi import WSGIServer
+
+    WSGIServer(("127.0.0.1", port), app, log=None, backlog=4096).serve_forever()
+
+
+def main() -> None:
+    """Serve for ever."""
+    rival, port, app = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    raise_file_limit()
+    serve = serve_dhaga if rival == DHAGA else serve_pywsgi
+    make_site = webapps.dhaga_site if rival == DHAGA else webapps.gevent_site
+    serve(make_site() if app == "site" else webapps.hello, port)
+
+
+if __name__ == "__main__":
+    main()
