@@ -35,6 +35,7 @@ ROOMS = (
     *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
+    *("http.messages", "http.bodies", "http.responses", "http.accesslog", "http.conversations", "http.wsgi"),
     *("http.connections", "http.transfers", "http.client", "http.pools", "http.requests", "http"),
     "http.serve",
     *("integrations", "integrations.gunicorn"),

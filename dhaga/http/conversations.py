@@ -1,0 +1,401 @@
+"""A conversation: the requests and responses on one connection, one after the other, in the dhaga of that connection.
+
+One deadline a conversation stands for what it waits for now: the next request, the rest of a head, a piece of a body,
+room for a piece of a response; while the app works there is none. It is kept in one timer that is moved when it goes
+off, so that a request that waits for nothing costs two looks at the clock.
+
+Not here: what a request may look like (``messages.py``), and what a response is made of (``responses.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from ..kernel import originals
+from ..kernel.timers import Entry
+from ..kernel.waiter import Waiter
+from ..kernel.waiting import this_waiter
+from ..socket import SHUT_WR, socket
+from .bodies import NOTHING, reader
+from .messages import Messages, Refusal
+from .responses import Response
+
+if TYPE_CHECKING:
+    from .wsgi import Server
+
+logger = logging.getLogger("dhaga")
+
+RECEIVE = 65_536
+"""Bytes asked for at once: an upload comes in as few pieces as the system's buffers allow."""
+
+PIECE = 65_536
+"""Bytes of a response that are sent within one write time-out."""
+
+DRAIN = 262_144
+"""Bytes of a body that the app has left unread which are read and dropped, to keep the connection; 4 to 8 recvs."""
+
+LINGER = 2.0
+"""Seconds in which a client that still sends may read why it is refused; a close at once would reset that away."""
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Conversation:
+    """Serve the requests on one socket until either end is done. Calls the app; made by ``Server``."""
+
+    __slots__ = (
+        "base",
+        "closing",
+        "deadline",
+        "entry",
+        "gone",
+        "idle",
+        "me",
+        "messages",
+        "peer",
+        "response",
+        "server",
+        "sock",
+        "stamp",
+        "taken",
+        "waiter",
+    )
+
+    def __init__(self, server: Server, sock: socket, peer: Any) -> None:
+        self.server = server
+        self.sock = sock
+        self.peer = peer if isinstance(peer, tuple) else ("", "")
+        self.base = server.base_environ(sock)
+        self.stamp = server.stamp
+        self.messages = Messages(server.limits)
+        self.me: Any = this_waiter()
+        self.waiter: Waiter = self.me  # who is to be told that the time is over
+        self.deadline = math.inf
+        self.entry: Entry | None = None
+        self.idle = False  # nothing of a next request has come
+        self.closing = False  # no request is to follow
+        self.gone = False  # the client does not listen any more
+        self.taken = False  # by an upgrade
+        self.response: Response | None = None
+
+    def __repr__(self) -> str:
+        return f"<Conversation with {self.peer[0] or 'a local client'}, {'idle' if self.idle else 'busy'}>"
+
+    def converse(self) -> None:
+        """Answer one request after the other. Parks: while the client is silent, or does not read."""
+        context = copy_context()
+        me = self.me
+        try:
+            while (environ := self.next_request()) is not None:
+                me.gr_context = context.copy()  # 110 ns: what one request sets, the next is not to see
+                self.answer(environ)
+                if self.closing:
+                    break
+            self.close()
+        except OSError as error:
+            self.lose(error)
+        finally:
+            self.end_of_time()
+
+    # ---- time
+
+    def arm(self, seconds: float | None) -> None:
+        """Have what is waited for next end by TimeoutError after some seconds."""
+        if seconds is None:
+            return
+        scheduler = self.me.scheduler
+        deadline = self.deadline = scheduler.clock() + seconds
+        entry = self.entry
+        if entry is None or deadline < entry[0]:
+            if entry is not None:
+                scheduler.timers.discard(entry)
+            self.entry = scheduler.timers.add(deadline, self)
+
+    def expire(self) -> None:
+        """End the wait if its deadline has come, or look again when that will be; called by the scheduler."""
+        self.entry = None
+        if self.deadline <= self.me.scheduler.clock():
+            self.waiter.expire()
+        elif self.deadline < math.inf:
+            self.entry = self.me.scheduler.timers.add(self.deadline, self)
+
+    def end_of_time(self) -> None:
+        if self.entry is not None:
+            self.me.scheduler.timers.discard(self.entry)
+            self.entry = None
+
+    # ---- requests
+
+    def next_request(self) -> dict[str, Any] | None:
+        """Return the environ of the next request, or None if none follows."""
+        messages = self.messages
+        limits = self.server.limits
+        try:
+            if not messages.buffer:
+                self.idle = True
+                messages.buffer = self.receive(limits.idle_timeout)
+                self.idle = False
+            environ = messages.head(self.base) or self.rest_of_head()
+        except TimeoutError:
+            return self.refuse(Refusal("408 Request Timeout", "the head came too slowly")) if not self.idle else None
+        except Refusal as refusal:
+            return self.refuse(refusal)
+        if environ is not None:
+            self.complete(environ)
+        return environ
+
+    def receive(self, timeout: float | None) -> bytes:
+        """Receive what comes within ``timeout`` seconds; nothing: the client sends no more."""
+        self.arm(timeout)
+        try:
+            return self.sock.recv(RECEIVE)
+        finally:
+            self.deadline = math.inf
+
+    def rest_of_head(self) -> dict[str, Any] | None:
+        """Receive until the head is whole. Raises: TimeoutError, Refusal."""
+        messages = self.messages
+        self.arm(self.server.limits.header_timeout)
+        try:
+            while messages.buffer:
+                more = self.sock.recv(RECEIVE)
+                if not more:
+                    raise ConnectionResetError("the client has left in the middle of a head")
+                messages.buffer += more
+                environ = messages.head(self.base)
+                if environ is not None:
+                    return environ
+        finally:
+            self.deadline = math.inf
+        return None
+
+    def complete(self, environ: dict[str, Any]) -> None:
+        """Put into the environ what comes from the connection."""
+        environ["REMOTE_ADDR"] = self.peer[0]
+        environ["REMOTE_PORT"] = str(self.peer[1])
+        environ["dhaga.upgrade"] = self.upgrade
+        environ["dhaga.disconnected"] = self.disconnected
+        messages = self.messages
+        environ["wsgi.input"] = NOTHING if messages.complete else reader(messages.pieces, self.more_body)
+
+    # ---- bodies
+
+    def more_body(self) -> bool:
+        """Bring the next piece of the body; False at its end. Raises: OSError, Refusal among them."""
+        messages = self.messages
+        if messages.fault is not None:
+            raise messages.fault
+        while not messages.complete:
+            if not messages.buffer:
+                messages.buffer = self.receive_body()
+            before = messages.received
+            messages.feed()
+            if messages.received != before:
+                return True
+        return False
+
+    def receive_body(self) -> bytes:
+        messages = self.messages
+        if self.gone:
+            raise ConnectionResetError("the client has gone")
+        if messages.expects:
+            self.expect()
+        self.waiter = this_waiter()  # some app reads in another dhaga than this one
+        try:
+            data = self.receive(self.server.limits.body_timeout)
+        except TimeoutError:
+            messages.fault = Refusal("408 Request Timeout", "the body came too slowly")
+            raise messages.fault from None
+        except OSError:
+            self.gone = True
+            raise
+        finally:
+            self.waiter = self.me
+        if not data:
+            self.gone = True
+            raise ConnectionResetError("the client has left in the middle of a body")
+        return data
+
+    def expect(self) -> None:
+        """Tell a client that waits for it to send the body; after the response it would be too late."""
+        if self.response is not None and self.response.sent:
+            raise OSError("the client waits for 100 Continue, and the response has begun: read the body before that")
+        self.messages.expects = False
+        self.send(CONTINUE)
+
+    def drain(self) -> bool:
+        """Read what the app has left of the body, up to a bound. Returns: whether that was all of it."""
+        messages = self.messages
+        messages.pieces.clear()
+        if messages.expects or messages.fault is not None:
+            return False
+        bound = messages.received + DRAIN
+        if not messages.chunked and messages.rest > DRAIN:
+            return False
+        while self.more_body():
+            messages.pieces.clear()
+            if messages.received > bound:
+                return False
+        return True
+
+    # ---- answers
+
+    def answer(self, environ: dict[str, Any]) -> None:
+        """Call the app, and send what it returns. Raises: OSError if the client has gone."""
+        response = self.response = Response(self, environ["REQUEST_METHOD"], environ["SERVER_PROTOCOL"])
+        result: Any = None
+        try:
+            result = self.server.app(environ, response.start)
+            if not self.taken:
+                response.send_all(result)
+        except Exception as error:
+            self.fail(error, environ, response)
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                self.close_result(close)
+            self.response = None
+        log = self.server.access_log
+        if log is not None and response.status:
+            log.note(environ, response.status, response.size)
+        if not self.messages.complete and not self.closing and not self.drain():
+            self.closing = True
+
+    def close_result(self, close: Any) -> None:
+        try:
+            close()
+        except Exception:
+            logger.exception("close() of what the app has returned failed")
+            self.closing = True
+
+    def fail(self, error: Exception, environ: dict[str, Any], response: Response) -> None:
+        """Answer for an app that has failed, if nothing is sent yet; if something is, all that is left is to cut."""
+        self.closing = True
+        if self.gone:
+            logger.debug("the client of %s has gone: %s", environ["REQUEST_URI"], error)
+            return
+        refusal = error if isinstance(error, Refusal) else None
+        if refusal is None:
+            logger.error("the app failed at %s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], exc_info=error)
+        if not response.sent and not self.taken:
+            self.refuse(refusal or Refusal("500 Internal Server Error", "the app failed"), response)
+
+    def refuse(self, refusal: Refusal, response: Response | None = None) -> None:
+        """Say why there is no answer; the connection ends."""
+        logger.debug("%r: %s: %s", self, refusal.status, refusal)
+        self.closing = True
+        response = response or Response(self, "", "HTTP/1.1")
+        response.status, response.sent = "", False
+        text = f"{refusal.status}\n".encode()
+        response.start(refusal.status, [("Content-Type", "text/plain; charset=utf-8")])
+        response.length = response.left = None
+        response.send_whole(text)
+
+    def persists(self) -> bool:
+        """Tell whether another request may follow the response that now begins; then the client is told, too."""
+        messages = self.messages
+        if not messages.persistent or self.server.stopping or messages.expects or messages.fault is not None:
+            self.closing = True
+        return not self.closing
+
+    def end(self) -> None:
+        """Have no request follow."""
+        self.closing = True
+
+    # ---- sending
+
+    def send(self, data: bytes) -> None:
+        """Send, each piece in time. Parks: while the client does not read (``write fd N``). Raises: OSError."""
+        if self.gone:
+            raise BrokenPipeError("the client has gone")
+        seconds = self.server.limits.write_timeout
+        try:
+            if len(data) <= PIECE:
+                self.arm(seconds)
+                self.sock.sendall(data)
+            else:
+                self.send_pieces(memoryview(data), seconds)
+        except OSError as error:
+            self.gone = True
+            if isinstance(error, TimeoutError):
+                raise BrokenPipeError(f"the client has read nothing for {seconds} s") from None
+            raise
+        finally:
+            self.deadline = math.inf
+
+    def send_pieces(self, data: memoryview, seconds: float | None) -> None:
+        for begin in range(0, len(data), PIECE):
+            self.arm(seconds)
+            self.sock.sendall(data[begin : begin + PIECE])
+
+    def send_file(self, file: Any, offset: int, count: int) -> None:
+        """Send a part of a regular file, each piece in time. Parks and raises: as ``send``."""
+        end = offset + count
+        try:
+            while offset < end:
+                self.arm(self.server.limits.write_timeout)
+                sent = self.sock.sendfile(file, offset, min(16 * PIECE, end - offset))
+                if not sent:  # somebody has cut the file
+                    break
+                offset += sent
+        except OSError:
+            self.gone = True
+            raise
+        finally:
+            self.deadline = math.inf
+
+    # ---- what an app may call
+
+    def upgrade(self) -> tuple[socket, bytes]:
+        """Take the connection over: ``environ["dhaga.upgrade"]``. The server closes it when the app returns.
+
+        Parks: never. Returns: the socket, and what was received after the request. Raises: RuntimeError.
+        """
+        response = self.response
+        if self.taken or response is None or response.sent:
+            raise RuntimeError("a connection can be taken over once, and before the response has begun")
+        if not self.messages.complete:
+            raise RuntimeError("read the request's body to its end before you take over the connection")
+        self.taken = self.closing = True
+        response.sent = True
+        data, self.messages.buffer = self.messages.buffer, b""
+        return self.sock, data
+
+    def disconnected(self) -> bool:
+        """Tell whether the client has closed its side: ``environ["dhaga.disconnected"]``, for long polls to look at.
+
+        Parks: never. Some clients close it for writing alone, and wait for the answer: they are rare, as proxies are
+        that let them.
+        """
+        poll = originals.poll()
+        poll.register(self.sock.fileno(), getattr(originals.select_module, "POLLRDHUP", 0))
+        return self.gone or bool(poll.poll(0))
+
+    # ---- the end
+
+    def release(self) -> None:
+        """End the conversation as soon as no request is under way; called on the scheduler's thread."""
+        if self.idle:
+            self.waiter.expire()
+
+    def close(self) -> None:
+        """Let a client that may still be sending read what it was told, before the socket is closed."""
+        messages = self.messages
+        if self.gone or self.taken or (messages.complete and messages.fault is None and not messages.buffer):
+            return
+        self.sock.shutdown(SHUT_WR)
+        self.arm(LINGER)
+        while self.sock.recv(RECEIVE):
+            pass
+
+    def lose(self, error: OSError) -> None:
+        """Take note that the client has gone: its matter, and no error."""
+        logger.debug("%r: the client has gone: %s", self, error)
+
+
+def stderr() -> Any:
+    return sys.stderr
