@@ -6,6 +6,7 @@ Each scheduler that fetches has one of Tornado's. Not here: what becomes of a fe
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
@@ -36,10 +37,16 @@ class HTTPClient:
         if max_clients < 1:
             raise ValueError("max_clients must be one or more")
         self.settings = {"max_clients": max_clients, **settings}
-        self.permits = Semaphore(max_clients)
+        self.inherited: list[Any] = []
+        self.closed = False
+        self.start_anew()
+
+    def start_anew(self) -> None:
+        """Have nothing on its way: in the beginning, and in a forked child."""
+        self.pid = os.getpid()
+        self.permits = Semaphore(self.settings["max_clients"])
         self.clients: dict[Scheduler, AsyncHTTPClient] = {}
         self.transfers: set[Transfer] = set()
-        self.closed = False
 
     def __repr__(self) -> str:
         return f"<HTTPClient {'closed' if self.closed else 'open'}, {len(self.transfers)} on their way>"
@@ -63,6 +70,9 @@ class HTTPClient:
         if self.closed:
             raise RuntimeError(f"{self!r} is closed: make another one")
         me = current()
+        if self.pid != os.getpid():
+            self.inherited.append(self.clients)  # whose connections are the parent's to close
+            self.start_anew()
         request = request_for(request, options)
         if timeout is None:
             return self.fetch_in_turn(me, request, raise_error)
