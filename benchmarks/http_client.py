@@ -1,0 +1,219 @@
+"""`dhaga.http.Session` beside requests on gevent and on threads: `python -m benchmarks.http_client`.
+
+So many workers as requests are to be in flight ask one page after the other, over connections that are kept. Each
+sample is a process of its own on one CPU, the server one on another; the rivals take turns within a round. What counts
+is requests per second of the client's CPU time, which other work on the machine disturbs least, as the median of the
+ratios within a round. Theirs is a Session whose pool keeps as many connections as are in flight, gevent's in a patched
+process. In the rows `no environment` all have `trust_env = False`: requests looks for proxies among the variables twice
+a request, ours once and faster, and the more variables there are the more that tells.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+
+from benchmarks import echo
+from benchmarks.runner import Effort, raise_file_limit, surroundings
+
+IN_FLIGHT = (1, 32, 512)
+RIVALS = "dhaga", "gevent", "threads"
+ROUNDS = 5
+SECONDS = 1.0  # that each worker goes on asking, once all have been answered
+TARGET = 1.2
+"""Times the requests per second of gevent, at each number in flight."""
+
+PATH = Path(__file__).parent / "results" / "http_client.json"
+PAGE = b"hello, world\n"
+SERVER = f"""
+import asyncio, os, sys
+if len(sys.argv) > 1:
+    os.sched_setaffinity(0, {{int(sys.argv[1])}})
+ANSWER = b"HTTP/1.1 200 OK\\r\\nContent-Type: text/plain\\r\\nContent-Length: {len(PAGE)}\\r\\n\\r\\n" + {PAGE!r}
+class Page(asyncio.Protocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def data_received(self, data):
+        self.transport.write(ANSWER * data.count(b"\\r\\n\\r\\n"))
+async def main():
+    server = await asyncio.get_running_loop().create_server(Page, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+
+Sample = dict[str, float]
+"""Requests per second, by the clock and by the client's CPU time."""
+
+Spawn = Callable[[Callable[[], None]], Any]
+
+
+class Meter:
+    """Counts requests from when all workers have been answered once until the time is up."""
+
+    def __init__(self, session: Any, url: str, in_flight: int) -> None:
+        self.session = session
+        self.url = url
+        self.warming_up = in_flight
+        self.counts: list[int] = []
+
+    def work(self) -> None:
+        """Ask one page after the other; one worker's."""
+        self.ask()
+        self.warming_up -= 1
+        if not self.warming_up:
+            self.began, self.began_cpu = perf_counter(), process_time()
+        while self.warming_up:
+            self.ask()
+        end = self.began + SECONDS
+        count = 0
+        while perf_counter() < end:
+            self.ask()
+            count += 1
+        self.counts.append(count)
+        self.ended, self.ended_cpu = perf_counter(), process_time()
+
+    def ask(self) -> None:
+        assert self.session.get(self.url).content == PAGE
+
+    def sample(self) -> Sample:
+        """Return what was measured, once all workers have ended."""
+        count = sum(self.counts)
+        return {"by clock": count / (self.ended - self.began), "by CPU": count / (self.ended_cpu - self.began_cpu)}
+
+
+def _run_dhaga(in_flight: int) -> tuple[Any, Spawn]:
+    import dhaga
+    from dhaga.http import Session
+
+    return Session(), dhaga.spawn
+
+
+def _run_gevent(in_flight: int) -> tuple[Any, Spawn]:
+    from gevent import monkey
+
+    monkey.patch_all()
+    import gevent
+
+    return _session_of_requests(in_flight), gevent.spawn
+
+
+def _run_threads(in_flight: int) -> tuple[Any, Spawn]:
+    import threading
+
+    def spawn(fn: Callable[[], None]) -> Any:
+        thread = threading.Thread(target=fn)
+        thread.start()
+        return thread
+
+    return _session_of_requests(in_flight), spawn
+
+
+def _session_of_requests(in_flight: int) -> Any:
+    import requests
+
+    session = requests.Session()
+    session.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=in_flight))
+    return session
+
+
+def _child(rival: str, url: str, in_flight: int, trust_env: bool) -> None:
+    """Measure one sample in this process, and print it."""
+    session, spawn = {"dhaga": _run_dhaga, "gevent": _run_gevent, "threads": _run_threads}[rival](in_flight)
+    session.trust_env = trust_env
+    meter = Meter(session, url, in_flight)
+    for worker in [spawn(meter.work) for _ in range(in_flight)]:
+        worker.join()
+    print(json.dumps(meter.sample()))
+
+
+@contextmanager
+def _serving() -> Iterator[str]:
+    """Run the server on a CPU of its own, and give the URL of its page."""
+    cpus = echo.cpus()
+    command = [sys.executable, "-c", SERVER, *([str(cpus[1])] if cpus else [])]
+    if cpus is not None:
+        os.sched_setaffinity(0, {cpus[0]})
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/"
+        finally:
+            process.kill()
+
+
+def _sample(rival: str, url: str, in_flight: int, trust_env: bool) -> Sample:
+    command = [sys.executable, "-m", "benchmarks.http_client", "--child", rival, url, str(in_flight), str(trust_env)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{rival}: {done.stderr}")
+    found: Sample = json.loads(done.stdout)
+    return found
+
+
+def _measured(rounds: int) -> dict[str, dict[str, list[Sample]]]:
+    """Return the samples of each row and rival, one for each round."""
+    found: dict[str, dict[str, list[Sample]]] = {}
+    with _serving() as url:
+        for number in range(rounds):
+            for in_flight in IN_FLIGHT:
+                for trust_env in (True, False):
+                    row = f"{in_flight} in flight{'' if trust_env else ', no environment'}"
+                    for rival in RIVALS[:: -1 if number % 2 else 1]:
+                        sample = _sample(rival, url, in_flight, trust_env)
+                        found.setdefault(row, {}).setdefault(rival, []).append(sample)
+            print(f"round {number + 1} of {rounds}", file=sys.stderr)
+    return found
+
+
+def _ratio(rivals: dict[str, list[Sample]], key: str, rival: str) -> float:
+    """Return the median over the rounds of ours over a rival's."""
+    pairs = zip(rivals["dhaga"], rivals[rival], strict=True)
+    return statistics.median(ours[key] / theirs[key] for ours, theirs in pairs)
+
+
+def _line(row: str, rivals: dict[str, list[Sample]]) -> str:
+    cells = []
+    for name, each in rivals.items():
+        by_cpu, by_clock = (statistics.median(sample[key] for sample in each) for key in ("by CPU", "by clock"))
+        cells.append(f"{name} {by_cpu:4.0f} ({by_clock:4.0f})")
+    ratios = [
+        f"x {_ratio(rivals, 'by CPU', name):.2f} ({_ratio(rivals, 'by clock', name):.2f}) {name}" for name in RIVALS[1:]
+    ]
+    return f"{row:29} {', '.join(cells)}: {', '.join(ratios)}"
+
+
+def main() -> None:
+    """Measure, print, and write the samples where `--json` says; exit status 1 if the target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.http_client")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds ({ROUNDS})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help=f"write all samples there, such as {PATH.name}")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        rival, url, in_flight, trust_env = options.child
+        return _child(rival, url, int(in_flight), trust_env == "True")
+    raise_file_limit()
+    samples = _measured(options.rounds)
+    print("requests per second of CPU time (and by the clock)")
+    for row, rivals in samples.items():
+        print(_line(row, rivals))
+    ratios = {row: _ratio(rivals, "by CPU", "gevent") for row, rivals in samples.items()}
+    missed = [row for row in ratios if "," not in row and round(ratios[row], 2) < TARGET]
+    print(f"target, at least {TARGET} x gevent: {'missed by ' + '; '.join(missed) if missed else 'reached'}")
+    if options.json:
+        where = surroundings(Effort(options.rounds, SECONDS, 0)) | {"environment variables": len(os.environ)}
+        results = {"where": where, "samples": samples, "ratios": ratios}
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
