@@ -240,6 +240,8 @@ class Master:
 
     def end(self, number: int) -> None:
         self.ending = number
+        if self.workers:
+            logger.info("master %d ends the workers by %s", os.getpid(), signal.Signals(number).name)
         self.close_listeners()
         self.due.clear()
         self.dismiss(self.workers.values(), number)
@@ -255,6 +257,8 @@ class Master:
 
     def hear_from(self, worker: Worker) -> None:
         """Note that a worker serves, or that it has closed its pipe, which it does with its end."""
+        if worker.pipe < 0:  # it was reaped just now
+            return
         if os.read(worker.pipe, 1):
             worker.ready = True
             logger.info("worker %d serves", worker.pid)
@@ -340,7 +344,7 @@ class Master:
                 os.close(button)
                 raise
             if not pid:
-                self.become_worker()
+                self.become_worker(slot)
         if not pid:
             os.close(pipe)
             service = Service(self.setup, self.listeners[slot], self.threads, self.grace)
@@ -350,8 +354,11 @@ class Master:
         self.selector.register(pipe, 1, functools.partial(self.hear_from, worker))
         return worker
 
-    def become_worker(self) -> None:
-        """Let go of what is the master's, in the child."""
+    def become_worker(self, slot: int) -> None:
+        """Let go of what is the master's, and the other workers', in the child."""
+        for listeners in self.listeners:
+            if listeners is not self.listeners[slot]:
+                close_all(listeners)
         self.signals.close()
         for number in self.reactions:
             signal.signal(number, signal.SIG_DFL)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from .kernel.api import spawn
 from .kernel.scheduler import Scheduler
-from .listeners import Address
+from .listeners import Address, close_all
 from .servers import TCPServer
 from .simplequeue import SimpleQueue
 from .socket import adopt, socket
@@ -77,6 +77,7 @@ class Service:
                 scheduler.spawn(server.start).result()
             self.servers.append(server)
             spawn(self.watch_server, server, daemon=True)
+        close_all(self.listeners)  # the servers have duplicates, and are to be the last that listen
 
     def watch_server(self, server: TCPServer) -> None:
         """Give notice when a server ends, by itself or not."""
