@@ -1,0 +1,164 @@
+"""Clients on sockets: how messages get to them, and what happens to those that are slow or gone.
+
+The courier writes straight to a socket that has room. Where it has not, what is left waits in a queue, bounded, and a
+writer of its own sends it. Each door says what a client's bytes look like (`Format`).
+"""
+
+from __future__ import annotations
+
+import time as clock
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from .messages import Id, Message
+from .runtime import send_now, socket, threading
+
+Policy = Literal["drop", "disconnect"]
+SENDING_BUFFER: Final = 64 << 10
+"""Bytes that the system may hold for a client; by itself it would take megabytes before a client counts as slow."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a door's clients are sent."""
+
+    name: str
+    message: Callable[[Message], bytes]
+    gap: Callable[[Id | None, int | None], bytes]  # after which id, and how many messages, as far as that is known
+    ping: bytes
+    answers: bool  # whether clients answer a ping
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all clients of a server share: the bound of their queues, what happens beyond it, and the counts."""
+
+    queue: int  # messages
+    policy: Policy
+    counts: Counter[str]
+
+
+class Client:
+    """One connected client. Where it has nothing queued, `queue` is None, and nothing of it runs but its reader."""
+
+    __slots__ = ("allowance", "closed", "format", "heard", "lock", "lost", "name", "queue", "sock", "terms")
+
+    def __init__(self, sock: Any, format: Format, name: str, terms: Terms) -> None:
+        self.sock = sock
+        self.format = format
+        self.name = name
+        self.terms = terms
+        self.lock = threading.Lock()
+        self.queue: deque[bytes] | None = None
+        self.allowance = 0  # how many more than the terms say may be queued just now
+        self.lost = 0
+        self.heard = clock.monotonic()  # when it last sent something, or its writer got on
+        self.closed = False
+
+    def __repr__(self) -> str:
+        queued = 0 if self.queue is None else len(self.queue)
+        return f"<Client {self.name} by {self.format.name}, {queued} queued{', closed' if self.closed else ''}>"
+
+    # ---- sending
+
+    def deliver(self, message: Message) -> None:
+        """Send a message, or queue it. Parks: never for long."""
+        frame = self.format.message
+        data = message.frames.get(frame) or message.framed(frame)
+        with self.lock:
+            if not self.put(data):
+                self.overflow(data)
+        self.terms.counts["delivered"] += 1
+
+    def write(self, data: bytes) -> None:
+        """Send an answer or a ping; who asks much and reads little is shut out. Parks: never for long."""
+        with self.lock:
+            if not self.put(data):
+                self.shut()
+
+    def catch_up(self, subscribe: Callable[[], list[bytes]]) -> None:
+        """Send what `subscribe()` gives, all of it before anything that is delivered from then on.
+
+        That much may be queued above the limit: it is in the history, and takes no memory of its own.
+        """
+        with self.lock:
+            data = subscribe()
+            self.allowance += len(data)
+            for item in data:
+                self.put(item)
+            if self.queue is None:
+                self.allowance = 0
+
+    def put(self, data: bytes) -> bool:
+        """Send or queue bytes. Returns: False if too many are queued already."""
+        if self.closed:
+            return True
+        if self.queue is None:
+            self.send(data)
+        elif len(self.queue) < self.terms.queue + self.allowance:
+            self.queue.append(data)
+        else:
+            return False
+        return True
+
+    def send(self, data: bytes) -> None:
+        try:
+            sent = send_now(self.sock, data)
+        except OSError:
+            self.shut()
+            return
+        if sent < len(data):
+            self.queue = deque([data[sent:]])
+            self.heard = clock.monotonic()
+            threading.Thread(target=self.write_queue, name=f"writer for {self.name}", daemon=True).start()
+
+    def overflow(self, data: bytes) -> None:
+        assert self.queue is not None
+        if self.terms.policy == "disconnect":
+            self.terms.counts["disconnected"] += 1
+            self.shut()
+        else:
+            self.terms.counts["dropped"] += 1
+            self.lost += 1
+            self.queue.popleft()
+            self.queue.append(data)
+
+    def write_queue(self) -> None:
+        """Send what is queued, until nothing is. Parks: while the client does not read."""
+        try:
+            while data := self.next_queued():
+                self.sock.sendall(data)
+                self.heard = clock.monotonic()
+        except OSError:
+            with self.lock:
+                self.shut()
+
+    def next_queued(self) -> bytes | None:
+        with self.lock:
+            if self.closed or not self.queue:
+                self.queue, self.allowance = None, 0
+                return None
+            lost, self.lost = self.lost, 0
+            return self.format.gap(None, lost) if lost else self.queue.popleft()
+
+    # ---- the end
+
+    def shut(self) -> None:
+        """End the connection; its reader sees that and leaves. What is queued is given up."""
+        self.closed = True
+        self.queue = None if self.queue is None else deque()
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """End the connection. From: anywhere but within a delivery."""
+        with self.lock:
+            self.shut()
+
+    def is_silent(self, since: float) -> bool:
+        """Tell whether nothing was heard of it since then; of one that does not answer, whether its writer is stuck."""
+        return self.heard < since and (self.format.answers or self.queue is not None)

@@ -1,0 +1,194 @@
+"""The link: one Redis stream joins several servers, so that what is posted at one reaches the clients of all.
+
+Redis gives a message its id (XADD), and every server reads the stream in one order (XREAD), its own messages too. A
+publisher has its answer when Redis has the message; without Redis it gets 503, and posts again.
+
+Redis may keep nothing on disk and lose the stream. Each server then has its topics' histories, and what it has added
+but not read back; it puts back what the new stream lacks. Under its old id where no later one is there yet, else under
+a new one, marked `again`, so that those who have it skip it. So an accepted message is lost only if Redis and the
+server that accepted it die within the same moment; a message may come twice, and then under another id.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
+
+import redis.asyncio as redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from dhaga import await_
+
+from .broker import Broker, Limits
+from .messages import Id, Message, Refused
+from .runtime import threading, time
+
+logger = logging.getLogger("notifications")
+
+STREAM: Final = "notifications"
+BLOCK: Final = 1.0
+"""Seconds that an XREAD waits at Redis; so long may a stop take."""
+
+SLOW: Final = 2.0
+"""Seconds after which a Redis that does not answer counts as dead: kill -9 and restart take less than one."""
+
+PAUSE: Final = 0.2
+"""Seconds between two tries to reach Redis."""
+
+BATCH: Final = 500
+CONNECTIONS: Final = 16
+
+PUT_BACK: Final = """
+if #redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1]) > 0 then return 0 end
+local added = redis.pcall('XADD', KEYS[1], ARGV[1], 'topic', ARGV[2], 'text', ARGV[3])
+if type(added) == 'table' and added.err then
+    redis.call('XADD', KEYS[1], '*', 'topic', ARGV[2], 'text', ARGV[3], 'again', ARGV[1])
+end
+return 1
+"""
+"""Adds a message that the stream lacks, as one step: several servers put back at once."""
+
+FAULTS: Final = (RedisError, OSError, TimeoutError)
+Fields = dict[bytes, bytes]
+
+
+class Link:
+    """A server's tie to the stream; it lives in one dhaga, which reads, and in those of publishers, which add."""
+
+    def __init__(self, url: str, broker: Broker, limits: Limits = Limits(), stream: str = STREAM) -> None:
+        self.url = url
+        self.broker = broker
+        self.stream = stream
+        self.generation_key = f"{stream}:generation"
+        self.length = 10 * limits.history
+        self.generation: bytes | None = None  # of the stream's life at Redis: another one, and that has begun anew
+        self.last = Id(0, 0)
+        self.unread: dict[Id, tuple[str, str]] = {}  # added by us, not read back yet
+        self.linked = False
+        self.stopping = False
+        self.redis: Any = None
+        self.reader = threading.Thread(target=self.run, name=f"link to {url}", daemon=True)
+
+    def __repr__(self) -> str:
+        state = "linked" if self.linked else "not linked"
+        return f"<Link to {self.url}, {state}, last id {self.last}>"
+
+    def call(self, command: Awaitable[Any]) -> Any:
+        return await_(command, SLOW)
+
+    # ---- publishing
+
+    def publish(self, name: str, text: str) -> Id:
+        """Add a message to the stream. Parks: until Redis has it. Returns: its id. Raises: Refused."""
+        if not self.linked:
+            raise Refused(503, "Redis does not answer: try again")
+        fields = {"topic": name, "text": text}
+        try:
+            added = self.call(self.redis.xadd(self.stream, fields, maxlen=self.length, approximate=True))
+        except FAULTS as error:
+            raise Refused(503, f"Redis has not taken it, or we cannot tell: try again ({error})") from error
+        id = Id.parse(added.decode())
+        if id > self.last:
+            self.unread[id] = (name, text)
+        return id
+
+    # ---- reading
+
+    def start(self) -> None:
+        """Fill the histories, and read from then on. Parks: meanwhile. Raises: RedisError, OSError."""
+        self.connect()
+        try:
+            self.join()
+        except FAULTS:
+            self.disconnect()
+            raise
+        self.reader.start()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Read no more. Parks: until the last read has ended."""
+        self.stopping = True
+        self.reader.join(timeout)
+        self.disconnect()
+
+    def run(self) -> None:
+        """Follow the stream, and find it again each time it is gone, until we stop."""
+        while not self.stopping:
+            try:
+                if not self.linked:
+                    self.join()
+                self.follow()
+            except FAULTS as error:
+                if self.linked:
+                    logger.info("Redis is gone (%s): messages are refused until it is back", error)
+                self.linked = False
+                time.sleep(PAUSE)
+
+    def connect(self) -> None:
+        pool = redis.BlockingConnectionPool.from_url(
+            self.url,
+            max_connections=CONNECTIONS,
+            timeout=SLOW,
+            socket_connect_timeout=SLOW,
+            socket_timeout=SLOW + BLOCK,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self.redis = redis.Redis(connection_pool=pool)
+
+    def disconnect(self) -> None:
+        self.linked = False
+        await_(self.redis.connection_pool.disconnect())
+
+    def join(self) -> None:
+        """Find out what has become of the stream, and bring either side up to date. Raises: RedisError, OSError."""
+        self.call(self.redis.set(self.generation_key, secrets.token_hex(8), nx=True))
+        generation = self.call(self.redis.get(self.generation_key))
+        if self.generation is None:
+            self.load()
+        elif generation != self.generation:
+            self.put_back()
+        self.generation = generation
+        self.linked = True
+
+    def load(self) -> None:
+        """Read what the stream has, for the histories of a server that starts."""
+        first = self.call(self.redis.xrange(self.stream, count=1))
+        if first:  # from there on we have all
+            self.broker.begin_at(Id.parse(first[0][0].decode()))
+        while entries := self.call(self.redis.xrange(self.stream, min=f"({self.last}", count=BATCH)):
+            self.take(entries)
+
+    def follow(self) -> None:
+        """Take what comes. Parks: until something does, at most BLOCK seconds. Raises: RedisError, OSError."""
+        milliseconds = int(BLOCK * 1000)
+        read = self.redis.xread({self.stream: str(self.last)}, count=BATCH, block=milliseconds)
+        for _, entries in await_(read, SLOW + BLOCK) or ():
+            self.take(entries)
+
+    def take(self, entries: Iterable[tuple[bytes, Fields]]) -> None:
+        for key, fields in entries:
+            self.last = id = Id.parse(key.decode())
+            self.unread.pop(id, None)
+            again = fields.get(b"again")
+            message = Message(id, fields[b"topic"].decode(), fields[b"text"].decode())
+            try:
+                self.broker.accept(message, Id.parse(again.decode()) if again else None)
+            except Refused as refused:
+                logger.info("a message on %s is not delivered here: %s", message.topic, refused)
+
+    def put_back(self) -> None:
+        """Give a stream that has begun anew what it lacks and we have."""
+        ours = {
+            message.id: (topic.name, message.text)
+            for topic in list(self.broker.topics.values())
+            for message in topic.history.messages
+        }
+        ours |= self.unread
+        put_back = self.redis.register_script(PUT_BACK)
+        count = sum(
+            self.call(put_back(keys=[self.stream], args=[str(id), *ours[id]])) for id in sorted(ours)[-self.length :]
+        )
+        logger.info("Redis has begun anew: %d of %d messages were put back", count, len(ours))

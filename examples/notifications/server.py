@@ -1,0 +1,121 @@
+"""A whole server: the service, its doors at two addresses, and its link to others."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from dhaga.http.wsgi import Server as HTTPServer
+
+from .broker import Limits
+from .clients import Policy
+from .lines import LineDoor
+from .runtime import Server
+from .service import HEARTBEAT, Service
+from .tokens import Tokens
+from .web import Web
+
+LEEWAY: Final = 60.0
+"""Seconds by which the clocks of linked servers may differ."""
+
+GRACE: Final = 5.0
+"""Seconds for what is under way when the server stops."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a server."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    line_port: int = 0
+    clients: int = 12_000  # of each of the two addresses
+    limits: Limits = Limits()
+    tokens: Tokens | None = None
+    policy: Policy = "disconnect"
+    heartbeat: float = HEARTBEAT
+    redis: str | None = None
+    stream: str = "notifications"
+
+
+class NotificationServer:
+    """Serves while its `with` block runs; `address` is that of HTTP, `line_address` that of the door of lines."""
+
+    def __init__(self, settings: Settings = Settings()) -> None:
+        self.settings = settings
+        self.service = Service(
+            settings.limits,
+            settings.tokens,
+            policy=settings.policy,
+            heartbeat=settings.heartbeat,
+            leeway=LEEWAY if settings.redis else 0.0,
+        )
+        self.link = self.linked() if settings.redis else None
+        host, clients = settings.host, settings.clients
+        self.http = HTTPServer(Web(self.service, self.details), (host, settings.port), max_connections=clients)
+        self.lines = Server(LineDoor(self.service), (host, settings.line_port), max_connections=clients, name="lines")
+        self.stack = ExitStack()
+
+    def __repr__(self) -> str:
+        return f"<NotificationServer {self.http!r} {self.service!r}>"
+
+    def linked(self) -> Any:
+        from .link import Link  # and thereby redis, for those alone who have several servers
+
+        assert self.settings.redis is not None
+        link = Link(self.settings.redis, self.service.broker, self.settings.limits, self.settings.stream)
+        self.service.posting = link.publish
+        return link
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where HTTP is served."""
+        host, port = self.http.address[:2]
+        return host, port
+
+    @property
+    def line_address(self) -> tuple[str, int]:
+        """Where lines are served."""
+        host, port = self.lines.address[:2]
+        return host, port
+
+    def details(self) -> dict[str, Any]:
+        """Tell what the page shows beside the service's own figures."""
+        return {
+            "lines": self.line_address[1],
+            "dhagas": len(self.http.scheduler.live),
+            "redis": self.link and self.link.linked,
+        }
+
+    def start(self) -> Self:
+        """Start everything. Parks: while Redis is read. Raises: OSError, redis.RedisError; nothing then runs."""
+        with ExitStack() as stack:
+            self.service.start()
+            stack.callback(self.service.stop, GRACE)
+            if self.link:
+                self.link.start()
+                stack.callback(self.link.stop, GRACE)
+            for server in (self.lines, self.http):
+                server.start()
+                stack.callback(server.stop, GRACE)
+            self.stack = stack.pop_all()
+        return self
+
+    def stop(self) -> None:
+        """Take nothing more, deliver what was taken, end every connection. Parks: meanwhile, for some GRACE at most."""
+        if self.link:
+            self.link.stop(GRACE)
+        self.service.stop(GRACE)
+        self.http.stop(GRACE)
+        self.lines.stop(GRACE)
+        self.stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
