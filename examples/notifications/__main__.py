@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from .broker import Limits
+from .broker import DEFAULTS
 from .runtime import threading
 from .server import NotificationServer, Settings
 from .service import HEARTBEAT
@@ -52,7 +52,6 @@ def seconds(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
-    limits = Limits()
     top = argparse.ArgumentParser(prog="python -m examples.notifications", description="Serve notifications.")
     top.add_argument("--host", default="127.0.0.1")
     top.add_argument("--port", type=port, default=PORT, help="of HTTP")
@@ -63,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     tokens.add_argument("--tokens", metavar="FILE", type=Path, help="of lines TOKEN:NAME; who has none may not come")
     tokens.add_argument("--token", help="one token for all")
     top.add_argument("--clients", type=at_least_one, default=Settings.clients, help="at most so many at each port")
-    top.add_argument("--history", type=at_least_one, default=limits.history, help="messages kept of a topic")
-    top.add_argument("--queue", type=at_least_one, default=limits.queue, help="messages a client may be behind")
+    top.add_argument("--history", type=at_least_one, default=DEFAULTS.history, help="messages kept of a topic")
+    top.add_argument("--queue", type=at_least_one, default=DEFAULTS.queue, help="messages a client may be behind")
     top.add_argument("--slow", choices=["disconnect", "drop"], default="disconnect", help="what befalls slower ones")
     top.add_argument("--heartbeat", type=seconds, default=HEARTBEAT, metavar="SECONDS")
     return top
@@ -83,7 +82,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
         port=options.port,
         line_port=following if options.line_port is None else options.line_port,
         clients=options.clients,
-        limits=replace(Limits(), history=options.history, queue=options.queue),
+        limits=replace(DEFAULTS, history=options.history, queue=options.queue),
         tokens=tokens,
         policy=options.slow,
         heartbeat=options.heartbeat,

@@ -206,6 +206,11 @@ class Broker:
                 if topic is not None:
                     topic.subscribers.pop(subscriber, None)
 
+    def remembered(self) -> list[Message]:
+        """Give all messages of all histories."""
+        with self.lock:
+            return [message for topic in self.topics.values() for message in topic.history.messages]
+
     # ---- the courier
 
     def start(self) -> None:

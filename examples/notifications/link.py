@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 
 from dhaga import await_
 
-from .broker import Broker, Limits
+from .broker import DEFAULTS, Broker, Limits
 from .messages import Id, Message, Refused
 from .runtime import threading, time
 
@@ -59,7 +59,7 @@ Fields = dict[bytes, bytes]
 class Link:
     """A server's tie to the stream; it lives in one dhaga, which reads, and in those of publishers, which add."""
 
-    def __init__(self, url: str, broker: Broker, limits: Limits = Limits(), stream: str = STREAM) -> None:
+    def __init__(self, url: str, broker: Broker, limits: Limits = DEFAULTS, stream: str = STREAM) -> None:
         self.url = url
         self.broker = broker
         self.stream = stream
@@ -181,12 +181,7 @@ class Link:
 
     def put_back(self) -> None:
         """Give a stream that has begun anew what it lacks and we have."""
-        ours = {
-            message.id: (topic.name, message.text)
-            for topic in list(self.broker.topics.values())
-            for message in topic.history.messages
-        }
-        ours |= self.unread
+        ours = {message.id: (message.topic, message.text) for message in self.broker.remembered()} | self.unread
         put_back = self.redis.register_script(PUT_BACK)
         count = sum(
             self.call(put_back(keys=[self.stream], args=[str(id), *ours[id]])) for id in sorted(ours)[-self.length :]

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from dhaga.http.wsgi import Server as HTTPServer
 
-from .broker import Limits
+from .broker import DEFAULTS, Limits
 from .clients import Policy
 from .lines import LineDoor
 from .runtime import Server
@@ -32,7 +32,7 @@ class Settings:
     port: int = 0
     line_port: int = 0
     clients: int = 12_000  # of each of the two addresses
-    limits: Limits = Limits()
+    limits: Limits = DEFAULTS
     tokens: Tokens | None = None
     policy: Policy = "disconnect"
     heartbeat: float = HEARTBEAT

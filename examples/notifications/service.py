@@ -1,4 +1,4 @@
-"""What the doors of a server share: its broker, tokens and limits, the clients that are connected, and their heartbeat."""
+"""What the doors of a server share: its broker, tokens and limits, its clients, and their heartbeat."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from .broker import LAP, Broker, Limits, Missed
+from .broker import DEFAULTS, LAP, Broker, Limits, Missed
 from .clients import SENDING_BUFFER, Client, Format, Policy, Terms
 from .messages import Id, Message, checked_name, checked_text
 from .runtime import socket, threading, time
@@ -39,7 +39,7 @@ class Service:
 
     def __init__(
         self,
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULTS,
         tokens: Tokens | None = None,
         *,
         policy: Policy = "disconnect",

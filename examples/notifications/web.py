@@ -58,9 +58,7 @@ class Web:
         try:
             answer = self.answer(environ)
         except Refused as refused:
-            answer = Answer(
-                refused.status, "text/plain; charset=utf-8", refused.reason.encode(errors="replace") + b"\n"
-            )
+            answer = as_text(refused.status, refused.reason)
         if answer is TAKEN:
             return []
         headers = [
@@ -163,6 +161,10 @@ def wait_of(query: dict[str, list[str]]) -> float:
         return min(max(0.0, float(text)), LONGEST_WAIT)
     except ValueError:
         raise Refused(400, f"wait={text[:40]} is no number of seconds") from None
+
+
+def as_text(status: int, text: str) -> Answer:
+    return Answer(status, "text/plain; charset=utf-8", text.encode(errors="replace") + b"\n")
 
 
 def as_json(data: Any) -> Answer:

@@ -1,8 +1,8 @@
 """The door of WebSocket: GET /socket; wsproto speaks the protocol, and is needed here alone.
 
 A client sends JSON, {"subscribe": topic, "after": id or none}, {"unsubscribe": topic} or {"publish": topic, "data":
-text}, and gets {"subscribed": topic, "last": id}, {"unsubscribed": topic}, {"published": id}, {"error": …, "status": …},
-messages {"id": …, "topic": …, "data": …}, and {"gap": {"after": …, "lost": …}} where some are missing.
+text}, and gets {"subscribed": topic, "last": id}, {"unsubscribed": topic}, {"published": id}, {"error": …, "status":
+…}, messages {"id": …, "topic": …, "data": …}, and {"gap": {"after": …, "lost": …}} where some are missing.
 """
 
 from __future__ import annotations
