@@ -162,7 +162,7 @@ def target_lines(results: Results) -> Iterable[list[str]]:
             by_rate, by_cpu = results.ratio(row, ours, theirs, "rate"), 1 / results.ratio(row, ours, theirs, "cpu")
             if by_rate == by_rate:
                 what = f"{ours} to {theirs}"
-                yield [row, what, f"≥ {bound:g}", f"{by_rate:.2f}", f"{by_cpu:.2f}", verdict(by_rate >= bound)]
+                yield [row, what, f"≥ {bound:g}", f"{by_rate:.2f}", f"{by_cpu:.2f}", verdict(round(by_rate, 2) >= bound)]
 
 
 def poll_lines(results: Results) -> Iterable[list[str]]:

@@ -11,17 +11,20 @@ import contextlib
 import logging
 import os
 from functools import partial
-from types import FrameType, TracebackType
+from socket import SHUT_RD
+from time import monotonic
+from types import FrameType
 from typing import Any
 
 from greenlet import getcurrent
 from gunicorn.sock import ssl_context
 from gunicorn.workers.base_async import AsyncWorker
 
-from ..kernel.api import Timeout, sleep, spawn
+from ..kernel.api import sleep, spawn
 from ..kernel.callers import scheduler_here
 from ..kernel.errors import Cancelled
 from ..kernel.microthread import OWN, Dhaga
+from ..patience import plain
 from ..select import select
 from ..servers import TCPServer
 
@@ -29,33 +32,34 @@ HEARTBEAT = 1.0
 """Seconds between two signs of life: gunicorn's own workers give one a second, and ``timeout`` counts in seconds."""
 
 LAST_CALL = 1.0
-"""Seconds that a worker which stops listens to idle connections: a request on its way is still answered, no reload
-takes long."""
+"""Seconds that a worker which stops still listens to silent connections, at most: what is on its way is answered, and
+no reload takes long."""
 
 SHORT = 1 << 16
 """Bytes of a body up to which the head is copied before it, to be sent with it: 3 µs, where a system call takes 10."""
 
 
-class Idle(Timeout):
-    """A connection's wait for its next request. It ends in silence when time is up, or called in by ``expire``."""
+class Silence:
+    """The time in which a connection waits for its next request; entered anew for each."""
 
-    def __init__(self, seconds: float, crowd: set[Idle]) -> None:
-        super().__init__(seconds)
-        self.crowd = crowd
+    __slots__ = ("client", "worker")
 
-    def __enter__(self) -> Idle:
-        self.crowd.add(self)
-        return super().__enter__()
+    def __init__(self, client: Any, worker: Worker) -> None:
+        self.client = client
+        self.worker = worker
 
-    def __exit__(  # type: ignore[override]
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self.crowd.discard(self)
-        try:
-            super().__exit__(kind, error, trace)
-        except TimeoutError:
-            return True
-        return False
+    def __enter__(self) -> None:
+        worker = self.worker
+        worker.silent[self] = monotonic() + worker.cfg.keepalive
+
+    def __exit__(self, *error: object) -> None:
+        self.worker.silent.pop(self, None)
+
+    def end(self) -> None:
+        """Have the connection read its end: after what has come already, which is thus still answered."""
+        self.worker.silent.pop(self, None)
+        with contextlib.suppress(OSError):  # it has ended already
+            plain.shutdown(self.client, SHUT_RD)  # of the fd: TLS would go on in clear
 
 
 class Answer:
@@ -129,7 +133,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """Begin, after the fork: before it there must be no scheduler. Parks: for the whole life of the worker."""
         self.scheduler = scheduler_here()
         self.servers: list[TCPServer] = []
-        self.idle: set[Idle] = set()
+        self.silences: dict[Any, Silence] = {}
+        self.silent: dict[Silence, float] = {}
         log_to(self.log)
         super().init_process()
 
@@ -138,6 +143,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         flatten(self.cfg)
         for listener in self.sockets:
             self.servers.append(self.serve(listener))
+        if self.cfg.keepalive:
+            spawn(self.end_silences, name="keep-alive", daemon=True)
         while self.alive:
             self.beat()
         self.stop()
@@ -180,18 +187,13 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         for listener in self.sockets:
             listener.close()
         ends = [spawn(self.end, server, daemon=True) for server in self.servers]
-        spawn(self.call_idle_ones, daemon=True)
+        spawn(self.end_all_silences, daemon=True)
         while any(end.is_alive() for end in ends):
             self.beat()
 
     def end(self, server: TCPServer) -> None:
         server.stop(self.cfg.graceful_timeout)
         self.ring()
-
-    def call_idle_ones(self) -> None:
-        sleep(LAST_CALL)
-        for idle in list(self.idle):
-            idle.expire()
 
     # ---- signals: no handler switches
 
@@ -224,11 +226,31 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """Serve a connection to its end."""
         if self.cfg.is_ssl:
             client.suppress_ragged_eofs = self.cfg.suppress_ragged_eofs
-        super().handle(place, client, address)
+        me = getcurrent()
+        self.silences[me] = Silence(client, self)
+        try:
+            super().handle(place, client, address)
+        finally:
+            del self.silences[me]
 
-    def timeout_ctx(self) -> Idle:
-        """Bound the wait for a request."""
-        return Idle(self.cfg.keepalive if self.alive else min(self.cfg.keepalive, LAST_CALL), self.idle)
+    def timeout_ctx(self) -> Silence:
+        """Bound the wait of the caller's connection for a request."""
+        return self.silences[getcurrent()]
+
+    def end_silences(self) -> None:
+        """End each silence after ``keepalive`` seconds; all have as many, so that the oldest is the next."""
+        while True:
+            now = monotonic()
+            while self.silent and (oldest := next(iter(self.silent.items())))[1] <= now:
+                oldest[0].end()
+            sleep(next(iter(self.silent.values()), now + self.cfg.keepalive) - now)
+
+    def end_all_silences(self) -> None:
+        """End those that have lasted for a while after the stop began."""
+        while True:
+            sleep(LAST_CALL)
+            for silence in list(self.silent):
+                silence.end()
 
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
         """Answer a request. Raises: StopIteration if the connection is to end with it."""
