@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from ..kernel import originals
+from ..kernel.api import Timeout
 from ..kernel.timers import Entry
 from ..kernel.waiter import Waiter
 from ..kernel.waiting import this_waiter
@@ -90,16 +90,21 @@ class Conversation:
         context = copy_context()
         me = self.me
         try:
-            while (environ := self.next_request()) is not None:
-                me.gr_context = context.copy()  # 110 ns: what one request sets, the next is not to see
-                self.answer(environ)
-                if self.closing:
-                    break
+            while self.serve_next():
+                me.gr_context = context.copy()  # what the app has set for one request, the next is not to see
             self.close()
         except OSError as error:
             self.lose(error)
         finally:
             self.end_of_time()
+
+    def serve_next(self) -> bool:
+        """Serve one request. Returns: whether another may follow."""
+        environ = self.next_request()
+        if environ is None:
+            return False
+        self.answer(environ)
+        return not (self.closing or self.server.stopping)
 
     # ---- time
 
@@ -231,16 +236,16 @@ class Conversation:
         """Read what the app has left of the body, up to a bound. Returns: whether that was all of it."""
         messages = self.messages
         messages.pieces.clear()
-        if messages.expects or messages.fault is not None:
+        if messages.expects or messages.rest > DRAIN:
             return False
         bound = messages.received + DRAIN
-        if not messages.chunked and messages.rest > DRAIN:
+        try:
+            with Timeout(LINGER):
+                while self.more_body() and messages.received < bound:
+                    messages.pieces.clear()
+        except OSError:  # TimeoutError is one
             return False
-        while self.more_body():
-            messages.pieces.clear()
-            if messages.received > bound:
-                return False
-        return True
+        return messages.complete
 
     # ---- answers
 
@@ -332,9 +337,9 @@ class Conversation:
             self.arm(seconds)
             self.sock.sendall(data[begin : begin + PIECE])
 
-    def send_file(self, file: Any, offset: int, count: int) -> None:
-        """Send a part of a regular file, each piece in time. Parks and raises: as ``send``."""
-        end = offset + count
+    def send_file(self, file: Any, offset: int, count: int) -> int:
+        """Send a part of a regular file, each piece in time. Parks, raises: as ``send``. Returns: how many bytes."""
+        begin, end = offset, offset + count
         try:
             while offset < end:
                 self.arm(self.server.limits.write_timeout)
@@ -347,6 +352,7 @@ class Conversation:
             raise
         finally:
             self.deadline = math.inf
+        return offset - begin
 
     # ---- what an app may call
 
@@ -395,7 +401,3 @@ class Conversation:
     def lose(self, error: OSError) -> None:
         """Take note that the client has gone: its matter, and no error."""
         logger.debug("%r: the client has gone: %s", self, error)
-
-
-def stderr() -> Any:
-    return sys.stderr

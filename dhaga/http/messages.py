@@ -65,6 +65,8 @@ class Limits:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
+            if value is None and field.name in ("line", "head", "fields"):
+                raise ValueError(f"{field.name} must be a number: a head without bounds would fill the memory")
             if value is not None and not value > 0:
                 raise ValueError(f"{field.name} must be above 0, or None for no limit, not {value!r}")
 
@@ -102,6 +104,16 @@ keys = Keys()
 hosts: set[str] = set()
 
 
+class Sink(dict[Any, Any]):
+    """Where fields go that come after a body: nowhere. Nothing in WSGI would tell an app of them."""
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+
+SINK = Sink()
+
+
 class Messages:
     """Parse what comes on a connection: ``buffer`` holds what was received and not parsed yet.
 
@@ -130,7 +142,7 @@ class Messages:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.buffer = b""
-        self.environ: dict[Any, Any] = {}
+        self.environ: dict[Any, Any] = SINK
         self.fault: Refusal | None = None
         self.complete = True
         self.persistent = True
@@ -144,7 +156,7 @@ class Messages:
     # ---- what the parser calls
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head; those that come after the body go into a dict of nobody."""
+        """Take a field of the head, or a trailer."""
         key = keys[name]
         if key is None:
             return
@@ -196,6 +208,7 @@ class Messages:
             raise self.refusal(error) from None
         if self.fault is not None:
             raise self.fault
+        self.environ = SINK
         take_target(environ, method, target)
         self.take_framing(environ, minor)
         return environ
@@ -270,7 +283,7 @@ class Messages:
         self.expects = not self.complete
 
     def take_body(self, environ: dict[str, Any], minor: bytes) -> None:
-        self.received = self.chunks = self.overhead = 0
+        self.received = self.chunks = self.overhead = self.rest = 0
         self.tail = b""
         coding = environ.get("HTTP_TRANSFER_ENCODING")
         if coding is None:
@@ -282,7 +295,6 @@ class Messages:
         if coding.lower() != "chunked":
             raise Refusal("501 Not Implemented", f"Transfer-Encoding: {coding!r}; chunked alone is understood")
         self.chunked = True
-        self.environ = {}  # for trailers
 
     def check_body(self, size: int) -> None:
         limit = self.limits.body
@@ -298,14 +310,21 @@ class Messages:
         elif length.strip("0") or coding:
             framing = f"Transfer-Encoding: {coding}" if coding else f"Content-Length: {length}"
             self.complete = False
-            self.environ = {}
+            self.environ = SINK
             self.parser = HttpRequestParser(self)
             self.parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode("latin-1"))
 
     # ---- bodies
 
     def feed(self) -> None:
-        """Parse what the buffer has of the current message's body. Raises: Refusal."""
+        """Parse what the buffer has of the current message's body. Raises: Refusal, from then on each time."""
+        try:
+            self.feed_part()
+        except Refusal as refusal:
+            self.fault = refusal
+            raise
+
+    def feed_part(self) -> None:
         data = self.buffer
         if self.chunked:
             end = self.end_of_part(data)
@@ -317,8 +336,7 @@ class Messages:
         try:
             self.parser.feed_data(data[:end])
         except HttpParserError as error:
-            self.fault = self.refusal(error)
-            raise self.fault from None
+            raise self.refusal(error) from None
         if self.chunked:
             self.check_chunks(end - (self.received - received))
 
@@ -335,12 +353,7 @@ class Messages:
         self.overhead += overhead
         self.check_body(self.received)
         if self.overhead > SLACK + self.received + 16 * self.chunks:
-            self.fault = bad("chunks have too much beside data")
-            raise self.fault
-
-    def discard(self) -> None:
-        """Forget what has come of the body."""
-        self.pieces.clear()
+            raise bad("chunks have too much beside data")
 
 
 def too_large(why: str) -> Refusal:

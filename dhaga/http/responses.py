@@ -129,7 +129,7 @@ class Outlet(Protocol):
 
     def send(self, data: bytes, /) -> None: ...
 
-    def send_file(self, file: Any, offset: int, count: int, /) -> None: ...
+    def send_file(self, file: Any, offset: int, count: int, /) -> int: ...
 
     def persists(self) -> bool:
         """Tell whether the connection is to go on after this response; asked when its head is sent."""
@@ -276,8 +276,8 @@ class Response:
         if result.__class__ is list and len(result) == 1 and not self.sent and self.status:  # type: ignore[arg-type]
             self.send_whole(result[0])  # type: ignore[index]
             return
-        if result.__class__ is FileWrapper and not self.mute:
-            if self.send_file(result):  # type: ignore[arg-type]
+        if isinstance(result, FileWrapper):
+            if self.send_file(result):
                 return
         elif not self.sent and self.status and self.length is None and count_of(result) == 1:
             self.send_whole(next(iter(result)))
@@ -319,9 +319,8 @@ class Response:
         self.sent = True
         self.outlet.send(head)
         if not self.mute:
-            self.outlet.send_file(wrapper.filelike, position, count)
-            self.size = count
-            self.left = (self.left or 0) - count
+            self.size = self.outlet.send_file(wrapper.filelike, position, count)
+            self.left = (self.left or 0) - self.size
         self.finish()
         return True
 
