@@ -92,7 +92,7 @@ class Service:
         self.orders.put_nowait(signal.SIGTERM)
 
     def stop(self, grace: float) -> None:
-        """End the servers, sooner if another order comes. Only an alarm ends what outlives its master and does not end."""
+        """End the servers, sooner if another order comes. An alarm is for what does not end, where no master lives."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(math.ceil(grace + 3 * QUICK))
         spawn(self.quicken, daemon=True)

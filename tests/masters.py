@@ -77,7 +77,8 @@ class Running:
 
     def begin(self, workers: int = 1) -> list[int]:
         """Wait until the workers serve; return their pids."""
-        (self.address,) = self.wait_for(r"listens at (\S+)")
+        (addresses,) = self.wait_for(r"listens at (.+)")
+        self.address = addresses.partition(",")[0]
         return self.serving(workers)
 
     def serving(self, workers: int = 1) -> list[int]:
