@@ -25,7 +25,7 @@ REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]+) ([!-~]+) HTTP/1\.([01])\r\n")
 """RFC 9112, 3; before it one empty line, which old clients send after a body (2.2), is nothing."""
 
 BEGINNING = re.compile(rb"(?:\r(?:\n[A-Z-]*)?|[A-Z-]*)(?: .*)?", re.DOTALL)
-OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/[0-9]\.[0-9]\r\n")
+OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
 LONE_LF = re.compile(rb"(?<!\r)\n")
 HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#]+)([^#]*)")
