@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket as stdsocket
-import ssl
+import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import tornado
-from tornado.iostream import IOStream, StreamClosedError, UnsatisfiableReadError
+from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError, UnsatisfiableReadError
 
 import dhaga
-from dhaga import stream
 from dhaga.stream import Stream
-from dhaga.testing import virtual_clock
-from tests.parking import parked
+from dhaga.testing import cancel_at_every_park, settle, virtual_clock
+from tests.parking import parked, victim
+from tests.scripts import Program
 
 Pair = tuple[Stream, Stream]
 
@@ -77,7 +76,7 @@ def test_what_a_cancelled_reader_waited_for_is_the_next_ones(pair: Pair, first: 
     reader = parked(first[1], near)
     if early:
         far.write(early)
-        dhaga.sleep(0.01)
+        settle()
     reader.cancel()
     with pytest.raises(dhaga.Cancelled):
         reader.result()
@@ -131,16 +130,35 @@ def test_a_read_up_to_its_limit_is_within(pair: Pair) -> None:
     assert near.read_until(b"\n", max_bytes=5) == b"1234\n"
 
 
-def test_a_buffer_that_is_full_closes_the_stream() -> None:
+@pytest.mark.parametrize("read", [lambda s: s.read_until(b"\n"), lambda s: s.read_bytes(1001)])
+def test_a_buffer_that_is_full_closes_the_stream(read: Callable[[Stream], bytes]) -> None:
     near, far = dhaga.spawn(make_pair, max_buffer_size=1000).result()
     with near, far:
-        far.iostream.max_buffer_size = 10_000
-        writer = dhaga.spawn(far.write, b"x" * 900)
-        reader = parked(error_of, near.read_until, b"\n")
-        writer.join()
-        dhaga.spawn(far.write, b"x" * 900).join()
-        assert isinstance(reader.result(), StreamClosedError)
+        reader = parked(error_of, read, near)
+        far.write(b"x" * 2000)
+        error = reader.result()
+        assert isinstance(error, StreamClosedError) and isinstance(error.real_error, StreamBufferFullError)
         assert near.closed()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda s: s.read_bytes(-1),
+        lambda s: s.read_bytes("1"),
+        lambda s: s.read_until(b""),
+        lambda s: s.read_until("\n"),
+        lambda s: s.read_until_regex("x"),
+        lambda s: s.read_into(b"12"),
+        lambda s: s.write("text"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_takes_nothing(pair: Pair, read: Callable[[Stream], object]) -> None:
+    near, far = pair
+    far.write(b"12345\n")
+    assert near.read_bytes(1) == b"1"
+    assert isinstance(error_of(read, near), (TypeError, ValueError))
+    assert near.read_until(b"\n") == b"2345\n"
 
 
 def test_a_timeout_ends_a_read_and_loses_nothing() -> None:
@@ -181,82 +199,121 @@ def test_a_stream_is_refused_in_another_thread(pair: Pair) -> None:
         assert "only close()" in str(other.spawn(error_of, near.read_bytes, 1).result())
 
 
-def test_connect_reaches_a_listener() -> None:
-    with stdsocket.create_server(("127.0.0.1", 0)) as listener:
-        with stream.connect(listener.getsockname(), timeout=10) as near:
-            far, _ = listener.accept()
-            with far:
-                near.write(b"ping")
-                assert far.recv(4) == b"ping"
-                far.sendall(b"pong")
-                assert near.read_bytes(4) == b"pong"
-
-
-def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Return a server's and a client's, with the certificate of Tornado's own tests, of foo.example.com."""
-    folder = Path(tornado.__file__).parent / "test"
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "test.crt", folder / "test.key")
-    return server, ssl.create_default_context(cafile=str(folder / "test.crt"))
-
-
-def test_start_tls_goes_on_encrypted(pair: Pair) -> None:
-    near, far = pair
-    server, client = contexts()
-    client.check_hostname = False
-    accepting = parked(far.start_tls, True, server)
-    near.start_tls(False, client, timeout=10)
-    accepting.result()
-    near.write(b"hidden\n")
-    assert far.read_until(b"\n") == b"hidden\n"
-    assert near.iostream.socket.version().startswith("TLS")
-
-
-@pytest.mark.logs
-def test_start_tls_with_the_wrong_name_raises_and_closes(pair: Pair) -> None:
-    near, far = pair
-    server, client = contexts()
-    accepting = parked(error_of, far.start_tls, True, server)
-    with pytest.raises(ssl.SSLError):
-        near.start_tls(False, client, "wrong.example.com", timeout=10)
-    far.close()
-    assert isinstance(accepting.result(), (ssl.SSLError, StreamClosedError))
-    assert near.closed()
-
-
-def test_start_tls_cut_short_closes(pair: Pair) -> None:
-    near, far = pair
-    shaking = parked(near.start_tls, False, contexts()[1], "foo.example.com")
-    shaking.cancel()
-    with pytest.raises(dhaga.Cancelled):
-        shaking.result()
-    far.read_until_close()  # ends: the other side is closed
-    assert near.closed()
-
-
-def test_close_ends_start_tls(pair: Pair) -> None:
+def test_a_read_of_nothing_waits_for_nothing(pair: Pair) -> None:
     near, _ = pair
-    shaking = parked(error_of, near.start_tls, False, contexts()[1], "foo.example.com")
-    with pytest.raises(RuntimeError, match="is in start_tls"):
-        near.write(b"too early")
-    near.close()
-    assert isinstance(shaking.result(), StreamClosedError)
-    assert near.closed()
-    with pytest.raises(StreamClosedError):
-        near.read_bytes(1)
+    assert (near.read_bytes(0), near.read_into(bytearray())) == (b"", 0)
 
 
-def test_start_tls_is_refused_while_somebody_reads(pair: Pair) -> None:
+def test_another_thread_may_close_a_stream(pair: Pair) -> None:
     near, _ = pair
     reader = parked(error_of, near.read_bytes, 1)
-    with pytest.raises(ValueError, match="not idle"):
-        near.start_tls()
-    near.close()
+    thread = threading.Thread(target=near.close)
+    thread.start()
     assert isinstance(reader.result(), StreamClosedError)
+    thread.join()
 
 
-def test_connect_tells_that_nobody_listens() -> None:
-    with stdsocket.create_server(("127.0.0.1", 0)) as listener:
-        address = listener.getsockname()
-    with pytest.raises(ConnectionRefusedError):
-        stream.connect(address)
+@pytest.mark.parametrize("read", [kind[1] for kind in KINDS], ids=[kind[0] for kind in KINDS])
+def test_a_read_cut_short_at_any_park_loses_no_byte(read: Callable[[Stream], bytes]) -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
+        near, far = dhaga.spawn(make_pair).result()
+        got: list[bytes] = []
+        pieces = [b"a", b"b\r", b"\n-", b"rest"]
+
+        def send() -> None:
+            for piece in pieces:
+                far.write(piece)
+                dhaga.sleep(1)
+            far.close()
+
+        def check() -> None:
+            near.close()
+            assert b"".join(got) == b"ab\r\n-rest"
+
+        other = dhaga.spawn(lambda: got.append(near.read_bytes(1)))
+        first = victim(lambda: got.append(read(near)))
+        dhaga.spawn(lambda: (first.join(), other.join(), got.append(near.read_until_close())))
+        dhaga.spawn(send)
+        return first, check
+
+    assert cancel_at_every_park(scenario) >= 2
+
+
+def test_a_write_cut_short_at_any_park_is_written() -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
+        near, far = dhaga.spawn(make_pair).result()
+        size = 3_000_000
+        writer = victim(near.write, bytes(size))
+        dhaga.spawn(lambda: (writer.join(), near.write(b"end")))
+
+        def read() -> None:
+            assert far.read_bytes(size + 3) == bytes(size) + b"end"
+            near.close()
+            far.close()
+
+        return writer, dhaga.spawn(read).result
+
+    assert cancel_at_every_park(scenario) >= 1
+
+
+# ---- lives
+
+
+def run_by_uvloop(main: Any) -> Any:
+    return pytest.importorskip("uvloop").run(main)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, run_by_uvloop])
+def test_streams_work_on_a_loop_that_others_run(run: Any) -> None:
+    def talk() -> bytes:
+        near, far = make_pair()
+        with near, far:
+            reader = dhaga.spawn(near.read_until, b"\n")
+            far.write(b"line\n")
+            return reader.result()  # type: ignore[no-any-return]
+
+    assert run(dhaga.aio.run_in_dhaga(talk)) == b"line\n"
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_many_streams_talk_at_once(count: int) -> None:
+    def echo(sock: stdsocket.socket) -> None:
+        with Stream(IOStream(sock)) as far:
+            for _ in range(3):
+                far.write(far.read_until(b"\n"))
+
+    def talk(sock: stdsocket.socket, line: bytes) -> bool:
+        with Stream(IOStream(sock)) as near:
+            for _ in range(3):
+                near.write(line)
+                if near.read_until(b"\n") != line:
+                    return False
+        return True
+
+    pairs = [stdsocket.socketpair() for _ in range(count)]
+    echoes = [dhaga.spawn(echo, far) for _, far in pairs]
+    talks = [dhaga.spawn(talk, near, b"%d\n" % number) for number, (near, _) in enumerate(pairs)]
+    assert all(each.result() for each in talks)
+    for each in echoes:
+        each.join()
+
+
+@pytest.mark.once
+def test_ctrl_c_ends_a_read_of_main_code_and_loses_no_byte() -> None:
+    code = """
+        import socket, dhaga
+        from dhaga.stream import Stream
+        from tornado.iostream import IOStream
+        def make():
+            return [Stream(IOStream(end)) for end in socket.socketpair()]
+        near, far = dhaga.spawn(make).result()
+        far.write(b"half a ")
+        dhaga.spawn(print, "waiting", flush=True)  # once the main code is parked
+        try:
+            near.read_until(b"\\n")
+        except KeyboardInterrupt:
+            far.write(b"line\\n")
+            print(near.read_until(b"\\n"))
+    """
+    outcome = Program(code).interrupt_at("waiting").outcome()
+    assert (outcome.status, outcome.lines, outcome.err) == (0, ["b'half a line\\n'"], "")

@@ -13,11 +13,11 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.netutil import Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
-from ..kernel.api import Timeout, current
+from ..kernel.api import current
 from ..kernel.microthread import Dhaga, Main
 from ..kernel.scheduler import Scheduler
 from ..semaphores import Semaphore
-from ..stream import call
+from ..stream import bounded, call
 from ..tasks import Awaited
 from .connections import Connections, Names
 from .transfers import Transfer
@@ -73,11 +73,7 @@ class HTTPClient:
         if self.pid != os.getpid():
             self.inherited.append(self.clients)  # whose connections are the parent's to close
             self.start_anew()
-        request = request_for(request, options)
-        if timeout is None:
-            return self.fetch_in_turn(me, request, raise_error)
-        with Timeout(timeout):
-            return self.fetch_in_turn(me, request, raise_error)
+        return bounded(timeout, self.fetch_in_turn, me, request_for(request, options), raise_error)
 
     def fetch_in_turn(self, me: Dhaga | Main, request: HTTPRequest, raise_error: bool) -> HTTPResponse:
         with self.permits:
