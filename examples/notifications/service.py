@@ -17,6 +17,9 @@ from .tokens import Tokens
 HEARTBEAT: Final = 15.0
 """Seconds: proxies and NATs forget an idle connection after 30 at the earliest."""
 
+ABANDONED: Final = 5.0
+"""Seconds after which a poll looks whether its client has left: each look is a system call and two switches."""
+
 SILENT_BEATS: Final = 2.5
 """Heartbeats after which a client is gone that has not answered: it was asked twice."""
 
@@ -95,14 +98,21 @@ class Service:
             self.clients.discard(client)
             client.close()
 
-    def poll(self, names: list[str], after: Id, timeout: float) -> Missed:
-        """Wait for messages after an id. Parks: until there are any. Returns: them, or none after the time."""
+    def poll(self, names: list[str], after: Id, timeout: float, gone: Callable[[], bool]) -> Missed:
+        """Wait for messages after an id. Parks: until there are any. Returns: them, or none after the time.
+
+        `gone()` is asked now and then whether anybody still wants them.
+        """
         poll = Poll()
         missed = self.broker.subscribe(poll, names, after)
         self.polls.add(poll)
         try:
-            if missed.messages or missed.gap or self.stopped.is_set() or not poll.arrived.wait(timeout):
+            if missed.messages or missed.gap or self.stopped.is_set():
                 return missed
+            deadline = clock.monotonic() + timeout
+            while not poll.arrived.wait(max(0.0, min(ABANDONED, deadline - clock.monotonic()))):
+                if clock.monotonic() >= deadline or gone():
+                    break
             return self.broker.read(names, after)
         finally:
             self.polls.discard(poll)

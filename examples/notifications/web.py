@@ -101,7 +101,7 @@ class Web:
         topics, after = self.topics(query), after_of(environ, query)
         if after is None:
             return as_json({"messages": [], "last": str(self.service.broker.last), "gap": False})
-        missed = self.service.poll(topics, after, wait_of(query))
+        missed = self.service.poll(topics, after, wait_of(query), environ["dhaga.disconnected"])
         first = missed.messages[:MOST]
         last = first[-1].id if len(first) < len(missed.messages) else missed.last
         body = b'{"messages": [%s], "last": "%s", "gap": %s}' % (
