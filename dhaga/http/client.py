@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
-from tornado.netutil import Resolver
+from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
 from ..kernel.api import current
@@ -132,10 +132,17 @@ def request_for(request: str | HTTPRequest, options: dict[str, Any]) -> HTTPRequ
 
 def new_client(settings: dict[str, Any]) -> AsyncHTTPClient:
     """Make one of Tornado's for the running loop, in the way that it is configured for."""
-    own = Resolver.configured_class() is Resolver.configurable_default()
-    if own and issubclass(AsyncHTTPClient.configured_class(), SimpleAsyncHTTPClient):
-        settings = {"resolver": Names(), **settings}
     client = AsyncHTTPClient(force_instance=True, **settings)
     if isinstance(client, SimpleAsyncHTTPClient):
+        if client.own_resolver and Resolver.configured_class() is Resolver.configurable_default():
+            look_up_ourselves(client)
         client.tcp_client = Connections(client.resolver)
     return client
+
+
+def look_up_ourselves(client: SimpleAsyncHTTPClient) -> None:
+    """Replace a resolver that nobody has asked for, be it under a mapping of names."""
+    if isinstance(client.resolver, OverrideResolver):
+        client.resolver.resolver = Names()
+    else:
+        client.resolver = Names()

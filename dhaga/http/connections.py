@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from tornado.iostream import IOStream, StreamClosedError
+from tornado.iostream import IOStream
 from tornado.netutil import Resolver
 from tornado.tcpclient import TCPClient
 
@@ -82,10 +82,10 @@ class Dial:
                 stream = await self.shake_hands(stream, tls)
             self.begin("talking", stream.close)
             return stream
-        except (CancelledError, StreamClosedError):
-            if self.error is None:
-                raise
-            raise self.error from None
+        except (CancelledError, Exception):
+            if self.error is not None:
+                raise self.error from None
+            raise
         finally:
             if alarm is not None:
                 alarm.cancel()

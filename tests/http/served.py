@@ -40,6 +40,12 @@ class Broken(RequestHandler):
         self.send_error(503)
 
 
+class Port(RequestHandler):
+    def get(self) -> None:
+        assert self.request.connection is not None
+        self.write(str(self.request.connection.stream.socket.getpeername()[1]))  # type: ignore[attr-defined]
+
+
 class Gathering(RequestHandler):
     """Answers when as many have come as are expected: they have all to be on their way at once."""
 
@@ -66,6 +72,7 @@ ROUTES: list[Any] = [
     ("/", Hello),
     ("/moved", Moved),
     ("/broken", Broken),
+    ("/port", Port),
     ("/pieces", Pieces),
     (r"/all/(\d+)", Gathering),
 ]

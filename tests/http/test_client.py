@@ -9,12 +9,15 @@ import threading
 from typing import Any
 
 import pytest
-from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError, HTTPRequest
 from tornado.httputil import HTTPHeaders
+from tornado.netutil import Resolver
 
 import dhaga
 from dhaga.http import HTTPClient
+from dhaga.testing import open_fds, settle
 from tests.http.served import FOLDER, Server, Silent, error_of
+from tests.sockets import eventually
 
 
 def test_fetch_in_main_code_and_in_a_dhaga_returns_the_response(kind: str, server: Server, client: HTTPClient) -> None:
@@ -89,6 +92,27 @@ def test_names_are_resolved_as_the_settings_say(server: Server) -> None:
         assert client.fetch(url, ca_certs=str(FOLDER / "test.crt")).code == 200
 
 
+def test_resolvers_that_are_configured_are_used(server: Server) -> None:
+    class Nowhere(Resolver):
+        async def resolve(self, *_: Any) -> Any:
+            raise ZeroDivisionError
+
+    def fetches_by(resolver: Any) -> bool:
+        with HTTPClient(**({} if resolver is None else {"resolver": resolver})) as client:
+            return isinstance(error_of(client.fetch, server.url()), ZeroDivisionError)
+
+    assert fetches_by(Nowhere())
+    for configured, settings in (
+        (Resolver, {"impl": Nowhere}),
+        (AsyncHTTPClient, {"impl": None, "resolver": Nowhere()}),
+    ):
+        configured.configure(**settings)
+        try:
+            assert fetches_by(None)
+        finally:
+            configured.configure(None)
+
+
 def test_names_are_looked_up(kind: str, server: Server, client: HTTPClient) -> None:
     assert client.fetch(server.url(host="localhost"), allow_ipv6=False).code == 200
 
@@ -138,6 +162,40 @@ def test_far_more_than_ten_are_on_their_way_at_once(kind: str, server: Server, c
 def test_max_clients_must_be_positive() -> None:
     with pytest.raises(ValueError):
         HTTPClient(max_clients=0)
+
+
+def test_only_curl_goes_through_a_proxy(kind: str, silent: Silent, client: HTTPClient) -> None:
+    def serve() -> bytes:
+        peer = silent.accept()
+        asked = peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nproxy")
+        return asked.split()[1]
+
+    proxy = {"proxy_host": "127.0.0.1", "proxy_port": silent.address[1]}
+    if kind == "simple":
+        assert isinstance(error_of(client.fetch, silent.url, **proxy), NotImplementedError)
+    else:
+        serving = dhaga.spawn(dhaga.offload, serve)
+        assert client.fetch("http://nowhere.example/page", **proxy).body == b"proxy"
+        assert serving.result() == b"http://nowhere.example/page"
+
+
+def test_a_call_that_is_offloaded_may_fetch(kind: str, server: Server, client: HTTPClient) -> None:
+    assert dhaga.offload(client.fetch, server.url()).code == 200
+
+
+def test_curl_keeps_connections_until_the_client_is_closed(server: Server) -> None:
+    pytest.importorskip("pycurl")
+    AsyncHTTPClient.configure("tornado.curl_httpclient.CurlAsyncHTTPClient")
+    try:
+        settle()
+        before = open_fds()
+        with HTTPClient(max_clients=5) as client:
+            ports = {client.fetch(server.url("/port")).body for _ in range(3)}
+            assert len(ports) == 1
+        eventually(lambda: open_fds() <= before)
+    finally:
+        AsyncHTTPClient.configure(None)
 
 
 # ---- functions of the request's
