@@ -108,7 +108,7 @@ def test_a_handshake_parks_and_others_run() -> None:
             settle()
             assert d.state == "WAITING" and d.reason.startswith("read fd")
             with server_context().wrap_socket(far, server_side=True) as other, d.result() as one:
-                assert one.getpeercert()["subjectAltName"] == (("DNS", NAME),)
+                assert one.getpeercert()["subjectAltName"][0] == ("DNS", NAME)
                 assert other.getpeercert() is None
 
 
@@ -370,7 +370,7 @@ def test_what_openssl_has_decrypted_is_read_without_the_fd() -> None:
 
 
 def test_a_cancelled_reader_loses_no_byte() -> None:
-    chunks = [bytes([65 + n]) * (n + 2) for n in range(5)]
+    chunks = [bytes([65 + n]) * (n + 2) for n in range(3)]
 
     def scenario() -> Any:
         got = bytearray()
@@ -408,7 +408,7 @@ def made_in_dhagas() -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 @pytest.mark.parametrize("following", [bytes(20_000), b"!"])
 def test_a_cancelled_writer_has_sent_a_prefix_and_the_next_is_whole(following: bytes) -> None:
-    data = bytes(40_000)
+    data = bytes(25_000)
 
     def scenario() -> Any:
         got = bytearray()

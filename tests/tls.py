@@ -22,10 +22,19 @@ def shake(near: Any, far: Any, client: Any, server: Any, **options: Any) -> tupl
     return one, serving.result(10)
 
 
+def tcp_pair() -> tuple[Any, Any]:
+    """Make two ends of a connection of TCP."""
+    with socket.create_server(LOCAL) as listener:
+        near = socket.create_connection(listener.getsockname())
+        return near, listener.accept()[0]
+
+
 @contextmanager
-def tls(version: Any = ssl.TLSVersion.TLSv1_3) -> Iterator[tuple[Any, Any]]:
-    """The client's and the server's end of a connection."""
-    near, far = socket.socketpair()
+def tls(
+    version: Any = ssl.TLSVersion.TLSv1_3, pair: Callable[[], Any] = socket.socketpair
+) -> Iterator[tuple[Any, Any]]:
+    """Give the client's and the server's end of a connection."""
+    near, far = pair()
     one, other = shake(near, far, client_context(version), server_context())
     with one, other:
         yield one, other
@@ -53,9 +62,10 @@ def fill(sock: Any) -> bytes:
     return bytes(sent + sock.unfinished)
 
 
-def caught(call: Callable[..., Any], *args: Any) -> BaseException | None:
+def caught(call: Callable[..., Any], *args: Any, **options: Any) -> BaseException | None:
+    """Return the error that a call ends with."""
     try:
-        call(*args)
+        call(*args, **options)
     except BaseException as error:
         return error
     return None
