@@ -107,6 +107,7 @@ def test_connect_tells_that_nobody_listens() -> None:
 # ---- cut short
 
 
+@pytest.mark.once
 def test_a_connect_cut_short_at_any_park_leaves_nothing() -> None:
     def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
         settle()

@@ -110,7 +110,7 @@ def test_os_threads_and_dhagas_share_a_client(kind: str, server: Server, client:
 
 def test_close_ends_what_other_threads_fetch(kind: str, silent: Silent) -> None:
     errors: list[BaseException] = []
-    with HTTPClient() as client:
+    with HTTPClient(max_clients=250) as client:
         threads = [threading.Thread(target=lambda: errors.append(error_of(client.fetch, silent.url))) for _ in range(3)]
         for thread in threads:
             thread.start()

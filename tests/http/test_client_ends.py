@@ -128,7 +128,9 @@ def redirected(stack: ExitStack) -> Phase:
 
 PHASES = [look_up, connect, handshake, upload, answer, body, redirected, callback, produce, produce_in_a_coroutine]
 FOR_CURL = PHASES[1:7]  # it looks names up by itself, and calls no functions that could park
-CASES = [(phase, "simple") for phase in PHASES] + [(phase, "curl") for phase in FOR_CURL]
+CASES = [pytest.param(phase, "simple", id=phase.__name__) for phase in PHASES] + [
+    pytest.param(phase, "curl", id=f"{phase.__name__}-curl", marks=pytest.mark.once) for phase in FOR_CURL
+]
 
 
 @pytest.fixture
@@ -138,8 +140,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def each_phase(test: Any) -> Any:
-    names = [f"{phase.__name__}-{kind}" for phase, kind in CASES]
-    return pytest.mark.parametrize("begin, kind", CASES, ids=names, indirect=["kind"])(test)
+    return pytest.mark.parametrize("begin, kind", CASES, indirect=["kind"])(test)
 
 
 def under_way(phase: Phase, client: HTTPClient, **options: Any) -> tuple[dhaga.Dhaga, socket.socket | None]:
@@ -164,7 +165,7 @@ def test_a_cancel_closes_the_connection(begin: Any, kind: str, stack: ExitStack,
 
 @each_phase
 def test_close_ends_what_is_on_its_way(begin: Any, kind: str, stack: ExitStack) -> None:
-    with HTTPClient() as client:
+    with HTTPClient(max_clients=250) as client:
         fetching, peer = under_way(begin(stack), client)
         client.close()
         with pytest.raises(HTTPStreamClosedError, match="HTTPClient was closed"):
