@@ -27,15 +27,25 @@ class Place:
 
 
 class Listener:
-    """Calls `take(message)` for each message of a topic, from `places` in turn, until `stop`."""
+    """Calls `take(message)` for each message of a topic, from `places` in turn, until `stop`.
+
+    `begun(id)` is called once, with the id after which it listens, unless that is given as `last`.
+    """
 
     def __init__(
-        self, places: list[Place], topic: str, take: Callable[[Heard], object], *, last: str | None = None
+        self,
+        places: list[Place],
+        topic: str,
+        take: Callable[[Heard], object],
+        *,
+        last: str | None = None,
+        begun: Callable[[str], object] | None = None,
     ) -> None:
         self.places = places
         self.topic = topic
         self.take = take
         self.last = last
+        self.begun = begun
         self.ready = False  # the present connection has begun
         self.connections = 0
         self.gaps = 0
@@ -105,6 +115,8 @@ class Listener:
     def begin(self, last: str) -> None:
         if self.last is None:
             self.last = last  # else what we have missed is still to come
+            if self.begun:
+                self.begun(last)
         if not self.ready:
             self.ready = True
             self.connections += 1
