@@ -408,7 +408,7 @@ def made_in_dhagas() -> tuple[Callable[[], Any], Callable[[], Any]]:
 
 @pytest.mark.parametrize("following", [bytes(20_000), b"!"])
 def test_a_cancelled_writer_has_sent_a_prefix_and_the_next_is_whole(following: bytes) -> None:
-    data = bytes(25_000)
+    data = bytes(40_000)
 
     def scenario() -> Any:
         got = bytearray()
