@@ -33,7 +33,10 @@ class NoBody:
         return []
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(())
+        return self
+
+    def __next__(self) -> bytes:
+        raise StopIteration
 
     read1 = read
 

@@ -14,10 +14,11 @@ import math
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+from greenlet import getcurrent
+
 from ..kernel import originals
 from ..kernel.api import Timeout
 from ..kernel.timers import Entry
-from ..kernel.waiter import Waiter
 from ..kernel.waiting import this_waiter
 from ..socket import SHUT_WR, socket
 from .bodies import NOTHING, reader
@@ -73,7 +74,7 @@ class Conversation:
         self.stamp = server.stamp
         self.messages = Messages(server.limits)
         self.me: Any = this_waiter()
-        self.waiter: Waiter = self.me  # who is to be told that the time is over
+        self.waiter: Any = self.me  # who is to be told that the time is over
         self.deadline = math.inf
         self.entry: Entry | None = None
         self.idle = False  # nothing of a next request has come
@@ -109,10 +110,11 @@ class Conversation:
     # ---- time
 
     def arm(self, seconds: float | None) -> None:
-        """Have what is waited for next end by TimeoutError after some seconds."""
-        if seconds is None:
-            return
+        """Have what the caller waits for next end by TimeoutError after some seconds; not in another OS thread."""
         scheduler = self.me.scheduler
+        self.waiter = who = getcurrent()  # some app reads or writes in another dhaga than this one
+        if seconds is None or (who is not self.me and getattr(who, "scheduler", None) is not scheduler):
+            return
         deadline = self.deadline = scheduler.clock() + seconds
         entry = self.entry
         if entry is None or deadline < entry[0]:
@@ -209,7 +211,6 @@ class Conversation:
             raise ConnectionResetError("the client has gone")
         if messages.expects:
             self.expect()
-        self.waiter = this_waiter()  # some app reads in another dhaga than this one
         try:
             data = self.receive(self.server.limits.body_timeout)
         except TimeoutError:
@@ -218,8 +219,6 @@ class Conversation:
         except OSError:
             self.gone = True
             raise
-        finally:
-            self.waiter = self.me
         if not data:
             self.gone = True
             raise ConnectionResetError("the client has left in the middle of a body")

@@ -1,0 +1,554 @@
+"""Server against PEP 3333 and RFC 9112: environs, responses, errors, several requests on a connection."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+from wsgiref.validate import validator
+
+import pytest
+
+import dhaga
+from dhaga import socket
+from dhaga.http.messages import Limits
+from dhaga.http.wsgi import Server
+from tests.certificates import NAME, client_context, server_context
+from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving
+
+Start = Callable[..., Any]
+
+
+def hello(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+    start_response("200 OK", list(TEXT))
+    return [b"hello"]
+
+
+def answer(app: Any, data: bytes = get(), **options: Any) -> Answer:
+    with serving(app, **options) as server:
+        return Answer(ask(server, data), data.split(b" ")[0].decode())
+
+
+def environ_of(data: bytes, **options: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        found.update(environ)
+        return hello(environ, start_response)
+
+    assert answer(app, data, **options).status == "200 OK"
+    return found
+
+
+def returning(result: Any, *fields: tuple[str, str], status: str = "200 OK") -> Any:
+    def app(environ: dict[str, Any], start_response: Start) -> Any:
+        start_response(status, [*TEXT, *fields])
+        return result
+
+    return app
+
+
+# ---- environs
+
+
+def test_the_environ_has_what_pep_3333_asks_for() -> None:
+    found = environ_of(get("/a%20%C3%A4/b?c=%20d", "Content-Type: text/x", "X-Some-Thing: a  ", "A:"))
+    assert (found["REQUEST_METHOD"], found["SERVER_PROTOCOL"]) == ("GET", "HTTP/1.1")
+    assert (found["SCRIPT_NAME"], found["PATH_INFO"]) == ("", "/a Ã¤/b")
+    assert (found["QUERY_STRING"], found["REQUEST_URI"]) == ("c=%20d", "/a%20%C3%A4/b?c=%20d")
+    assert (found["CONTENT_TYPE"], found["HTTP_X_SOME_THING"], found["HTTP_A"]) == ("text/x", "a", "")
+    assert "HTTP_CONTENT_TYPE" not in found and "CONTENT_LENGTH" not in found
+    assert found["SERVER_NAME"] == found["REMOTE_ADDR"] == "127.0.0.1"
+    assert int(found["SERVER_PORT"]) > 0 < int(found["REMOTE_PORT"])
+    assert (found["wsgi.version"], found["wsgi.url_scheme"]) == ((1, 0), "http")
+    assert (found["wsgi.multithread"], found["wsgi.multiprocess"], found["wsgi.run_once"]) == (True, False, False)
+    assert found["wsgi.input"].read() == b"" and found["wsgi.errors"] is sys.stderr
+
+
+def test_fields_of_one_name_are_joined_cookies_by_a_semicolon() -> None:
+    found = environ_of(get("/", "A: b", "a: c", "Cookie: d=e", "Cookie: f=g"))
+    assert (found["HTTP_A"], found["HTTP_COOKIE"]) == ("b, c", "d=e; f=g")
+
+
+def test_fields_that_would_pass_for_others_do_not_reach_the_app() -> None:
+    found = environ_of(get("/", "X_Forwarded_For: liar", "X-Forwarded-For: proxy", "Content_Length: 5", "Proxy: evil"))
+    assert found["HTTP_X_FORWARDED_FOR"] == "proxy"
+    assert "CONTENT_LENGTH" not in found and "HTTP_PROXY" not in found
+
+
+@pytest.mark.parametrize(
+    "method, target, path, query, host",
+    [
+        ("GET", "http://y:80/a?b", "/a", "b", "y:80"),
+        ("GET", "HTTPS://y", "/", "", "y"),
+        ("GET", "http://y?b", "/", "b", "y"),
+        ("OPTIONS", "*", "", "", "x"),
+        ("CONNECT", "y:443", "", "", "x"),
+        ("GET", "//a", "//a", "", "x"),
+        ("GET", "/?a?b", "/", "a?b", "x"),
+        ("GET", "/%zz%", "/%zz%", "", "x"),
+    ],
+)
+def test_every_form_of_a_target_is_understood(method: str, target: str, path: str, query: str, host: str) -> None:
+    found = environ_of(get(target, method=method))
+    assert (found["PATH_INFO"], found["QUERY_STRING"], found["HTTP_HOST"]) == (path, query, host)
+
+
+def test_over_tls_the_scheme_says_so() -> None:
+    found: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> Any:
+        found.append(environ["wsgi.url_scheme"])
+        start_response("200 OK", list(TEXT))
+        with open(__file__, "rb") as file:
+            yield from environ["wsgi.file_wrapper"](file)
+
+    with serving(app, ssl_context=server_context()) as server, socket.create_connection(server.address) as sock:
+        with client_context().wrap_socket(sock, server_hostname=NAME) as tls:
+            tls.sendall(get("/", "Connection: close"))
+            data = b""
+            while more := tls.recv(65536):
+                data += more
+    assert found == ["https"] and Answer(data).body == Path(__file__).read_bytes()
+
+
+def test_a_server_at_a_unix_socket_serves(tmp_path: Path) -> None:
+    with Server(hello, str(tmp_path / "s")) as server:
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(tmp_path / "s"))
+            sock.sendall(get())
+            assert sock.recv(65536).endswith(b"hello")
+        assert server.connections
+
+
+# ---- responses
+
+
+def test_an_only_piece_gets_its_length() -> None:
+    for result in ([b"abc"], (b"abc",), {b"abc": 1}):
+        found = answer(returning(result))
+        assert (found.fields["content-length"], found.body) == ("3", b"abc")
+
+
+def test_several_pieces_are_chunks_for_1_1_and_end_the_connection_for_1_0() -> None:
+    pieces = [b"", b"ab", b"", b"c", b""]
+    for app in (returning(pieces), lambda environ, start: returning(iter(pieces))(environ, start)):
+        found = answer(app)
+        assert (found.fields["transfer-encoding"], found.body, found.rest) == ("chunked", b"abc", b"")
+        found = answer(app, get("/", "Connection: keep-alive", version="1.0"))
+        assert (found.fields["connection"], found.body, "transfer-encoding" in found.fields) == ("close", b"abc", False)
+
+
+def test_an_empty_result_is_an_empty_body() -> None:
+    for result in ([], [b""], iter([]), iter([b""])):
+        assert answer(returning(result)).fields["content-length"] == "0"
+
+
+@pytest.mark.parametrize("result", [[b"abc"], [b"a", b"bc"], []])
+def test_head_has_the_head_of_get_and_no_body(result: Any) -> None:
+    with serving(returning(result, ("Content-Length", "3")) if result else returning([])) as server:
+        first = Answer(ask(server, get(method="HEAD") + get("/", method="HEAD")), "HEAD")
+        assert first.fields.get("content-length") == ("3" if result else None)  # apps may leave out what GET would have
+        assert first.rest.startswith(b"HTTP/1.1 200 OK") and first.rest.endswith(b"\r\n\r\n")
+
+
+def test_statuses_without_a_body_send_none() -> None:
+    for status in ("204 No Content", "304 Not Modified"):
+        for fields in ((), (("Content-Length", "0"),)):
+            with serving(returning([b""], *fields, status=status)) as server:
+                first = Answer(ask(server, get() + get()))
+                assert (first.status, first.body) == (status, b"")
+                assert Answer(first.rest).status == status
+                assert status[0] == "3" or "content-length" not in first.fields
+                assert "transfer-encoding" not in first.fields
+
+
+def test_date_and_server_are_added_unless_the_app_has_them() -> None:
+    found = answer(hello)
+    assert found.fields["date"].endswith(" GMT") and found.fields["server"] == "dhaga"
+    found = answer(returning([b""], ("Date", "today"), ("SERVER", "me")))
+    assert (found.fields["date"], found.fields["server"]) == ("today", "me")
+
+
+def test_write_sends_at_once_and_the_result_follows() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        write = start_response("200 OK", list(TEXT))
+        write(b"first ")
+        dhaga.park("the client's turn", timeout=5, start=lambda: parked.append(dhaga.current()))
+        return [b"second"]
+
+    parked: list[Any] = []
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get("/", "Connection: close"))
+        data = b""
+        while b"first " not in data:
+            data += sock.recv(65536)
+        assert b"second" not in data
+        parked[0].wake()
+        while more := sock.recv(65536):
+            data += more
+    assert Answer(data).body == b"first second"
+
+
+def test_an_error_before_the_body_replaces_the_response() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        start_response("200 OK", [("X-Old", "a")])
+        try:
+            raise KeyError("a")
+        except KeyError:
+            start_response("503 Later", list(TEXT), sys.exc_info())
+        return [b"sorry"]
+
+    found = answer(app)
+    assert (found.status, found.body, "x-old" in found.fields) == ("503 Later", b"sorry", False)
+
+
+def test_what_an_app_gives_as_a_file_is_sent_from_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * 1000)
+    files: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> Any:
+        files.append(path.open("rb"))
+        files[-1].read(3)
+        start_response("200 OK", [("Content-Length", environ["QUERY_STRING"])] if environ["QUERY_STRING"] else [])
+        return environ["wsgi.file_wrapper"](files[-1], 8192)
+
+    for method, length in (("GET", ""), ("GET", "1000"), ("HEAD", "")):
+        found = answer(app, get(f"/?{length}", method=method))
+        whole = path.read_bytes()[3 : int(length) + 3 if length else None]
+        assert found.fields["content-length"] == str(len(whole))
+        assert found.body == (whole if method == "GET" else b"") and files[-1].closed
+
+
+def test_a_file_that_is_none_of_the_system_is_read() -> None:
+    found = answer(lambda e, s: (s("200 OK", list(TEXT)), e["wsgi.file_wrapper"](io.BytesIO(b"abc" * 99), 10))[1])
+    assert found.body == b"abc" * 99
+
+
+class Result:
+    """An iterable that must be closed, whatever happens."""
+
+    closed = 0
+
+    def __init__(self, *pieces: Any) -> None:
+        self.pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self.pieces:
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_every_result_is_closed_once() -> None:
+    for method in ("GET", "HEAD"):
+        result = Result(b"a", b"b")
+        assert answer(returning(result), get(method=method)).status == "200 OK"
+        assert result.closed == 1
+
+
+# ---- apps that break the rules, or fail
+
+
+BROKEN: dict[str, Any] = {
+    "raises": lambda e, s: 1 / 0,
+    "returns without start_response": lambda e, s: [b"abc"],
+    "returns nothing": lambda e, s: s("200 OK", []) and None,
+    "calls start_response twice": lambda e, s: s("200 OK", []) and s("200 OK", []),
+    "status without a number": lambda e, s: s("OK", []) and [],
+    "status without a reason": lambda e, s: s("200", []) and [],
+    "status of bytes": lambda e, s: s(b"200 OK", []) and [],
+    "informational status": lambda e, s: s("100 Continue", []) and [],
+    "status of two lines": lambda e, s: s("200 OK\r\nA: b", []) and [],
+    "LF in a value": lambda e, s: s("200 OK", [("A", "b\nc: d")]) and [],
+    "CR LF in a value": lambda e, s: s("200 OK", [("A", "b\r\nc: d")]) and [],
+    "CR in a value": lambda e, s: s("200 OK", [("A", "b\rc")]) and [],
+    "NUL in a value": lambda e, s: s("200 OK", [("A", "b\0c")]) and [],
+    "LF in a name": lambda e, s: s("200 OK", [("A\nB", "b")]) and [],
+    "a space in a name": lambda e, s: s("200 OK", [("A B", "b")]) and [],
+    "no name": lambda e, s: s("200 OK", [("", "b")]) and [],
+    "a name of bytes": lambda e, s: s("200 OK", [(b"A", "b")]) and [],
+    "a value of bytes": lambda e, s: s("200 OK", [("A", b"b")]) and [],
+    "a value of an int": lambda e, s: s("200 OK", [("Content-Length", 3)]) and [b"abc"],
+    "a value beyond Latin-1": lambda e, s: s("200 OK", [("A", "€")]) and [],
+    "a hop-by-hop field": lambda e, s: s("200 OK", [("Transfer-Encoding", "chunked")]) and [],
+    "Connection": lambda e, s: s("200 OK", [("connection", "close")]) and [],
+    "two lengths": lambda e, s: s("200 OK", [("Content-Length", "3"), ("Content-Length", "4")]) and [b"abc"],
+    "a length that is none": lambda e, s: s("200 OK", [("Content-Length", "-3")]) and [b"abc"],
+    "a str as body": lambda e, s: s("200 OK", []) and ["abc"],
+    "a str as result": lambda e, s: s("200 OK", []) and "abc",
+    "an iterator that fails at once": lambda e, s: s("200 OK", []) and Result(KeyError("a")),
+}
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize("name", BROKEN)
+def test_an_app_that_fails_gives_500_and_a_log_entry(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = answer(BROKEN[name])
+    assert (found.status, found.fields["connection"]) == ("500 Internal Server Error", "close")
+    assert found.body == b"500 Internal Server Error\n"
+    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    assert record.getMessage() == "the app failed at GET /" and record.exc_info
+
+
+@pytest.mark.logs
+def test_an_app_that_fails_in_its_body_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    result = Result(b"abc", KeyError("a"))
+    with serving(returning(result)) as server:
+        assert ask(server, get() + get("/next")).endswith(b"\r\n\r\n3\r\nabc\r\n")
+    assert result.closed == 1
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR] == ["the app failed at GET /"]
+
+
+@pytest.mark.logs
+def test_start_response_with_exc_info_after_the_head_raises_it(caplog: pytest.LogCaptureFixture) -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        yield b"abc"
+        try:
+            raise KeyError("lost")
+        except KeyError:
+            start_response("500 Oops", [], sys.exc_info())
+
+    with serving(app) as server:
+        assert ask(server, get()).endswith(b"3\r\nabc\r\n")
+    assert "lost" in caplog.text
+
+
+@pytest.mark.logs
+def test_what_is_beyond_the_length_is_cut_off_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for result in ([b"abcd"], [b"ab", b"cd", b"e"]):
+        with serving(returning(result, ("Content-Length", "3"))) as server:
+            assert [each.body for each in answers(ask(server, get() + get()))] == [b"abc", b"abc"]
+    assert caplog.text.count("more than its Content-Length, 3") == 4
+
+
+@pytest.mark.logs
+def test_less_than_the_length_ends_the_connection_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for result in ([b"ab"], [b"a", b"b"], []):
+        with serving(returning(result, ("Content-Length", "3"))) as server:
+            assert ask(server, get() + get()).count(b"HTTP/1.1") == 1
+    assert caplog.text.count("less than its Content-Length, 3") == 3
+
+
+@pytest.mark.logs
+def test_a_close_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    result = Result(b"abc")
+    result.close = lambda: 1 / 0  # type: ignore[method-assign,assignment]
+    assert answer(returning(result)).body == b"abc"
+    assert "close() of what the app has returned failed" in caplog.text
+
+
+# ---- connections
+
+
+def test_requests_in_a_row_are_answered_in_order_on_one_connection() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        dhaga.sleep(0.003 if environ["PATH_INFO"] == "/0" else 0)
+        start_response("200 OK", list(TEXT))
+        return [environ["PATH_INFO"].encode() + environ["wsgi.input"].read()]
+
+    with serving(app) as server:
+        data = b"".join(
+            (get(f"/{n}"), post(b"x" * n, path=f"/{n}"), chunked(b"y", b"z", path=f"/{n}"))[n % 3] for n in range(30)
+        )
+        bodies = [each.body for each in answers(ask(server, data))]
+    assert bodies == [f"/{n}".encode() + (b"", b"x" * n, b"yz")[n % 3] for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    "version, fields, persists",
+    [
+        ("1.1", (), True),
+        ("1.1", ("Connection: close",), False),
+        ("1.1", ("Connection: Foo, CLOSE",), False),
+        ("1.1", ("Connection: keep-alive", "Connection: close"), False),
+        ("1.0", (), False),
+        ("1.0", ("Connection: Keep-Alive",), True),
+        ("1.0", ("Connection: keep-alive, close",), False),
+    ],
+)
+def test_the_connection_goes_on_as_the_client_asks(version: str, fields: tuple[str, ...], persists: bool) -> None:
+    with serving(hello) as server:
+        data = ask(server, get("/", *fields, version=version) * 2)
+    first = Answer(data)
+    assert bool(first.rest) is persists
+    assert first.fields.get("connection") == (("keep-alive" if version == "1.0" else None) if persists else "close")
+
+
+def test_what_a_request_sets_in_its_context_the_next_does_not_see() -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+    variable.set("by the server's starter")
+
+    def app(environ: dict[str, Any], start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", list(TEXT))
+        yield variable.get().encode()
+        variable.set("by a request")
+        dhaga.sleep(0)
+        yield variable.get().encode()
+
+    with serving(app) as server:
+        bodies = {each.body for each in answers(ask(server, get() * 3))}
+    assert bodies == {b"by the server's starterby a request"}
+
+
+def test_the_end_of_the_server_ends_idle_connections_at_once_and_busy_ones_with_their_response() -> None:
+    parked: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        if environ["PATH_INFO"] == "/busy":
+            dhaga.park("the end", start=lambda: parked.append(dhaga.current()))
+        return hello(environ, start_response)
+
+    server = Server(app).start()
+    with socket.create_connection(server.address) as idle, socket.create_connection(server.address) as busy:
+        idle.sendall(get())
+        assert idle.recv(65536).endswith(b"hello")
+        busy.sendall(get("/busy") + get("/never"))
+        while not parked:
+            dhaga.sleep(0.001)
+        stopper = dhaga.spawn(server.stop, 5)
+        assert idle.recv(65536) == b""
+        assert not stopper.done
+        parked[0].wake()
+        data = b""
+        while more := busy.recv(65536):
+            data += more
+        found = Answer(data)
+        assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+    stopper.result()
+
+
+def test_an_upgrade_hands_over_the_connection_and_what_has_come() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        sock, data = environ["dhaga.upgrade"]()
+        with pytest.raises(RuntimeError, match="once"):
+            environ["dhaga.upgrade"]()
+        while data:
+            sock.sendall(data.upper())
+            data = sock.recv(100)
+        return []
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get("/", "Upgrade: upper", "Connection: Upgrade") + b"abc")
+        assert sock.recv(100) == b"ABC"
+        sock.sendall(get())
+        assert sock.recv(100) == get().upper()
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(100) == b""
+
+
+@pytest.mark.logs
+def test_an_upgrade_before_the_end_of_the_body_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    app = lambda e, s: [e["dhaga.upgrade"]()]  # noqa: E731
+    assert answer(app, post(b"abc", "Upgrade: a", "Connection: Upgrade")).status == "500 Internal Server Error"
+    assert "read the request's body" in caplog.text
+
+
+def test_an_app_can_ask_whether_its_client_has_left() -> None:
+    seen: list[bool] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        seen.append(environ["dhaga.disconnected"]())
+        while not environ["dhaga.disconnected"]():
+            dhaga.sleep(0.001)
+        seen.append(True)
+        return hello(environ, start_response)
+
+    with serving(app) as server:
+        with socket.create_connection(server.address) as sock:
+            sock.sendall(get())
+            while not seen:
+                dhaga.sleep(0.001)
+        while server.connections:
+            dhaga.sleep(0.001)
+    assert seen == [False, True]
+
+
+def test_a_client_that_leaves_is_no_error_and_the_app_hears_of_it() -> None:
+    heard: list[BaseException] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", list(TEXT))
+        try:
+            while True:
+                yield b"x" * 10_000
+        except GeneratorExit as error:
+            heard.append(error)
+            raise
+
+    with serving(app) as server:
+        with socket.create_connection(server.address) as sock:
+            sock.sendall(get())
+            sock.recv(100)
+        while server.connections:
+            dhaga.sleep(0.001)
+    assert heard
+
+
+# ---- logs, options
+
+
+def test_the_access_log_tells_each_request_and_nobody_can_forge_a_line() -> None:
+    lines: list[str] = []
+    fields = 'Referer: a"b\\', "User-Agent: ä"
+    with serving(hello, access_log=lines.append) as server:
+        ask(server, get("/a?b") + get('/c"', *fields, method="POST"))
+    first, second = lines
+    assert first.startswith("127.0.0.1 - - [") and first.endswith('] "GET /a?b HTTP/1.1" 200 5 "-" "-"')
+    assert second.endswith('] "POST /c\\" HTTP/1.1" 200 5 "a\\"b\\\\" "\\xe4"')
+
+
+def test_the_access_log_goes_to_a_logger_or_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    answer(hello, access_log=True)
+    assert [r.name for r in caplog.records if "GET / HTTP/1.1" in r.getMessage()] == ["dhaga.access"]
+    with (tmp_path / "log").open("w+") as file:
+        answer(hello, access_log=file)
+        file.seek(0)
+        assert file.read().count("\n") == 1
+
+
+def test_bad_options_are_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="WSGI app"):
+        Server(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="access log"):
+        Server(hello, access_log=3)
+    with pytest.raises(ValueError, match="idle_timeout"):
+        Limits(idle_timeout=0)
+    with pytest.raises(ValueError, match="head must be a number"):
+        Limits(head=None)  # type: ignore[arg-type]
+
+
+def test_two_servers_in_two_os_threads_serve_at_once() -> None:
+    servers = [Server(hello), Server(hello)]
+    with dhaga.Scheduler("one") as one, dhaga.Scheduler("other") as other:
+        for scheduler, server in zip((one, other), servers, strict=True):
+            scheduler.spawn(server.start).result()
+        asked = [dhaga.spawn(ask, server, get() * 20) for server in servers * 3]
+        assert [len(answers(each.result())) for each in asked] == [20] * 6
+        for server in servers:
+            server.stop(1)
+
+
+@pytest.mark.filterwarnings("ignore::wsgiref.validate.WSGIWarning")
+def test_the_validator_of_the_standard_library_has_nothing_to_say() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> Any:
+        data = environ["wsgi.input"].read(10)
+        more = [*environ["wsgi.input"].readlines(), environ["wsgi.input"].readline()]
+        environ["wsgi.errors"].write("")
+        start_response("200 OK", list(TEXT))
+        return iter([data, *more])
+
+    with serving(validator(app)) as server:
+        sent = get() + get("*", method="OPTIONS") + post(b"x" * 20 + b"\ny") + chunked(b"abc") + get(method="HEAD")
+        found = ask(server, sent)
+    assert found.count(b"HTTP/1.1 200 OK") == 5 and b"AssertionError" not in found
