@@ -186,7 +186,7 @@ def test_a_request_under_way_is_answered_after_term(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_graceful_timeout_and_quit_cut_requests_off(tmp_path: Path) -> None:
+def test_quit_cuts_requests_off(tmp_path: Path) -> None:
     with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--workers", "2") as gunicorn:
         gunicorn.says("Worker up", 2)
         with gunicorn.asked("/wait?1") as first, gunicorn.asked("/wait?2") as second:
@@ -221,6 +221,18 @@ def test_an_idle_connection_ends_after_keep_alive(tmp_path: Path) -> None:
         with gunicorn.asked("/", head="") as used, socket.create_connection(gunicorn.address) as silent:
             assert rest(used).endswith(b"hello\n")
             assert rest(silent) == b""
+
+
+@pytest.mark.slow
+def test_a_request_that_does_not_end_is_cut_off_after_graceful_timeout(tmp_path: Path) -> None:
+    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--graceful-timeout", "1") as gunicorn:
+        with gunicorn.asked("/wait?1") as asked:
+            gunicorn.says(r"waits \d")
+            gunicorn.signal(signal.SIGHUP)
+            assert rest(asked) == b""
+        gunicorn.says("Cut off by the stop: GET /wait")
+        gunicorn.says(r"waits no longer \d")
+        assert gunicorn.get("/").ok
 
 
 @pytest.mark.slow
