@@ -214,7 +214,7 @@ def refuse_to_ask() -> str:
 class Shelf(LifoQueue[Any]):
     """The idle connections to one host, and in a bounded pool a None for each more that may be opened.
 
-    Whatever ends a request, urllib3 puts back what it got, after a ``get`` that was cancelled a None that it never had:
+    Whatever ends a request, urllib3 puts back what it got; after a ``get`` that was cancelled a None that it never had:
     one ``owed``, which is not taken in.
     """
 
@@ -242,14 +242,20 @@ class Shelf(LifoQueue[Any]):
                     idle.close()
         except Empty:
             pass
-        for _ in range(places if self.maxsize else 0):
+        for _ in range(places):
             self.put(None)
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is None and self.owed:
-            self.owed.pop()
-        else:
+        if item is not None or (self.maxsize and not self.settle()):
             super().put(item, block, timeout)
+
+    def settle(self) -> bool:
+        """Settle one that is owed, if there is one."""
+        try:
+            self.owed.pop()
+        except IndexError:
+            return False
+        return True
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
