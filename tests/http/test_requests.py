@@ -388,6 +388,12 @@ def test_the_tls_socket_is_ours(secure_site: Site, session: Session, trust: str)
         assert type(socket_of(response)) is ssl.SSLSocket
 
 
+def test_a_tls_connection_is_used_again(secure_site: Site, session: Session, trust: str) -> None:
+    for _ in range(3):
+        assert session.get(secure_site.url(), verify=trust).text == "/"
+    assert secure_site.connections == 1
+
+
 def test_unverified_connections_are_warned_of(secure_site: Site, session: Session) -> None:
     with pytest.warns(urllib3.exceptions.InsecureRequestWarning):
         with session.get(secure_site.url(), verify=False, stream=True) as response:
@@ -588,6 +594,36 @@ def test_dhagas_and_os_threads_share_a_session(session: Session) -> None:
     scheduler.spawn(site.__exit__).result()
     scheduler.stop()
     assert sorted(texts) == sorted(f"/{number}" for number in range(20) for _ in range(6))
+
+
+class WatchedLock:
+    """A lock that nobody may hold while others run: it would not keep dhagas of one OS thread apart."""
+
+    def __init__(self) -> None:
+        self.holders: list[Any] = []
+        self.times = 0
+
+    def acquire(self) -> None:
+        self.times += 1
+        assert set(self.holders) <= {dhaga.current()}
+        self.holders.append(dhaga.current())
+
+    def release(self, *_: object) -> None:
+        assert self.holders.pop() is dhaga.current()
+
+    __enter__, __exit__ = acquire, release
+
+
+def test_nobody_parks_under_the_locks_of_urllib3_and_of_cookies(session: Session) -> None:
+    adapter: Any = HTTPAdapter(pool_connections=1, pool_maxsize=2, pool_block=True)
+    jar: Any = session.cookies
+    session.mount("http://", adapter)
+    adapter.poolmanager.pools.lock, jar._cookies_lock = locks = WatchedLock(), WatchedLock()
+    page = {"/": lambda request: dhaga.sleep(0.001) or answer(Set_Cookie="name=value")}
+    with Site(page) as one, Site(page) as other:
+        asking = [dhaga.spawn(session.get, site.url()) for _ in range(10) for site in (one, other)]
+        assert {each.result().status_code for each in asking} == {200}
+    assert all(lock.times > 20 for lock in locks)
 
 
 # ---- the module
