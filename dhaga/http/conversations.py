@@ -69,7 +69,7 @@ class Conversation:
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
         self.server = server
         self.sock = sock
-        self.peer = peer if isinstance(peer, tuple) else ("", "")
+        self.peer = (peer[0], str(peer[1])) if isinstance(peer, tuple) else ("", "")
         self.base = server.base_environ(sock)
         self.stamp = server.stamp
         self.messages = Messages(server.limits)
@@ -182,8 +182,7 @@ class Conversation:
 
     def complete(self, environ: dict[str, Any]) -> None:
         """Put into the environ what comes from the connection."""
-        environ["REMOTE_ADDR"] = self.peer[0]
-        environ["REMOTE_PORT"] = str(self.peer[1])
+        environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = self.peer
         environ["dhaga.upgrade"] = self.upgrade
         environ["dhaga.disconnected"] = self.disconnected
         messages = self.messages
@@ -259,9 +258,8 @@ class Conversation:
         except Exception as error:
             self.fail(error, environ, response)
         finally:
-            close = getattr(result, "close", None)
-            if close is not None:
-                self.close_result(close)
+            if result.__class__ is not list:
+                self.close_result(result)
             self.response = None
         log = self.server.access_log
         if log is not None and response.status:
@@ -269,9 +267,10 @@ class Conversation:
         if not self.messages.complete and not self.closing and not self.drain():
             self.closing = True
 
-    def close_result(self, close: Any) -> None:
+    def close_result(self, result: Any) -> None:
         try:
-            close()
+            if hasattr(result, "close"):
+                result.close()
         except Exception:
             logger.exception("close() of what the app has returned failed")
             self.closing = True

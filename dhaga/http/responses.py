@@ -79,19 +79,23 @@ statuses = Statuses()
 class Stamp:
     """The Server and Date fields, made anew each second (RFC 9110, 6.6.1: a server with a clock sends Date)."""
 
-    __slots__ = ("date", "server", "until")
+    __slots__ = ("both", "date", "server", "until")
 
     def __init__(self, software: str) -> None:
         self.server = f"Server: {software}\r\n"
-        self.date = ""
+        self.both = self.date = ""
         self.until = 0.0
 
-    def fields(self, with_server: bool, with_date: bool) -> str:
+    def fields(self, given: list[int]) -> str:
+        """Return the two lines, without those that the app has given."""
         now = time.time()
-        if not self.until - 1 <= now < self.until:
+        if now >= self.until or now < self.until - 1:
             self.until = int(now) + 1.0
             self.date = f"Date: {formatdate(now, usegmt=True)}\r\n"
-        return (self.server if with_server else "") + (self.date if with_date else "")
+            self.both = self.server + self.date
+        if not given:
+            return self.both
+        return ("" if SERVER in given else self.server) + ("" if DATE in given else self.date)
 
 
 class FileWrapper:
@@ -145,7 +149,7 @@ class Response:
     by Content-Length; ``size``: bytes of the body so far.
     """
 
-    __slots__ = ("chunked", "kinds", "left", "length", "lines", "mute", "outlet", "sent", "size", "status", "version")
+    __slots__ = ("chunked", "given", "left", "length", "lines", "mute", "outlet", "sent", "size", "status", "version")
 
     def __init__(self, outlet: Outlet, method: str, version: str) -> None:
         self.outlet = outlet
@@ -153,7 +157,7 @@ class Response:
         self.mute = method == "HEAD"
         self.status = ""
         self.lines = ""
-        self.kinds: list[int] = []
+        self.given: list[int] = []
         self.length: int | None = None
         self.left: int | None = None
         self.sent = self.chunked = False
@@ -166,19 +170,20 @@ class Response:
         if self.status or self.sent:
             self.start_again(exc_info)
         lines = statuses[status]
-        kinds = []
+        given: list[int] = []
         length = None
         for name, value in headers:
             kind = names[name]
             if kind:
-                kinds.append(kind)
                 if kind == LENGTH:
                     length = length_of(value, length)
+                else:
+                    given.append(kind)
             lines += name + ": " + value + "\r\n"
         count = len(headers) + 1
         if lines.count("\n") != count or lines.count("\r") != count or "\0" in lines or not lines.isascii():
             check_lines(lines, headers)
-        self.lines, self.kinds, self.length = lines, kinds, length
+        self.lines, self.given, self.length = lines, given, length
         self.status = status
         return self.write
 
@@ -265,9 +270,7 @@ class Response:
             lines += "Connection: close\r\n"
         elif self.version == "HTTP/1.0":
             lines += "Connection: keep-alive\r\n"
-        kinds = self.kinds
-        lines += self.outlet.stamp.fields(SERVER not in kinds, DATE not in kinds)
-        return (lines + "\r\n").encode("latin-1")
+        return (lines + self.outlet.stamp.fields(self.given) + "\r\n").encode("latin-1")
 
     # ---- what the app returns
 
@@ -291,18 +294,18 @@ class Response:
         """Send a response whose body is one piece, with its length."""
         if data.__class__ is not bytes:
             check_bytes(data)
-        if self.length is not None:
+        size = len(data)
+        if self.length is not None and self.length != size:
             self.send_first(data)
-            if self.left:
-                self.finish()
+            self.finish()
             return
-        head = self.head(len(data), whole=True)
+        head = self.head(size, whole=self.length is None)
         self.sent = True
         self.left = None
         if self.mute:
-            data = b""
-        self.size = len(data)
-        if len(data) > JOIN:
+            data, size = b"", 0
+        self.size = size
+        if size > JOIN:
             self.outlet.send(head)
             self.outlet.send(data)
         else:
@@ -342,9 +345,12 @@ class Response:
 
 def length_of(value: str, former: int | None) -> int:
     """Return a Content-Length. Raises: AppError."""
-    if not isinstance(value, str) or not re.fullmatch("[0-9]+", value) or former not in (None, int(value)):
-        raise AppError(f"Content-Length: {value!r} is no number of bytes, or another one than before")
-    return int(value)
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
+        raise AppError(f"Content-Length: {value!r} is no number of bytes, as a str of digits")
+    length = int(value)
+    if former is not None and former != length:
+        raise AppError(f"Content-Length: {former} and {length} at once")
+    return length
 
 
 def count_of(result: Any) -> int:
