@@ -73,23 +73,24 @@ class HTTPClient:
         if self.pid != os.getpid():
             self.inherited.append(self.clients)  # whose connections are the parent's to close
             self.start_anew()
-        return bounded(timeout, self.fetch_in_turn, me, request_for(request, options), raise_error)
+        made = request_for(request, options)
+        return bounded(timeout, self.fetch_in_turn, me, made, raise_error, made is request)
 
-    def fetch_in_turn(self, me: Dhaga | Main, request: HTTPRequest, raise_error: bool) -> HTTPResponse:
+    def fetch_in_turn(self, me: Dhaga | Main, *what: Any) -> HTTPResponse:
         with self.permits:
-            transfer = call(me, self.begin, me.scheduler, request, raise_error)
+            transfer = call(me, self.begin, me.scheduler, *what)
             try:
                 Awaited(me, transfer).wait(None)
                 return transfer.result()  # type: ignore[no-any-return]
             finally:
                 self.transfers.discard(transfer)
 
-    def begin(self, scheduler: Scheduler, request: HTTPRequest, raise_error: bool) -> Transfer:
-        """Set out for a page, in the thread of the scheduler."""
+    def begin(self, scheduler: Scheduler, *what: Any) -> Transfer:
+        """Begin a transfer, in the thread of the scheduler; ``what``: see there."""
         if self.closed:
             raise HTTPStreamClosedError("the HTTPClient was closed")
         transfer = Transfer(self.client_on(scheduler), scheduler)
-        transfer.begin(request, raise_error)
+        transfer.begin(*what)
         self.transfers.add(transfer)
         return transfer
 

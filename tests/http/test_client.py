@@ -208,6 +208,7 @@ def test_callbacks_get_headers_and_pieces(kind: str, server: Server, client: HTT
     response = client.fetch(server.url("/pieces"), decompress_response=False, **options)
     assert (response.body, b"".join(pieces)) == (b"", b"a" * 10 + b"b" * 10)
     assert lines[0].startswith("HTTP/1.1 200") and len(pieces) == 2
+    assert response.request.streaming_callback == pieces.append
 
 
 def test_a_streaming_callback_may_park_and_the_next_piece_waits(server: Server, client: HTTPClient) -> None:
