@@ -182,9 +182,9 @@ def stamp(path: str | None) -> tuple[int, ...] | None:
 
 @lru_cache(maxsize=CONTEXTS)
 def make_context(terms: Terms, stamps: object) -> SharedContext:
-    oldest, minimum, maximum = terms.versions
+    version, minimum, maximum = terms.versions
     context: Any = create_urllib3_context(
-        ssl_version=resolve_ssl_version(oldest) if oldest else None,
+        ssl_version=resolve_ssl_version(version) if version else None,
         ssl_minimum_version=minimum,
         ssl_maximum_version=maximum,
         cert_reqs=resolve_cert_reqs(terms.cert_reqs),
@@ -205,7 +205,9 @@ def make_context(terms: Terms, stamps: object) -> SharedContext:
 
 def refuse_to_ask() -> str:
     """Stand in for a password that is missing: OpenSSL would ask for it on the terminal."""
-    raise SSLError("Client private key is encrypted, password is required")
+    raise SSLError(
+        "the key of the client's certificate is encrypted: give one that is not, or a context with its password"
+    )
 
 
 # ---- pools
@@ -287,7 +289,9 @@ class Retry(StandardRetry):
         return bool(pause)
 
     def _sleep_backoff(self) -> None:
-        sleep(max(0.0, self.get_backoff_time()))
+        pause = self.get_backoff_time()
+        if pause > 0:
+            sleep(pause)
 
 
 def parking_retries(retries: Any) -> Any:
@@ -312,8 +316,10 @@ KINDS_OF_POOL: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 def make_park(manager: Any) -> None:
     """Have a pool manager make our pools. Those that it drops keep no connection, whoever may still refer to them."""
-    manager.pool_classes_by_scheme = KINDS_OF_POOL
-    manager.pools.dispose_func = close_idle
+    if manager.pool_classes_by_scheme is not KINDS_OF_POOL:
+        manager.clear()  # it may have been in use
+        manager.pool_classes_by_scheme = KINDS_OF_POOL
+        manager.pools.dispose_func = close_idle
 
 
 def close_idle(pool: HTTPConnectionPool) -> None:

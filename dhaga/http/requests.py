@@ -58,8 +58,8 @@ class Session(standard.Session):
 
     Parks: to look a name up (``offload``), to connect, send, receive (``read fd N``, ``write fd N``), between retries
     (``sleep``). A cancel closes the connection; so does ``dhaga.Timeout``, which bounds a request as a whole, while the
-    ``timeout`` of requests bounds each wait. Source: ``requests.Session``; but it keeps more connections, and knows no
-    SOCKS.
+    ``timeout`` of requests bounds each wait. Raises: what requests raises, ParkError in coroutines and callbacks.
+    Source: ``requests.Session``; but it keeps more connections, closes idle ones at once, and knows no SOCKS.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,8 @@ def make_adapter_park(adapter: Any) -> None:
     """Give an adapter, and the proxies that it comes to use, our pools."""
     if isinstance(adapter, HTTPAdapter):
         make_park(adapter.poolmanager)
-        adapter.proxy_manager = ProxyManagers()
+        if not isinstance(adapter.proxy_manager, ProxyManagers):
+            adapter.proxy_manager = ProxyManagers()
 
 
 # ---- the short ways

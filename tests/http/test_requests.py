@@ -553,6 +553,20 @@ def test_whatever_adapter_is_mounted_parks(site: Site, session: Session) -> None
     assert site.requests[-1].headers["X-Own"] == "yes"
 
 
+def test_an_adapter_that_was_in_use_parks_from_its_mount_on(session: Session) -> None:
+    adapter = HTTPAdapter()
+    scheduler = dhaga.Scheduler("site").start()
+    site = scheduler.spawn(lambda: Site().__enter__()).result()
+    with standard.Session() as plain:
+        plain.mount("http://", adapter)
+        plain.get(site.url())
+        session.mount("http://", adapter)
+        with session.get(site.url(), stream=True) as response:
+            assert type(socket_of(response)) is socket.socket
+    scheduler.spawn(site.__exit__).result()
+    scheduler.stop()
+
+
 @pytest.mark.parametrize("twin", [copy.copy, lambda it: pickle.loads(pickle.dumps(it))], ids=["copy", "pickle"])
 def test_a_copy_parks_too(site: Site, session: Session, twin: Callable[[Session], Session]) -> None:
     session.headers["X-Own"] = "yes"
