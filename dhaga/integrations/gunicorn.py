@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import selectors
 from functools import partial
+from selectors import EVENT_READ, EVENT_WRITE
 from socket import SHUT_RD
 from time import monotonic
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from greenlet import getcurrent
@@ -25,7 +27,7 @@ from ..kernel.callers import scheduler_here
 from ..kernel.errors import Cancelled
 from ..kernel.microthread import OWN, Dhaga
 from ..patience import plain
-from ..select import select
+from ..select import POLLIN, POLLOUT, poll, select
 from ..servers import TCPServer
 
 HEARTBEAT = 1.0
@@ -141,6 +143,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until told to stop, then let finish what is under way. Parks: between heartbeats (``select``)."""
         flatten(self.cfg)
+        let_http2_park()
         for listener in self.sockets:
             self.servers.append(self.serve(listener))
         if self.cfg.keepalive:
@@ -273,6 +276,27 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             super().handle_error(request, client, address, error)
         elif request is not None:
             self.log.warning("Cut off by the stop: %s %s", request.method, request.uri)
+
+
+class Selector(selectors.SelectSelector):
+    """The standard selector, whose ``select`` parks."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait for what is registered. Parks: until something is ready (``poll``)."""
+        waiting = poll()
+        keys = list(self.get_map().values())
+        for key in keys:
+            waiting.register(key.fd, POLLIN * bool(key.events & EVENT_READ) | POLLOUT * bool(key.events & EVENT_WRITE))
+        ready = dict(waiting.poll(None if timeout is None else timeout * 1000))
+        return [(key, key.events) for key in keys if key.fd in ready]
+
+
+def let_http2_park() -> None:
+    """Have gunicorn's HTTP/2, where it waits for a client to take more, ask a selector that holds up nobody else."""
+    with contextlib.suppress(ImportError):  # gunicorn has had none before 25
+        from gunicorn.http2 import connection
+
+        connection.selectors = SimpleNamespace(DefaultSelector=Selector, EVENT_READ=EVENT_READ)
 
 
 def is_ours(frame: FrameType | None) -> bool:

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
+import h2.connection
 import pytest
 import requests
 
@@ -166,6 +167,33 @@ def answer(sock: socket.socket) -> bytes:
     with sock:
         sock.sendall(b"GET /worker HTTP/1.1\r\nConnection: close\r\n\r\n")
         return rest(sock)
+
+
+@pytest.mark.slow
+def test_an_http2_client_that_takes_no_more_holds_up_nobody_else(tmp_path: Path) -> None:
+    pem = tmp_path / "cert.pem"
+    certificate().private_key_and_cert_chain_pem.write_to_path(pem)
+    options = f"-b 127.0.0.1:0 --http-protocols h2,h1 --certfile {pem} --keyfile {pem}"
+    context = client_context(kind=ssl)
+    context.set_alpn_protocols(["h2"])
+    with Gunicorn(tmp_path / "log", *options.split()) as gunicorn:
+        with socket.create_connection(gunicorn.address) as sock:
+            with context.wrap_socket(sock, server_hostname="localhost") as slow:
+                begin_http2(slow, "/file")  # larger than the window that it opens
+                gunicorn.says("before /file")
+                with socket.create_connection(gunicorn.address) as sock:
+                    other = client_context(kind=ssl).wrap_socket(sock, server_hostname="localhost")
+                    other.settimeout(10)
+                    assert answer(other).endswith(b" https\n")
+                assert slow.selected_alpn_protocol() == "h2" and len(gunicorn.workers()) == 1
+
+
+def begin_http2(sock: socket.socket, path: str) -> None:
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    head = {":method": "GET", ":path": path, ":scheme": "https", ":authority": "localhost"}
+    connection.send_headers(1, list(head.items()), end_stream=True)
+    sock.sendall(connection.data_to_send())
 
 
 # ---- the end
