@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
 
 from .kernel import originals
 from .kernel.scheduler import schedulers
@@ -156,11 +156,16 @@ class Master:
         return self.status
 
     def listen(self) -> list[list[socket]]:
-        if not self.reuse_port or isinstance(self.address, (str, os.PathLike)):
-            return [listen(self.address, self.backlog)] * len(self.slots)
-        first = listen(self.address, self.backlog, True)
-        places: Any = [listener.getsockname()[:2] for listener in first]
-        return [first, *(listen(places, self.backlog, True) for _ in self.slots[1:])]
+        first = listen(self.address, self.backlog, self.reuse_port)
+        if not self.reuse_port:
+            return [first] * len(self.slots)
+        return [first, *([self.another(listener) for listener in first] for _ in self.slots[1:])]
+
+    def another(self, listener: socket) -> socket:
+        """Return one more at the same address, or the same one where the kernel would not spread connections."""
+        if listener.family not in (AF_INET, AF_INET6) or not listener.getsockopt(SOL_SOCKET, SO_REUSEPORT):
+            return listener
+        return listen(listener.getsockname()[:2], self.backlog, True)[0]
 
     def attend(self) -> None:
         """Start the workers, and do what signals, workers and time ask for until no worker is left."""
@@ -219,7 +224,7 @@ class Master:
         """Start new workers, which replace the old ones once all of them serve."""
         if self.ending is not None:
             return
-        self.dismiss(self.coming.values(), signal.SIGKILL)  # an earlier reload that has not come about yet
+        self.dismiss(self.coming.values(), signal.SIGTERM)  # of a reload that has not come about: some serve already
         self.coming = {}
         self.bring_up(self.slots[:1])  # it goes ahead, so that what is wrong with the program is told once
 
@@ -240,6 +245,7 @@ class Master:
 
     def end(self, number: int) -> None:
         self.ending = number
+        self.coming = {}
         if self.workers:
             logger.info("master %d ends the workers by %s", os.getpid(), signal.Signals(number).name)
         self.close_listeners()
@@ -315,7 +321,7 @@ class Master:
         coming, self.coming = self.coming, {}
         if self.serving or self.due:
             logger.error("%s: the old workers go on, nothing is reloaded", why)
-            self.dismiss(coming.values(), signal.SIGKILL)
+            self.dismiss(coming.values(), signal.SIGTERM)
         else:
             logger.error("%s: the master gives up", why)
             self.status = 1
@@ -357,8 +363,7 @@ class Master:
     def become_worker(self, slot: int) -> None:
         """Let go of what is the master's, and the other workers', in the child."""
         for listeners in self.listeners:
-            if listeners is not self.listeners[slot]:
-                close_all(listeners)
+            close_all([listener for listener in listeners if listener not in self.listeners[slot]])
         self.signals.close()
         for number in self.reactions:
             signal.signal(number, signal.SIG_DFL)

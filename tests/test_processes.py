@@ -264,7 +264,36 @@ def test_a_reload_that_hangs_is_replaced_by_the_next(tmp_path: pathlib.Path) -> 
         assert running.end() == 0
 
 
+@pytest.mark.once
+def test_reloads_one_before_the_other_has_come_about_lose_no_connection(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version(1), workers=3) as running:
+        running.begin(3)
+        with Load(running.ask) as load:
+            for _ in range(6):
+                running.signal(signal.SIGHUP)
+                running.serving(2)  # of which one at least has not replaced an old one yet
+        running.signal(signal.SIGHUP)
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0
+        assert load.answers and not load.errors
+        assert not any("cannot serve" in line for line in running.log)
+
+
 # ---- in this process
+
+
+def test_with_reuse_port_each_worker_listens_at_each_port_and_unix_sockets_are_shared(tmp_path: pathlib.Path) -> None:
+    master = Master(
+        lambda: TCPServer,  # type: ignore[arg-type, return-value]
+        [("127.0.0.1", 0), tmp_path / "socket"],
+        workers=3,
+        reuse_port=True,
+    )
+    master.listeners = master.listen()
+    for first, second in zip(master.listeners, master.listeners[1:], strict=False):
+        assert first[0] is not second[0] and first[0].getsockname() == second[0].getsockname()
+        assert first[1] is second[1]
+    master.close_listeners()
 
 
 def test_a_master_runs_before_anything_has_parked() -> None:
