@@ -287,6 +287,26 @@ def test_a_cancelled_handshake_closes_the_socket() -> None:
     assert cancel_at_every_park(scenario) >= 2
 
 
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_a_cancelled_tunnel_is_closed() -> None:
+    def scenario() -> Any:
+        session, site, proxy = Session(), Site(ssl_context=server_context()), Proxy(ssl_context=server_context())
+        proxy.server.start()
+
+        def ask() -> None:
+            proxies = {"https": proxy.url()}
+            assert session.get(site.url("/page"), verify=False, proxies=proxies).text == "/page"
+
+        def again() -> None:
+            ask()
+            session.close()
+            proxy.server.stop(0)
+
+        return asked(site, session, ask, again)
+
+    assert cancel_at_every_park(scenario) >= 4
+
+
 @pytest.mark.logs  # urllib3 tells of tries that have failed
 def test_a_cancel_ends_the_pause_between_two_tries() -> None:
     def scenario() -> Any:
