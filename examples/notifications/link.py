@@ -31,7 +31,7 @@ logger = logging.getLogger("notifications")
 
 STREAM: Final = "notifications"
 BLOCK: Final = 1.0
-"""Seconds that an XREAD waits at Redis; so long may a stop take."""
+"""Seconds that an XREAD waits at Redis; a connection of which nothing came for SLOW more is dead."""
 
 SLOW: Final = 2.0
 """Seconds after which a Redis that does not answer counts as dead: kill -9 and restart take less than one."""
@@ -99,18 +99,19 @@ class Link:
     # ---- reading
 
     def start(self) -> None:
-        """Fill the histories, and read from then on. Parks: meanwhile. Raises: RedisError, OSError."""
+        """Fill the histories, and read from then on. Parks: meanwhile. Raises: ConnectionError."""
         self.connect()
         try:
             self.join()
-        except FAULTS:
+        except FAULTS as error:
             self.disconnect()
-            raise
+            raise ConnectionError(f"there is no Redis at {self.url}: {error}") from error
         self.reader.start()
 
     def stop(self, timeout: float | None = None) -> None:
         """Read no more. Parks: until the last read has ended."""
         self.stopping = True
+        self.reader.cancel("the server stops")
         self.reader.join(timeout)
         self.disconnect()
 

@@ -90,7 +90,7 @@ class NotificationServer:
         }
 
     def start(self) -> Self:
-        """Start everything. Parks: while Redis is read. Raises: OSError, redis.RedisError; nothing then runs."""
+        """Start everything. Parks: while Redis is read. Raises: OSError, and nothing then runs."""
         with ExitStack() as stack:
             self.service.start()
             stack.callback(self.service.stop, GRACE)

@@ -1,0 +1,48 @@
+"""Servers of notifications in processes of their own."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.examples.kit import ROOT
+
+
+@dataclass
+class Served:
+    """A server, and where it is."""
+
+    process: subprocess.Popen[str]
+    url: str
+    lines: str
+
+    def post(self, topic: str, text: str) -> None:
+        """Publish."""
+        with urllib.request.urlopen(f"{self.url}topics/{topic}", text.encode(), timeout=10) as response:
+            assert response.status == 200
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[Served]:
+    """Run a server; it is to end by SIGTERM, and well."""
+    line = [sys.executable, "-m", "examples.notifications", "--port", "0", *arguments]
+    process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        match = re.fullmatch(r"(http://\S+/) and lines at (\S+)\n", process.stdout.readline())
+        if not match:
+            raise AssertionError(process.communicate()[1])
+        yield Served(process, match[1], match[2])
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+        assert process.returncode == 0, errors
+        assert "Traceback" not in errors, errors
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,289 @@
+"""The broker: ids, histories, and that a subscriber gets each message once, whenever it comes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dhaga import Cancelled, Dhaga, sleep, spawn
+from dhaga.testing import cancel_at_every_park
+from examples.notifications import broker as module
+from examples.notifications.broker import DEFAULTS, Broker
+from examples.notifications.history import History
+from examples.notifications.messages import Id, Message, Refused, checked_name, checked_text
+
+
+class Ear:
+    """A subscriber that remembers what it has got."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def deliver(self, message: Message) -> None:
+        self.heard.append(message.text)
+
+    def listen(self, broker: Broker, *names: str, after: Id | None = None) -> module.Missed:
+        missed = broker.subscribe(self, names, after)
+        self.heard += [message.text for message in missed.messages]
+        return missed
+
+
+@contextmanager
+def running(**limits: Any) -> Iterator[Broker]:
+    broker = Broker(replace(DEFAULTS, **limits))
+    broker.start()
+    yield broker
+    broker.close(5)
+
+
+def delivered(broker: Broker) -> None:
+    """Let the courier deliver everything."""
+    while broker.outbox:
+        sleep(0)
+    sleep(0.001)
+
+
+# ---- ids, names, texts
+
+
+def test_ids_ascend_even_if_the_clock_goes_back() -> None:
+    first = Id(0, 0).next_at(10.0)
+    later = [first.next_at(9.0), first.next_at(10.0), first.next_at(10.002)]
+    assert [first, *later] == [Id(10_000, 0), Id(10_000, 1), Id(10_000, 1), Id(10_002, 0)]
+    assert Id.parse(str(first)) == first
+
+
+@pytest.mark.parametrize("text", ["", "1", "1-", "-1-1", "1-1 ", "a-b", "9" * 16 + "-1", "1-1\n", "١-١x"])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="is no id"):
+        Id.parse(text)
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "ü", "a\n", "-a", "a" * 101, "../etc"])
+def test_what_cannot_name_a_topic_is_refused(name: str) -> None:
+    with pytest.raises(Refused, match="cannot name a topic"):
+        checked_name(name)
+
+
+def test_a_text_is_bounded_and_utf_8() -> None:
+    assert checked_text("grüße".encode(), 10) == "grüße"
+    with pytest.raises(Refused, match="too long") as caught:
+        checked_text(b"x" * 11, 10)
+    assert caught.value.status == 413
+    with pytest.raises(Refused, match="UTF-8"):
+        checked_text(b"\xff", 10)
+
+
+# ---- history
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 10**6), (100, 3 * len(Message(Id(1, 0), "t", "x").json))])
+def test_a_history_is_bounded_by_messages_and_by_bytes(count: int, size: int) -> None:
+    history = History(Id(0, 0), count, size)
+    for number in range(1, 8):
+        history.add(Message(Id(number, 0), "t", "x"))
+    assert [message.id.milliseconds for message in history.messages] == [5, 6, 7]
+    assert (history.floor, history.last) == (Id(4, 0), Id(7, 0))
+    assert [message.id.milliseconds for message in history.after(Id(5, 0))] == [6, 7]
+    assert history.holds(Id(6, 0)) and not history.holds(Id(4, 0))
+
+
+# ---- subscribing
+
+
+def test_a_subscriber_gets_what_it_has_missed_and_then_what_comes_each_once() -> None:
+    with running() as broker:
+        ids = [broker.publish("a", str(number)) for number in range(5)]
+        ear = Ear()
+        missed = ear.listen(broker, "a", after=ids[1])
+        assert (missed.gap, missed.last) == (False, ids[-1])
+        broker.publish("a", "5")
+        broker.publish("b", "not for it")
+        delivered(broker)
+    assert ear.heard == ["2", "3", "4", "5"]
+
+
+def test_without_an_id_nothing_of_the_past_comes() -> None:
+    with running() as broker:
+        broker.publish("a", "past")
+        ear = Ear()
+        assert ear.listen(broker, "a").messages == []
+        broker.publish("a", "now")
+        delivered(broker)
+    assert ear.heard == ["now"]
+
+
+def test_several_topics_come_in_one_order() -> None:
+    with running() as broker:
+        start = broker.last
+        for number in range(20):
+            broker.publish("ab"[number % 3 == 0], str(number))
+        ear = Ear()
+        ear.listen(broker, "a", "b", after=start)
+        for number in range(20, 30):
+            broker.publish("ab"[number % 3 == 0], str(number))
+        delivered(broker)
+    assert ear.heard == [str(number) for number in range(30)]
+
+
+def test_what_is_gone_or_of_another_life_is_told_as_a_gap() -> None:
+    with running(history=2) as broker:
+        ids = [broker.publish("a", str(number)) for number in range(4)]
+        assert [Ear().listen(broker, "a", after=id).gap for id in (Id(1, 0), ids[0], ids[1], ids[3])] == [
+            *(True, True, False, False)
+        ]
+        future = Id(ids[-1].milliseconds + 10**9, 0)
+        assert Ear().listen(broker, "a", after=future).gap
+
+
+def test_at_any_moment_a_subscriber_may_come_and_loses_and_doubles_nothing() -> None:
+    chance = random.Random(7)
+    with running() as broker:
+        start = broker.publish("a", "0")
+        ears: list[Ear] = []
+
+        def publish() -> None:
+            for number in range(1, 200):
+                broker.publish("a", str(number))
+                if chance.random() < 0.3:
+                    sleep(0)
+
+        publisher = spawn(publish)
+        while not publisher.done:
+            ears.append(Ear())
+            ears[-1].listen(broker, "a", after=start)
+            sleep(0)
+        delivered(broker)
+    assert len(ears) > 10
+    assert all(ear.heard == [str(number) for number in range(1, 200)] for ear in ears)
+
+
+def test_to_subscribe_twice_is_refused_and_changes_nothing() -> None:
+    with running() as broker:
+        ear = Ear()
+        ear.listen(broker, "a")
+        with pytest.raises(Refused, match="a is subscribed to already"):
+            ear.listen(broker, "b", "a")
+        broker.publish("b", "no")
+        broker.publish("a", "yes")
+        delivered(broker)
+    assert ear.heard == ["yes"]
+
+
+def test_after_unsubscribing_nothing_comes() -> None:
+    with running() as broker:
+        ear = Ear()
+        ear.listen(broker, "a", "b")
+        broker.unsubscribe(ear, ["a"])
+        broker.publish("a", "no")
+        broker.publish("b", "yes")
+        delivered(broker)
+    assert ear.heard == ["yes"]
+
+
+# ---- bounds
+
+
+def test_topics_are_bounded_and_the_oldest_that_nobody_hears_goes_first() -> None:
+    with running(topics=3) as broker:
+        first = broker.publish("heard", "1")
+        ear = Ear()
+        ear.listen(broker, "heard")
+        broker.publish("old", "2")
+        broker.publish("young", "3")
+        broker.publish("new", "4")
+        assert sorted(broker.topics) == ["heard", "new", "young"]
+        assert Ear().listen(broker, "heard", after=first).gap is False
+        assert Ear().listen(broker, "young", after=first).gap is False
+        Ear().listen(broker, "new")
+        with pytest.raises(Refused, match="no more can begin") as caught:
+            broker.publish("more", "5")
+        assert caught.value.status == 503
+
+
+def test_a_topic_that_was_forgotten_tells_of_a_gap() -> None:
+    with running(topics=1) as broker:
+        first = broker.publish("a", "1")
+        broker.publish("a", "2")
+        broker.publish("b", "3")
+        assert Ear().listen(broker, "a", after=first).gap
+
+
+def test_a_subscription_that_is_refused_leaves_nothing() -> None:
+    with running(topics=2) as broker:
+        ear, other = Ear(), Ear()
+        other.listen(broker, "a")
+        with pytest.raises(Refused, match="no more can begin"):
+            ear.listen(broker, "a", "b", "c")
+        assert [dict(topic.subscribers) for topic in broker.topics.values() if ear in topic.subscribers] == []
+
+
+def test_publishers_wait_for_a_courier_that_is_behind_and_are_refused_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "OUTBOX", 2)
+    broker = Broker(replace(DEFAULTS, patience=0.01))
+    broker.publish("a", "1")
+    broker.publish("a", "2")
+    with pytest.raises(Refused, match="is behind") as caught:
+        broker.publish("a", "3")
+    assert caught.value.status == 503
+    waiting = spawn(broker.publish, "a", "4", timeout=5)
+    broker.start()
+    waiting.join()
+    ear = Ear()
+    ear.listen(broker, "a", after=Id(waiting.result().milliseconds - 10**6, 0))
+    broker.close(5)
+    assert ear.heard == ["1", "2", "4"]
+
+
+def test_what_was_taken_is_delivered_before_the_end_and_nothing_is_taken_after_it() -> None:
+    with running() as broker:
+        ear = Ear()
+        ear.listen(broker, "a")
+        for number in range(50):
+            broker.publish("a", str(number))
+    assert ear.heard == [str(number) for number in range(50)]
+    with pytest.raises(Refused, match="stops"):
+        broker.publish("a", "late")
+    with pytest.raises(Refused, match="stops"):
+        ear.listen(broker, "b")
+
+
+def test_a_publisher_that_is_cancelled_or_timed_out_has_published_or_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTBOX", 1)
+
+    def scenario() -> Any:
+        broker = Broker()
+        ear = Ear()
+        ear.listen(broker, "a")
+        broker.publish("a", "1")
+        broker.lock.acquire()
+        victim: Dhaga[Id] = spawn(broker.publish, "a", "2")
+
+        def others() -> None:
+            broker.lock.release()
+            sleep(0)
+            broker.start()
+            sleep(0.1)
+            broker.publish("a", "3")
+            broker.close(5)
+
+        spawn(others)
+
+        def check() -> None:
+            try:
+                published = [victim.result()]
+            except (Cancelled, TimeoutError, Refused):
+                published = []
+            assert ear.heard == ["1", *("2" for _ in published), "3"]
+            assert not broker.lock.locked() and not broker.outbox
+
+        return victim, check
+
+    assert cancel_at_every_park(scenario) >= 2
