@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import ssl as standard
+import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -650,3 +652,67 @@ def test_a_socket_that_nobody_closed_is_closed_when_it_is_dropped() -> None:
         with pytest.raises(OSError):
             os.fstat(number)
         assert other.recv(1) == b""
+
+
+# ---- other peers, and many
+
+ALLOW_CLIENT_RENEGOTIATION = 1 << 8
+"""SSL_OP_ALLOW_CLIENT_RENEGOTIATION of OpenSSL 3, which not every Python has a name for."""
+
+
+@pytest.mark.once
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no program openssl here")
+@pytest.mark.parametrize(("version", "order"), [("tls1_2", b"RENEGOTIATING"), ("tls1_3", b"KEYUPDATE")])
+def test_a_client_may_renew_its_keys_while_the_server_reads(version: str, order: bytes) -> None:
+    server = server_context()
+    server.options |= ALLOW_CLIENT_RENEGOTIATION
+    with socket.create_server(LOCAL) as listener:
+        command = ["openssl", "s_client", f"-{version}", "-connect", f"127.0.0.1:{listener.getsockname()[1]}"]
+        pipe: Any = subprocess.PIPE
+        with subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe) as client:
+            assert client.stdin and client.stdout and client.stderr
+            with server.wrap_socket(listener.accept()[0], server_side=True) as connection:
+                connection.settimeout(10)
+                client.stdin.write(b"one\n")
+                assert connection.recv(100) == b"one\n"
+                client.stdin.write(order[:1] + b"\n")
+                while client.stderr.readline().strip() != order:
+                    pass
+                client.stdin.write(b"two\n")
+                assert connection.recv(100) == b"two\n"
+                connection.sendall(b"the answer\n")
+                heard = b""
+                while not heard.endswith(b"the answer\n"):
+                    assert (more := client.stdout.read(1000)), heard
+                    heard += more
+                client.stdin.close()
+                assert connection.recv(100) == b""
+
+
+@pytest.mark.slow
+def test_two_thousand_handshakes_at_once_in_one_thread() -> None:
+    client, server = client_context(), server_context()
+    peers = 2000
+
+    def answer(sock: Any) -> None:
+        with server.wrap_socket(sock, server_side=True) as other:
+            other.sendall(other.recv(10) + b" pong")
+            other.recv(1)
+
+    def talk(address: Any) -> bytes:
+        with socket.create_connection(address) as sock, client.wrap_socket(sock, server_hostname=NAME) as one:
+            one.sendall(b"ping")
+            answer: bytes = one.recv(10)
+            return answer
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 5 * peers)), hard))
+    try:
+        with socket.create_server(LOCAL, backlog=peers) as listener:
+            clients = [dhaga.spawn(talk, listener.getsockname()) for _ in range(peers)]
+            servers = [dhaga.spawn(answer, listener.accept()[0]) for _ in range(peers)]
+            assert {d.result(100) for d in clients} == {b"ping pong"}
+            for d in servers:
+                d.result(100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
