@@ -683,7 +683,8 @@ def test_a_client_may_renew_its_keys_while_the_server_reads(version: str, order:
                 connection.sendall(b"the answer\n")
                 heard = b""
                 while not heard.endswith(b"the answer\n"):
-                    assert (more := client.stdout.read(1000)), heard
+                    more = client.stdout.read(1000)
+                    assert more, heard
                     heard += more
                 client.stdin.close()
                 assert connection.recv(100) == b""
