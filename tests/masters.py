@@ -98,9 +98,13 @@ class Running:
         return socket.create_connection((host, int(port)), timeout=PATIENCE)
 
     def ask(self, question: bytes = b"?") -> bytes:
+        """Return the answer over a connection of its own. Raises: OSError if it ends without one."""
         with self.client() as sock:
             sock.sendall(question)
-            return sock.recv(1000)
+            answer = sock.recv(1000)
+        if not answer:
+            raise ConnectionError("there was no answer")
+        return answer
 
     def zombies(self) -> list[str]:
         """Return the children of the master that have ended and were not waited for."""

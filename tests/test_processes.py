@@ -264,14 +264,24 @@ def test_a_reload_that_hangs_is_replaced_by_the_next(tmp_path: pathlib.Path) -> 
         assert running.end() == 0
 
 
+SLOW = """
+import time, dhaga
+time.sleep(0.05)
+def handler(sock, peer):
+    sock.recv(100)
+    dhaga.sleep(0.02)
+    sock.sendall(b"done")
+"""
+
+
 @pytest.mark.once
 def test_reloads_one_before_the_other_has_come_about_lose_no_connection(tmp_path: pathlib.Path) -> None:
-    with start(tmp_path, version(1), workers=3) as running:
+    with start(tmp_path, SLOW, workers=3) as running:
         running.begin(3)
-        with Load(running.ask) as load:
-            for _ in range(6):
+        with Load(running.ask, threads=12) as load:
+            for _ in range(5):
                 running.signal(signal.SIGHUP)
-                running.serving(2)  # of which one at least has not replaced an old one yet
+                running.serving()  # the first of the new ones: the others have not come
         running.signal(signal.SIGHUP)
         running.signal(signal.SIGTERM)
         assert running.end() == 0

@@ -26,6 +26,7 @@ import dhaga
 
 def app(environ, start_response):
     if environ["PATH_INFO"] == "/slow":
+        print("under way", flush=True)
         dhaga.sleep(0.3)
     if environ["PATH_INFO"] == "/thread":
         return answer(start_response, threading.current_thread().name)
@@ -97,8 +98,9 @@ def test_sigterm_drains_a_request_in_flight(tmp_path: pathlib.Path) -> None:
                 pass
             assert file.read(6) == b"1 http"
             sock.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert running.process.stdout is not None
+            assert running.process.stdout.readline() == b"under way\n"
             running.signal(signal.SIGTERM)
-            running.wait_for("ends the workers by (SIGTERM)")
             assert file.read().count(b"1 http") >= 1
         assert running.end() == 0
 
