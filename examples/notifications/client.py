@@ -143,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--rate", type=seconds, default=1.0, help="messages a second")
     top.add_argument("--size", type=at_least_one, default=64, help="bytes of a message")
     top.add_argument("--timeout", type=seconds, default=60.0, help="for connecting, and for the last messages")
-    top.add_argument("--json", action="store_true")
+    top.add_argument("--json", action="store_true", help="two lines: once connected, and in the end")
     return top
 
 
@@ -164,11 +164,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not connected:
         print(f"error: {crowd.listeners[0].error or 'no connection'}", file=sys.stderr)
         return 1
+    if options.json:
+        print(json.dumps({"connected": connected}), flush=True)
     crowd.measure(options.messages, options.rate, options.size, options.timeout)
     report = crowd.report(options.messages)
     crowd.leave()
     if options.json:
-        print(json.dumps({"connected": connected, **report}))
+        print(json.dumps(report))
     else:
         show(report, connected)
     return 0 if report["delivered"] >= report["expected"] else 1

@@ -173,7 +173,7 @@ def test_a_server_that_finds_no_redis_does_not_start_and_leaves_nothing() -> Non
     from examples.notifications.server import Settings
 
     server = NotificationServer(Settings(redis="redis://127.0.0.1:1"))
-    with pytest.raises(ConnectionError, match="no Redis at redis://127.0.0.1:1"):
+    with pytest.raises(ConnectionError, match="there is no Redis"):
         server.start()
     sleep(0)
     assert not server.service.broker.courier.is_alive()
