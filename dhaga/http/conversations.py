@@ -22,7 +22,8 @@ from ..kernel.timers import Entry
 from ..kernel.waiting import this_waiter
 from ..socket import SHUT_WR, socket
 from .bodies import NOTHING, reader
-from .messages import Messages, Refusal
+from .limits import Refusal
+from .messages import Messages
 from .responses import Response
 
 if TYPE_CHECKING:

@@ -10,108 +10,28 @@ Not here: sockets and time-outs (``conversations.py``).
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import deque
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+
+from .heads import check_host, take_fields, take_target
+from .limits import Limits as Limits
+from .limits import Refusal as Refusal
+from .limits import bad, too_large
 
 END = b"\r\n\r\n"
 """The end of a head, and of a chunked body with its trailers."""
 
-REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]+) ([!-~]+) HTTP/1\.([01])\r\n")
-"""RFC 9112, 3; before it one empty line, which old clients send after a body (2.2), is nothing."""
+REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]+) ([!\"$-~]+) HTTP/1\.([01])\r\n")
+"""RFC 9112, 3; before it one empty line, which old clients send after a body (2.2), is nothing. A target has no ``#``."""
 
 BEGINNING = re.compile(rb"(?:\r(?:\n[A-Z-]*)?|[A-Z-]*)(?: .*)?", re.DOTALL)
 OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
 LONE_LF = re.compile(rb"(?<!\r)\n")
-HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
-ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?#]+)([^#]*)")
-
-ONCE = {"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING"}
-"""Fields that say one thing: twice they say two, of which two programs may choose differently."""
-
 SLACK = 16_384
 """Bytes of chunk sizes, extensions and trailers that a body may have beyond what its length explains."""
-
-CACHE = 1024
-"""Names and hosts that are remembered; beyond, as only an attack has, each is looked at anew."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a client may send, in bytes and fields, and how long each step may take, in seconds (None: for ever)."""
-
-    line: int = 8192
-    """A request line or a field. RFC 9112, 3: at least 8000 for a request line. Larger: 414, 431."""
-    head: int = 65_536
-    """All lines together: as much as one ``recv`` brings. Browsers send some 1 KB, and cookies of 4 KB each."""
-    fields: int = 100
-    """What Apache allows, too; each costs time, however short."""
-    body: int | None = None
-    """A request's body. None, as it is streamed: the server holds 64 KB of it, and the app knows what it expects."""
-    idle_timeout: float | None = 75.0
-    """Between two requests. Proxies drop idle connections after 60 s mostly; whoever keeps them longer does not meet
-    a request that is on its way."""
-    header_timeout: float | None = 20.0
-    """From the first byte of a head to its last: some round trips of a bad mobile network. Then 408."""
-    body_timeout: float | None = 30.0
-    """For each piece of a body, of any size. Then 408."""
-    write_timeout: float | None = 60.0
-    """For each piece of a response, of 64 KB, until the client's system has taken it. Then the connection is cut."""
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.name in ("line", "head", "fields"):
-                raise ValueError(f"{field.name} must be a number: a head without bounds would fill the memory")
-            if value is not None and not value > 0:
-                raise ValueError(f"{field.name} must be above 0, or None for no limit, not {value!r}")
-
-
-class Refusal(OSError):
-    """A request that is not served: ``status`` says so to the client, the text to the log. The connection ends."""
-
-    def __init__(self, status: str, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-def bad(why: str) -> Refusal:
-    return Refusal("400 Bad Request", why)
-
-
-class Keys(dict[bytes, str | None]):
-    """The environ's key of each field name; None: not for the app.
-
-    A name with an underscore would get the key of the one with a hyphen, and so pass for a field that a proxy in front
-    checks or sets (``X_Forwarded_For``). ``Proxy`` would become HTTP_PROXY, which clients take for a setting (httpoxy).
-    """
-
-    def __missing__(self, name: bytes) -> str | None:
-        text = name.decode("latin-1").upper()
-        key = f"HTTP_{text.replace('-', '_')}"
-        found = None if "_" in text or text == "PROXY" else key.removeprefix("HTTP_") if key in BARE else key
-        if len(self) < CACHE:
-            self[name] = found
-        return found
-
-
-BARE = "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"
-keys = Keys()
-hosts: set[str] = set()
-
-
-class Sink(dict[Any, Any]):
-    """Where fields go that come after a body: nowhere. Nothing in WSGI would tell an app of them."""
-
-    def __setitem__(self, key: object, value: object) -> None:
-        pass
-
-
-SINK = Sink()
 
 
 class Messages:
@@ -126,7 +46,6 @@ class Messages:
         "chunked",
         "chunks",
         "complete",
-        "environ",
         "expects",
         "fault",
         "limits",
@@ -142,7 +61,6 @@ class Messages:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.buffer = b""
-        self.environ: dict[Any, Any] = SINK
         self.fault: Refusal | None = None
         self.complete = True
         self.persistent = True
@@ -154,17 +72,6 @@ class Messages:
         self.parser = HttpRequestParser(self)
 
     # ---- what the parser calls
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head, or a trailer."""
-        key = keys[name]
-        if key is None:
-            return
-        environ = self.environ
-        if key in environ:
-            self.repeat(key, value)
-        else:
-            environ[key] = value.decode("latin-1").rstrip()
 
     def on_body(self, piece: bytes) -> None:
         self.pieces.append(piece)
@@ -189,27 +96,27 @@ class Messages:
         if end == 3 or line is None:
             self.check_beginning(data, end > 3, line)
             return None
-        if end > 400:
-            self.check_size(data[:end])
-        self.environ = environ = base.copy()
-        method, target, minor = line.groups()
-        environ["REQUEST_METHOD"] = method.decode()
+        self.buffer = data[end:]
+        data = data[:end]
+        fields = data[line.end() : -4].decode("latin-1").split("\r\n")
+        if end > self.limits.line or len(fields) > self.limits.fields:
+            self.check_size(data, fields)
         self.complete = self.expects = self.chunked = False
-        if end == len(data):
-            self.buffer = b""
-        else:
-            self.buffer = data[end:]
-            data = data[:end]
+        upgrade = False
         try:
             self.parser.feed_data(data)
         except HttpParserUpgrade:
-            self.resume(environ)
+            upgrade = True
         except HttpParserError as error:
             raise self.refusal(error) from None
-        if self.fault is not None:
-            raise self.fault
-        self.environ = SINK
-        take_target(environ, method, target)
+        environ = base.copy()
+        method, target, minor = line.groups()
+        environ["REQUEST_METHOD"] = method.decode()
+        if fields[0]:
+            take_fields(environ, fields)
+        take_target(environ, target.decode())
+        if upgrade:
+            self.resume(environ)
         self.take_framing(environ, minor)
         return environ
 
@@ -227,21 +134,13 @@ class Messages:
                 raise Refusal("505 HTTP Version Not Supported", "the version is neither HTTP/1.0 nor HTTP/1.1")
             raise bad("the request line is malformed")
 
-    def check_size(self, head: bytes) -> None:
+    def check_size(self, head: bytes, fields: list[str]) -> None:
         """Raises: Refusal for a head that is too large in itself, in a line or in the number of its fields."""
         limits = self.limits
-        first, *fields = head[:-4].removeprefix(b"\r\n").split(b"\r\n")
-        if len(first) > limits.line:
+        if len(head.removeprefix(b"\r\n").partition(b"\r\n")[0]) > limits.line:
             raise Refusal("414 URI Too Long", f"the request line has more than {limits.line} bytes")
-        if len(head) > limits.head or len(head) > limits.line < max(map(len, fields)) or len(fields) > limits.fields:
+        if len(head) > limits.head or len(fields) > limits.fields or max(map(len, fields)) > limits.line:
             raise too_large(f"the head has {len(head)} bytes in {len(fields)} fields")
-
-    def repeat(self, key: str, value: bytes) -> None:
-        """Join a field to that of the same name before it, if it is of a kind that may come more than once."""
-        if key in ONCE:
-            self.fault = bad(f"{key.removeprefix('HTTP_').replace('_', '-').title()} is given twice")
-        joint = "; " if key == "HTTP_COOKIE" else ", "
-        self.environ[key] += joint + value.decode("latin-1").rstrip()
 
     def refusal(self, error: HttpParserError) -> Refusal:
         if isinstance(error, HttpParserInvalidMethodError):
@@ -262,8 +161,7 @@ class Messages:
             environ["SERVER_PROTOCOL"] = "HTTP/1.0"
             host = environ.get("HTTP_HOST", "")
             self.persistent = False
-        if host not in hosts:
-            check_host(host)
+        check_host(host)
         if "HTTP_CONNECTION" in environ:
             self.take_connection(environ["HTTP_CONNECTION"].lower(), minor)
         if "HTTP_EXPECT" in environ and minor == b"1":
@@ -310,7 +208,6 @@ class Messages:
         elif length.strip("0") or coding:
             framing = f"Transfer-Encoding: {coding}" if coding else f"Content-Length: {length}"
             self.complete = False
-            self.environ = SINK
             self.parser = HttpRequestParser(self)
             self.parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode("latin-1"))
 
@@ -354,46 +251,3 @@ class Messages:
         self.check_body(self.received)
         if self.overhead > SLACK + self.received + 16 * self.chunks:
             raise bad("chunks have too much beside data")
-
-
-def too_large(why: str) -> Refusal:
-    return Refusal("431 Request Header Fields Too Large", why)
-
-
-def check_host(host: str) -> None:
-    if not HOST.fullmatch(host):
-        raise bad(f"Host: {host!r}")
-    if len(hosts) < CACHE:
-        hosts.add(host)
-
-
-def take_target(environ: dict[str, Any], method: bytes, target: bytes) -> None:
-    """Put the request target into an environ: a path, a URL, ``*`` or an authority (RFC 9112, 3.2). Raises: Refusal."""
-    environ["REQUEST_URI"] = target.decode()
-    if target[0] != 47:  # not a path
-        target = path_of(environ, method, target)
-    elif b"#" in target or method == b"CONNECT":
-        raise bad("the request target is malformed")
-    path, _, query = target.partition(b"?")
-    environ["QUERY_STRING"] = query.decode()
-    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1") if b"%" in path else path.decode()
-
-
-def path_of(environ: dict[str, Any], method: bytes, target: bytes) -> bytes:
-    """Return the path and query of a target that is not just these. Raises: Refusal."""
-    url = ABSOLUTE.fullmatch(target)
-    if method == b"CONNECT":
-        if not re.fullmatch(r"[^:]+:[0-9]+|\[.*\]:[0-9]+", target.decode()):
-            raise bad("CONNECT without host and port")
-        check_host(target.decode())
-        return b""
-    if target == b"*" and method == b"OPTIONS":
-        return b""
-    if url is None:
-        raise bad("the request target is malformed")
-    authority = url[1].decode()
-    check_host(authority)
-    if "HTTP_HOST" in environ:
-        environ["HTTP_HOST"] = authority  # RFC 9112, 3.2.2: it counts instead of Host
-    path = url[2]
-    return path if path.startswith(b"/") else b"/" + path

@@ -1,7 +1,7 @@
 """Server: a WSGI server. It calls a plain WSGI app (PEP 3333) for each request of HTTP/1.1, in the connection's dhaga.
 
 Flask and Django apps run unchanged; what they call of Dhaga parks and holds up nobody else. A client that is slow, or
-silent, costs one parked dhaga, until its time is over (``messages.Limits``). Processes and signals: ``dhaga serve``.
+silent, costs one parked dhaga, until its time is over (``limits.Limits``). Processes and signals: ``dhaga serve``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..servers import Connection, TCPServer
 from ..socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, socket
 from .accesslog import AccessLog
 from .conversations import Conversation
-from .messages import Limits
+from .limits import Limits
 from .responses import FileWrapper, Stamp
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -26,7 +26,7 @@ SOFTWARE = "dhaga"
 class Server(TCPServer):
     """Serve a WSGI app over HTTP/1.1. ``options`` are those of ``TCPServer``.
 
-    ``limits``: sizes and times, see ``messages.Limits``; ``access_log``: True (the logger ``dhaga.access``), a logger,
+    ``limits``: sizes and times, see ``limits.Limits``; ``access_log``: True (the logger ``dhaga.access``), a logger,
     a text file or a function that takes a line; ``multiprocess``: tell the app that other processes serve it, too.
     In the environ, besides PEP 3333's: ``dhaga.upgrade()`` takes the connection over, and returns its socket and what
     was received already (for WebSocket, say); ``dhaga.disconnected()`` tells whether the client has left.
