@@ -234,7 +234,7 @@ def test_max_requests_replaces_the_worker_and_loses_no_request(tmp_path: Path) -
 
 @pytest.mark.once
 def test_what_the_worker_cannot_obey_is_refused(tmp_path: Path) -> None:
-    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--threads", "4") as gunicorn:
+    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "-k", "egg:dhaga#dhaga", "--threads", "4") as gunicorn:
         assert gunicorn.ends() == 1
         assert gunicorn.said("Error: threads = 4 makes no sense") and not gunicorn.said("Traceback")
     with pytest.raises(RuntimeError, match="worker_connections must be one or more, not 0"):
