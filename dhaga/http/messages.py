@@ -25,7 +25,7 @@ END = b"\r\n\r\n"
 """The end of a head, and of a chunked body with its trailers."""
 
 REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]+) ([!\"$-~]+) HTTP/1\.([01])\r\n")
-"""RFC 9112, 3; before it one empty line, which old clients send after a body (2.2), is nothing. A target has no ``#``."""
+"""RFC 9112, 3; before it one empty line, which old clients send after a body (2.2). A target has no ``#``."""
 
 BEGINNING = re.compile(rb"(?:\r(?:\n[A-Z-]*)?|[A-Z-]*)(?: .*)?", re.DOTALL)
 OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
