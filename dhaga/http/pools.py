@@ -27,6 +27,7 @@ from urllib3.util import Retry as StandardRetry
 from urllib3.util import connection as dialling
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
+from ..kernel import originals
 from ..kernel.waiting import this_waiter
 from ..queue import Empty, LifoQueue
 from ..socket import getaddrinfo, socket
@@ -36,6 +37,11 @@ from ..time import sleep
 CONTEXTS = 32
 """How many TLS contexts are kept, each with its certificates. To load those of certifi takes 16 ms, in which nobody
 else runs: urllib3 does so for each connection.
+"""
+
+IDLE = 75.0
+"""Seconds after which a connection that nobody has asked for is closed, when another comes back: by then the server has
+done so, too (nginx after 75 s, most others sooner), and nothing but a descriptor is left of it.
 """
 
 # ---- connections
@@ -248,8 +254,23 @@ class Shelf(LifoQueue[Any]):
             self.put(None)
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is not None or (self.maxsize and not self.settle()):
+        if item is not None:
+            item.idle_since = originals.monotonic()
             super().put(item, block, timeout)
+            self.drop_stale(item.idle_since - IDLE)
+        elif self.maxsize and not self.settle():
+            super().put(item, block, timeout)
+
+    def drop_stale(self, deadline: float) -> None:
+        """Close what has been idle since before the deadline: the bottom of the stack, which nobody may reach again.
+
+        A bounded pool has Nones there; its bound suffices.
+        """
+        try:
+            while self.queue[0] is not None and self.queue[0].idle_since < deadline:
+                self.queue.pop(0).close()
+        except IndexError:  # another OS thread has taken the last one
+            pass
 
     def settle(self) -> bool:
         """Settle one that is owed, if there is one."""

@@ -30,8 +30,8 @@ open file, of which a process usually may have 1,024.
 """
 
 KEPT = 0
-"""How many connections to a host are kept: 0, as many as were in use at once. requests keeps 10: with 512 requests in
-flight it connects anew for 502, and logs a warning each time.
+"""How many connections to a host are kept: 0, as many as were in use at once, for as long as they are needed (see
+``pools.IDLE``). requests keeps 10: with 512 requests in flight it connects anew for 502, and logs a warning each time.
 """
 
 

@@ -22,7 +22,7 @@ from urllib3.util import Retry
 
 import dhaga
 from dhaga import socket, ssl
-from dhaga.http import Session, requests
+from dhaga.http import Session, pools, requests
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Event
 from tests.certificates import NAME, authority, certificate, server_context, stranger
@@ -90,6 +90,17 @@ def test_all_connections_that_were_in_use_at_once_are_kept(site: Site, session: 
         site.pages["/"] = Gathering(30)
         get_all(session, site.url(), 30)
     assert site.connections == 30  # and no warning that one was thrown away: nothing_left looks at the log
+
+
+def test_connections_that_are_needed_no_more_are_closed(
+    site: Site, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.pages["/"] = Gathering(30)
+    get_all(session, site.url(), 30)
+    monkeypatch.setattr(pools, "IDLE", 0)
+    session.get(site.url("/later"))
+    settle()
+    assert (site.connections, len(site.server.connections)) == (30, 1)
 
 
 def test_a_connection_that_the_server_has_closed_is_not_used_again(site: Site, session: Session) -> None:
