@@ -7,7 +7,7 @@ from benchmarks.rows import COLUMNS, ROWS, Row, Target, Unit
 from benchmarks.runner import Results
 
 
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Lay out a Markdown table in which the columns stand under each other as plain text too."""
     cells = [list(head), *map(list, lines)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
@@ -88,10 +88,10 @@ def markdown(results: Results) -> str:
     """Return the whole report."""
     measured = [row for row in ROWS if row.name in results.samples or row.name in results.failures]
     head = ["work, unit", "target", *COLUMNS, "ratio", "reached"]
-    parts = [_where(results), _table(head, (_line(results, row) for row in measured)), NOTES]
+    parts = [_where(results), table(head, (_line(results, row) for row in measured)), NOTES]
     if results.loads:
         head = ["row", "server", "k msg/s", "p50 µs", "p99 µs", "load CPU", "server CPU", "k msg per server CPU s"]
-        parts.append(_table(head, _load_lines(results)))
+        parts.append(table(head, _load_lines(results)))
     failures = [f"- {row}, {rival}: {why}" for row, each in results.failures.items() for rival, why in each.items()]
     if failures:
         parts.append("\n".join(["Failed:", *failures]))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import echo, webload
-from benchmarks.report import _table
+from benchmarks.report import table
 from benchmarks.runner import Effort, raise_file_limit, surroundings
 from benchmarks.webservers import (
     DHAGA,
@@ -188,9 +188,9 @@ def markdown(results: Results) -> str:
         f"average at the start: {found['load average'][0]:.1f}."
     ]
     head = ["row", "server", "requests/s", "CPU µs a request", "p50 ms", "p99 ms", "MB", "errors"]
-    parts.append(_table(head, hello_lines(results)))
+    parts.append(table(head, hello_lines(results)))
     head = ["row", "ratio of", "target", "by rate", "by CPU time", "reached"]
-    parts.append(_table(head, target_lines(results)))
+    parts.append(table(head, target_lines(results)))
     if IDLE in results.samples:
         head = [
             "server",
@@ -203,7 +203,7 @@ def markdown(results: Results) -> str:
             "kept by CPU time",
         ]
         target = f"< {MOST_MB:g} MB, ≥ {LEAST_KEPT:.0%}"
-        parts.append(_table([*head, "errors", target], poll_lines(results)))
+        parts.append(table([*head, "errors", target], poll_lines(results)))
     failures = [f"- {row}, {rival}: {why}" for row, each in results.failures.items() for rival, why in each.items()]
     return "\n\n".join([*parts, *(["Failed:\n\n" + "\n".join(failures)] if failures else [])])
 
