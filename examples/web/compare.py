@@ -20,7 +20,7 @@ import dhaga
 from dhaga import socket
 
 from .backend import SECONDS
-from .ways import WAYS, allow_connections, backend, served
+from .ways import THREADS, WAYS, allow_connections, backend, served
 
 SIZES = (200, 1000, 3000)
 PATIENCE = 120.0  # seconds that a client waits for its answer
@@ -103,11 +103,11 @@ def news(size: int, port: int, seen: int) -> Crowd:
     return crowd(size, f"/news?since={seen}&wait={POLL}", port, bring)
 
 
-def measured(way: str, sizes: Iterable[int], url: str) -> Iterator[list[str]]:
+def measured(way: str, sizes: Iterable[int], url: str, threads: int = THREADS) -> Iterator[list[str]]:
     """Serve the app in one way, and yield a line of the table for each crowd."""
     with standard.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    with served(way, port, url) as group:
+    with served(way, port, url, threads) as group:
         for number, size in enumerate(sizes):
             yield [way, "report", *reports(size, port).cells(), f"{memory_of(group):.0f}"]
             yield [way, "news", *news(size, port, number).cells(), f"{memory_of(group):.0f}"]
@@ -126,12 +126,13 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, metavar="N", help="requests at once")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"that the backend takes ({SECONDS:g})")
+    parser.add_argument("--threads", type=int, default=THREADS, metavar="N", help=f"of the first way ({THREADS})")
     options = parser.parse_args()
     allow_connections()
     print(line(HEAD))
     with backend(options.seconds) as url:
         for way in options.ways:
-            for cells in measured(way, options.sizes, url):
+            for cells in measured(way, options.sizes, url, options.threads):
                 print(line(cells), flush=True)
 
 

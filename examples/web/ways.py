@@ -17,21 +17,22 @@ from typing import Final
 
 APP: Final = "examples.web.app:app"
 THREADS: Final = 200
-"""As many as one would give a process: 3,000 of them would take it some GB of stacks, and its time for switching."""
+"""As many as one would give a process; `compare --threads` shows others."""
 
 MOST: Final = 5000  # connections at once
 GUNICORN: Final = ["gunicorn", APP, "--worker-connections", str(MOST), "--backlog", "4096", "--log-level", "warning"]
 WAYS: Final = {
-    "threads": [*GUNICORN, "--worker-class", "gthread", "--threads", str(THREADS)],
+    "threads": [*GUNICORN, "--worker-class", "gthread"],
     "serve": ["dhaga", "serve", APP, "--max-connections", str(MOST)],
     "gunicorn": [*GUNICORN, "--worker-class", "dhaga.integrations.gunicorn.Worker"],
 }
 PATIENCE: Final = 30.0  # seconds in which a process comes up, or ends
 
 
-def command_of(way: str, place: str) -> list[str]:
+def command_of(way: str, place: str, threads: int = THREADS) -> list[str]:
     """Return the command line that serves the app at HOST:PORT."""
-    return [sys.executable, "-m", *WAYS[way], "--bind", place]
+    number = ["--threads", str(threads)] if way == "threads" else []
+    return [sys.executable, "-m", *WAYS[way], *number, "--bind", place]
 
 
 def allow_connections() -> None:
@@ -53,10 +54,10 @@ def backend(seconds: float) -> Iterator[str]:
 
 
 @contextmanager
-def served(way: str, port: int, behind: str) -> Iterator[int]:
+def served(way: str, port: int, behind: str, threads: int = THREADS) -> Iterator[int]:
     """Serve the app in one of the ways. Gives: the process group of the server. Raises: RuntimeError."""
     environment = {**os.environ, "BACKEND": behind}
-    process = subprocess.Popen(command_of(way, f"127.0.0.1:{port}"), env=environment, start_new_session=True)
+    process = subprocess.Popen(command_of(way, f"127.0.0.1:{port}", threads), env=environment, start_new_session=True)
     try:
         wait_until_it_answers(process, f"http://127.0.0.1:{port}/")
         yield process.pid
