@@ -1,6 +1,6 @@
 """The servers of `benchmarks.web`, each in a process of its own on one CPU, and what that process costs.
 
-`python -m benchmarks.webservers dhaga|pywsgi PORT hello|site` runs the two that are libraries rather than programs.
+`python -m benchmarks.webservers RIVAL PORT hello|site` runs those that are libraries rather than programs.
 """
 
 import contextlib
@@ -24,13 +24,14 @@ from benchmarks.runner import raise_file_limit
 PATIENCE = 30.0  # seconds a server may take to come up, or to end
 CONNECTIONS = 15_000  # that one may hold: the idle ones, and those of the load
 
-DHAGA, SERVE, PYWSGI, UVICORN = "dhaga", "dhaga serve", "gevent.pywsgi", "uvicorn"
+DHAGA, SERVE, UVICORN = "dhaga", "dhaga serve", "uvicorn"
+PYWSGI, PYWSGI_NODELAY = "gevent.pywsgi", "gevent.pywsgi nodelay"
 GUNICORN, GUNICORN_GEVENT, GTHREAD = "gunicorn dhaga", "gunicorn gevent", "gunicorn gthread"
-RIVALS = DHAGA, SERVE, PYWSGI, UVICORN, GUNICORN, GUNICORN_GEVENT, GTHREAD
+RIVALS = DHAGA, SERVE, PYWSGI, PYWSGI_NODELAY, UVICORN, GUNICORN, GUNICORN_GEVENT, GTHREAD
 HOLDERS = {DHAGA: "dhaga", SERVE: "dhaga", PYWSGI: "gevent", GUNICORN: "dhaga", GUNICORN_GEVENT: "gevent"}
 """Whose events those wait for that can hold connections with a long poll each."""
 
-NEEDED = {PYWSGI: "gevent", UVICORN: "uvicorn", GUNICORN_GEVENT: "gevent"}
+NEEDED = {PYWSGI: "gevent", PYWSGI_NODELAY: "gevent", UVICORN: "uvicorn", GUNICORN_GEVENT: "gevent"}
 WORKERS = {
     GUNICORN: ["dhaga.integrations.gunicorn.Worker"],
     GUNICORN_GEVENT: ["gevent"],
@@ -42,7 +43,7 @@ def command_of(rival: str, port: int, holds: bool) -> list[str]:
     """Return the command line by which a rival serves 'hello', or the site; without any log of accesses."""
     place, python = f"127.0.0.1:{port}", [sys.executable, "-m"]
     app = f"{HOLDERS[rival]}_site()" if holds else "hello"
-    if rival in (DHAGA, PYWSGI):
+    if rival in (DHAGA, PYWSGI, PYWSGI_NODELAY):
         return [*python, "benchmarks.webservers", rival, str(port), "site" if holds else "hello"]
     if rival == SERVE:
         limit = ["--max-connections", str(CONNECTIONS)]
@@ -143,20 +144,25 @@ def serve_dhaga(app: Any, port: int) -> None:
     HTTPServer(app, ("127.0.0.1", port), max_connections=CONNECTIONS).serve_forever()
 
 
-def serve_pywsgi(app: Any, port: int) -> None:
-    """Serve with gevent's WSGI server."""
+def serve_pywsgi(app: Any, port: int, nodelay: bool = False) -> None:
+    """Serve with gevent's WSGI server; as it comes it leaves Nagle's algorithm on, and sends head and body apart."""
     from gevent.pywsgi import WSGIServer
 
-    WSGIServer(("127.0.0.1", port), app, log=None, backlog=4096).serve_forever()
+    server = WSGIServer(("127.0.0.1", port), app, log=None, backlog=4096)
+    server.init_socket()
+    if nodelay:
+        server.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    server.serve_forever()
 
 
 def main() -> None:
     """Serve for ever."""
     rival, port, app = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     raise_file_limit()
-    serve = serve_dhaga if rival == DHAGA else serve_pywsgi
-    make_site = webapps.dhaga_site if rival == DHAGA else webapps.gevent_site
-    serve(make_site() if app == "site" else webapps.hello, port)
+    if rival == DHAGA:
+        serve_dhaga(webapps.dhaga_site() if app == "site" else webapps.hello, port)
+    else:
+        serve_pywsgi(webapps.gevent_site() if app == "site" else webapps.hello, port, rival == PYWSGI_NODELAY)
 
 
 if __name__ == "__main__":
