@@ -103,6 +103,7 @@ class Conversation:
             self.lose(error)
         finally:
             self.end_of_time()
+            self.messages.close()
 
     def serve_next(self) -> bool:
         """Serve one request. Returns: whether another may follow."""
@@ -283,7 +284,7 @@ class Conversation:
     def fail(self, error: Exception, environ: dict[str, Any], response: Response) -> None:
         """Answer for an app that has failed, if nothing is sent yet; if something is, all that is left is to cut."""
         self.closing = True
-        if self.gone:
+        if self.gone or (self.taken and isinstance(error, ConnectionError)):
             logger.debug("the client of %s has gone: %s", environ["REQUEST_URI"], error)
             return
         refusal = error if isinstance(error, Refusal) else None
@@ -402,7 +403,7 @@ class Conversation:
         self.sock.shutdown(SHUT_WR)
         self.arm(LINGER)
         while self.sock.recv(RECEIVE):
-            pass
+            self.messages.close()
 
     def lose(self, error: OSError) -> None:
         """Take note that the client has gone: its matter, and no error."""

@@ -69,7 +69,7 @@ class Messages:
         self.chunks = self.overhead = self.received = self.rest = 0
         self.tail = b""
         self.pieces: deque[bytes] = deque()
-        self.parser = HttpRequestParser(self)
+        self.parser: Any = HttpRequestParser(self)
 
     # ---- what the parser calls
 
@@ -118,6 +118,8 @@ class Messages:
         if upgrade:
             self.resume(environ)
         self.take_framing(environ, minor)
+        if method == b"CONNECT":
+            self.persistent = False  # who asks for a tunnel sends no requests after it
         return environ
 
     def check_beginning(self, data: bytes, whole: bool, line: object) -> None:
@@ -210,6 +212,10 @@ class Messages:
             self.complete = False
             self.parser = HttpRequestParser(self)
             self.parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode("latin-1"))
+
+    def close(self) -> None:
+        """Let go of the parser, with which this makes a cycle."""
+        self.parser = None
 
     # ---- bodies
 

@@ -117,13 +117,17 @@ class FileWrapper:
         return block
 
     def left(self) -> tuple[int, int] | None:
-        """Return the position in a regular file, and the bytes from there on; None for whatever else."""
+        """Return the position in a regular file, and the bytes from there on; None for whatever else.
+
+        Some files of the system say that they are empty, and are not (/proc): those are read, too.
+        """
         try:
             state = os.fstat(self.filelike.fileno())
             position = self.filelike.tell()
         except (AttributeError, OSError, io.UnsupportedOperation):
             return None
-        return (position, max(0, state.st_size - position)) if stat.S_ISREG(state.st_mode) else None
+        size = state.st_size - position
+        return (position, size) if stat.S_ISREG(state.st_mode) and size > 0 else None
 
 
 class Outlet(Protocol):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dhaga.http.messages import Limits
+from dhaga.http.limits import Limits
 from tests.http.wire import Answer, ask, get, serving
 
 SMUGGLED = get("/smuggled")

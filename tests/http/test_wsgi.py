@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import logging
 import sys
@@ -16,7 +17,10 @@ import pytest
 import dhaga
 from dhaga import socket
 from dhaga.http import conversations
-from dhaga.http.messages import Limits
+from dhaga.http.conversations import Conversation
+from dhaga.http.limits import Limits
+from dhaga.http.messages import Messages
+from dhaga.http.responses import Response
 from dhaga.http.wsgi import Server
 from tests.certificates import NAME, client_context, server_context
 from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving, to_the_end
@@ -226,6 +230,33 @@ def test_what_an_app_gives_as_a_file_is_sent_from_where_it_stands(tmp_path: Path
         assert found.body == (whole if method == "GET" else b"") and files[-1].closed
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="this system has no /proc")
+def test_a_file_that_hides_its_size_is_read() -> None:
+    app = lambda e, s: (s("200 OK", list(TEXT)), e["wsgi.file_wrapper"](open("/proc/self/status", "rb")))[1]  # noqa: E731, SIM115
+    assert answer(app).body.startswith(b"Name:")
+
+
+@pytest.mark.logs
+def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(30_000_000))
+
+    def app(environ: dict[str, Any], start_response: Start) -> Any:
+        start_response("200 OK", list(TEXT))
+        return environ["wsgi.file_wrapper"](path.open("rb"))
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get() + get())
+        data = sock.recv(100)
+        path.open("wb").close()
+        while more := sock.recv(1 << 20):
+            data += more
+        assert data.count(b"HTTP/1.1") == 1 and len(data) < 30_000_000
+    assert "less than its Content-Length" in caplog.text
+
+
 def test_a_file_that_is_none_of_the_system_is_read() -> None:
     found = answer(lambda e, s: (s("200 OK", list(TEXT)), e["wsgi.file_wrapper"](io.BytesIO(b"abc" * 99), 10))[1])
     assert found.body == b"abc" * 99
@@ -349,6 +380,25 @@ def test_a_close_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 # ---- connections
+
+
+def test_after_connect_comes_no_other_request() -> None:
+    with serving(hello) as server:
+        found = Answer(ask(server, get("x:80", method="CONNECT") + get()))
+        assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+
+
+def test_nothing_of_a_conversation_is_left_for_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with serving(hello) as server:
+            ask(server, get() + post(b"abc"))
+            while server.connections:
+                dhaga.sleep(0.001)
+            assert not [each for each in gc.get_objects() if isinstance(each, Messages | Conversation | Response)]
+    finally:
+        gc.enable()
 
 
 def test_requests_in_a_row_are_answered_in_order_on_one_connection() -> None:

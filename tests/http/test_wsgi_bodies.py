@@ -11,7 +11,7 @@ import pytest
 import dhaga
 from dhaga import socket
 from dhaga.http.conversations import DRAIN
-from dhaga.http.messages import Limits
+from dhaga.http.limits import Limits
 from dhaga.testing import cancel_at_every_park
 from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving, to_the_end
 from tests.parking import victim

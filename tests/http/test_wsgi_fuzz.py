@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import dhaga
 from dhaga import socket
-from dhaga.http.messages import Limits, Messages
+from dhaga.http.limits import Limits
+from dhaga.http.messages import Messages
 from dhaga.http.wsgi import Server
 from tests.http.wire import TEXT, answers, chunked, get, post, to_the_end
 

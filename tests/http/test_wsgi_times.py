@@ -9,7 +9,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga.http.messages import Limits
+from dhaga.http.limits import Limits
 from dhaga.http.wsgi import Server
 from dhaga.testing import VirtualClock, virtual_clock
 from tests.http.wire import TEXT, Answer, get, post, to_the_end
