@@ -37,21 +37,13 @@ standard_default_context = standard.create_default_context
 standard_unverified_context = standard._create_unverified_context
 standard_DER_cert_to_PEM_cert = standard.DER_cert_to_PEM_cert
 PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
-SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
-SSLError, SSLWantReadError, SSLWantWriteError = (
-    standard.SSLError,
-    standard.SSLWantReadError,
-    standard.SSLWantWriteError,
-)
+SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
+SSLError, SSLWantReadError, SSLWantWriteError = standard.SSLError, standard.SSLWantReadError, standard.SSLWantWriteError
 
 LACKS = (SSLWantReadError, SSLWantWriteError)
-
-RECORD = 1 << 14
-"""Bytes that one TLS record holds at most (RFC 8446, 5.1)."""
-
-NOTHING = bytes(4)
-"""A C int of no bytes, as FIONREAD tells them."""
+RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
+NOTHING = bytes(4)  # no bytes, as FIONREAD tells it: a C int
 
 # The standard's texts, which some programs look at.
 READING, WRITING = "The read operation timed out", "The write operation timed out"
