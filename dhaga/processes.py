@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import signal
+import socket as standard
 import sys
 from collections.abc import Iterable, Iterator
 from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
@@ -76,14 +77,14 @@ def nothing(number: int, frame: object) -> None:
 
 
 class Worker:
-    """What the master knows of a worker. ``ready``: it serves; ``kill_at``: when it is to have ended."""
+    """What the master knows of a worker, at the end of a ``line``. ``kill_at``: when it is to have ended."""
 
-    def __init__(self, pid: int, slot: int, pipe: int) -> None:
+    def __init__(self, pid: int, slot: int, line: standard.socket) -> None:
         self.pid = pid
         self.slot = slot
-        self.pipe = pipe
+        self.line = line
         self.born = originals.monotonic()
-        self.ready = False
+        self.ready = False  # to replace an old one: it serves
         self.kill_at = math.inf
 
     def signal(self, number: int) -> None:
@@ -145,7 +146,6 @@ class Master:
             raise RuntimeError("a master forks, and must do so before anything has parked or been spawned")
         pid = os.getpid()
         self.listeners = self.listen()
-        self.lifeline = originals.socketpair()
         self.selector = originals.DefaultSelector()
         self.signals = Signals(self.reactions)
         try:
@@ -182,8 +182,6 @@ class Master:
     def close(self) -> None:
         self.signals.close()
         self.selector.close()
-        for end in self.lifeline:
-            end.close()
         self.close_listeners()
 
     def close_listeners(self) -> None:
@@ -262,22 +260,21 @@ class Master:
     # ---- workers
 
     def hear_from(self, worker: Worker) -> None:
-        """Note that a worker serves, or that it has closed its pipe, which it does with its end."""
-        if worker.pipe < 0:  # it was reaped just now
+        """Note that a worker serves, or that it has ended its line, which it does with its own end."""
+        if worker.line.fileno() < 0:  # it was reaped just now
             return
-        if os.read(worker.pipe, 1):
+        if worker.line.recv(1):
             worker.ready = True
             logger.info("worker %d serves", worker.pid)
             if worker in self.coming.values():
                 self.go_on_coming()
         else:
-            self.close_pipe(worker)
+            self.close_line(worker)
 
-    def close_pipe(self, worker: Worker) -> None:
-        if worker.pipe >= 0:
-            self.selector.unregister(worker.pipe)
-            os.close(worker.pipe)
-            worker.pipe = -1
+    def close_line(self, worker: Worker) -> None:
+        if worker.line.fileno() >= 0:
+            self.selector.unregister(worker.line)
+            worker.line.close()
 
     def go_on_coming(self) -> None:
         """Start the others when the first worker serves; when all do, have the old ones go."""
@@ -303,7 +300,7 @@ class Master:
                 return
             worker = self.workers.pop(pid, None)
             if worker is not None:
-                self.close_pipe(worker)
+                self.close_line(worker)
                 self.bury(worker, how_it_ended(status))
 
     def bury(self, worker: Worker, how: str) -> None:
@@ -339,25 +336,24 @@ class Master:
 
     def fork(self, slot: int) -> Worker:
         """Start a worker. In the child this raises SystemExit when all is done."""
-        pipe, button = os.pipe()
+        line, its_end = originals.socketpair()
         sys.stdout.flush()
         sys.stderr.flush()
         with self.signals.held():
             try:
                 pid = os.fork()
             except OSError:
-                os.close(pipe)
-                os.close(button)
+                line.close()
+                its_end.close()
                 raise
             if not pid:
                 self.become_worker(slot)
         if not pid:
-            os.close(pipe)
-            service = Service(self.setup, self.listeners[slot], self.threads, self.grace)
-            raise SystemExit(service.run(self.lifeline[1], button))
-        os.close(button)
-        worker = self.workers[pid] = Worker(pid, slot, pipe)
-        self.selector.register(pipe, 1, functools.partial(self.hear_from, worker))
+            line.close()
+            raise SystemExit(Service(self.setup, self.listeners[slot], self.threads, self.grace).run(its_end))
+        its_end.close()
+        worker = self.workers[pid] = Worker(pid, slot, line)
+        self.selector.register(line, 1, functools.partial(self.hear_from, worker))
         return worker
 
     def become_worker(self, slot: int) -> None:
@@ -369,10 +365,8 @@ class Master:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that closes tells all of its processes
         self.selector.close()
-        self.lifeline[0].close()
         for worker in self.workers.values():
-            if worker.pipe >= 0:
-                os.close(worker.pipe)
+            worker.line.close()
 
 
 def how_it_ended(status: int) -> str:

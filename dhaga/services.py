@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
 import signal
 import socket as standard
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from fcntl import F_GETFL, F_SETFL, F_SETOWN, FASYNC, fcntl
 from typing import TypeAlias
 
 from .kernel.api import spawn
@@ -44,21 +46,21 @@ class Service:
         self.orders: SimpleQueue[int | None] = SimpleQueue()
         self.servers: list[TCPServer] = []
 
-    def run(self, lifeline: standard.socket, button: int) -> int:
-        """Serve; ``lifeline`` ends with the master, ``button`` is a pipe to tell it that all is up.
+    def run(self, line: standard.socket) -> int:
+        """Serve; ``line`` tells the master when all is up, and ends with it.
 
         From: main code. Returns: an exit status.
         """
         try:
-            make = self.setup()
+            with ending_with(line):
+                make = self.setup()
             for number in ORDERS:
                 signal.signal(number, self.take_order)
             self.start(make)
         except Exception:
             logger.exception("worker %d cannot serve", os.getpid())
             return FAILED
-        spawn(self.watch_master, lifeline, daemon=True)
-        os.write(button, b"+")
+        spawn(self.watch_master, adopt(line), daemon=True)
         order = self.orders.get()
         self.stop(self.grace if order == signal.SIGTERM else 0)
         return FAILED if order is None else 0
@@ -84,9 +86,10 @@ class Service:
         server.serve_forever(0)
         self.orders.put_nowait(None)
 
-    def watch_master(self, lifeline: standard.socket) -> None:
+    def watch_master(self, line: socket) -> None:
         """Drain when the master has died, whose end of the line is closed then."""
-        with adopt(lifeline) as line:
+        with line, contextlib.suppress(OSError):
+            line.send(b"+")
             line.recv(1)
         logger.error("worker %d drains, as the master has died", os.getpid())
         self.orders.put_nowait(signal.SIGTERM)
@@ -104,3 +107,16 @@ class Service:
             pass
         for server in self.servers:
             spawn(server.stop, 0)
+
+
+@contextlib.contextmanager
+def ending_with(line: standard.socket) -> Iterator[None]:
+    """End the process if the line ends while a block runs, which may take long and hears nothing: an import, say."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    flags = fcntl(line, F_GETFL)
+    fcntl(line, F_SETOWN, os.getpid())
+    fcntl(line, F_SETFL, flags | FASYNC)
+    try:
+        yield
+    finally:
+        fcntl(line, F_SETFL, flags)

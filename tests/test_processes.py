@@ -133,6 +133,20 @@ def test_workers_end_when_their_master_is_killed(tmp_path: pathlib.Path) -> None
         assert running.end() == -signal.SIGKILL  # at the end of the log no worker is left that could write to it
 
 
+@pytest.mark.once
+def test_a_worker_that_still_imports_ends_with_its_master(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, HANGING) as running:
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"importing\n"
+        running.signal(signal.SIGKILL)
+        assert running.end() == -signal.SIGKILL
+
+
+HANGING = """
+import os, time
+print("importing", flush=True)
+time.sleep(1000)
+"""
 OUTLIVING = version(1) + "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,)).start()\n"
 
 
@@ -237,13 +251,6 @@ def test_the_old_workers_stay_when_the_new_ones_cannot_come_up(tmp_path: pathlib
             assert sock.recv(100) == b"old"
         running.signal(signal.SIGTERM)
         assert running.end() == 0
-
-
-HANGING = """
-import os, time
-print("importing", flush=True)
-time.sleep(1000)
-"""
 
 
 @pytest.mark.once
