@@ -42,6 +42,7 @@ ROOMS = (
         "http.bodies",
         "http.responses",
         "http.accesslog",
+        "http.deadlines",
         "http.conversations",
         "http.wsgi",
     ),

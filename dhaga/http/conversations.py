@@ -1,8 +1,7 @@
 """A conversation: the requests and responses on one connection, one after the other, in the dhaga of that connection.
 
-One deadline a conversation stands for what it waits for now: the next request, the rest of a head, a piece of a body,
-room for a piece of a response; while the app works there is none. It is kept in one timer that is moved when it goes
-off, so that a request that waits for nothing costs two looks at the clock.
+Its deadline (``deadlines.py``) stands for what it waits for now: the next request, the rest of a head, a piece of a
+body, room for a piece of a response. While the app works there is none.
 
 Not here: what a request may look like (``messages.py``), and what a response is made of (``responses.py``).
 """
@@ -14,14 +13,12 @@ import math
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent
-
 from ..kernel import originals
 from ..kernel.api import Timeout
-from ..kernel.timers import Entry
 from ..kernel.waiting import this_waiter
 from ..socket import SHUT_WR, socket
 from .bodies import NOTHING, reader
+from .deadlines import Deadline
 from .limits import Refusal
 from .messages import Messages
 from .responses import Response
@@ -57,7 +54,6 @@ class Conversation:
         "base",
         "closing",
         "deadline",
-        "entry",
         "gone",
         "idle",
         "me",
@@ -68,7 +64,6 @@ class Conversation:
         "sock",
         "stamp",
         "taken",
-        "waiter",
     )
 
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
@@ -79,9 +74,7 @@ class Conversation:
         self.stamp = server.stamp
         self.messages = Messages(server.limits)
         self.me: Any = this_waiter()
-        self.waiter: Any = self.me  # who is to be told that the time is over
-        self.deadline = math.inf
-        self.entry: Entry | None = None
+        self.deadline = Deadline(self.me)
         self.idle = False  # nothing of a next request has come
         self.closing = False  # no request is to follow
         self.gone = False  # the client does not listen any more
@@ -102,7 +95,7 @@ class Conversation:
         except OSError as error:
             self.lose(error)
         finally:
-            self.end_of_time()
+            self.deadline.close()
             self.messages.close()
 
     def serve_next(self) -> bool:
@@ -111,35 +104,7 @@ class Conversation:
         if environ is None:
             return False
         self.answer(environ)
-        return not (self.closing or self.server.stopping)
-
-    # ---- time
-
-    def arm(self, seconds: float | None) -> None:
-        """Have what the caller waits for next end by TimeoutError after some seconds; not in another OS thread."""
-        scheduler = self.me.scheduler
-        self.waiter = who = getcurrent()  # some app reads or writes in another dhaga than this one
-        if seconds is None or (who is not self.me and getattr(who, "scheduler", None) is not scheduler):
-            return
-        deadline = self.deadline = scheduler.clock() + seconds
-        entry = self.entry
-        if entry is None or deadline < entry[0]:
-            if entry is not None:
-                scheduler.timers.discard(entry)
-            self.entry = scheduler.timers.add(deadline, self)
-
-    def expire(self) -> None:
-        """End the wait if its deadline has come, or look again when that will be; called by the scheduler."""
-        self.entry = None
-        if self.deadline <= self.me.scheduler.clock():
-            self.waiter.expire()
-        elif self.deadline < math.inf:
-            self.entry = self.me.scheduler.timers.add(self.deadline, self)
-
-    def end_of_time(self) -> None:
-        if self.entry is not None:
-            self.me.scheduler.timers.discard(self.entry)
-            self.entry = None
+        return not self.closing
 
     # ---- requests
 
@@ -163,16 +128,16 @@ class Conversation:
 
     def receive(self, timeout: float | None) -> bytes:
         """Receive what comes within ``timeout`` seconds; nothing: the client sends no more."""
-        self.arm(timeout)
+        self.deadline.arm(timeout)
         try:
             return self.sock.recv(RECEIVE)
         finally:
-            self.deadline = math.inf
+            self.deadline.moment = math.inf
 
     def rest_of_head(self) -> dict[str, Any] | None:
         """Receive until the head is whole. Raises: TimeoutError, Refusal."""
         messages = self.messages
-        self.arm(self.server.limits.header_timeout)
+        self.deadline.arm(self.server.limits.header_timeout)
         try:
             while messages.buffer:
                 more = self.sock.recv(RECEIVE)
@@ -183,7 +148,7 @@ class Conversation:
                 if environ is not None:
                     return environ
         finally:
-            self.deadline = math.inf
+            self.deadline.moment = math.inf
         return None
 
     def complete(self, environ: dict[str, Any]) -> None:
@@ -324,7 +289,7 @@ class Conversation:
         seconds = self.server.limits.write_timeout
         try:
             if len(data) <= PIECE:
-                self.arm(seconds)
+                self.deadline.arm(seconds)
                 self.sock.sendall(data)
             else:
                 self.send_pieces(memoryview(data), seconds)
@@ -334,11 +299,11 @@ class Conversation:
                 raise BrokenPipeError(f"the client has read nothing for {seconds} s") from None
             raise
         finally:
-            self.deadline = math.inf
+            self.deadline.moment = math.inf
 
     def send_pieces(self, data: memoryview, seconds: float | None) -> None:
         for begin in range(0, len(data), PIECE):
-            self.arm(seconds)
+            self.deadline.arm(seconds)
             self.sock.sendall(data[begin : begin + PIECE])
 
     def send_file(self, file: Any, offset: int, count: int) -> int:
@@ -346,7 +311,7 @@ class Conversation:
         begin, end = offset, offset + count
         try:
             while offset < end:
-                self.arm(self.server.limits.write_timeout)
+                self.deadline.arm(self.server.limits.write_timeout)
                 sent = self.sock.sendfile(file, offset, min(16 * PIECE, end - offset))
                 if not sent:  # somebody has cut the file
                     break
@@ -355,7 +320,7 @@ class Conversation:
             self.gone = True
             raise
         finally:
-            self.deadline = math.inf
+            self.deadline.moment = math.inf
         return offset - begin
 
     # ---- what an app may call
@@ -390,10 +355,7 @@ class Conversation:
     def release(self) -> None:
         """End the conversation with the request under way, or one that comes soon; called on the scheduler's thread."""
         if self.idle:
-            scheduler = self.me.scheduler
-            self.end_of_time()
-            self.deadline = min(self.deadline, scheduler.clock() + LAST_CALL)
-            self.entry = scheduler.timers.add(self.deadline, self)
+            self.deadline.hasten(LAST_CALL)
 
     def close(self) -> None:
         """Let a client that may still be sending read what it was told, before the socket is closed."""
@@ -401,7 +363,7 @@ class Conversation:
         if self.gone or self.taken or (messages.complete and messages.fault is None and not messages.buffer):
             return
         self.sock.shutdown(SHUT_WR)
-        self.arm(LINGER)
+        self.deadline.arm(LINGER)
         while self.sock.recv(RECEIVE):
             self.messages.close()
 
