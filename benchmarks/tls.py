@@ -37,6 +37,7 @@ SIZE, CONNECTIONS = 256, 100
 SHAKERS, STREAMS = 8, 4
 BLOCK = bytes(1 << 16)
 MEGABYTE = 1e6
+PAUSE, PATIENCE = 0.02, 60.0  # seconds: between two looks at a server, and until it has to be done
 NAME = "localhost"
 RIVALS = {
     "dhaga": ("dhaga.socket", "dhaga.ssl", "dhaga"),
@@ -232,18 +233,26 @@ def _state(load: subprocess.Popen[str], server: subprocess.Popen[str]) -> tuple[
     return float(_line(load)), sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK"), perf_counter()
 
 
+def _later(load: Any, server: Any, before: tuple[float, float, float], seconds: float) -> tuple[float, float, float]:
+    """Return the state when more was done, and the server has used so many seconds of CPU time for it."""
+    for _ in range(int(PATIENCE / PAUSE)):
+        state = _state(load, server)
+        if state[0] > before[0] and state[1] >= before[1] + seconds:
+            return state
+        sleep(PAUSE)
+    raise RuntimeError(f"after {PATIENCE:g} s {server.args!r} has done {state[0] - before[0]:g}")
+
+
 def _measure(rival: str, work: str, seconds: float, certificate: str, authority: str) -> dict[str, float]:
     """Load one server. Returns: what it did in a second, and in a second of its CPU time."""
     with (
         _child(0, "serve", rival, work, certificate) as server,
         _child(1, "load", work, _line(server).strip(), authority) as load,
     ):
-        while not _state(load, server)[0]:
-            sleep(0.05)
-        sleep(seconds / 3)
-        done, cpu, began = _state(load, server)
-        sleep(seconds)
-        done_then, cpu_then, ended = _state(load, server)
+        warm = _later(load, server, (0, 0, 0), seconds / 3)
+        done, cpu, began = _later(load, server, warm, 0)
+        done_then, cpu_then, ended = _later(load, server, (done, cpu, began), seconds)
+        server.kill()  # first: it need not tell that the load has gone
     done = done_then - done
     return {"each second": done / (ended - began), "each CPU second": done / (cpu_then - cpu)}
 
@@ -286,7 +295,9 @@ def _main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.tls")
     parser.add_argument("works", nargs="*", metavar="WORK", default=list(TARGETS), help=", ".join(TARGETS))
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds ({ROUNDS})")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"each lasts ({SECONDS:g})")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="S", help=f"CPU seconds of a server ({SECONDS:g})"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
     options = parser.parse_args()
     samples = _samples(options.works, options.rounds, options.seconds)
