@@ -74,6 +74,8 @@ class Transfer:
         self.curl = curl
         if prepare is not None:
             prepare(curl)
+        if self.fate is not None:
+            self.hang_up()
 
     # ---- the request's own functions
 
