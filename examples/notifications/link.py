@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import redis.asyncio as redis
@@ -77,8 +77,13 @@ class Link:
         state = "linked" if self.linked else "not linked"
         return f"<Link to {self.url}, {state}, last id {self.last}>"
 
-    def call(self, command: Awaitable[Any]) -> Any:
-        return await_(command, SLOW)
+    def call(self, command: Callable[..., Awaitable[Any]], *args: Any, timeout: float = SLOW, **options: Any) -> Any:
+        """Have a command done. Parks: at most so long. Raises: RedisError, OSError."""
+
+        async def do() -> Any:  # redis-py's own coroutine of XREAD leaves another one behind if it never begins
+            return await command(*args, **options)
+
+        return await_(do(), timeout)
 
     # ---- publishing
 
@@ -88,7 +93,7 @@ class Link:
             raise Refused(503, "Redis does not answer: try again")
         fields = {"topic": name, "text": text}
         try:
-            added = self.call(self.redis.xadd(self.stream, fields, maxlen=self.length, approximate=True))
+            added = self.call(self.redis.xadd, self.stream, fields, maxlen=self.length, approximate=True)
         except FAULTS as error:
             raise Refused(503, f"Redis has not taken it, or we cannot tell: try again ({error})") from error
         id = Id.parse(added.decode())
@@ -141,12 +146,12 @@ class Link:
 
     def disconnect(self) -> None:
         self.linked = False
-        await_(self.redis.connection_pool.disconnect())
+        self.call(self.redis.connection_pool.disconnect)
 
     def join(self) -> None:
         """Find out what has become of the stream, and bring either side up to date. Raises: RedisError, OSError."""
-        self.call(self.redis.set(self.generation_key, secrets.token_hex(8), nx=True))
-        generation = self.call(self.redis.get(self.generation_key))
+        self.call(self.redis.set, self.generation_key, secrets.token_hex(8), nx=True)
+        generation = self.call(self.redis.get, self.generation_key)
         if self.generation is None:
             self.load()
         elif generation != self.generation:
@@ -156,17 +161,17 @@ class Link:
 
     def load(self) -> None:
         """Read what the stream has, for the histories of a server that starts."""
-        first = self.call(self.redis.xrange(self.stream, count=1))
+        first = self.call(self.redis.xrange, self.stream, count=1)
         if first:  # from there on we have all
             self.broker.begin_at(Id.parse(first[0][0].decode()))
-        while entries := self.call(self.redis.xrange(self.stream, min=f"({self.last}", count=BATCH)):
+        while entries := self.call(self.redis.xrange, self.stream, min=f"({self.last}", count=BATCH):
             self.take(entries)
 
     def follow(self) -> None:
         """Take what comes. Parks: until something does, at most BLOCK seconds. Raises: RedisError, OSError."""
-        milliseconds = int(BLOCK * 1000)
-        read = self.redis.xread({self.stream: str(self.last)}, count=BATCH, block=milliseconds)
-        for _, entries in await_(read, SLOW + BLOCK) or ():
+        streams = {self.stream: str(self.last)}
+        read = self.call(self.redis.xread, streams, count=BATCH, block=int(BLOCK * 1000), timeout=SLOW + BLOCK)
+        for _, entries in read or ():
             self.take(entries)
 
     def take(self, entries: Iterable[tuple[bytes, Fields]]) -> None:
@@ -185,6 +190,6 @@ class Link:
         ours = {message.id: (message.topic, message.text) for message in self.broker.remembered()} | self.unread
         put_back = self.redis.register_script(PUT_BACK)
         count = sum(
-            self.call(put_back(keys=[self.stream], args=[str(id), *ours[id]])) for id in sorted(ours)[-self.length :]
+            self.call(put_back, keys=[self.stream], args=[str(id), *ours[id]]) for id in sorted(ours)[-self.length :]
         )
         logger.info("Redis has begun anew: %d of %d messages were put back", count, len(ours))
