@@ -15,7 +15,7 @@ import os
 import signal
 import socket as standard
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
 
 from .kernel import originals
@@ -28,7 +28,7 @@ from .socket import socket
 logger = logging.getLogger("dhaga")
 
 GRACE = 30.0
-"""Seconds that requests have to finish when a worker is to end: what proxies wait for an answer, mostly, is longer."""
+"""Seconds that requests have to finish when a worker is to end. Whoever stops the master must wait for longer."""
 
 PAUSES = 0.1, 10.0
 """Seconds until a worker that has died is replaced: at first, and at most, when others like it die at once."""
@@ -40,7 +40,7 @@ SETTLED = 10.0
 class Signals:
     """Signals as something to read: each is a byte, its number, that comes out of ``ear``."""
 
-    def __init__(self, numbers: Iterable[signal.Signals]) -> None:
+    def __init__(self, numbers: Iterable[int]) -> None:
         self.numbers = set(numbers)
         self.ear, self.button = originals.socketpair()
         for end in (self.ear, self.button):
@@ -129,7 +129,7 @@ class Master:
         self.deaths: dict[int, int] = {}  # in a row
         self.ending: int | None = None  # the signal that was sent to all
         self.status = 0
-        self.reactions = {
+        self.reactions: dict[int, Callable[[], object]] = {
             signal.SIGHUP: self.reload,
             signal.SIGTERM: self.drain,
             signal.SIGINT: self.quit,
@@ -216,7 +216,8 @@ class Master:
 
     def hear(self) -> None:
         for number in self.signals.heard():
-            self.reactions[signal.Signals(number)]()
+            if number in self.reactions:  # the program that runs the master may have handlers of its own
+                self.reactions[number]()
 
     def reload(self) -> None:
         """Start new workers, which replace the old ones once all of them serve."""
