@@ -1,6 +1,7 @@
 """The access log: a line for each request, in the combined format that log analysers know.
 
-What it costs: 2 to 3 µs a request, and as much again where a logger writes it; so a server has none unless it is asked.
+What it costs a request: 2 µs to a file or a function, 12 to a logger, against 10 for all the rest but the network. So
+a server keeps none unless it is asked to.
 """
 
 from __future__ import annotations

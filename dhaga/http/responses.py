@@ -61,12 +61,12 @@ class Names(dict[str, int]):
 
 
 class Statuses(dict[str, str]):
-    """The status line of each status. Raises: AppError."""
+    """The first line for each status. Raises: AppError."""
 
     def __missing__(self, status: str) -> str:
         if not isinstance(status, str) or not STATUS.fullmatch(status):
             raise AppError(f"{status!r} is no status: a str such as '200 OK', from 200 on")
-        line = f"HTTP/1.1 {status}\r\n"
+        line = f"HTTP/1.1 {status}"
         if len(self) < CACHE:
             self[status] = line
         return line
@@ -173,21 +173,21 @@ class Response:
         """Take status and fields: WSGI's ``start_response``. Returns: ``write``. Raises: AppError, or exc_info."""
         if self.status or self.sent:
             self.start_again(exc_info)
-        lines = statuses[status]
+        lines = [statuses[status]]
         given: list[int] = []
         length = None
         for name, value in headers:
             kind = names[name]
-            if kind:
-                if kind == LENGTH:
-                    length = length_of(value, length)
-                else:
-                    given.append(kind)
-            lines += name + ": " + value + "\r\n"
-        count = len(headers) + 1
-        if lines.count("\n") != count or lines.count("\r") != count or "\0" in lines or not lines.isascii():
-            check_lines(lines, headers)
-        self.lines, self.given, self.length = lines, given, length
+            if kind == LENGTH:
+                length = length_of(value, length)
+            elif kind:
+                given.append(kind)
+            lines.append(name + ": " + value)
+        text = "".join(lines)
+        if not (text.isascii() and text.isprintable()):
+            check_lines(lines)
+        lines.append("")
+        self.lines, self.given, self.length = "\r\n".join(lines), given, length
         self.status = status
         return self.write
 
@@ -365,14 +365,15 @@ def count_of(result: Any) -> int:
         return -1
 
 
-def check_lines(lines: str, headers: Any) -> None:
+def check_lines(lines: list[str]) -> None:
     """Raises: AppError for a value that would break out of its line, or cannot be sent."""
-    if lines.count("\n") != len(headers) + 1 or lines.count("\r") != len(headers) + 1 or "\0" in lines:
-        raise AppError(f"a header field has CR, LF or NUL in its value: {headers!r}")
-    try:
-        lines.encode("latin-1")
-    except UnicodeEncodeError:
-        raise AppError(f"header fields are of Latin-1 characters (PEP 3333): {headers!r}") from None
+    for line in lines:
+        if any(control in line for control in "\r\n\0"):
+            raise AppError(f"CR, LF or NUL in a header field: {line!r}")
+        try:
+            line.encode("latin-1")
+        except UnicodeEncodeError:
+            raise AppError(f"a header field is of Latin-1 characters (PEP 3333), not {line!r}") from None
 
 
 def check_bytes(data: object) -> None:

@@ -624,3 +624,7 @@ def test_the_validator_of_the_standard_library_has_nothing_to_say() -> None:
         sent = get() + get("*", method="OPTIONS") + post(b"x" * 20 + b"\ny") + chunked(b"abc") + get(method="HEAD")
         found = ask(server, sent)
     assert found.count(b"HTTP/1.1 200 OK") == 5 and b"AssertionError" not in found
+
+
+def test_tabs_and_latin_1_are_sent_as_they_are() -> None:
+    assert answer(returning([b""], ("X-A", "a\tä"))).fields["x-a"] == "a\tä"
