@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tornado
 from tornado.httpserver import HTTPServer
+from tornado.iostream import StreamClosedError
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
 
@@ -62,10 +63,11 @@ class Gathering(RequestHandler):
 
 class Pieces(RequestHandler):
     async def get(self) -> None:
-        for piece in (b"a" * 10, b"b" * 10):
-            self.write(piece)
-            await self.flush()
-            await asyncio.sleep(0.01)
+        with contextlib.suppress(StreamClosedError):  # the client has gone
+            for piece in (b"a" * 10, b"b" * 10):
+                self.write(piece)
+                await self.flush()
+                await asyncio.sleep(0.01)
 
 
 ROUTES: list[Any] = [
