@@ -16,6 +16,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from json import dumps, loads
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any
 
 from benchmarks import echo, webload
@@ -32,7 +33,7 @@ from benchmarks.webservers import (
     serving,
 )
 
-ROUNDS, SECONDS, WARM_UP = 5, 4.0, 1.0
+ROUNDS, SECONDS, WARM_UP = 5, 4, 1
 POLLS = 10_000
 HELLO = {"hello-100": 100, "hello-1000": 1000}
 IDLE = "idle-polls"
@@ -74,14 +75,14 @@ class Results:
 # ---- measuring
 
 
-def measure_hello(row: str, rival: str, seconds: float, cpus: tuple[int, int]) -> Sample:
+def measure_hello(row: str, rival: str, seconds: int, cpus: tuple[int, int]) -> Sample:
     """Load a fresh server."""
     with serving(rival, cpus[0]) as server:
         webload.wrk(server, HELLO[row], WARM_UP, cpus[1])
         return {**webload.wrk(server, HELLO[row], seconds, cpus[1]), "memory": server.resident()}
 
 
-def measure_polls(rival: str, count: int, seconds: float, cpus: tuple[int, int]) -> Sample:
+def measure_polls(rival: str, count: int, seconds: int, cpus: tuple[int, int]) -> Sample:
     """Load a fresh server without the idle polls, and with them."""
     with serving(rival, cpus[0], holds=True) as server:
         webload.wrk(server, 100, WARM_UP, cpus[1])
@@ -103,7 +104,7 @@ def measure_polls(rival: str, count: int, seconds: float, cpus: tuple[int, int])
     }
 
 
-def run(rows: Iterable[str], rivals: Collection[str], rounds: int, seconds: float, count: int) -> Results:
+def run(rows: Iterable[str], rivals: Collection[str], rounds: int, seconds: int, count: int) -> Results:
     """Measure every row, the rivals in turn; who fails is not asked again in a row."""
     cpus = echo.cpus()
     if cpus is None:
@@ -122,7 +123,7 @@ def run(rows: Iterable[str], rivals: Collection[str], rounds: int, seconds: floa
                     else:
                         sample = measure_hello(row, rival, seconds, cpus)
                     results.samples.setdefault(row, {}).setdefault(rival, []).append(sample)
-                except (OSError, RuntimeError, ValueError) as error:
+                except (OSError, RuntimeError, ValueError, SubprocessError) as error:
                     results.failures.setdefault(row, {})[rival] = f"{type(error).__name__}: {error}"
     return results
 
@@ -131,7 +132,7 @@ def missing(rival: str) -> bool:
     return rival in NEEDED and find_spec(NEEDED[rival]) is None
 
 
-def where(rounds: int, seconds: float) -> dict[str, Any]:
+def where(rounds: int, seconds: int) -> dict[str, Any]:
     found = surroundings(Effort(rounds, 0, seconds))
     names = [name for name in ("gunicorn", "httptools", "uvicorn") if find_spec(name) is not None]
     found["versions"] |= {name: version(name) for name in names}
@@ -219,7 +220,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="ROW", choices=ROWS, default=ROWS, help=", ".join(ROWS))
     parser.add_argument("--rivals", nargs="+", metavar="RIVAL", choices=RIVALS, default=RIVALS, help=", ".join(RIVALS))
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"({ROUNDS})")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"under load ({SECONDS:g})")
+    parser.add_argument("--seconds", type=int, default=SECONDS, metavar="S", help=f"under load ({SECONDS})")
     parser.add_argument("--polls", type=int, default=POLLS, metavar="N", help=f"idle ones ({POLLS:,})")
     parser.add_argument(
         "--quick", action="store_true", help="one round of 1 s, 1,000 polls: an impression, not a result"
@@ -236,7 +237,7 @@ def main() -> None:
         results = Results(**loads(options.markdown.read_text()))
     elif options.quick:
         raise_file_limit()
-        results = run(options.only, options.rivals, 1, 1.0, 1_000)
+        results = run(options.only, options.rivals, 1, 1, 1_000)
     else:
         raise_file_limit()
         results = run(options.only, options.rivals, options.rounds, options.seconds, options.polls)

@@ -28,9 +28,9 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds; the system counts CPU time in these."""
 
 
-def wrk(server: Server, connections: int, seconds: float, cpu: int) -> Load:
+def wrk(server: Server, connections: int, seconds: int, cpu: int) -> Load:
     """Load a server from another CPU, on connections that are kept. Raises: RuntimeError if nothing was answered."""
-    command = ["taskset", "--cpu-list", str(cpu), "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency"]
+    command = ["taskset", "--cpu-list", str(cpu), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency"]
     before = server.cpu()
     done = subprocess.run([*command, server.url], capture_output=True, text=True, check=True)
     spent = max(server.cpu() - before, TICK)
