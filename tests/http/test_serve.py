@@ -196,7 +196,7 @@ def test_https_is_served_with_a_certificate_that_a_reload_reads_anew(tmp_path: p
         assert names() == {NAME}
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_an_inherited_socket_is_served(tmp_path: pathlib.Path) -> None:
     write(tmp_path, 1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -253,7 +253,7 @@ def factory() -> Any:
     return lambda environ, start_response: []
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_what_fails_within_the_module_shows_as_it_is(tmp_path: pathlib.Path) -> None:
     running = serve_locally(tmp_path, app="other:app")
     (tmp_path / "other.py").write_text("import no_such_module")
