@@ -163,7 +163,10 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 self.settimeout(patience)
 
     def verify_client_post_handshake(self) -> None:
-        """Ask the client for a certificate; the next read or write sends that. Parks: while others write."""
+        """Ask the client for a certificate; the next read or write sends that. Parks: while others write.
+
+        OpenSSL cannot answer in the middle of a record: a client with a write that is stuck gets an SSLError.
+        """
         connection = self._sslobj
         if connection is None:
             super().verify_client_post_handshake()
@@ -186,7 +189,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         channel: Any = self.channel
         if getattr(me, "scheduler", None) is not channel.scheduler:
             return self.read_patiently(connection, len, buffer)
-        if not channel.readable and not connection.pending():  # wait() and insist(), written out: 10 % of an echo
+        if not channel.readable and has_none(connection, len, buffer):  # wait(), insist(), written out: 10 % of an echo
             if me.pending:
                 raise me.pending.pop(0)
             me.place = channel
@@ -216,7 +219,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     def read_patiently(self, connection: Any, len: int, buffer: Any) -> Any:
         channel = self.channels.get(getattr(getcurrent(), "scheduler", NOWHERE))
         deadline: float | None = None
-        if channel is not None and not channel.readable and self.patience != 0 and not connection.pending():
+        if channel and not channel.readable and self.patience != 0 and has_none(connection, len, buffer):
             deadline = self.wait(True, READING, None)
         try:
             data = self.insist(READING, deadline, connection.read, len, *(() if buffer is None else (buffer,)))
@@ -224,7 +227,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
             if not self.is_end(error):
                 raise
             return b"" if buffer is None else 0
-        if channel is not None and channel.drains:
+        if channel and channel.drains:
             look_ahead(channel, data)
         return data
 
@@ -350,6 +353,11 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 self.guard.release()
 
 
+def has_none(connection: Any, size: int, buffer: Any) -> bool:
+    """Tell whether OpenSSL has no bytes at hand for a read that asks for some."""
+    return not connection.pending() and (size if buffer is None else memoryview(buffer).nbytes) > 0
+
+
 def look_ahead(channel: Any, data: Any) -> None:
     """Have the next read park without trying if nothing more has come: asking costs 1 µs, a try in vain 5."""
     if (len(data) if data.__class__ is bytes else data) < RECORD:
@@ -360,7 +368,10 @@ def look_ahead(channel: Any, data: Any) -> None:
 
 
 class SSLContext(standard.SSLContext):
-    """What connections have in common: certificates, protocols, options. Source: ``ssl.SSLContext``."""
+    """What connections have in common: certificates, protocols, options. Source: ``ssl.SSLContext``.
+
+    Its callbacks may park; a cancel that meets them there ends the handshake, by the ``SSLError`` of one that failed.
+    """
 
     sslsocket_class = SSLSocket
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import resource
 import shutil
 import ssl as standard
@@ -23,6 +24,9 @@ from dhaga.threading import Event
 from tests import scripts
 from tests.certificates import NAME, authority, certificate, client_context, server_context
 from tests.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tcp_pair, tls
+
+RECORD = 1 << 14
+END = b"this is the end"
 
 # ---- cancels and timeouts
 
@@ -242,8 +246,8 @@ def test_after_a_half_close_reading_and_writing_are_as_the_standards() -> None:
 @pytest.mark.parametrize("how", [socket.SHUT_RD, socket.SHUT_WR, socket.SHUT_RDWR])
 def test_a_shutdown_leaves_nobody_waiting_who_cannot_go_on(how: int) -> None:
     with tls(pair=tcp_pair) as (one, other):
-        fill(one)
-        reading, writing = dhaga.spawn(result_or_error, lambda: one.recv(1)), dhaga.spawn(caught, one.sendall, b"x")
+        reading = dhaga.spawn(result_or_error, lambda: one.recv(1))
+        writing = dhaga.spawn(caught, one.sendall, bytes(1 << 25))  # more than any buffers hold
         settle()
         one.shutdown(how)
         if how != socket.SHUT_WR:
@@ -469,6 +473,17 @@ def test_what_came_together_is_read_by_one_read_each() -> None:
             assert dhaga.spawn(lambda: [one.recv(1), one.recv(1)]).result() == [b"e", b"f"]
 
 
+def test_a_read_of_nothing_does_not_wait() -> None:
+    with tls() as (one, other):
+        other.sendall(b"x")
+        for timeout in (None, 5):
+            one.settimeout(timeout)
+            d = dhaga.spawn(lambda: [one.recv(1), one.recv(0), one.recv_into(bytearray()), caught(one.recv, -1)])
+            *read, error = d.result(10)
+            assert read == [b"x", b"", 0] and isinstance(error, ValueError)
+            other.sendall(b"x")
+
+
 def test_select_tells_what_can_be_read() -> None:
     with tls() as (one, other):
         other.sendall(b"ticket")
@@ -477,6 +492,60 @@ def test_select_tells_what_can_be_read() -> None:
         other.sendall(b"abc")
         assert select.select([one], [one], [], 10) == ([one], [one], [])
         assert one.recv(1) == b"a" and one.pending() == 2
+
+
+def possible_ends(got: bytes, begins: set[int], data: bytes, whole: bool) -> set[int]:
+    """Return where a write may have ended in what arrived: whole, or broken off after any of its records."""
+    if whole:
+        return {begin + len(data) for begin in begins if got.startswith(data, begin)}
+    lengths = {*range(0, len(data), RECORD), len(data)}
+    return {begin + length for begin in begins for length in lengths if got.startswith(data[:length], begin)}
+
+
+def writes_at_random(rnd: random.Random, sock: Any) -> list[tuple[bytes, bool]]:
+    """Write, and break many of the writes off. Returns: what, and whether it was whole."""
+    log = []
+    for _ in range(12):
+        data = rnd.randbytes(rnd.choice([1, 100, RECORD, RECORD + 1, 100_000]))
+        writing = dhaga.spawn(sock.sendall, rnd.choice([data, bytearray(data)]))
+        if rnd.random() < 0.5:
+            for _ in range(rnd.randrange(4)):
+                dhaga.sleep(0)
+            writing.cancel()
+        error = caught(writing.result, 30)
+        assert error is None or isinstance(error, dhaga.Cancelled)
+        log.append((data, error is None))
+    return log
+
+
+def reads_at_random(rnd: random.Random, sock: Any) -> bytes:
+    """Read to the end, and break many of the reads off."""
+    got = bytearray()
+    while not got.endswith(END):
+        with suppress(TimeoutError), dhaga.Timeout(rnd.choice([0, 0.0001, 0.01, 30])):
+            got += sock.recv(rnd.choice([1, 1000, 1 << 16]))
+        if rnd.random() < 0.1:
+            dhaga.sleep(0.0002)
+    return bytes(got)
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=pytest.mark.slow)])
+def test_whatever_is_broken_off_in_both_directions_the_streams_are_right(rounds: int) -> None:
+    for seed in range(rounds):
+        rnd = random.Random(seed)
+        with tls(rnd.choice(VERSIONS), rnd.choice([socket.socketpair, tcp_pair])) as (one, other):
+            for end in (one, other):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, rnd.choice([8192, 1 << 16]))
+            writing = [dhaga.spawn(writes_at_random, rnd, end) for end in (one, other)]
+            reading = [dhaga.spawn(reads_at_random, rnd, end) for end in (other, one)]
+            logs = [d.result(30) for d in writing]
+            one.sendall(END)
+            other.sendall(END)
+            for log, got in zip(logs, [d.result(30) for d in reading], strict=True):
+                ends = {0}
+                for data, whole in [*log, (END, True)]:
+                    ends = possible_ends(got, ends, data, whole)
+                assert len(got) in ends, f"seed {seed}"
 
 
 # ---- threads and processes
@@ -548,21 +617,19 @@ def test_a_child_process_does_not_disturb_the_connection() -> None:
             writing = dhaga.spawn(one.sendall, b"tail")
             reading = dhaga.spawn(one.recv, 5)
             dhaga.sleep(0)
-            pid = os.fork()
-            if not pid:
-                how = os.environ["HOW"]
-                if how == "close":
-                    one.close(), other.close()
-                if how == "drop":
+            for how in ("close", "drop"):
+                pid = os.fork()
+                if not pid:
+                    if how == "close":
+                        one.close(), other.close()
                     del one, other, writing, reading
                     gc.collect()
-                os._exit(0)
-            assert os.waitpid(pid, 0)[1] == 0
+                    os._exit(0)
+                assert os.waitpid(pid, 0)[1] == 0
             assert received(other, len(sent) + 4) == sent + b"tail"
             other.sendall(b"hello")
             print(reading.result(10), writing.result(10))
-        """,
-        HOW="close",
+        """
     )
     assert lines == ["b'hello' None"]
 
