@@ -13,6 +13,7 @@ from dhaga.http.limits import Limits
 from dhaga.http.wsgi import Server
 from dhaga.testing import VirtualClock, virtual_clock
 from tests.http.wire import TEXT, Answer, get, post, to_the_end
+from tests.tls import tls
 
 LIMITS = Limits(idle_timeout=50, header_timeout=20, body_timeout=10, write_timeout=5)
 
@@ -186,3 +187,21 @@ def test_a_hundred_slow_clients_cost_a_parked_dhaga_each_and_hold_up_nobody() ->
             assert Answer(to_the_end(client.sock)).status == "408 Request Timeout"
             client.__exit__()
         assert 20 <= clock.now <= 22.1
+
+
+def test_over_tls_time_runs_out_just_so() -> None:
+    def endless(environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", list(TEXT))
+        while True:
+            yield b"x" * 100_000
+
+    with virtual_clock() as clock, tls() as (near, far):
+        served = dhaga.spawn(Server(endless, limits=LIMITS).serve, far, "")
+        near.sendall(get()[:5])
+        dhaga.sleep(19)
+        near.sendall(get()[5:])
+        served.join()
+        assert times(clock) == 24
+    with virtual_clock() as clock, tls() as (near, far):
+        dhaga.spawn(Server(echo, limits=LIMITS).serve, far, "").join()
+        assert times(clock) == 50
