@@ -8,43 +8,11 @@ from __future__ import annotations
 
 import io
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 BUFFER = 8192
 """Bytes a body's reader holds: lines are found in them. Reads beyond go straight into the caller's memory."""
-
-
-class NoBody:
-    """The input of a request without a body: at its end from the beginning. One serves all."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<NoBody>"
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        return b""
-
-    def readline(self, size: int | None = -1, /) -> bytes:
-        return b""
-
-    def readlines(self, hint: int | None = -1, /) -> list[bytes]:
-        return []
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        raise StopIteration
-
-    read1 = read
-
-    def readable(self) -> bool:
-        return True
-
-
-NOTHING = NoBody()
 
 
 class Body(io.RawIOBase):

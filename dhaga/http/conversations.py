@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import math
 from contextvars import copy_context
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..kernel import originals
 from ..kernel.api import Timeout
 from ..kernel.waiting import this_waiter
 from ..socket import SHUT_WR, socket
-from .bodies import NOTHING, reader
+from .bodies import reader
 from .deadlines import Deadline
 from .limits import Refusal
 from .messages import Messages
@@ -157,7 +158,7 @@ class Conversation:
         environ["dhaga.upgrade"] = self.upgrade
         environ["dhaga.disconnected"] = self.disconnected
         messages = self.messages
-        environ["wsgi.input"] = NOTHING if messages.complete else reader(messages.pieces, self.more_body)
+        environ["wsgi.input"] = BytesIO() if messages.complete else reader(messages.pieces, self.more_body)
 
     # ---- bodies
 
