@@ -396,7 +396,7 @@ def test_nothing_of_a_conversation_is_left_for_the_garbage_collector() -> None:
             ask(server, get() + post(b"abc"))
             while server.connections:
                 dhaga.sleep(0.001)
-            assert not [each for each in gc.get_objects() if isinstance(each, Messages | Conversation | Response)]
+            assert not [each for each in gc.get_objects() if type(each) in (Messages, Conversation, Response)]
     finally:
         gc.enable()
 
