@@ -116,7 +116,7 @@ def test_a_client_that_leaves_costs_nobody_else(shared: Gunicorn) -> None:
     assert shared.get("/").text == "hello\n"
 
 
-@pytest.mark.once
+@pytest.mark.slow
 def test_the_log_is_opened_anew_on_usr1(tmp_path: Path) -> None:
     log = tmp_path / "access"
     with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--access-logfile", str(log)) as gunicorn:
