@@ -148,7 +148,9 @@ class TCPServer:
         handshake_timeout: float | None = HANDSHAKE_SECONDS,
         name: str = "server",
     ) -> None:
-        if not callable(handler) or iscoroutinefunction(handler):
+        if not callable(handler):
+            raise TypeError(f"a handler is called with a socket and the peer's address; {handler!r} cannot be called")
+        if iscoroutinefunction(handler):
             refuse(handler)
         if max_connections < 1:
             raise ValueError(f"max_connections must be one or more, not {max_connections!r}")
@@ -173,7 +175,9 @@ class TCPServer:
 
     def __repr__(self) -> str:
         where = ", ".join(map(name_of_address, self.addresses)) or self.where
-        state = "not started" if self.scheduler is None else "stopping" if self.stopping else "serving"
+        state = "stopped" if self.ended else "stopping" if self.stopping else "serving"
+        if self.scheduler is None:
+            state = "not started"
         return f"<{type(self).__name__} {self.name} at {where} {state}, {len(self.connections)} connections>"
 
     @property
@@ -182,6 +186,11 @@ class TCPServer:
         if not self.addresses:
             raise RuntimeError(f"{self!r} has no address before start()")
         return self.addresses[0]
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether it was stopped, and the last handler has ended."""
+        return self.stopping and not self.connections and not self.acceptors
 
     # ---- accepting
 
@@ -321,7 +330,7 @@ class TCPServer:
 
     def release_leavers(self) -> None:
         """Wake those who wait for the end, if it has come."""
-        if self.stopping and not self.connections and not self.acceptors:
+        if self.ended:
             self.leavers.wake_all()
 
     def let_go(self) -> None:

@@ -152,6 +152,21 @@ def test_what_cannot_work_is_refused_at_once(bad: Callable[[], object], error: t
         bad()
 
 
+def test_repr_tells_the_state() -> None:
+    server = TCPServer(hold, name="doorman")
+    assert repr(server) == "<TCPServer doorman at ('127.0.0.1', 0) not started, 0 connections>"
+    server.start()
+    where = f"doorman at 127.0.0.1:{server.address[1]}"
+    assert repr(server) == f"<TCPServer {where} serving, 0 connections>"
+    with client(server):
+        settle()
+        stopping = dhaga.spawn(server.stop)
+        settle()
+        assert repr(server) == f"<TCPServer {where} stopping, 1 connections>"
+    stopping.join()
+    assert repr(server) == f"<TCPServer {where} stopped, 0 connections>"
+
+
 def test_a_server_starts_once() -> None:
     with serving() as server:
         with pytest.raises(RuntimeError, match="started before"):
@@ -675,7 +690,7 @@ def test_ctrl_c_stops_a_server_gracefully() -> None:
     assert (outcome.status, outcome.err) == (0, "")
     *trace, last = outcome.lines
     assert trace == ["b'after Ctrl-C' True", "handler ended"]
-    assert last.startswith("interrupted <TCPServer") and last.endswith("stopping, 0 connections>")
+    assert last.startswith("interrupted <TCPServer") and last.endswith("stopped, 0 connections>")
 
 
 def test_a_server_that_is_not_stopped_does_not_hold_up_the_exit() -> None:
