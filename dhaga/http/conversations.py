@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from contextvars import copy_context
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..kernel import originals
@@ -22,7 +22,7 @@ from .bodies import reader
 from .deadlines import Deadline
 from .limits import Refusal
 from .messages import Messages
-from .responses import Response
+from .responses import OVER, Response
 
 if TYPE_CHECKING:
     from .wsgi import Server
@@ -53,6 +53,7 @@ class Conversation:
 
     __slots__ = (
         "base",
+        "body",
         "closing",
         "deadline",
         "gone",
@@ -81,6 +82,7 @@ class Conversation:
         self.gone = False  # the client does not listen any more
         self.taken = False  # by an upgrade
         self.response: Response | None = None
+        self.body: BufferedReader | None = None
 
     def __repr__(self) -> str:
         return f"<Conversation with {self.peer[0] or 'a local client'}, {'idle' if self.idle else 'busy'}>"
@@ -158,7 +160,10 @@ class Conversation:
         environ["dhaga.upgrade"] = self.upgrade
         environ["dhaga.disconnected"] = self.disconnected
         messages = self.messages
-        environ["wsgi.input"] = BytesIO() if messages.complete else reader(messages.pieces, self.more_body)
+        if messages.complete:
+            environ["wsgi.input"] = BytesIO()
+        else:
+            environ["wsgi.input"] = self.body = reader(messages.pieces, self.more_body)
 
     # ---- bodies
 
@@ -233,11 +238,23 @@ class Conversation:
             if result.__class__ is not list:
                 self.close_result(result)
             self.response = None
+            response.outlet = OVER
+            if self.body is not None:
+                self.close_body(self.body)
         log = self.server.access_log
         if log is not None and response.status:
             log.note(environ, response.status, response.size)
         if not self.messages.complete and not self.closing and not self.drain():
             self.closing = True
+
+    def close_body(self, body: BufferedReader) -> None:
+        """Let nobody who still has this body read the next one."""
+        self.body = None
+        try:
+            body.close()
+        except RuntimeError:  # another dhaga of the app is in the middle of a read
+            logger.error("the app has returned while another dhaga reads the request's body: the connection ends")
+            self.closing = self.gone = True
 
     def close_result(self, result: Any) -> None:
         try:

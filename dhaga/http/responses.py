@@ -146,6 +146,16 @@ class Outlet(Protocol):
         """Have no request follow this one."""
 
 
+class Over:
+    """The outlet of a response that has ended: what still has its ``write`` must not write into the next one."""
+
+    def send(self, data: bytes) -> None:
+        raise AppError("the response has ended with its request: nothing can be written to it any more")
+
+
+OVER: Any = Over()
+
+
 class Response:
     """One response, from ``start`` (which the app calls as ``start_response``) to its last byte.
 

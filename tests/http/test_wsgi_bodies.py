@@ -186,6 +186,43 @@ def test_a_body_can_be_read_by_another_dhaga_and_in_another_os_thread() -> None:
                 assert sock.recv(65536).endswith(b"b'abc'")
 
 
+@pytest.mark.logs
+def test_what_an_app_keeps_of_a_request_does_not_reach_into_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    kept: list[Any] = []
+    heard: list[str] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        for use in kept:
+            with pytest.raises((ValueError, RuntimeError)) as caught:
+                use()
+            heard.append(str(caught.value))
+        write = start_response("200 OK", list(TEXT))
+        kept[:] = [environ["wsgi.input"].read, lambda: write(b"late")]
+        return [b"a"]
+
+    with serving(app) as server:
+        assert [each.body for each in answers(ask(server, post(b"abc") + post(b"def")))] == [b"a", b"a"]
+    assert "closed file" in heard[0] and "has ended" in heard[1]
+
+
+@pytest.mark.logs
+def test_a_reader_that_is_left_behind_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    left: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        left.append(dhaga.spawn(environ["wsgi.input"].read))
+        dhaga.sleep(0.001)
+        start_response("200 OK", list(TEXT))
+        return [b"a"]
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(post(b"abc")[:-1])
+        assert Answer(to_the_end(sock)).body == b"a"
+    with pytest.raises(OSError):
+        left[0].result()
+    assert "another dhaga reads" in caplog.text
+
+
 def test_a_cancel_at_any_park_of_an_upload_ends_the_connection_and_nothing_else() -> None:
     closed: list[bool] = []
 
