@@ -65,7 +65,10 @@ def duplicate(listener: standard.socket) -> socket:
 
 def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) -> list[socket]:
     """Listen at each address that a host has here, all with the same port."""
-    found = standard_getaddrinfo(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
+    try:
+        found = standard_getaddrinfo(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
+    except standard.gaierror as error:
+        raise standard.gaierror(error.errno, f"{error.strerror}: the host {host!r}") from None
     listeners: list[socket] = []
     missing: OSError | None = None
     for family, target in dict.fromkeys((family, target[:2]) for family, _, _, _, target in found):

@@ -346,6 +346,11 @@ def test_localhost_is_served_at_each_of_its_addresses() -> None:
             assert ask(address) == b"hello"
 
 
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(OSError, match=r"the host 'no-such-host\.invalid'"):
+        TCPServer(echo, ("no-such-host.invalid", 0)).start()
+
+
 def test_an_address_in_use_is_refused_and_nothing_is_left_open() -> None:
     with serving() as server:
         with pytest.raises(OSError, match="in use"):

@@ -234,7 +234,7 @@ def certified(certfile: str, keyfile: str | None) -> SSLContext:
     try:
         context.load_cert_chain(certfile, keyfile)
     except OSError as error:
-        give_up(f"no certificate with its key in {certfile} {keyfile or ''}: {error}")
+        give_up(f"no certificate with its key in {' and '.join(filter(None, (certfile, keyfile)))}: {error}")
     return context
 
 
@@ -243,4 +243,7 @@ def open_log(path: str | None) -> Any:
     if path is None:
         return None
     stdout = path == "-"
-    return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
+    try:
+        return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
+    except OSError as error:
+        give_up(f"no access log: {error}")

@@ -244,6 +244,19 @@ def test_what_names_no_app_is_refused(app: str, error: str, monkeypatch: pytest.
         serve.load(app)
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--access-log", "/no/such/log"), "no access log: .*'/no/such/log'"),
+        (("--certfile", "/no/cert"), "no certificate with its key in /no/cert: "),
+        (("--certfile", __file__, "--keyfile", "/no/key"), f"no certificate with its key in {__file__} and /no/key: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_in_a_line(options: tuple[str, ...], error: str) -> None:
+    with pytest.raises(SystemExit, match=error):
+        serve.set_up(serve.command_line().parse_args(["tests.http.test_serve:factory()", *options]))
+
+
 def test_an_app_is_an_attribute_or_what_a_factory_makes() -> None:
     assert serve.load("tests.scripts:Program.outcome") is Program.outcome
     assert serve.load("tests.http.test_serve:factory()") is not serve.load("tests.http.test_serve:factory")
