@@ -270,7 +270,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                             raise closed_error()
                         return connection.write(data)  # type: ignore[no-any-return]
             except LACKS:
-                self.unfinished = data
+                pass
             return self.write_now(connection, data, None)
         finally:
             self.turn.release()

@@ -39,8 +39,8 @@ def server_context(cert: trustme.LeafCert | None = None, kind: Any = ssl) -> Any
 
 def client_context(version: Any = None, trusted: trustme.CA | None = None, kind: Any = ssl) -> Any:
     """Make the context of a client that trusts the authority, for one version of TLS, or for all."""
-    context = kind.create_default_context()
-    (trusted or authority()).configure_trust(context)
+    trusted = trusted or authority()
+    context = kind.create_default_context(cadata=trusted.cert_pem.bytes().decode())  # and no other: they take 20 ms
     if version is not None:
         context.minimum_version = context.maximum_version = version
     return context

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import ssl as standard
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -488,6 +490,7 @@ def test_after_unwrap_the_connection_goes_on_in_clear(version: Any) -> None:
         assert d.state == "WAITING"
         assert one.recv(5) == b""
         clear = one.unwrap()
+        assert os.get_blocking(clear.fileno()) == (sys.platform == "linux")  # else it never blocks
         clear.sendall(b"plain")
         assert d.result(10) is other
         assert other.recv(10) == b"plain" and other.version() is None
