@@ -29,7 +29,8 @@ class Server(TCPServer):
     ``limits``: sizes and times, see ``limits.Limits``; ``access_log``: True (the logger ``dhaga.access``), a logger,
     a text file or a function that takes a line; ``multiprocess``: tell the app that other processes serve it, too.
     In the environ, besides PEP 3333's: ``dhaga.upgrade()`` takes the connection over, and returns its socket and what
-    was received already (for WebSocket, say); ``dhaga.disconnected()`` tells whether the client has left.
+    was received already (for WebSocket, say); ``dhaga.disconnected()`` tells whether the client has left. An app hears
+    of that by itself when it writes or reads, so a long poll waits in bounds, and looks between.
     """
 
     def __init__(
