@@ -64,7 +64,7 @@ class HTTPClient:
 
         Parks: until it has come (``await``). From: a dhaga, main code; any other OS thread, which blocks. A cancel, or
         the ``timeout`` (seconds, all together), closes the connection. ``streaming_callback`` and ``body_producer`` run
-        in dhagas, and may park, except with curl; ``header_callback`` may not. What they raise, fetch does. Raises also:
+        in dhagas and may park, except with curl; ``header_callback`` may not. What they raise, fetch does. Raises also:
         HTTPError (its own timeouts, too), OSError, TimeoutError, Cancelled, RuntimeError once it is closed.
         """
         if self.closed:
