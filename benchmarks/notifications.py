@@ -166,7 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show(samples)
     kept = {rival: [asdict(run) for run in runs] for rival, runs in samples.items()}
     settings = {name: getattr(options, name) for name in ("clients", "messages", "rate", "rounds")}
-    found = {"python": sys.version.split()[0], **settings, "samples": kept, "failures": failures}
+    where = {"python": sys.version.split()[0], "nice": os.nice(0), "load average": os.getloadavg()}
+    found = {**where, **settings, "samples": kept, "failures": failures}
     options.output.write_text(json.dumps(found, indent=1) + "\n")
     return 0
 

@@ -199,12 +199,11 @@ class Broker:
             return self.missed([self.topics[name] for name in names if name in self.topics], after)
 
     def unsubscribe(self, subscriber: Subscriber, names: Iterable[str]) -> None:
-        """End that. A delivery may be under way still."""
-        with self.lock:
-            for name in names:
-                topic = self.topics.get(name)
-                if topic is not None:
-                    topic.subscribers.pop(subscriber, None)
+        """End that; a delivery may be under way still. Parks: never, so that no cancel can cut it short."""
+        for name in names:
+            topic = self.topics.get(name)
+            if topic is not None:
+                topic.subscribers.pop(subscriber, None)  # as one step, even among threads
 
     def remembered(self) -> list[Message]:
         """Give all messages of all histories."""
@@ -238,7 +237,8 @@ class Broker:
             topic = self.topics.get(message.topic)
             if topic is None:  # forgotten since
                 return []
-            return [subscriber for subscriber, since in topic.subscribers.items() if since < message.id]
+            subscribers = list(topic.subscribers.items())  # as one step: some may leave meanwhile
+        return [subscriber for subscriber, since in subscribers if since < message.id]
 
     def close(self, timeout: float | None = None) -> None:
         """Take no more; deliver what is left. Parks: until that is done."""

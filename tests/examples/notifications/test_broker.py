@@ -186,6 +186,15 @@ def test_after_unsubscribing_nothing_comes() -> None:
     assert ear.heard == ["yes"]
 
 
+def test_to_leave_is_possible_while_others_hold_the_broker_up() -> None:
+    with running() as broker:
+        ear = Ear()
+        ear.listen(broker, "a")
+        with broker.lock:
+            broker.unsubscribe(ear, ["a", "never heard of"])
+        assert not broker.topics["a"].subscribers
+
+
 # ---- bounds
 
 
