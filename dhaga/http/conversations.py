@@ -118,7 +118,9 @@ class Conversation:
         try:
             if not messages.buffer:
                 self.idle = True
-                messages.buffer = self.receive(LAST_CALL if self.server.stopping else limits.idle_timeout)
+                self.deadline.arm(LAST_CALL if self.server.stopping else limits.idle_timeout)
+                messages.buffer = self.sock.recv(RECEIVE)
+                self.deadline.moment = math.inf
                 self.idle = False
             environ = messages.head(self.base) or self.rest_of_head()
         except TimeoutError:
@@ -128,14 +130,6 @@ class Conversation:
         if environ is not None:
             self.complete(environ)
         return environ
-
-    def receive(self, timeout: float | None) -> bytes:
-        """Receive what comes within ``timeout`` seconds; nothing: the client sends no more."""
-        self.deadline.arm(timeout)
-        try:
-            return self.sock.recv(RECEIVE)
-        finally:
-            self.deadline.moment = math.inf
 
     def rest_of_head(self) -> dict[str, Any] | None:
         """Receive until the head is whole. Raises: TimeoutError, Refusal."""
@@ -199,6 +193,14 @@ class Conversation:
             self.gone = True
             raise ConnectionResetError("the client has left in the middle of a body")
         return data
+
+    def receive(self, timeout: float | None) -> bytes:
+        """Receive what comes within ``timeout`` seconds; nothing: the client sends no more."""
+        self.deadline.arm(timeout)
+        try:
+            return self.sock.recv(RECEIVE)
+        finally:
+            self.deadline.moment = math.inf
 
     def expect(self) -> None:
         """Tell a client that waits for it to send the body; after the response it would be too late."""

@@ -44,6 +44,7 @@ class Keys(dict[str, str | None]):
 
 keys = Keys()
 hosts: set[str] = set()
+"""Those that have been looked at."""
 
 
 def take_fields(environ: dict[str, Any], lines: list[str]) -> None:
@@ -91,8 +92,8 @@ def path_of(environ: dict[str, Any], target: str) -> str:
 
 
 def check_host(host: str) -> None:
-    if host not in hosts:
-        if not HOST.fullmatch(host):
-            raise bad(f"Host: {host!r}")
-        if len(hosts) < CACHE:
-            hosts.add(host)
+    """Raises: Refusal for what is no host, or no port behind it."""
+    if not HOST.fullmatch(host):
+        raise bad(f"Host: {host!r}")
+    if len(hosts) < CACHE:
+        hosts.add(host)

@@ -16,7 +16,7 @@ from typing import Any
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 
-from .heads import check_host, take_fields, take_target
+from .heads import check_host, hosts, take_fields, take_target
 from .limits import Limits as Limits
 from .limits import Refusal as Refusal
 from .limits import bad, too_large
@@ -163,7 +163,8 @@ class Messages:
             environ["SERVER_PROTOCOL"] = "HTTP/1.0"
             host = environ.get("HTTP_HOST", "")
             self.persistent = False
-        check_host(host)
+        if host not in hosts:
+            check_host(host)
         if "HTTP_CONNECTION" in environ:
             self.take_connection(environ["HTTP_CONNECTION"].lower(), minor)
         if "HTTP_EXPECT" in environ and minor == b"1":

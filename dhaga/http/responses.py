@@ -11,7 +11,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from email.utils import formatdate
 from typing import Any, Protocol
 
@@ -86,7 +86,7 @@ class Stamp:
         self.both = self.date = ""
         self.until = 0.0
 
-    def fields(self, given: list[int]) -> str:
+    def fields(self, given: Sequence[int]) -> str:
         """Return the two lines, without those that the app has given."""
         now = time.time()
         if now >= self.until or now < self.until - 1:
@@ -171,7 +171,7 @@ class Response:
         self.mute = method == "HEAD"
         self.status = ""
         self.lines = ""
-        self.given: list[int] = []
+        self.given: Sequence[int] = ()
         self.length: int | None = None
         self.left: int | None = None
         self.sent = self.chunked = False
