@@ -6,6 +6,7 @@ writer of its own sends it. Each door says what a client's bytes look like (`For
 
 from __future__ import annotations
 
+import struct
 import time as clock
 from collections import Counter, deque
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from .runtime import send_now, socket, threading
 Policy = Literal["drop", "disconnect"]
 SENDING_BUFFER: Final = 64 << 10
 """Bytes that the system may hold for a client; by itself it would take megabytes before a client counts as slow."""
+
+RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER: to close is to reset."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Client:
         """Send an answer or a ping; who asks much and reads little is shut out. Parks: never for long."""
         with self.lock:
             if not self.put(data):
-                self.shut()
+                self.cut()
 
     def catch_up(self, subscribe: Callable[[], list[bytes]]) -> None:
         """Send what `subscribe()` gives, all of it before anything that is delivered from then on.
@@ -118,7 +122,7 @@ class Client:
         assert self.queue is not None
         if self.terms.policy == "disconnect":
             self.terms.counts["disconnected"] += 1
-            self.shut()
+            self.cut()
         else:
             self.terms.counts["dropped"] += 1
             self.lost += 1
@@ -154,10 +158,26 @@ class Client:
         except OSError:
             pass
 
+    def cut(self) -> None:
+        """End the connection by a reset, which reaches also a client that only writes.
+
+        After a FIN alone, the system goes on telling such a client to wait, for a minute, where its window was closed.
+        """
+        try:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        except OSError:
+            pass
+        self.shut()
+
     def close(self) -> None:
-        """End the connection. From: anywhere but within a delivery."""
+        """End the connection, when all that was sent has gone. From: anywhere but within a delivery."""
         with self.lock:
             self.shut()
+
+    def drop(self) -> None:
+        """End the connection at once. From: anywhere but within a delivery."""
+        with self.lock:
+            self.cut()
 
     def is_silent(self, since: float) -> bool:
         """Tell whether nothing was heard of it since then; of one that does not answer, whether its writer is stuck."""

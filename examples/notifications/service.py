@@ -132,7 +132,7 @@ class Service:
     def look_after(self, client: Client, since: float) -> None:
         if client.is_silent(since):
             self.counts["silent"] += 1
-            client.close()
+            client.drop()
         elif client.queue is None:
             client.write(client.format.ping)
 

@@ -301,3 +301,14 @@ def test_tokens_are_read_with_clear_errors(tmp_path: Path) -> None:
         Tokens.read(file)
     with pytest.raises(Refused, match="a token is needed"):
         Tokens({"a": "Ann"}).holder("\udcff")
+
+
+def test_a_client_that_only_writes_learns_that_it_was_cut_off(serve: Serve) -> None:
+    server = serve(limits=replace(DEFAULTS, queue=3))
+    with socket.create_connection(server.line_address) as sock:
+        sock.settimeout(10)
+        sock.sendall(b"SUB t\n")
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            while True:
+                sock.sendall(b"PUB t " + b"x" * 60_000 + b"\n")
+    until(lambda: not server.service.clients)
