@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dhaga import socket
@@ -90,3 +90,24 @@ def answers(data: bytes) -> list[Answer]:
         found.append(Answer(data))
         data = found[-1].rest
     return found
+
+
+# ---- apps
+
+
+def hello(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+    start_response("200 OK", list(TEXT))
+    return [b"hello"]
+
+
+def answer(app: Any, data: bytes = get(), **options: Any) -> Answer:
+    with serving(app, **options) as server:
+        return Answer(ask(server, data), data.split(b" ")[0].decode())
+
+
+def returning(result: Any, *fields: tuple[str, str], status: str = "200 OK") -> Any:
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        start_response(status, [*TEXT, *fields])
+        return result
+
+    return app
