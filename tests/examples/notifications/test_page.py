@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def served() -> Iterator[Callable[..., Served]]:
     """Start a server in a process of its own."""
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         yield lambda *arguments: stack.enter_context(serving(*arguments))
 
@@ -86,6 +85,7 @@ def test_what_is_published_on_the_page_arrives_there_and_is_counted(
         Path(picture).write_bytes(browser.get_screenshot_as_png())
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_a_token_and_works_with_it(browser: Any, served: Callable[..., Served]) -> None:
     server = served("--token", "secret")
     browser.get(server.url)

@@ -40,6 +40,7 @@ def test_the_client_program_says_that_nobody_is_there() -> None:
     assert "refused" in found.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_server_with_clients() -> None:
     with serving("--heartbeat", "0.1") as server:
         options = ["--clients", "5", "--kind", "sse", "--url", server.url, "--messages", "1"]
@@ -67,7 +68,7 @@ def test_a_server_that_cannot_serve_says_why(
 def test_whatever_is_killed_no_message_is_lost() -> None:
     if not shutil.which("redis-server"):
         pytest.skip("no redis-server in PATH, which DHAGA_REDIS cannot stand in for")
-    found = run("chaos", "--seconds", "8", "--listeners", "8", timeout=110)
+    found = run("chaos", "--seconds", "5", "--listeners", "4", timeout=110)
     report = json.loads(found.stdout)
     assert (found.returncode, report["missing"], report["broken"]) == (0, 0, None), found.stdout
-    assert report["taken"] > 50
+    assert report["taken"] > 20 and report["kills"]
