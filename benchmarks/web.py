@@ -192,7 +192,7 @@ def markdown(results: Results) -> str:
     parts = [
         f"{found['python']}, {versions}; {found['system']}, {found['cpus']} x {found['processor']}. Medians of "
         f"{found['effort']['rounds']} rounds of {found['effort']['load']:g} s, server and wrk on a CPU each; load "
-        f"average at the start: {found['load average'][0]:.1f}."
+        f"average at the start: {found['load average'][0]:.1f}. {found.get('remark', '')}"
     ]
     head = ["row", "server", "requests/s", "CPU µs a request", "p50 ms", "p99 ms", "MB", "errors"]
     parts.append(table(head, hello_lines(results)))
