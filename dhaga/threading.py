@@ -135,6 +135,7 @@ class Thread:
         self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, self._context)
         self._native_id = threading.get_native_id()
         alive[self._dhaga.ident] = self
+        self._dhaga.keep(lambda: alive)  # one that is cancelled before its first turn never comes to _bootstrap
         scheduler.admit(self._dhaga)
 
     def _check_initialised(self) -> None:

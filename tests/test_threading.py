@@ -264,6 +264,15 @@ def test_current_thread_enumerate_and_active_count_tell_who_runs() -> None:
         assert set(seen) == set(threads[:2])
 
 
+def test_a_thread_that_is_cancelled_before_its_first_turn_is_not_enumerated() -> None:
+    with virtual_clock():
+        thread = Thread(target=fails)
+        thread.start()
+        thread.cancel()
+        thread.join()
+        assert threading.enumerate() == [threading.main_thread()]
+
+
 def test_get_ident_is_the_threads_own_and_no_other_has_it() -> None:
     idents: list[int] = []
     with virtual_clock():
