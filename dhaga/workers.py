@@ -143,11 +143,12 @@ class Crew:
         self.called = True
         try:
             self.scheduler.admit(worker)
-        except BaseException:
-            self.scheduler.live.discard(worker)
-            self.workers.discard(worker)
-            self.called = False
-            self.room.append(number)
+        except BaseException as error:
+            if isinstance(error, RuntimeError) or worker not in self.scheduler.live:  # after a Ctrl-C it may be coming
+                self.scheduler.live.discard(worker)
+                self.workers.discard(worker)
+                self.called = False
+                self.room.append(number)
             raise
 
     def work(self, me: Worker) -> None:

@@ -266,8 +266,8 @@ def test_a_cancelled_caller_leaves_nothing_of_its_call() -> None:
 
         def uses() -> None:
             with lock:
-                pool.submit(dhaga.sleep, 0).result()
-                list(pool.imap_unordered(abs, [-1, -2, -3], look_ahead=1))
+                pool.submit(dhaga.sleep, 0.005).result()
+                list(pool.imap_unordered(dhaga.sleep, [0.005] * 3, look_ahead=1))
 
         def check() -> None:
             pool.shutdown()
@@ -604,8 +604,8 @@ def test_ctrl_c_ends_a_program_that_waits_for_its_pool() -> None:
                 print("finally")
 
         with Pool(1, 1) as pool:
-            calls = [pool.submit(call) for _ in range(3)]
             try:
+                calls = [pool.submit(call) for _ in range(3)]  # the call may begin, and Ctrl-C come, during the first
                 calls[0].result()
             finally:
                 print("main is interrupted")
