@@ -1278,13 +1278,17 @@ def test_awaits_leave_no_cycles() -> None:
             with contextlib.suppress(ValueError):
                 dhaga.await_(make())  # type: ignore[no-untyped-call]
 
+    def tasks() -> list[Any]:
+        return [each for each in gc.get_objects() if issubclass(type(each), asyncio.Task)]
+
     fn()
     gc.collect()
+    before = tasks()  # of tests before this one
     gc.disable()
     try:
         fn()
         dhaga.sleep(0.001)  # the callback that has woken the main code ends
-        assert not [o for o in gc.get_objects() if isinstance(o, asyncio.Task)]
+        assert tasks() == before
     finally:
         gc.enable()
 
