@@ -453,7 +453,7 @@ def test_multiprocessing_and_subprocess_work_beside_and_within_dhagas() -> None:
 
         def child(n):
             d = dhaga.spawn(lambda: dhaga.sleep(0.01) or 2 * n)
-            dhaga.spawn(lambda: dhaga.sleep(0.02) or print("waited for", flush=True))
+            dhaga.spawn(lambda: d.join() or dhaga.sleep(0.01) or print("waited for", flush=True))
             print("in the child", d.result(), flush=True)
             sys.exit(n)
 
