@@ -37,13 +37,18 @@ def meet(environ: dict[str, Any]) -> Reply:
     return "200 OK", [b"met\n"]
 
 
+def say(line: str) -> None:
+    """Print a line in one piece: several processes do so into one file."""
+    print(f"{line}\n", end="", flush=True)
+
+
 def wait(environ: dict[str, Any]) -> Reply:
     """Answered once somebody asks for /open with the same query."""
-    print("waits", environ["QUERY_STRING"], flush=True)
+    say(f"waits {environ['QUERY_STRING']}")
     try:
         gate(environ).wait()
     finally:
-        print("waits no longer", environ["QUERY_STRING"], flush=True)
+        say(f"waits no longer {environ['QUERY_STRING']}")
     return "200 OK", [b"waited\n"]
 
 
