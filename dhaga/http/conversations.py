@@ -124,9 +124,12 @@ class Conversation:
                 self.idle = False
             environ = messages.head(self.base) or self.rest_of_head()
         except TimeoutError:
-            return self.refuse(Refusal("408 Request Timeout", "the head came too slowly")) if not self.idle else None
+            if not self.idle:
+                self.refuse(Refusal("408 Request Timeout", "the head came too slowly"))
+            return None
         except Refusal as refusal:
-            return self.refuse(refusal)
+            self.refuse(refusal)
+            return None
         if environ is not None:
             self.complete(environ)
         return environ

@@ -345,5 +345,6 @@ def make_park(manager: Any) -> None:
 
 def close_idle(pool: HTTPConnectionPool) -> None:
     """Close the idle connections of a pool, which stays of use to whoever has it."""
-    if pool.pool is not None:
-        pool.pool.empty_out()
+    shelf: Any = pool.pool
+    if shelf is not None:
+        shelf.empty_out()

@@ -290,8 +290,8 @@ class Response:
 
     def send_all(self, result: Iterable[bytes]) -> None:
         """Send what the app has returned, piece by piece. Parks: as ``write``. Raises: what the app raises."""
-        if result.__class__ is list and len(result) == 1 and not self.sent and self.status:  # type: ignore[arg-type]
-            self.send_whole(result[0])  # type: ignore[index]
+        if result.__class__ is list and len(result) == 1 and not self.sent and self.status:
+            self.send_whole(result[0])
             return
         if isinstance(result, FileWrapper):
             if self.send_file(result):
