@@ -37,6 +37,12 @@ HANDSHAKE_SECONDS = 10.0
 GRACE = 5.0
 """Seconds that handlers have to finish at the end of a ``with`` block, and after a Ctrl-C in ``serve_forever``."""
 
+SHARE = 16
+"""For so many connections that a server has it accepts one more at a time. With one at a time in any case, each after a
+turn of all that it has, the last of 1,000 busy clients waited for a second (wrk -c1000: p99 890 ms, now 32); with a
+share of 8, eight threads that block began to take bursts from each other.
+"""
+
 PAUSE = 0.1
 """Seconds between two tries where the system has no descriptor or memory left for a connection."""
 
@@ -207,14 +213,15 @@ class TCPServer:
         return self
 
     def accept_from(self, listener: socket) -> None:
-        """Accept one after the other, so that of several servers at one address none takes a burst alone.
+        """Accept, and let the connections have their turn: of several servers at one address none takes a burst alone.
 
         64 connections to 8 OS threads whose handlers block were served at 1430 requests/s that way, at 330 where each
         took what was there. It costs 3 µs of the 41 that a connection takes.
         """
         try:
             while True:
-                self.accept_one(listener)
+                for _ in range(1 + len(self.connections) // SHARE):
+                    self.accept_one(listener)
                 sleep(0)
         except OSError:
             if not self.stopping:
