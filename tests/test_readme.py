@@ -53,7 +53,10 @@ def test_the_example_of_parking_runs() -> None:
     assert (done.returncode, done.stdout) == (0, "through a pipe\nfrom a Future\n")
 
 
-def test_the_table_of_the_readme_is_the_one_measured() -> None:
-    printed = run("-m", "benchmarks.kernel", "--markdown", "benchmarks/results/kernel.json").stdout
-    table = next(part for part in printed.split("\n\n") if part.lstrip().startswith("| work")).strip()
+@pytest.mark.parametrize(
+    ("name", "heading"), [("kernel", r"\| work"), ("web", r"\| row +\| ratio"), ("web", r"\| server")]
+)
+def test_the_tables_of_the_readme_are_those_measured(name: str, heading: str) -> None:
+    printed = run("-m", f"benchmarks.{name}", "--markdown", f"benchmarks/results/{name}.json").stdout
+    table = next(part for part in map(str.strip, printed.split("\n\n")) if re.match(heading, part))
     assert table in README
