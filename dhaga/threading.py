@@ -28,6 +28,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from .events import Barrier, Event
+from .kernel import originals
 from .kernel.callers import scheduler_here
 from .kernel.microthread import Dhaga
 from .local import local
@@ -303,7 +304,7 @@ def outsider_of(thread: threading.Thread) -> Outsider:
     return Outsider(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
 
 
-the_main_thread = outsider_of(threading.main_thread())
+the_main_thread = outsider_of(originals.main_thread())
 outsiders: weakref.WeakKeyDictionary[Any, Thread] = weakref.WeakKeyDictionary()
 """Outsiders by the dhaga or OS thread that they stand for."""
 
@@ -316,8 +317,8 @@ def current_thread() -> Thread:
         if known is None:
             known = outsiders[me] = Outsider(me.name, me.ident, me.is_alive, me.daemon)
         return known
-    thread = threading.current_thread()
-    if thread is threading.main_thread():
+    thread = originals.current_thread()
+    if thread is originals.main_thread():
         return the_main_thread
     if thread not in outsiders:
         outsiders[thread] = outsider_of(thread)
@@ -348,7 +349,7 @@ activeCount = active_count
 def get_ident() -> int:
     """Return the number of the dhaga that runs, or of the OS thread."""
     me = getcurrent()
-    return me.ident if isinstance(me, Dhaga) else threading.get_ident()
+    return me.ident if isinstance(me, Dhaga) else originals.get_ident()
 
 
 get_native_id = threading.get_native_id

@@ -32,7 +32,7 @@ from .semaphores import Semaphore
 if TYPE_CHECKING:
     from .futures import Future
 
-guard = threading.RLock()
+guard = originals.RLock()
 """Held for some steps, which never park, whenever calls are taken and states of futures change, and during a fork.
 
 One for all: the standard Future has a lock and a Condition of its own, which costs more than all the rest of a call.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 from greenlet import getcurrent
 
+from . import originals
 from .exit import ThreadEnd
 from .graveyard import bury_guests_of_closed_loops
 from .interrupts import hear_signals
@@ -44,9 +44,9 @@ def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:
 
 
 def implicit_scheduler() -> None:
-    thread = threading.current_thread()
+    thread = originals.current_thread()
     Implicit(Scheduler(thread.name))
-    if thread is threading.main_thread():
+    if thread is originals.main_thread():
         hear_signals(here.main.scheduler)
     else:
         here.end = ThreadEnd(here.main)

@@ -21,10 +21,10 @@ import itertools
 import logging
 import signal
 import sys
-import threading
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from . import originals
 from .errors import Deadlock
 
 if TYPE_CHECKING:
@@ -143,9 +143,15 @@ def found() -> bool:
     former = -1
     while former != last_change:  # a thread may have woken one that was found stuck, and got stuck itself meanwhile
         former = last_change
-        if not all(map(is_stuck, sys._current_frames())) or signal_could_wake():
+        idents = sys._current_frames().keys()
+        if not all(map(is_listed, idents)) or not all(map(is_stuck, idents)) or signal_could_wake():
             return False
     return True
+
+
+def is_listed(ident: int) -> bool:
+    """Tell whether a thread said that it is stuck: asked of all before any is looked at, as that releases the GIL."""
+    return ident in stuck or ident in blocked or ident in idle
 
 
 def is_stuck(ident: int) -> bool:
@@ -174,7 +180,7 @@ def signal_could_wake() -> bool:
 
 def main_code() -> Waiter | None:
     """Return the parked main code of the process, which gets the Deadlock."""
-    ident = threading.main_thread().ident or 0
+    ident = originals.main_thread().ident or 0
     scheduler = stuck.get(ident)
     return scheduler.main if scheduler is not None else blocked.get(ident)
 

@@ -151,8 +151,8 @@ def end_guest(scheduler: Scheduler, life: Guest) -> None:
 def any_user_thread() -> bool:
     """Tell whether an OS thread is still to be joined, which may use a scheduler of ours meanwhile."""
     return any(
-        not thread.daemon and thread is not threading.main_thread() and thread is not threading.current_thread()
-        for thread in threading.enumerate()
+        not thread.daemon and thread is not originals.main_thread() and thread is not originals.current_thread()
+        for thread in originals.enumerate_threads()
     )
 
 

@@ -27,7 +27,7 @@ class OSThread(Waiter):
         self.value = None
         self.fault = None
         self.ident = originals.get_ident()
-        is_main = self.ident == threading.main_thread().ident
+        is_main = self.ident == originals.main_thread().ident
         self.at_once = SIGNAL_SECONDS if is_main else originals.TIMEOUT_MAX
         self.woken = False
         self.gate = originals.allocate_lock()  # opened by a wake; may be open, or open once more, from an earlier one

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import threading
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -341,7 +340,7 @@ class Scheduler:
     def selecting(self) -> bool:
         """Tell whether the loop may be inside its select, where a signal handler strikes: only a write wakes it."""
         if self.selector is None:  # a host's loop does not say; Python's signal handlers run in the main thread
-            return self.ident == threading.main_thread().ident
+            return self.ident == originals.main_thread().ident
         return self.selector.selecting
 
     # ---- dhagas
