@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any, NamedTuple
 
 __all__ = ["TABLE", "Row", "is_patched", "patch", "unpatch"]
@@ -17,6 +18,8 @@ class Row(NamedTuple):
     module: str
     ours: str
     names: tuple[str, ...]
+    if_loaded: bool = False
+    """Whether the module needs it only if it was imported before: else it takes the names from a patched one."""
 
 
 TABLE = (
@@ -43,6 +46,16 @@ TABLE = (
         + ("gethostbyname", "gethostbyname_ex", "getnameinfo", "socket", "socketpair"),
     ),
     Row("ssl", "dhaga.ssl", ("get_server_certificate",)),
+    Row(
+        "selectors",
+        "dhaga.selectors",
+        ("DefaultSelector", "EpollSelector", "KqueueSelector", "PollSelector", "SelectSelector"),
+    ),
+    # Private names: of what these modules have bound at import there is no other.
+    Row("multiprocessing.connection", "dhaga.selectors", ("_WaitSelector",), True),
+    Row("socketserver", "dhaga.selectors", ("_ServerSelector",), True),
+    Row("subprocess", "dhaga.selectors", ("_PopenSelector",), True),
+    Row("telnetlib", "dhaga.selectors", ("_TelnetSelector",), True),
 )
 """What is replaced: nothing else is."""
 
@@ -60,6 +73,8 @@ def patch() -> None:
     if former:
         return
     for row in TABLE:
+        if row.if_loaded and row.module not in sys.modules:
+            continue
         module, ours = importlib.import_module(row.module), importlib.import_module(row.ours)
         for name in row.names:
             if hasattr(module, name) and hasattr(ours, name):

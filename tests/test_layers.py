@@ -33,7 +33,7 @@ ROOMS = (
         "threading",
         "thread",
     ),
-    *("resolve", "patience", "socket", "ssl", "select", "time", "turns", "files"),
+    *("resolve", "patience", "socket", "ssl", "select", "selectors", "time", "turns", "files"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
     *(
