@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from threading import BrokenBarrierError
 from typing import Any
@@ -31,7 +32,10 @@ class Event:
         """Tell whether the flag is set."""
         return self.flag
 
-    isSet = is_set  # threading still has it
+    def isSet(self) -> bool:
+        """Tell whether the flag is set. Source: deprecated, in threading as well."""
+        warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
+        return self.flag
 
     def set(self) -> None:
         """Set the flag and wake everybody who waits for it."""

@@ -13,6 +13,7 @@ line without a call, or with one call of a C function at its end, is one step, o
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -388,7 +389,10 @@ class Condition:
         """Have everybody go on who waits now."""
         self.notify(len(self.waiters) or len(self.gates))
 
-    notifyAll = notify_all  # threading still has it
+    def notifyAll(self) -> None:
+        """Have everybody go on who waits now. Source: deprecated, in threading as well."""
+        warnings.warn("notifyAll() is deprecated, use notify_all() instead", DeprecationWarning, stacklevel=2)
+        self.notify_all()
 
 
 def clock_here() -> Callable[[], float]:

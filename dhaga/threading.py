@@ -6,9 +6,10 @@ Thread, Timer, local and the questions about who runs; the primitives come from 
 
 from __future__ import annotations
 
-import itertools
+import os
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
@@ -33,6 +34,7 @@ from .kernel.callers import scheduler_here
 from .kernel.microthread import Dhaga
 from .local import local
 from .locks import Condition, Lock, RLock
+from .oldnames import OldNames
 from .semaphores import BoundedSemaphore, Semaphore
 
 __all__ = [
@@ -70,8 +72,8 @@ if sys.version_info >= (3, 12):
     __all__ += ["setprofile_all_threads", "settrace_all_threads"]
 
 __excepthook__ = threading.__excepthook__
-excepthook = threading.excepthook
-"""Called with ``ExceptHookArgs`` when ``Thread.run`` raises; may be replaced by assignment, as the standard one."""
+excepthook = __excepthook__
+"""Called with ``ExceptHookArgs`` when ``Thread.run`` raises; may be replaced by assignment, as may the standard one."""
 
 
 def __getattr__(name: str) -> Any:
@@ -84,13 +86,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-alive: dict[int, Thread] = {}
-"""Threads that run now, by ident."""
+class Active(dict[int, "Thread"]):
+    """Threads that run now, by ident; what ``threading._active`` is under the patch."""
 
-new_number = itertools.count(1).__next__
+    def __delitem__(self, ident: int) -> None:
+        """Take one out, if it has not gone by itself, as the standard's dummies never do."""
+        self.pop(ident, None)
 
 
-class Thread:
+_active = Active()
+
+
+class Thread(OldNames):
     """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
 
     It runs on the scheduler of whoever starts it. Source: ``threading.Thread``; ``native_id`` is that of the OS thread,
@@ -110,9 +117,7 @@ class Thread:
     ) -> None:
         if group is not None:
             raise ValueError("group argument must be None: it is reserved")
-        if target is not None and name is None:
-            name = f"Thread-{new_number()} ({getattr(target, '__name__', target)})"
-        self._name = str(name) if name is not None else f"Thread-{new_number()}"
+        self._name = str(name) if name else new_name(target)
         self._target = target
         self._args = args
         self._kwargs = kwargs or {}
@@ -123,7 +128,7 @@ class Thread:
         dangling.add(self)
 
     def __repr__(self) -> str:
-        state = "initial" if self._dhaga is None else "started" if self.is_alive() else "stopped"
+        state = "started" if self.is_alive() else "stopped" if self.ident else "initial"
         number = f" {self.ident}" if self.ident else ""
         return f"<{type(self).__name__}({self.name}, {state}{' daemon' if self.daemon else ''}{number})>"
 
@@ -135,9 +140,10 @@ class Thread:
         scheduler = scheduler_here()
         self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, self._context)
         self._native_id = threading.get_native_id()
-        alive[self._dhaga.ident] = self
-        self._dhaga.keep(lambda: alive)  # one that is cancelled before its first turn never comes to _bootstrap
+        _active[self._dhaga.ident] = self
+        self._dhaga.keep(actives)  # one that is cancelled before its first turn never comes to _bootstrap
         scheduler.admit(self._dhaga)
+        self._tell_started()
 
     def _check_initialised(self) -> None:
         if "_dhaga" not in self.__dict__:
@@ -151,7 +157,7 @@ class Thread:
         except Exception as error:
             tell_excepthook(self, error)
         finally:
-            alive.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
+            _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
 
     def run(self) -> None:
         """Call the target; subclasses override it."""
@@ -191,14 +197,6 @@ class Thread:
         if self._dhaga is not None:
             self._dhaga.name = self._name
 
-    def getName(self) -> str:  # threading still has it
-        """Return the name."""
-        return self.name
-
-    def setName(self, name: str) -> None:
-        """Set the name."""
-        self.name = name
-
     @property
     def ident(self) -> int | None:
         """A number that no other dhaga of this process has; None before the start."""
@@ -229,23 +227,24 @@ class Thread:
             raise RuntimeError("cannot set daemon status of active thread")
         self._daemonic = daemonic
 
-    def isDaemon(self) -> bool:
-        """Return ``daemon``."""
-        return self.daemon
-
-    def setDaemon(self, daemonic: bool) -> None:
-        """Set ``daemon``."""
-        self.daemon = daemonic
-
 
 dangling: weakref.WeakSet[Thread] = weakref.WeakSet()
 
 
+def new_name(target: object) -> str:
+    """Return a name with a number that no other thread has, dhaga or not."""
+    name: str = threading._newname("Thread-%d")  # type: ignore[attr-defined]
+    return name if target is None or not hasattr(target, "__name__") else f"{name} ({target.__name__})"
+
+
 def tell_excepthook(thread: Thread, error: BaseException) -> None:
     args = ExceptHookArgs((type(error), error, error.__traceback__, thread))
+    hook = threading.excepthook if excepthook is __excepthook__ else excepthook
     try:
-        excepthook(args)
+        hook(args)
     except Exception:
+        if sys.stderr is not None:
+            print("Exception in threading.excepthook:", file=sys.stderr, flush=True)
         sys.excepthook(*sys.exc_info())
 
 
@@ -278,7 +277,7 @@ class Timer(Thread):
 
 
 class Outsider(Thread):
-    """What ``current_thread()`` says of code that no Thread runs: main code, a spawned dhaga, a plain OS thread."""
+    """What ``current_thread()`` says of code that no Thread of ours runs; the names of its kinds are the standard's."""
 
     def __init__(self, name: str, ident: int, is_alive: Callable[[], bool], daemon: bool) -> None:
         self._name = name
@@ -300,50 +299,81 @@ class Outsider(Thread):
         raise RuntimeError(f"cannot join {self.name}: it was not started as a Thread of dhaga.threading")
 
 
-def outsider_of(thread: threading.Thread) -> Outsider:
-    return Outsider(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
+class _MainThread(Outsider):
+    """The process's main code."""
+
+    def __init__(self) -> None:
+        thread = originals.main_thread()
+        super().__init__(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
 
 
-the_main_thread = outsider_of(originals.main_thread())
-outsiders: weakref.WeakKeyDictionary[Any, Thread] = weakref.WeakKeyDictionary()
-"""Outsiders by the dhaga or OS thread that they stand for."""
+class _DummyThread(Outsider):
+    """A dhaga that was spawned, or an OS thread that Python has not started. Source: the standard's of 3.13, which go
+    with their threads.
+    """
+
+
+OfUnknown: type = threading._DummyThread
+the_main_thread: Thread = _MainThread()
+_active[the_main_thread.ident or 0] = the_main_thread
+actives = weakref.ref(_active)
+
+
+class Here(originals.local):
+    """What stands for an OS thread's own code."""
+
+    thread: Thread | None = None
+
+
+here = Here()
 
 
 def current_thread() -> Thread:
     """Return the Thread that runs; for code that none runs an object with the same questions answered."""
     me = getcurrent()
     if isinstance(me, Dhaga):
-        known = alive.get(me.ident) or outsiders.get(me)
-        if known is None:
-            known = outsiders[me] = Outsider(me.name, me.ident, me.is_alive, me.daemon)
-        return known
-    thread = originals.current_thread()
-    if thread is originals.main_thread():
-        return the_main_thread
-    if thread not in outsiders:
-        outsiders[thread] = outsider_of(thread)
-    return outsiders[thread]
+        return _active.get(me.ident) or dummy_of(me)
+    if here.thread is None:
+        here.thread = _active.get(originals.get_ident()) or outsider_of(originals.current_thread())
+    return here.thread
 
 
-currentThread = current_thread  # threading still has it
+def dummy_of(dhaga: Dhaga) -> Thread:
+    dummy = _active[dhaga.ident] = _DummyThread(dhaga.name, dhaga.ident, dhaga.is_alive, dhaga.daemon)
+    dhaga.keep(actives)
+    return dummy
+
+
+def outsider_of(thread: threading.Thread) -> Outsider:
+    kind = _DummyThread if isinstance(thread, OfUnknown) else Outsider
+    return kind(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
 
 
 def main_thread() -> Thread:
-    """Return what stands for the process's main code."""
+    """Return what stands for the process's main code; in a forked child the Thread in which the fork was made."""
     return the_main_thread
 
 
 def enumerate() -> list[Thread]:
-    """Return the Threads that run now, the main thread among them."""
-    return [the_main_thread, *alive.values()]
+    """Return the Threads that run now, the main thread among them, and the dhagas that have asked who they are."""
+    return list(_active.values())
 
 
 def active_count() -> int:
     """Return how many Threads run now."""
-    return len(enumerate())
+    return len(_active)
 
 
-activeCount = active_count
+def currentThread() -> Thread:
+    """Return the current thread. Source: deprecated, in threading as well."""
+    warnings.warn("currentThread() is deprecated, use current_thread() instead", DeprecationWarning, stacklevel=2)
+    return current_thread()
+
+
+def activeCount() -> int:
+    """Return how many Threads run now. Source: deprecated, in threading as well."""
+    warnings.warn("activeCount() is deprecated, use active_count() instead", DeprecationWarning, stacklevel=2)
+    return active_count()
 
 
 def get_ident() -> int:
@@ -353,3 +383,15 @@ def get_ident() -> int:
 
 
 get_native_id = threading.get_native_id
+
+
+def after_fork_in_child() -> None:
+    """Let the thread in which the fork was made be the main thread of the child, and the only one."""
+    global the_main_thread
+    me = current_thread()
+    the_main_thread = me
+    _active.clear()
+    _active[me.ident or 0] = me
+
+
+os.register_at_fork(after_in_child=after_fork_in_child)

@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 import threading as standard
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def test_every_name_of_the_standard_module_exists(name: str) -> None:
 def test_a_name_that_is_missing_says_why() -> None:
     assert set(standard.__all__) <= set(threading.__all__)
     assert threading.__excepthook__ is standard.__excepthook__
-    for name in ("_DummyThread", "_shutdown", "_register_atexit", "_active"):
+    for name in ("_shutdown", "_register_atexit", "_limbo"):
         assert hasattr(standard, name)
         with pytest.raises(AttributeError, match=rf"dhaga\.threading has no '{name}', which is about OS threads"):
             getattr(threading, name)
@@ -170,11 +171,9 @@ def test_names_are_numbered_or_given_and_may_be_changed() -> None:
         thread = Thread(target=dhaga.park, args=("x",), name="before")
         thread.start()
         thread.name = "after"
-        assert (thread.name, thread.getName()) == ("after", "after")
+        assert thread.name == "after"
         settle()
         assert "after" in repr(thread._dhaga)
-        thread.setName("last")
-        assert thread.name == "last"
         thread.cancel()
         thread.join()
 
@@ -193,14 +192,14 @@ def test_daemon_is_inherited_and_settable_before_the_start_alone() -> None:
     made: list[Thread] = []
     with virtual_clock():
         thread = Thread(target=lambda: made.append(Thread()))
-        assert thread.daemon is thread.isDaemon() is False
+        assert thread.daemon is False
         thread.daemon = True
         thread.start()
         with pytest.raises(RuntimeError, match="cannot set daemon status of active thread"):
             thread.daemon = False
         thread.join()
         assert made[0].daemon and not Thread().daemon and Thread(daemon=True).daemon
-        made[0].setDaemon(False)
+        made[0].daemon = False
         assert not made[0].daemon
 
 
@@ -245,7 +244,7 @@ def test_it_runs_in_a_copy_of_its_starters_context_or_in_the_one_given() -> None
 def test_current_thread_enumerate_and_active_count_tell_who_runs() -> None:
     with virtual_clock():
         main = threading.main_thread()
-        assert threading.current_thread() is threading.currentThread() is main and main.name == "MainThread"
+        assert threading.current_thread() is main and main.name == "MainThread"
         assert threading.enumerate() == [main] and main.is_alive() and not main.daemon
         seen: list[Thread] = []
 
@@ -257,7 +256,7 @@ def test_current_thread_enumerate_and_active_count_tell_who_runs() -> None:
         threads[0].start()
         threads[1].start()
         assert set(threading.enumerate()) == {main, *threads[:2]}
-        assert threading.active_count() == threading.activeCount() == 3
+        assert threading.active_count() == 3
         for thread in threads[:2]:
             thread.join()
         assert threading.enumerate() == [main]
@@ -404,3 +403,63 @@ def test_a_cancelled_timer_ends_at_once_and_calls_nothing() -> None:
         after.cancel()
         assert clock() == 7
     assert trace == [2]
+
+
+# ---- old and private names
+
+
+def test_the_deprecated_names_work_and_warn() -> None:
+    thread, event, condition = Thread(name="one"), threading.Event(), threading.Condition()
+
+    def warned(use: Callable[[], object], instead: str) -> object:
+        with pytest.warns(DeprecationWarning, match=instead) as told:
+            value = use()
+        assert told[0].filename == __file__
+        return value
+
+    assert warned(lambda: thread.getName(), "get the name attribute") == "one"
+    warned(lambda: thread.setName("two"), "set the name attribute")
+    warned(lambda: thread.setDaemon(True), "set the daemon attribute")
+    assert warned(lambda: thread.isDaemon(), "get the daemon attribute") is True and thread.name == "two"
+    assert warned(lambda: event.isSet(), r"use is_set\(\)") is False
+    with condition:
+        warned(lambda: condition.notifyAll(), r"use notify_all\(\)")
+    assert warned(lambda: threading.currentThread(), r"use current_thread\(\)") is threading.main_thread()
+    assert warned(lambda: threading.activeCount(), r"use active_count\(\)") == 1
+
+
+def test_private_names_tell_debuggers_and_monitors_the_state() -> None:
+    with virtual_clock():
+        thread = Thread(target=dhaga.sleep, args=(1,))
+        started = thread._started
+        assert not started.is_set() and not thread._is_stopped and thread._ident is thread._tstate_lock is None
+        thread.start()
+        assert started.is_set() and thread._started is started and thread._ident == thread.ident
+        assert threading._active[thread.ident or 0] is thread and not thread._is_stopped and thread._initialized
+        lock = thread._tstate_lock
+        assert lock is not None and not lock.acquire(timeout=0) and lock is thread._tstate_lock
+        waited_for = getattr(standard, "_shutdown_locks", {lock})
+        assert lock in waited_for
+        assert lock.acquire(timeout=5) and thread._is_stopped and thread._tstate_lock is None
+        if waited_for != {lock}:
+            assert lock not in waited_for
+        assert thread.ident not in threading._active
+
+
+def test_who_asks_for_a_dummy_of_its_own_may_delete_it() -> None:
+    def deletes() -> tuple[Thread, bool]:
+        me = threading.current_thread()
+        listed = me in threading.enumerate()
+        del threading._active[threading.get_ident()]
+        return me, listed and me not in threading.enumerate()
+
+    with virtual_clock():
+        me, gone = dhaga.spawn(deletes).result()
+        assert gone and isinstance(me, threading._DummyThread) and repr(me).startswith("<_DummyThread(dhaga-")
+    del threading._active[me.ident]  # the standard's are still there
+
+
+def test_the_main_thread_is_of_the_standards_kind() -> None:
+    main = threading.main_thread()
+    assert isinstance(main, threading._MainThread) and threading._active[standard.get_ident()] is main
+    assert repr(main) == f"<_MainThread(MainThread, started {main.ident})>" == repr(standard.main_thread())

@@ -1,0 +1,113 @@
+"""Old and private names of ``threading.Thread`` that programs use all the same; ``threading.py`` has the others."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .events import Event
+from .locks import Lock
+
+if TYPE_CHECKING:
+    from .kernel.microthread import Dhaga
+
+
+class OldNames:
+    """The deprecated methods, and what debuggers, monitors and reloaders look at."""
+
+    _dhaga: Dhaga | None
+    _stderr: Any = None
+    _start_event: Event | None = None
+    _end_lock: Lock | None = None
+
+    if TYPE_CHECKING:
+        name: str
+        daemon: bool
+
+        @property
+        def ident(self) -> int | None: ...
+        def is_alive(self) -> bool: ...
+
+    def getName(self) -> str:
+        """Return the name. Source: deprecated, in threading as well."""
+        warn("getName() is deprecated, get the name attribute instead")
+        return self.name
+
+    def setName(self, name: str) -> None:
+        """Set the name. Source: deprecated, in threading as well."""
+        warn("setName() is deprecated, set the name attribute instead")
+        self.name = name
+
+    def isDaemon(self) -> bool:
+        """Return ``daemon``. Source: deprecated, in threading as well."""
+        warn("isDaemon() is deprecated, get the daemon attribute instead")
+        return self.daemon
+
+    def setDaemon(self, daemonic: bool) -> None:
+        """Set ``daemon``. Source: deprecated, in threading as well."""
+        warn("setDaemon() is deprecated, set the daemon attribute instead")
+        self.daemon = daemonic
+
+    @property
+    def _ident(self) -> int | None:
+        return self.ident
+
+    @property
+    def _initialized(self) -> bool:
+        return "_dhaga" in self.__dict__
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.ident is not None and not self.is_alive()
+
+    @property
+    def _started(self) -> Event:
+        """An event that is set once the thread was started; made for who asks, as few do."""
+        event = self._start_event
+        if event is None:
+            event = self._start_event = Event()
+            if self.ident is not None:
+                event.set()
+        return event
+
+    def _tell_started(self) -> None:
+        if self._start_event is not None:
+            self._start_event.set()
+
+    @property
+    def _tstate_lock(self) -> Lock | None:
+        """A lock that is held while the thread lives; made for who asks. Source: up to 3.12, the standard Thread's."""
+        if self._dhaga is None or self._dhaga.done:
+            return None
+        if self._end_lock is None:
+            self._end_lock = Opener(self.daemon)
+            self._dhaga.joiners.append(self._end_lock)
+        return self._end_lock
+
+
+class Opener(Lock):
+    """A lock that opens at the end of a thread, as it joins it; until then the exit of the process waits for it."""
+
+    __slots__ = ()
+
+    def __init__(self, daemon: bool) -> None:
+        super().__init__()
+        self.acquire()
+        if not daemon:
+            shutdown_locks().add(self)
+
+    def unpark(self, value: object = None, error: BaseException | None = None) -> bool:
+        """Open: the thread ends."""
+        shutdown_locks().discard(self)
+        self.release()
+        return True
+
+
+def shutdown_locks() -> set[Any]:
+    """Return what the exit of the process waits for; from 3.13 on that is no set any more, and nothing."""
+    return getattr(threading, "_shutdown_locks", set())
+
+
+def warn(message: str) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
