@@ -1,25 +1,34 @@
 """The swap for whole programs: ``patch()`` puts what parks in the place of what blocks, in the standard modules.
 
-``TABLE`` is all of it. Whoever can change the imports of a program does not need this room.
+``TABLE`` is all of it. Whoever can change the imports of a program does not need this room. What other modules hold of
+the same things from before is mended where that can be done: see ``changes.py``.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
+import select
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
-__all__ = ["TABLE", "Row", "is_patched", "patch", "unpatch"]
+from .changes import Changes, Replacement, keep_originals, rebase, rebind
+from .kernel import originals
+from .kernel.errors import PatchError
+
+__all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "unpatch"]
 
 
 class Row(NamedTuple):
-    """Names of a standard module that the patch replaces by those of one of ours."""
+    """Names of a standard module that the patch replaces by those of one of ours.
+
+    ``why``: for private names, why no public one would do; ``when``: whether this Python, on this platform, has them.
+    """
 
     module: str
     ours: str
     names: tuple[str, ...]
-    if_loaded: bool = False
-    """Whether the module needs it only if it was imported before: else it takes the names from a patched one."""
+    why: str = ""
+    when: bool = True
 
 
 TABLE = (
@@ -38,7 +47,9 @@ TABLE = (
     ),
     Row("queue", "dhaga.queue", ("LifoQueue", "PriorityQueue", "Queue", "SimpleQueue")),
     Row("_queue", "dhaga.queue", ("SimpleQueue",)),
-    Row("select", "dhaga.select", ("select", "poll", "epoll")),
+    Row("select", "dhaga.select", ("select",)),
+    Row("select", "dhaga.select", ("poll",), when=hasattr(select, "poll")),
+    Row("select", "dhaga.select", ("epoll",), when=hasattr(select, "epoll")),
     Row(
         "socket",
         "dhaga.socket",
@@ -46,44 +57,71 @@ TABLE = (
         + ("gethostbyname", "gethostbyname_ex", "getnameinfo", "socket", "socketpair"),
     ),
     Row("ssl", "dhaga.ssl", ("get_server_certificate",)),
+    Row("ssl:SSLContext", "dhaga.ssl:SSLContext", ("sslsocket_class",)),  # the classes stay: their methods use super()
     Row(
         "selectors",
         "dhaga.selectors",
-        ("DefaultSelector", "EpollSelector", "KqueueSelector", "PollSelector", "SelectSelector"),
+        ("DefaultSelector", "SelectSelector"),
     ),
-    # Private names: of what these modules have bound at import there is no other.
-    Row("multiprocessing.connection", "dhaga.selectors", ("_WaitSelector",), True),
-    Row("socketserver", "dhaga.selectors", ("_ServerSelector",), True),
-    Row("subprocess", "dhaga.selectors", ("_PopenSelector",), True),
-    Row("telnetlib", "dhaga.selectors", ("_TelnetSelector",), True),
+    Row("selectors", "dhaga.selectors", ("PollSelector",), when=hasattr(select, "poll")),
+    Row("selectors", "dhaga.selectors", ("EpollSelector",), when=hasattr(select, "epoll")),
+    Row("selectors", "dhaga.selectors", ("KqueueSelector",), when=hasattr(select, "kqueue")),
 )
-"""What is replaced: nothing else is."""
+"""What is replaced. Names that other modules have bound to the same objects follow, see ``changes.rebind``."""
 
-former: list[tuple[Any, str, Any]] = []
-"""What ``unpatch`` puts back: module, name, value."""
+changes = Changes()
+"""What ``unpatch`` takes back."""
 
 
 def is_patched() -> bool:
     """Tell whether the standard modules are patched now."""
-    return bool(former)
+    return bool(changes)
 
 
 def patch() -> None:
-    """Replace, in the standard modules, all that ``TABLE`` names. Parks: never."""
-    if former:
+    """Replace, in the standard modules, all that ``TABLE`` names; where they are patched, do nothing.
+
+    Parks: never. From: the main code, before other imports. All or nothing. Raises: PatchError if it comes too late.
+    """
+    if changes:
         return
-    for row in TABLE:
-        if row.if_loaded and row.module not in sys.modules:
-            continue
-        module, ours = importlib.import_module(row.module), importlib.import_module(row.ours)
-        for name in row.names:
-            if hasattr(module, name) and hasattr(ours, name):
-                former.append((module, name, getattr(module, name)))
-                setattr(module, name, getattr(ours, name))
+    found = list(replacements())
+    try:
+        keep_originals(found, changes)
+        for module, name, ours, _ in found:
+            changes.set(module, name, ours)
+        rebind(found, changes)
+        rebase(found, changes)
+    except BaseException:
+        unpatch()
+        raise
+
+
+def replacements() -> list[Replacement]:
+    """Import all that ``TABLE`` names: what standard modules derive from each other they derive from the standard's."""
+    rows = [row for row in TABLE if row.when]
+    modules = [(resolve_name(row.module), resolve_name(row.ours)) for row in rows]
+    return [
+        Replacement(module, name, getattr(ours, name), getattr(module, name))
+        for row, (module, ours) in zip(rows, modules, strict=True)
+        for name in row.names
+    ]
 
 
 def unpatch() -> None:
-    """Put back what ``patch`` has replaced."""
-    while former:
-        module, name, value = former.pop()
-        setattr(module, name, value)
+    """Put back what ``patch`` has replaced. Threads and sockets that were made meanwhile stay ours, and work."""
+    changes.undo()
+    for namespace in originals.namespaces.values():
+        namespace.clear()
+
+
+def original(module: str, name: str) -> Any:
+    """Return what a standard module has by this name without the patch: ``original("threading", "Thread")``.
+
+    What is waited for by such means blocks all dhagas of the OS thread. Raises: ImportError, AttributeError.
+    """
+    owner = importlib.import_module(module)
+    for where, what, value in changes.made:
+        if where is owner and what == name:
+            return value
+    return getattr(owner, name)

@@ -38,3 +38,7 @@ class LeftBehind(RuntimeError):
 
 class ParkError(RuntimeError):
     """Something tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet."""
+
+
+class PatchError(RuntimeError):
+    """``dhaga.monkey.patch()`` came too late for something; the text says which import, or start, is to come after it."""

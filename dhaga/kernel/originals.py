@@ -1,4 +1,8 @@
-"""The standard library's own functions, taken before anybody can patch them. The kernel calls only these."""
+"""The standard library's own functions, taken before anybody can patch them. The kernel calls only these.
+
+Those that are written in Python look up names of their module whenever they run. For them, and for the classes that a
+patch replaces, these names mean what they meant before: see ``Namespace``.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +13,68 @@ import selectors
 import socket
 import threading
 import time
-from typing import Any
+from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Namespace(dict[str, Any]):
+    """A standard module as its own functions are to see it: what a patch has replaced as before, all else as it is."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    def __missing__(self, name: str) -> Any:
+        try:
+            return getattr(self.module, name)
+        except AttributeError:
+            raise KeyError(name) from None
+
+
+namespaces = {module.__name__: Namespace(module) for module in (threading, socket)}
+"""Of the modules whose functions and classes are called here. ``monkey`` fills in what it replaces there."""
+
+
+def kept(function: F) -> F:
+    """Return a function of a standard module that goes on as before, whatever a patch replaces there."""
+    assert isinstance(function, FunctionType)
+    twin = FunctionType(
+        function.__code__,
+        namespaces[function.__module__],
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__qualname__, twin.__doc__ = function.__qualname__, function.__doc__
+    return twin  # type: ignore[return-value]
+
+
+def kept_methods(kind: type) -> Iterator[tuple[type, str, Any]]:
+    """Give, of a class that a patch replaces and of those derived from it in its module, the methods to be kept."""
+    for name, value in list(vars(kind).items()):
+        if isinstance(value, FunctionType) and value.__module__ == kind.__module__:
+            yield kind, name, kept(value)
+    for heir in kind.__subclasses__():
+        if heir.__module__ == kind.__module__:
+            yield from kept_methods(heir)
+
 
 allocate_lock = _thread.allocate_lock
 get_ident = _thread.get_ident
 TIMEOUT_MAX = _thread.TIMEOUT_MAX
 start_new_thread = _thread.start_new_thread
 Thread = threading.Thread
-current_thread = threading.current_thread
-enumerate_threads = threading.enumerate
-main_thread = threading.main_thread
+current_thread = kept(threading.current_thread)
+enumerate_threads = kept(threading.enumerate)
+main_thread = kept(threading.main_thread)
 RLock = threading.RLock
 local = threading.local
 monotonic = time.monotonic
 thread_sleep = time.sleep
-socketpair = socket.socketpair
+socketpair = kept(socket.socketpair)
 DefaultSelector = selectors.DefaultSelector
 close = os.close
 getpid = os.getpid

@@ -1,0 +1,96 @@
+"""Changes of what belongs to others: made in an order, and taken back in the opposite one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .kernel import originals
+
+OURS = ("dhaga", "greenlet")
+"""Packages that go on with what they have: they are below the patch, not above it."""
+
+
+class Replacement(NamedTuple):
+    """A name of a standard module, what is to be there, and what is there without us."""
+
+    module: ModuleType
+    name: str
+    ours: Any
+    standard: Any
+
+
+class Changes:
+    """What was set, with what was there before."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, str, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.made)
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute of a module or class that has it."""
+        self.made.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Put all back, the last one first."""
+        while self.made:
+            owner, name, value = self.made[-1]
+            setattr(owner, name, value)
+            self.made.pop()
+
+
+def package_of(module: str) -> str:
+    """Return the name that an import statement begins with."""
+    return module.partition(".")[0]
+
+
+def is_standard(module: str) -> bool:
+    """Tell whether a module is of the standard library."""
+    return package_of(module) in sys.stdlib_module_names
+
+
+def keep_originals(replacements: Iterable[Replacement], changes: Changes) -> None:
+    """Have the standard classes that we replace, and use, find in their modules what they have always found."""
+    for module, name, _, standard in replacements:
+        if module.__name__ not in originals.namespaces:
+            continue
+        originals.namespaces[module.__name__][name] = standard
+        if isinstance(standard, type) and standard.__module__ == module.__name__:
+            for kind, method, kept in originals.kept_methods(standard):
+                if vars(kind)[method].__globals__ is vars(module):  # not a second time
+                    changes.set(kind, method, kept)
+
+
+def rebind(replacements: Iterable[Replacement], changes: Changes) -> None:
+    """Replace what modules have bound to names of their own, ``from threading import Lock``, before the patch."""
+    ours = {id(r.standard): r for r in replacements if callable(r.standard) and isinstance(r.module, ModuleType)}
+    for module, name, value in held_by_modules():
+        found = ours.get(id(value))
+        if found is not None and found.standard is value:
+            if module.__name__ in originals.namespaces:
+                originals.namespaces[module.__name__][name] = value
+            changes.set(module, name, found.ours)
+
+
+def held_by_modules() -> Iterator[tuple[ModuleType, str, Any]]:
+    """Give the names of all Python modules but ours. An extension is left alone: what it holds is what it is."""
+    for module in list(sys.modules.values()):
+        if not isinstance(module, ModuleType) or package_of(module.__name__) in OURS:
+            continue
+        if module.__name__ == "__main__" or str(getattr(module, "__file__", None)).endswith((".py", ".pyc")):
+            yield from ((module, name, value) for name, value in list(vars(module).items()))
+
+
+def rebase(replacements: Iterable[Replacement], changes: Changes) -> None:
+    """Have standard classes be derived from ours that were derived from ``threading.Thread`` before the patch."""
+    for module, name, ours, standard in replacements:
+        if (module.__name__, name) != ("threading", "Thread"):
+            continue
+        for heir in standard.__subclasses__():
+            if is_standard(heir.__module__) and heir.__module__ != "threading":
+                changes.set(heir, "__bases__", tuple(ours if base is standard else base for base in heir.__bases__))
