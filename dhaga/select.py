@@ -12,17 +12,21 @@ from __future__ import annotations
 import math
 import operator
 import select as standard
+from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from greenlet import getcurrent
+
 from .kernel import originals
 from .kernel.channel import READ, WRITE, Channel, Channels, onlookers
+from .kernel.microthread import Dhaga
 from .kernel.osthread import OSThread
 from .kernel.scheduler import Scheduler, sleep
 from .kernel.waiter import Waiter
-from .kernel.waiting import this_waiter
+from .kernel.waiting import here, this_waiter
 
 T = TypeVar("T", bound=Iterable[object])
 
@@ -32,6 +36,9 @@ standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = (
 POLLIN, POLLPRI, POLLOUT = 1, 2, 4  # wherever there is a poll
 LONGEST = 2.0**63 / 1e9
 MOST_MILLISECONDS = 2**31 - 1
+EAGER = 16
+"""After so many answers at once others have a turn: who polls in a loop may be polling for what they are to do."""
+
 CLOSING_SECONDS = 0.001
 """Another thread that said it would close an fd has done so after this time."""
 
@@ -55,9 +62,11 @@ def select(
     if limit is not None and limit < 0:
         raise ValueError("timeout must be non-negative")
     lists = [things if isinstance(things, (list, tuple)) else list(things) for things in (rlist, wlist, xlist)]
+    answers.begin()
     found = standard_select(*lists, 0)
     if limit == 0 or any(found):
         return found
+    answers.at_once = 0
     me = this_waiter()
     if isinstance(me, OSThread):
         return standard_select(*lists, timeout)
@@ -109,6 +118,7 @@ class poll:
             raise RuntimeError("concurrent poll() invocation")
         self.polling = True
         try:
+            answers.begin()
             return self.real.poll(0) or self.poll_long(limit)
         finally:
             self.polling = False
@@ -116,6 +126,7 @@ class poll:
     def poll_long(self, limit: float | None) -> list[tuple[int, int]]:
         if limit == 0:
             return []
+        answers.at_once = 0
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(limit)  # type: ignore[no-any-return]
@@ -188,9 +199,11 @@ class epoll:
         limit = seconds_of(timeout, "timeout must be an integer or None")
         if limit is not None and math.ceil(limit * 1000) > MOST_MILLISECONDS:
             raise OverflowError("timeout is too large")
+        answers.begin()
         events = self.real.poll(0, maxevents)
         if events or limit == 0:
             return events  # type: ignore[no-any-return]
+        answers.at_once = 0
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(timeout, maxevents)  # type: ignore[no-any-return]
@@ -236,6 +249,23 @@ def fileno_of(thing: Any) -> int:
 
 
 # ---- waiting
+
+
+class Answers:
+    """How many answers were there at once, one after the other."""
+
+    at_once = 0
+
+    def begin(self) -> None:
+        """Count one more, as long as nobody waits; after ``EAGER`` let others run, if anybody can park here."""
+        self.at_once += 1
+        if self.at_once > EAGER:
+            self.at_once = 0
+            if isinstance(getcurrent(), Dhaga) or (here.main is not None and _get_running_loop() is None):
+                sleep(0)
+
+
+answers = Answers()
 
 
 def wait_for(why: str, me: Waiter, ask: Callable[[], T], interests: dict[int, int], limit: float | None) -> T:

@@ -533,3 +533,21 @@ def test_what_is_not_defined_is_the_standards() -> None:
     assert select.error is OSError and set(dir(standard)) <= set(dir(select))
     with pytest.raises(AttributeError):
         select.nonsense
+
+
+@every_way
+@pytest.mark.parametrize("ready", [False, True])
+def test_who_polls_in_a_loop_lets_others_run(waits: Waits, ready: bool) -> None:
+    with pair() as (one, other):
+        if ready:
+            other.send(b"x")
+        done: list[int] = []
+
+        def poll() -> None:
+            while not done:
+                assert waits(one, 0) is ready
+
+        for polling in (poll, lambda: dhaga.spawn(poll).join()):
+            done.clear()
+            dhaga.spawn(done.append, 1)
+            polling()
