@@ -27,6 +27,9 @@ running: dict[int, Dhaga] = {}
 """What was started here and has not ended, by ident."""
 
 
+count_others = standard._count
+
+
 def __getattr__(name: str) -> Any:
     return getattr(standard, name)
 
@@ -73,7 +76,7 @@ def tell_unraisable(function: Callable[..., object], error: Exception) -> None:
 def _count() -> int:
     """Return how many threads run that Python has started, dhagas and others."""
     alive = [dhaga for dhaga in running.values() if not dhaga.done]  # in a forked child all but one are done
-    return standard._count() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
+    return count_others() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
 
 
 class _ThreadHandle:
