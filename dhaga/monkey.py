@@ -6,8 +6,11 @@ the same things from before is mended where that can be done: see ``changes.py``
 
 from __future__ import annotations
 
+import _thread
 import importlib
+import os
 import select
+import threading
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -41,9 +44,24 @@ TABLE = (
         + ("main_thread",),
     ),
     Row(
+        "threading",
+        "dhaga.threading",
+        ("_DummyThread", "_MainThread", "_active"),
+        why="programs tell the main thread by its class, and look threads up, or their dummies, by ident",
+    ),
+    Row(
         "_thread",
         "dhaga.thread",
         ("LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"),
+    ),
+    Row("_thread", "dhaga.thread", ("_count",), why="test suites look by it for threads that were left over"),
+    Row("_thread", "dhaga.thread", ("lock", "start_joinable_thread"), when=hasattr(_thread, "start_joinable_thread")),
+    Row(
+        "_thread",
+        "dhaga.thread",
+        ("_ThreadHandle",),
+        why="it goes with start_joinable_thread",
+        when=hasattr(_thread, "start_joinable_thread"),
     ),
     Row("queue", "dhaga.queue", ("LifoQueue", "PriorityQueue", "Queue", "SimpleQueue")),
     Row("_queue", "dhaga.queue", ("SimpleQueue",)),
@@ -113,6 +131,27 @@ def unpatch() -> None:
     changes.undo()
     for namespace in originals.namespaces.values():
         namespace.clear()
+
+
+aside: list[tuple[Any, str, Any]] = []
+"""What is ours in ``threading``, for the moment of a fork."""
+
+
+def step_aside() -> None:
+    """Let ``threading`` count its own threads after a fork, which it does by names that are replaced."""
+    for owner, name, value in changes.made:
+        if owner is threading:
+            aside.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
+
+
+def come_back() -> None:
+    while aside:
+        owner, name, value = aside.pop()
+        setattr(owner, name, value)
+
+
+os.register_at_fork(before=step_aside, after_in_parent=come_back, after_in_child=come_back)
 
 
 def original(module: str, name: str) -> Any:
