@@ -35,6 +35,7 @@ ROOMS = (
         "thread",
     ),
     *("resolve", "patience", "socket", "ssl", "select", "selectors", "time", "turns", "files"),
+    *("parkers", "children", "descriptors", "io", "os", "subprocess"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
     *(
@@ -50,7 +51,7 @@ ROOMS = (
     ),
     *("http.connections", "http.transfers", "http.client", "http.pools", "http.requests", "http"),
     "http.serve",
-    *("integrations", "integrations.gunicorn"),
+    *("integrations", "integrations.gunicorn", "integrations.psycopg2"),
     *("changes", "monkey"),
     "",
     "__main__",
