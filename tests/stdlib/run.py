@@ -98,12 +98,14 @@ class ModuleRun:
 
     def blame(self, child: Child) -> bool:
         """Say which test ended a process before its time; whether there is anything left to run."""
-        test = child.current or next(iter(self.left()), self.loading)
-        self.settle(test, child.verdict, child.why, child.limit() if child.verdict == "hung" else 0.0)
-        if not child.current and test != self.loading:  # it has not begun: it is the fixture of its class
-            for other in self.left():
+        test = child.current or self.loading
+        if not (child.current or child.ended) and (left := self.left()):  # a fixture: it will not get any further
+            test = left[0]
+            for other in left:
                 if other.rpartition(".")[0] == test.rpartition(".")[0]:
-                    self.settle(other, child.verdict, child.why)
+                    self.settle(other, child.verdict, f"in a fixture: {child.why}")
+        where = "" if child.current else f"after {child.ended or 'no test'}: "
+        self.settle(test, child.verdict, where + child.why, child.limit() if child.verdict == "hung" else 0.0)
         return bool(self.left())
 
     def settle_fixtures(self) -> None:
@@ -127,7 +129,7 @@ class Child:
         self.trace = directory / "trace"
         self.position = 0
         self.loaded = self.done = False
-        self.current = self.verdict = self.why = ""
+        self.current = self.ended = self.verdict = self.why = ""
         self.began = self.last = time.monotonic()
         self.process = self.start(directory)
 
@@ -169,7 +171,8 @@ class Child:
                 self.give_up()
                 break
             time.sleep(GLANCE_SECONDS)
-        self.read()
+        if not self.verdict:
+            self.read()
         if not self.verdict and not self.done:
             self.verdict, self.why = "died", f"the process exited with {self.process.poll()}\n{self.written()}"
         self.end()
@@ -198,16 +201,25 @@ class Child:
             case {"tests": tests}:
                 self.loaded, self.run.tests = True, tests
             case {"begin": test}:
+                self.settle_current()
                 self.current = test
             case {"test": test, "outcome": outcome, "text": text}:
                 self.run.settle(test, outcome, text)
             case {"end": test, "seconds": seconds}:
-                self.current = ""
-                self.run.settle(test, "passed", seconds=seconds)
+                self.ended = test
+                if test in self.run.records:  # else it was interrupted
+                    self.current, self.run.records[test].seconds = "", seconds
             case {"left": text}:
                 self.verdict, self.why = "failed", text
             case {"done": _}:
+                self.settle_current()
                 self.done = True
+
+    def settle_current(self) -> None:
+        """Take a test that has ended without a word for passed, now that others follow."""
+        if self.current:
+            self.run.settle(self.current, "passed")
+            self.current = ""
 
     def give_up(self) -> None:
         """Note where the process stands that hangs."""
