@@ -49,7 +49,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo test format-check lint types test-ioloop test-slow test-shuffled stress bench format clean
+.PHONY: help demo test format-check lint types test-ioloop test-slow test-shuffled stdlib stress bench format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +89,9 @@ test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-s
 	    echo "== seed $$seed"; \
 	    $(TOOLS)/bin/python -m tests.suite -q -k 'not thousand' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || status=1; \
 	done; exit $$status
+
+stdlib: .venv-$(OLDEST)/.test  ## CPython's own tests under the patch, all or the quick ones: make stdlib ARGS=--quick
+	.venv-$(OLDEST)/bin/python -m tests.stdlib $(ARGS)
 
 OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
