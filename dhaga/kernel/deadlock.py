@@ -143,15 +143,18 @@ def found() -> bool:
     former = -1
     while former != last_change:  # a thread may have woken one that was found stuck, and got stuck itself meanwhile
         former = last_change
-        idents = sys._current_frames().keys()
-        if not all(map(is_listed, idents)) or not all(map(is_stuck, idents)) or signal_could_wake():
+        if not all_listed() or not all(map(is_stuck, sys._current_frames())) or signal_could_wake():
             return False
     return True
 
 
-def is_listed(ident: int) -> bool:
-    """Tell whether a thread said that it is stuck: asked of all before any is looked at, as that releases the GIL."""
-    return ident in stuck or ident in blocked or ident in idle
+def all_listed() -> bool:
+    """Tell whether as many threads say that they are stuck as there are.
+
+    Asked first, as it costs next to nothing. ``sys._current_frames`` makes frame objects of all that threads are at,
+    which is slow, and on Python 3.11 a segmentation fault now and then, where they run: now they all stand still.
+    """
+    return len(stuck) + len(blocked) + len(idle) > originals.thread_count()
 
 
 def is_stuck(ident: int) -> bool:

@@ -7,6 +7,7 @@ patch replaces, these names mean what they meant before: see ``Namespace``.
 from __future__ import annotations
 
 import _thread
+import asyncio
 import os
 import select
 import selectors
@@ -72,10 +73,13 @@ enumerate_threads = kept(threading.enumerate)
 main_thread = kept(threading.main_thread)
 RLock = threading.RLock
 local = threading.local
+thread_count = _thread._count
+"""How many threads there are beside the main one."""
 monotonic = time.monotonic
 thread_sleep = time.sleep
 socketpair = kept(socket.socketpair)
 DefaultSelector = selectors.DefaultSelector
+SelectorEventLoop = asyncio.SelectorEventLoop
 close = os.close
 getpid = os.getpid
 pipe = os.pipe

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -137,6 +138,29 @@ def test_another_live_thread_might_wake_somebody_until_it_ends() -> None:
     assert lines_of(lambda: d.join())[1] == f"{d.name}: waits for thread"
     assert time.monotonic() - began >= 0.1
     thread.join()
+    d.cancel()
+    d.join()
+
+
+def test_nobodys_frames_are_looked_at_while_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of running threads Python 3.11 makes frame objects at the peril of the process."""
+    looks: list[dict[int, Any]] = []
+    frames = sys._current_frames
+
+    def counted() -> Any:
+        looks.append(frames())
+        return looks[-1]
+
+    monkeypatch.setattr(sys, "_current_frames", counted)
+    d = dhaga.spawn(dhaga.park, "thread")
+    thread = threading.Thread(target=lambda: (time.sleep(0.1), d.wake()))
+    thread.start()
+    d.join()  # looks again and again
+    assert not looks
+    thread.join()
+    d = dhaga.spawn(dhaga.park, "nobody")
+    assert lines_of(d.join)
+    assert looks
     d.cancel()
     d.join()
 
