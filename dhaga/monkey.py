@@ -11,14 +11,16 @@ import importlib
 import os
 import select
 import threading
+from collections.abc import Iterable
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from .changes import Changes, Replacement, keep_originals, rebase, rebind
+from .imports import World
 from .kernel import originals
 from .kernel.errors import PatchError
 
-__all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "unpatch"]
+__all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "patched_imports", "unpatch"]
 
 
 class Row(NamedTuple):
@@ -164,3 +166,13 @@ def original(module: str, name: str) -> Any:
         if where is owner and what == name:
             return value
     return getattr(owner, name)
+
+
+def patched_imports(*names: str, shared: Iterable[str] = ()) -> World:
+    """Return a context manager: within it the caller imports private, patched copies of these packages.
+
+    What they import is private as well, but for the standard library (see ``faces.py``), packages that bring compiled
+    modules, and those in ``shared``. Objects of one block are not instances of another's classes: name in one block
+    all packages that exchange them. Parks: never. Returns: the world; its ``import_module`` imports after the block.
+    """
+    return World(TABLE, names, tuple(shared))
