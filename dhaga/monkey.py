@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
+from .adoption import adopt, give_back
 from .changes import Changes, Replacement, keep_originals, rebase, rebind
 from .imports import World
 from .kernel import originals
@@ -86,6 +87,20 @@ TABLE = (
     Row("selectors", "dhaga.selectors", ("PollSelector",), when=hasattr(select, "poll")),
     Row("selectors", "dhaga.selectors", ("EpollSelector",), when=hasattr(select, "epoll")),
     Row("selectors", "dhaga.selectors", ("KqueueSelector",), when=hasattr(select, "kqueue")),
+    Row(
+        "os",
+        "dhaga.os",
+        ("close", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitid", "waitpid", "write")
+        + ("writev",),
+    ),
+    Row("io", "dhaga.io", ("open",)),
+    Row("subprocess", "dhaga.subprocess", ("Popen",)),
+    Row(
+        "asyncio",
+        "dhaga.asyncio",
+        ("DefaultEventLoopPolicy", "Runner", "SelectorEventLoop", "get_event_loop", "get_running_loop", "run"),
+    ),
+    Row("asyncio", "dhaga.asyncio", ("_get_running_loop",), why="asyncio asks by it whether a loop runs already"),
 )
 """What is replaced. Names that other modules have bound to the same objects follow, see ``changes.rebind``."""
 
@@ -112,6 +127,7 @@ def patch() -> None:
             changes.set(module, name, ours)
         rebind(found, changes)
         rebase(found, changes)
+        adopt()
     except BaseException:
         unpatch()
         raise
@@ -130,6 +146,7 @@ def replacements() -> list[Replacement]:
 
 def unpatch() -> None:
     """Put back what ``patch`` has replaced. Threads and sockets that were made meanwhile stay ours, and work."""
+    give_back()
     changes.undo()
     for namespace in originals.namespaces.values():
         namespace.clear()
