@@ -25,7 +25,7 @@ def scheduler_here() -> Scheduler:
     if isinstance(me, Dhaga):
         return me.scheduler
     loop = asyncio._get_running_loop()
-    if loop is not None:
+    if loop is not None and not getattr(loop, "parks", False):  # see dhaga/asyncio.py
         return scheduler_on(loop)
     if here.main is None:
         implicit_scheduler()

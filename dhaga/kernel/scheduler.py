@@ -133,6 +133,9 @@ class Scheduler:
         "urgent",
     )
 
+    hosts = False
+    """Whether some of its dhagas run loops of the program: see ``dhaga/asyncio.py``."""
+
     def __init__(self, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Make a scheduler that has no thread yet; ``loop``: an asyncio loop to run instead of a new one."""
         self.name = name or f"scheduler-{number()}"
@@ -140,7 +143,7 @@ class Scheduler:
         if loop is None:
             self.selector = HubSelector()
             self.selector.watch = deadlock.Watch(self, schedulers)
-            loop = asyncio.SelectorEventLoop(self.selector)
+            loop = originals.SelectorEventLoop(self.selector)
         self.loop = loop
         self.clock: Callable[[], float] = originals.monotonic
         self.ready: deque[Any] = deque()
@@ -489,8 +492,8 @@ def sleep(seconds: float = 0) -> None:
     except AttributeError:  # not a dhaga
         sleep_outside(this_waiter(), seconds)
         return
-    if seconds or me.pending:
-        sleep_long(me, seconds)
+    if seconds or me.pending or scheduler.hosts:
+        sleep_outside(me, seconds)
         return
     ready = scheduler.ready  # a park without its reason and its value: 20 % less of a yield
     me.queue.append(me)
@@ -516,7 +519,7 @@ def sleep_long(me: Waiter, seconds: float) -> None:
 
 
 def sleep_outside(me: Waiter, seconds: float) -> None:
-    """Sleep as main code or as a plain thread."""
+    """Sleep in all other ways."""
     if isinstance(me, OSThread):
         originals.thread_sleep(seconds)
     elif seconds:

@@ -22,6 +22,7 @@ class Here(originals.local):
     main: Any = None  # the Main of this thread, once its main code has met a scheduler
     guest: Any = None  # the Scheduler on the loop of somebody else that runs in this thread
     thread: OSThread | None = None
+    blocks = False  # whether the coroutines of a loop in this thread may block it: see dhaga/asyncio.py
     end: Any = None  # what is dropped, and so acts, when the thread ends
 
 
@@ -38,7 +39,8 @@ def this_waiter() -> Waiter:
 
 
 def outsider(me: Any) -> Waiter:
-    if _get_running_loop() is not None:
+    loop = _get_running_loop()
+    if loop is not None and not (here.blocks or getattr(loop, "parks", False)):
         raise ParkError(
             "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
             "handler): in a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
