@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from .kernel import originals
@@ -59,11 +59,16 @@ def keep_originals(replacements: Iterable[Replacement], changes: Changes) -> Non
     for module, name, _, standard in replacements:
         if module.__name__ not in originals.namespaces:
             continue
-        originals.namespaces[module.__name__][name] = standard
+        originals.namespaces[module.__name__][name] = kept_function(standard)
         if isinstance(standard, type) and standard.__module__ == module.__name__:
             for kind, method, kept in originals.kept_methods(standard):
                 if vars(kind)[method].__globals__ is vars(module):  # not a second time
                     changes.set(kind, method, kept)
+
+
+def kept_function(standard: Any) -> Any:
+    """Return a function that goes on as before; anything else is as it is."""
+    return originals.kept(standard) if isinstance(standard, FunctionType) else standard
 
 
 def rebind(replacements: Iterable[Replacement], changes: Changes) -> None:

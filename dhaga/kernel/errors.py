@@ -41,4 +41,4 @@ class ParkError(RuntimeError):
 
 
 class PatchError(RuntimeError):
-    """``dhaga.monkey.patch()`` came too late for something; the text says which import, or start, is to come after it."""
+    """``dhaga.monkey.patch()`` comes too late; the text says for what, and which import is to come after it."""

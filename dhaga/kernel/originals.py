@@ -58,7 +58,8 @@ def kept_methods(kind: type) -> Iterator[tuple[type, str, Any]]:
     for name, value in list(vars(kind).items()):
         if isinstance(value, FunctionType) and value.__module__ == kind.__module__:
             yield kind, name, kept(value)
-    for heir in kind.__subclasses__():
+    heirs: list[type] = kind.__subclasses__()
+    for heir in heirs:
         if heir.__module__ == kind.__module__:
             yield from kept_methods(heir)
 
@@ -71,7 +72,7 @@ Thread = threading.Thread
 current_thread = kept(threading.current_thread)
 enumerate_threads = kept(threading.enumerate)
 main_thread = kept(threading.main_thread)
-RLock = threading.RLock
+RLock = _thread.RLock
 local = threading.local
 thread_count = _thread._count
 """How many threads there are beside the main one."""
