@@ -211,5 +211,14 @@ class ThreadEnd:
             end_dhagas(of_process=False)
 
 
+def outlive_greenlets() -> None:
+    """Let locks work to the last: finalizers take some, but from here on ``getcurrent()`` raises RuntimeError."""
+    last = getcurrent()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("dhaga.") and "getcurrent" in vars(module):
+            module.getcurrent = lambda: last  # type: ignore[attr-defined]
+
+
 getattr(threading, "_register_atexit", atexit.register)(at_exit)
+atexit.register(outlive_greenlets)  # called after all that are registered later
 atexit.register(after_threads)
