@@ -33,8 +33,11 @@ def at_exit() -> None:
     """End as a threaded program does: wait for the dhagas that are not daemons, then cancel the rest.
 
     Called before the executors end and the OS threads are joined, as dhagas may use both. After a Ctrl-C, or a
-    SystemExit raised in a dhaga, nobody is waited for; the status of the latter becomes the process's.
+    SystemExit raised in a dhaga, nobody is waited for; the status of the latter becomes the process's. Where threads
+    are dhagas the executors end first, whose workers would be waited for in vain.
     """
+    if threads_are_dhagas:
+        call_earlier_hooks()
     interruption = end_dhagas()
     if not any_user_thread():
         stop_schedulers()
@@ -44,6 +47,13 @@ def at_exit() -> None:
         raise interruption  # as the join of a thread would: Python reports it and waits for nobody
     elif interruption is not None:
         logger.error("at exit: %s", interruption)
+
+
+def call_earlier_hooks() -> None:
+    """Call, last one first, what was registered before ``at_exit``, whose turn would come only after it."""
+    for number in reversed(range(earlier_hooks)):
+        hook, hooks[number] = hooks[number], lambda: None
+        hook()
 
 
 def after_threads() -> None:
@@ -219,6 +229,11 @@ def outlive_greenlets() -> None:
             module.getcurrent = lambda: last  # type: ignore[attr-defined]
 
 
+threads_are_dhagas = False
+"""Set by the patch."""
+
+hooks: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
+earlier_hooks = len(hooks)
 getattr(threading, "_register_atexit", atexit.register)(at_exit)
 atexit.register(outlive_greenlets)  # called after all that are registered later
 atexit.register(after_threads)
