@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from .adoption import adopt, give_back
 from .changes import Changes, Replacement, keep_originals, rebase, rebind
 from .imports import World
-from .kernel import originals
+from .kernel import exit, originals
 from .kernel.errors import PatchError
 
 __all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "patched_imports", "unpatch"]
@@ -128,6 +128,7 @@ def patch() -> None:
         rebind(found, changes)
         rebase(found, changes)
         adopt()
+        exit.threads_are_dhagas = True
     except BaseException:
         unpatch()
         raise
@@ -146,6 +147,7 @@ def replacements() -> list[Replacement]:
 
 def unpatch() -> None:
     """Put back what ``patch`` has replaced. Threads and sockets that were made meanwhile stay ours, and work."""
+    exit.threads_are_dhagas = False
     give_back()
     changes.undo()
     for namespace in originals.namespaces.values():
