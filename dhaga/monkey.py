@@ -20,6 +20,7 @@ from .changes import Changes, Replacement, keep_originals, rebase, rebind
 from .imports import World
 from .kernel import exit, originals
 from .kernel.errors import PatchError
+from .lateness import refuse_late
 
 __all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "patched_imports", "unpatch"]
 
@@ -121,6 +122,7 @@ def patch() -> None:
     if changes:
         return
     found = list(replacements())
+    refuse_late(found)
     try:
         keep_originals(found, changes)
         for module, name, ours, _ in found:
