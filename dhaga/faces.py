@@ -23,13 +23,14 @@ __all__ = ["COPIES", "Library", "Rooted", "Row"]
 COPIES = frozenset(
     {
         # These wait.
-        *("asynchat", "asyncore", "ftplib", "http.client", "http.server", "imaplib", "nntplib", "poplib", "sched"),
-        *("logging.config", "logging.handlers", "multiprocessing.dummy", "multiprocessing.pool", "pty", "smtpd"),
-        *("smtplib", "socketserver", "telnetlib", "urllib.request", "urllib.robotparser", "webbrowser"),
-        *("wsgiref.simple_server", "xmlrpc.client", "xmlrpc.server"),
+        *("asynchat", "asyncore", "concurrent.futures.thread", "ftplib", "http.client", "http.server", "imaplib"),
+        *("logging.config", "logging.handlers", "mailcap", "multiprocessing.dummy", "multiprocessing.dummy.connection"),
+        *("multiprocessing.pool", "nntplib", "pipes", "poplib", "pty", "sched", "smtpd", "smtplib", "socketserver"),
+        *("telnetlib", "urllib.request", "urllib.robotparser", "webbrowser", "wsgiref.simple_server"),
+        *("xmlrpc.client", "xmlrpc.server"),
         # These import what they are given the name of.
         *("importlib.resources", "importlib.resources._common", "importlib.resources._functional"),
-        *("importlib.resources._legacy", "importlib.util", "pickle", "pkgutil"),
+        *("importlib.resources._legacy", "importlib.util", "pickle", "pkgutil", "shelve"),
     }
 )
 """Standard modules that are copied. ``tests/test_imports.py`` computes the first part, and names what is shared though
@@ -42,6 +43,9 @@ LOOKERS = {
     "typing": ("get_type_hints",),
 }
 """Functions that look for a class's module in ``sys.modules``: they get one where it is found."""
+
+FUTURES = ("Future", "as_completed", "wait")
+"""Of ``dhaga.futures``. The swap needs no row for these: it has the standard's own wait by our locks."""
 
 ERRORS_OF_PICKLE = ("PickleError", "PicklingError", "UnpicklingError")
 """All that ``pickle`` gets of its compiled half, which would look for classes among the public modules."""
@@ -79,10 +83,14 @@ class Library:
 
     def __init__(self, table: Iterable[Row], world: Rooted) -> None:
         self.world = world
-        self.rows: dict[str, list[Row]] = {}
+        self.rows: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
+            "concurrent.futures": [("", "dhaga.futures", FUTURES)],
+            "concurrent.futures._base": [("", "dhaga.futures", FUTURES)],
+        }
         for row in table:
             if row.when:
-                self.rows.setdefault(row.module.partition(":")[0], []).append(row)
+                module, _, cls = row.module.partition(":")
+                self.rows.setdefault(module, []).append((cls, row.ours, row.names))
         self.own = COPIES | set(self.rows)
         self.parents = {name.rpartition(".")[0] for name in self.own} - self.own - {""}
         self.makers: dict[str, Callable[[ModuleType], ModuleType]] = {
@@ -92,6 +100,7 @@ class Library:
             **dict.fromkeys(self.parents - {"importlib"}, self.face),
             **dict.fromkeys(LOOKERS, self.looker),
             **dict.fromkeys(self.rows, self.replaced),
+            "concurrent.futures": self.futures,
         }
 
     def has(self, name: str) -> bool:
@@ -127,12 +136,23 @@ class Library:
         """Return the face of a module of the table. Its functions see what is replaced."""
         face = self.face(public)
         rebind(public, vars(face))
-        for row in self.rows[public.__name__]:
-            ours = resolve_name(row.ours)
-            if ":" in row.module:
-                setattr(face, row.module.rpartition(":")[2], ours)
-            else:
-                vars(face).update({name: getattr(ours, name) for name in row.names})
+        for cls, place, names in self.rows[public.__name__]:
+            ours = resolve_name(place)
+            vars(face).update({cls: ours} if cls else {name: getattr(ours, name) for name in names})
+        return face
+
+    def futures(self, public: ModuleType) -> ModuleType:
+        """Return the face of ``concurrent.futures``, which takes its executors from its modules when asked for them."""
+        face = self.replaced(public)
+        vars(face).pop("ThreadPoolExecutor", None)
+        former = face.__getattr__
+
+        def attribute(key: str) -> Any:
+            if key == "ThreadPoolExecutor":
+                return self.world.import_module("concurrent.futures.thread").ThreadPoolExecutor
+            return former(key)
+
+        vars(face).update(__getattr__=attribute)
         return face
 
     def looker(self, public: ModuleType) -> ModuleType:
