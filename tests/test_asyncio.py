@@ -1,0 +1,293 @@
+"""asyncio.run and its relatives in a patched program: each loop where it was started, and none stops the others."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from dhaga import asyncio as ours
+
+from .scripts import prints
+
+HEAD = """
+import dhaga.monkey
+dhaga.monkey.patch()
+import asyncio, contextvars, os, signal, socket, sys, threading, time
+import dhaga, dhaga.asyncio
+
+def together(function, count):
+    "Call a function in so many threads at once."
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(function())) for _ in range(count)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    return results
+
+log = []
+async def job():
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.001)
+        log.append("cancelled")
+        raise
+    finally:
+        log.append("finally")
+
+def outcome(function):
+    log.clear()
+    try:
+        return function()
+    except BaseException as error:
+        return repr(error), log
+"""
+
+
+def says(code: str) -> list[str]:
+    """Run a patched program, which leaves nobody in a loop."""
+    return prints(HEAD + code + "\nassert not dhaga.asyncio.stays and asyncio._get_running_loop() is None\n")
+
+
+def test_several_hundred_loops_run_at_once_in_one_thread() -> None:
+    assert says("""
+async def main():
+    me, loop = threading.current_thread(), asyncio.get_running_loop()
+    for i in range(5):
+        await asyncio.sleep(0.002)
+        assert threading.current_thread() is me
+        assert asyncio.get_running_loop() is asyncio.current_task().get_loop() is asyncio.Future().get_loop() is loop
+    return loop
+
+from dhaga.kernel import originals
+loops = together(lambda: asyncio.run(main()), 300)
+print(len(set(loops)), len(originals.enumerate_threads()))
+""") == ["300 1"]
+
+
+def test_a_coroutine_that_blocks_stops_its_own_loop_alone() -> None:
+    assert says("""
+async def main():
+    begun = time.monotonic()
+    time.sleep(0.05)
+    lock.acquire()
+    lock.release()
+    time.sleep(0)
+    return asyncio.get_running_loop() is asyncio.current_task().get_loop() and time.monotonic() - begun < 1
+
+lock = threading.Lock()
+print(together(lambda: asyncio.run(main()), 40) == 40 * [True], asyncio.run(main()))
+""") == ["True True"]
+
+
+def test_threads_that_main_code_has_started_run_while_its_loop_runs() -> None:
+    assert says("""
+turns = []
+def tick():
+    while len(turns) < 5:
+        turns.append(1)
+        time.sleep(0.001)
+threading.Thread(target=tick).start()
+asyncio.run(asyncio.sleep(0.1))
+print(len(turns))
+""") == ["5"]
+
+
+def test_a_loop_shares_locals_locks_and_context_with_its_caller() -> None:
+    assert says("""
+place, lock, var = threading.local(), threading.RLock(), contextvars.ContextVar("var")
+def caller():
+    async def main():
+        with lock:
+            await asyncio.sleep(0)
+            return place.name, var.get()
+    place.name = "here"
+    var.set(1)
+    with lock:
+        return asyncio.run(main())
+print(together(caller, 2), caller())
+""") == ["[('here', 1), ('here', 1)] ('here', 1)"]
+
+
+def test_a_cancel_of_the_caller_cancels_the_coroutine_and_waits_for_its_end() -> None:
+    assert says("""
+async def stubborn():
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        return "kept"
+
+def cancelled(main):
+    waits = dhaga.spawn(lambda: asyncio.run(main()))
+    time.sleep(0.01)
+    waits.cancel("why")
+    return waits.result()
+
+def late():
+    with dhaga.Timeout(0.01):
+        asyncio.run(job())
+
+print(outcome(lambda: cancelled(job)))
+print(outcome(lambda: cancelled(stubborn)))
+print(outcome(late))
+print(outcome(lambda: dhaga.spawn(late).result()))
+""") == [
+        """("Cancelled('why')", ['cancelled', 'finally'])""",
+        "kept",
+        *2 * ["""("TimeoutError('not done within 0.01 s')", ['cancelled', 'finally'])"""],
+    ]
+
+
+def test_ctrl_c_in_main_code_cancels_the_coroutine() -> None:
+    assert says("""
+threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+print(outcome(lambda: asyncio.run(job())))
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+""") == ["('KeyboardInterrupt()', ['cancelled', 'finally'])", "True"]
+
+
+def test_a_loop_in_main_code_hears_signals() -> None:
+    assert says("""
+async def main():
+    heard = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, heard.set_result, "heard")
+    threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+    return await asyncio.wait_for(heard, 5)
+print(asyncio.run(main()))
+""") == ["heard"]
+
+
+def test_what_is_nested_is_refused_as_by_the_standard() -> None:
+    assert says("""
+async def main():
+    main = asyncio.sleep(0)
+    try:
+        asyncio.run(main)
+    except RuntimeError as error:
+        main.close()
+        return str(error)
+print({asyncio.run(main()), *together(lambda: asyncio.run(main()), 1)})
+print(outcome(lambda: asyncio.run(1))[0])
+""") == [
+        "{'asyncio.run() cannot be called from a running event loop'}",
+        "ValueError('a coroutine was expected, got 1')",
+    ]
+
+
+def test_a_thread_finds_no_running_loop_and_keeps_a_current_one_of_its_own() -> None:
+    assert says("""
+def old_style():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:
+        message = str(error)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    time.sleep(0.001)
+    assert asyncio.get_event_loop() is loop
+    value = loop.run_until_complete(asyncio.sleep(0.001, message))
+    loop.close()
+    return value
+print(together(old_style, 2))
+with asyncio.Runner(debug=True) as runner:
+    print(runner.run(asyncio.sleep(0, 1)), runner.run(asyncio.sleep(0, 2)), runner.get_loop().get_debug())
+""") == ["['no running event loop', 'no running event loop']", "1 2 True"]
+
+
+def test_threads_and_processes_of_a_loop_work_in_several_at_once() -> None:
+    assert says("""
+async def main():
+    thread = threading.Thread(target=time.sleep, args=(0.001,))
+    thread.start()
+    thread.join()
+    loop = asyncio.get_running_loop()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-Sc", "print(input() * 2)", stdin=-1, stdout=-1)
+    out, _ = await process.communicate(b"ab")
+    answer = await loop.run_in_executor(None, lambda: (time.sleep(0.001), 7)[1])
+    return out, process.returncode, answer, await asyncio.to_thread(threading.active_count) > 1
+print(asyncio.run(main()), *set(together(lambda: asyncio.run(main()), 3)))
+""") == ["(b'abab\\n', 0, 7, True) (b'abab\\n', 0, 7, True)"]
+
+
+def test_streams_and_dhagas_can_be_awaited() -> None:
+    assert says("""
+async def serve(reader, writer):
+    writer.write((await reader.readline()).upper())
+    writer.close()
+
+async def main():
+    async with await asyncio.start_server(serve, "localhost", 0) as server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname()[:2])
+        writer.write(b"abc\\n")
+        got = await reader.read()
+        writer.close()
+    return got, await dhaga.spawn(lambda: 1), await dhaga.aio.run_in_dhaga(lambda: 2)
+print(asyncio.run(main()), *set(together(lambda: asyncio.run(main()), 3)))
+""") == ["(b'ABC\\n', 1, 2) (b'ABC\\n', 1, 2)"]
+
+
+def test_aiohttp_clients_run_in_two_dhagas_at_once() -> None:
+    pytest.importorskip("aiohttp")
+    assert says("""
+import aiohttp
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        inside.wait(5)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.path.encode())
+    def log_message(self, *args): pass
+
+inside = threading.Barrier(2)
+server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+async def main():
+    async with aiohttp.ClientSession() as session:
+        async with session.get("http://127.0.0.1:%d/x" % server.server_port) as response:
+            return await response.text()
+print(together(lambda: asyncio.run(main()), 2))
+server.shutdown()
+server.server_close()
+""") == ["['/x', '/x']"]
+
+
+def test_a_loop_that_waits_in_c_runs_in_an_os_thread() -> None:
+    pytest.importorskip("uvloop")
+    assert says("""
+import uvloop
+async def main():
+    time.sleep(0.001)
+    await asyncio.sleep(0.001)
+    return type(asyncio.get_running_loop()).__module__
+def cancelled():
+    waits = dhaga.spawn(lambda: uvloop.run(job()))
+    while not log: time.sleep(0.05); waits.cancel("why")
+    return waits.result()
+print(uvloop.run(asyncio.sleep(0.001, 1)), together(lambda: uvloop.run(main()), 2))
+print(outcome(cancelled))
+""") == ["1 ['uvloop', 'uvloop']", """("Cancelled('why')", ['cancelled', 'finally'])"""]
+
+
+def test_a_native_thread_has_a_loop_that_blocks() -> None:
+    assert says("""
+import _thread
+from dhaga.kernel import originals
+async def main():
+    time.sleep(0.001)
+    await asyncio.sleep(0.001)
+    return originals.get_ident()
+idents, done = [], originals.allocate_lock()
+done.acquire()
+originals.start_new_thread(lambda: (idents.append(asyncio.run(main())), done.release()), ())
+done.acquire()
+print(idents != [originals.get_ident()])
+""") == ["True"]
+
+
+def test_the_policy_stands_on_what_the_standard_one_has() -> None:
+    policy = ours.DefaultEventLoopPolicy()
+    standard = super(ours.DefaultEventLoopPolicy, policy)
+    assert {"_loop", "_set_called"} <= set(dir(policy._local)) and hasattr(standard, "get_event_loop")
+    assert sys.version_info < (3, 14)
