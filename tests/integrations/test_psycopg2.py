@@ -1,0 +1,144 @@
+"""psycopg2's connections in dhagas, in plain threads and in coroutines, with a PostgreSQL that answers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import dhaga
+from tests.test_aio_libraries import address_of
+
+psycopg2 = pytest.importorskip("psycopg2")
+extensions = pytest.importorskip("psycopg2.extensions")
+
+from dhaga.integrations import psycopg2 as integration  # noqa: E402
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    address = address_of("DHAGA_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
+    integration.install()
+    yield address
+    integration.uninstall()
+
+
+def ask(url: str, question: str) -> Any:
+    """Ask over a connection of its own. Returns: the first value of the first row."""
+    connection = psycopg2.connect(url)
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute(question)
+            return cursor.fetchone()[0]
+    finally:
+        connection.close()
+
+
+def test_connections_wait_side_by_side(url: str) -> None:
+    def fn() -> list[int]:
+        dhagas = [dhaga.spawn(ask, url, f"select {n} from pg_sleep(0.3)") for n in range(20)]
+        return [d.result() for d in dhagas]
+
+    start = time.monotonic()
+    assert dhaga.spawn(fn).result() == list(range(20))
+    assert time.monotonic() - start < 3
+
+
+def test_what_is_too_big_for_the_socket_is_written_and_read_in_parts(url: str) -> None:
+    assert dhaga.spawn(ask, url, f"select '{'x' * 10_000_000}'").result() == "x" * 10_000_000
+
+
+def test_errors_of_the_server_leave_the_connection_in_use(url: str) -> None:
+    def fn() -> int:
+        connection = psycopg2.connect(url)
+        with pytest.raises(psycopg2.errors.DivisionByZero), connection, connection.cursor() as cursor:
+            cursor.execute("select 1 / 0")
+        with connection, connection.cursor() as cursor:
+            cursor.execute("select 2")
+            value: int = cursor.fetchone()[0]
+        connection.close()
+        return value
+
+    assert dhaga.spawn(fn).result() == 2
+
+
+def test_a_cancel_ends_the_wait_and_closes_the_connection(url: str) -> None:
+    def fn() -> bool:
+        connection = psycopg2.connect(url)
+        d = dhaga.spawn(lambda: connection.cursor().execute("select pg_sleep(1000)"))
+        dhaga.sleep(0.05)
+        d.cancel()
+        d.join()
+        with pytest.raises(dhaga.Cancelled):
+            d.result()
+        return bool(connection.closed)
+
+    assert dhaga.spawn(fn).result()
+
+
+def test_another_dhaga_can_have_the_server_cancel_a_query(url: str) -> None:
+    def fn() -> int:
+        connection = psycopg2.connect(url)
+        cursor = connection.cursor()
+        d = dhaga.spawn(cursor.execute, "select pg_sleep(1000)")
+        dhaga.sleep(0.05)
+        connection.cancel()
+        with pytest.raises(psycopg2.errors.QueryCanceled):
+            d.result(timeout=5)
+        connection.rollback()
+        cursor.execute("select 3")
+        value: int = cursor.fetchone()[0]
+        connection.close()
+        return value
+
+    assert dhaga.spawn(fn).result() == 3
+
+
+def test_copy_is_refused_rather_than_blocking_all_dhagas(url: str) -> None:
+    def fn() -> None:
+        connection = psycopg2.connect(url)
+        with pytest.raises(psycopg2.ProgrammingError, match="asynchronous callback"):
+            connection.cursor().copy_expert("copy (select 1) to stdout", io.StringIO())
+        connection.close()
+
+    dhaga.spawn(fn).result()
+
+
+def test_plain_threads_wait_as_before(url: str) -> None:
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda n=n: answers.append(ask(url, f"select {n} from pg_sleep(0.1)")))
+        for n in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [0, 1, 2, 3]
+
+
+def test_a_coroutine_waits_as_before(url: str) -> None:
+    async def main() -> Any:
+        return ask(url, "select 1 from pg_sleep(0.01)")
+
+    assert asyncio.run(main()) == 1
+
+
+def test_uninstall_puts_back_what_was_there() -> None:
+    def other(connection: Any) -> None: ...
+
+    extensions.set_wait_callback(other)
+    integration.install()
+    integration.install()
+    assert extensions.get_wait_callback() is integration.wait
+    integration.uninstall()
+    assert extensions.get_wait_callback() is other
+    integration.install()
+    extensions.set_wait_callback(None)
+    integration.uninstall()
+    assert extensions.get_wait_callback() is None
