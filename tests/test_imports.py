@@ -191,7 +191,7 @@ def test_packages_import_relatively_and_in_circles(write: Write) -> None:
     write(
         try_package__in____init__="from . import a\nfrom .a import b as b_of_a\n__all__ = ['a', 'd']",
         try_package__in__a="from . import b\nvalue = b.value",
-        try_package__in__b="from . import a\nfrom .sub import c\nimport try_package.a as again\nvalue = a.__name__, c.b",
+        try_package__in__b="from . import a\nfrom .sub import c\nimport try_package.a as again\nvalue = a.__name__, c",
         try_package__in__sub__in____init__="",
         try_package__in__sub__in__c="from .. import b",
         try_package__in__d="",
@@ -199,7 +199,7 @@ def test_packages_import_relatively_and_in_circles(write: Write) -> None:
     )
     star = private("try_star", "try_star")
     package = star.a.b.again
-    assert package is star.a and star.a.value == ("try_package.a", star.a.b) and star.d.__name__ == "try_package.d"
+    assert package is star.a and star.a.value == ("try_package.a", star.a.b.c) and star.d.__name__ == "try_package.d"
     assert not [name for name in sys.modules if name.startswith("try_")]
 
 
