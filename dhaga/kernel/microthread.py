@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import sys
-from asyncio import _set_running_loop
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from inspect import CO_COROUTINE
@@ -369,11 +369,13 @@ class Main(Waiter):
         "queue",
         "rank",
         "scheduler",
+        "summons",
         "switch",
         "value",
     )
 
     def __init__(self, scheduler: Scheduler) -> None:
+        self.summons: Any = None  # a Summons, once a signal has come; see kernel/interrupts.py
         self.belong(scheduler, NORMAL)
         self.greenlet = getcurrent()
         self.switch = self.greenlet.switch  # what the run queue calls; see kernel/scheduler.py
@@ -389,20 +391,34 @@ class Main(Waiter):
         return f"<Main code of {self.scheduler.name} {'WAITING ' + self.parked[0] if self.parked else 'RUNNING'}>"
 
     def park(self, timeout: float | None = None) -> Any:
-        """Park as a dhaga does, and give the thread its running loop only meanwhile.
+        """Park as a dhaga does; the handlers of signals that come meanwhile are called here, by ``Summons``."""
+        scheduler = self.scheduler
+        entry = None if timeout is None else scheduler.timers.add(scheduler.clock() + timeout, self)
+        try:
+            while self.let_others_run():
+                self.summons.interrupt_park()
+        finally:
+            if entry is not None:
+                scheduler.timers.discard(entry)
+        if self.summons is not None:
+            self.summons.end_park()
+        if self.fault is not None:
+            self.throw_fault()
+        value, self.value = self.value, None
+        return value
+
+    def let_others_run(self) -> bool:
+        """Give the thread away, with its running loop; tell whether nobody woke this, but a signal came.
 
         The loop runs on in another greenlet; main code that calls ``asyncio.run`` must not be told that one is running.
         """
-        self.show_loop()
+        loop, former = self.scheduler.loop, _get_running_loop()
+        _set_running_loop(loop if loop.is_running() else None)
         try:
-            return super().park(timeout)
+            self.scheduler.let_others_run()
         finally:
-            _set_running_loop(None)
-
-    def show_loop(self) -> None:
-        loop = self.scheduler.loop
-        if loop.is_running():
-            _set_running_loop(loop)
+            _set_running_loop(former)
+        return self.summons is not None and self.summons.delivered()
 
 
 def excepthook(args: ExceptHookArgs) -> None:

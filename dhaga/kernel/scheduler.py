@@ -194,6 +194,14 @@ class Scheduler:
         me.value = None
         return value
 
+    def let_others_run(self) -> None:
+        """Give the thread away until somebody switches back: of a park the half that main code needs by itself."""
+        left = self.left = self.left - 1
+        if self.ready and left:
+            self.ready.popleft().switch()
+        else:
+            self.elect().switch()
+
     def give_turn(self, following: Any) -> None:
         """Have a certain one run now, in the place of the caller."""
         following.switch()

@@ -1,0 +1,238 @@
+"""``dhaga.signal``: handlers are called in the main code, wherever that stands, and nothing is lost by them."""
+
+from __future__ import annotations
+
+import signal as standard
+
+import pytest
+
+from tests.scripts import prints, run
+
+START = """
+import os, signal as standard, sys
+import dhaga
+from dhaga import queue, signal, threading, time
+
+main, log = threading.get_ident(), []
+
+class Boom(Exception):
+    pass
+
+def handler(number, frame):
+    log.append(number == signal.SIGUSR1 and threading.get_ident() == main)
+    log.append(threading.current_thread() is threading.main_thread())
+    time.sleep(0.04)
+
+def fails(number, frame):
+    handler(number, frame)
+    raise Boom
+
+def kill(after=0.01):
+    time.sleep(after)
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+def soon(call=kill, *args, seconds=0):
+    timer = threading.Timer(seconds, call, args)
+    timer.start()
+
+"""
+
+
+def test_a_handler_runs_in_the_main_code_which_is_parked_and_may_park_itself() -> None:
+    assert prints(
+        START
+        + """if True:
+        signal.signal(signal.SIGUSR1, handler)
+        event = threading.Event()
+        soon(kill)
+        soon(event.set, seconds=0.2)  # long after the handler
+        print(event.wait(), log, event.waiters)
+        event.clear(), log.clear()
+        soon(kill)
+        soon(event.set, seconds=0.03)  # while the handler sleeps
+        print(event.wait(), log)
+        log.clear()
+        soon(kill)
+        print(event.clear(), event.wait(0.02), log)  # the timeout comes while the handler sleeps
+    """
+    ) == ["True [True, True] WaitQueue([])", "True [True, True]", "None False [True, True]"]
+
+
+def test_what_comes_while_the_handler_parks_is_not_lost() -> None:
+    assert prints(
+        START
+        + """if True:
+        signal.signal(signal.SIGUSR1, handler)
+        q, lock = queue.Queue(), threading.Lock()
+        soon(kill)
+        soon(q.put, 7, seconds=0.03)
+        print(q.get(), log)
+        lock.acquire(), log.clear()
+        soon(kill)
+        soon(lock.release, seconds=0.03)
+        print(lock.acquire(), lock, log)
+        signal.signal(signal.SIGUSR1, fails)
+        soon(kill)
+        soon(q.put, 8, seconds=0.03)
+        print(q.get())  # handed over: so the error waits for the next park
+        try:
+            time.sleep(0.01)
+        except Boom:
+            print("boom")
+    """
+    ) == ["7 [True, True]", "True <Lock held by main code, 0 parked> [True, True]", "8", "boom"]
+
+
+def test_what_a_handler_raises_ends_the_park_of_the_main_code_and_no_dhaga() -> None:
+    assert prints(
+        START
+        + """if True:
+        signal.signal(signal.SIGUSR1, fails)
+        waits = dict(
+            event=threading.Event().wait, get=queue.Queue().get, sleep=lambda: time.sleep(5), park=dhaga.park,
+            join=threading.Thread(target=time.sleep, args=(5,), daemon=True),
+        )
+        waits["join"].start()
+        waits["join"] = waits["join"].join
+        for name, wait in waits.items():
+            soon(kill)
+            try:
+                wait() if name != "park" else wait("x")
+            except Boom as error:
+                print(name, "boom")
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)  # the main code runs
+        except Boom:
+            print("at once")
+        print(threading.active_count())
+    """
+    ) == ["event boom", "get boom", "sleep boom", "park boom", "join boom", "at once", "2"]
+
+
+def test_handlers_interrupt_handlers_and_share_the_main_codes_rlocks() -> None:
+    assert prints(
+        START
+        + """if True:
+        def nested(number, frame):
+            log.append("in")
+            if len(log) < 3:
+                soon(kill)
+                time.sleep(0.04)
+            log.append("out")
+        signal.signal(signal.SIGUSR1, nested)
+        soon(kill)
+        time.sleep(0.15)
+        print(*log)
+        lock = threading.RLock()
+        def again(number, frame):
+            with lock:
+                print("again", lock)
+        signal.signal(signal.SIGUSR1, again)
+        soon(kill)
+        with lock:
+            time.sleep(0.05)
+    """
+    ) == ["in in in out out out", "again <RLock held by main code 2 times, 0 parked>"]
+
+
+def test_a_handler_may_end_the_program_and_join_its_threads_first() -> None:
+    outcome = run(
+        START
+        + """if True:
+        stop = threading.Event()
+        worker = threading.Thread(target=stop.wait)
+        worker.start()
+        def ends(number, frame):
+            stop.set()
+            worker.join()
+            print("joined")
+            sys.exit(7)
+        signal.signal(signal.SIGTERM, ends)
+        soon(lambda: os.kill(os.getpid(), signal.SIGTERM), seconds=0.02)
+        time.sleep(60)
+    """
+    )
+    assert (outcome.status, outcome.out, outcome.err) == (7, "joined\n", "")
+
+
+def test_the_program_sees_its_own_handlers() -> None:
+    assert prints(
+        START
+        + """if True:
+        print(signal.signal(signal.SIGUSR1, handler) is signal.SIG_DFL, signal.getsignal(signal.SIGUSR1) is handler)
+        print(signal.signal(signal.SIGUSR1, signal.SIG_IGN) is handler, repr(signal.getsignal(signal.SIGUSR1)))
+        dhaga.spawn(time.sleep, 0).join()
+        print(standard.getsignal(signal.SIGINT) is standard.default_int_handler)  # Ctrl-C is heard by us
+        print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        print(signal.signal(signal.SIGINT, signal.default_int_handler) is signal.default_int_handler)
+        print(standard.getsignal(signal.SIGINT) is standard.default_int_handler)
+        try:
+            signal.signal(signal.SIGUSR1, None)
+        except TypeError:
+            print("refused")
+    """
+    ) == ["True True", f"True {standard.SIG_IGN!r}", "False", "True", "True", "False", "refused"]
+
+
+def test_an_interrupt_from_a_thread_comes_to_the_main_code_that_joins_it() -> None:
+    assert prints(
+        START
+        + """if True:
+        import _thread
+        thread = threading.Thread(target=_thread.interrupt_main)
+        thread.start()
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            print("interrupted")
+        time.sleep(0.01)
+        print(threading.active_count())
+    """
+    ) == ["interrupted", "1"]
+
+
+def test_pause_and_the_waits_for_blocked_signals_let_others_run() -> None:
+    assert prints(
+        START
+        + """if True:
+        ticks = []
+        def tick():
+            while True:
+                time.sleep(0.005)
+                ticks.append(1)
+        threading.Thread(target=tick, daemon=True).start()
+        signal.signal(signal.SIGUSR1, handler)
+        soon(kill)
+        print(signal.pause(), log)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        for wait in (signal.sigwait, signal.sigwaitinfo, lambda these: signal.sigtimedwait(these, 5)):
+            ticks.clear()
+            soon(kill)
+            found = wait([signal.SIGUSR1])
+            print(getattr(found, "si_signo", found) == signal.SIGUSR1, len(ticks) > 1)
+        print(signal.sigtimedwait([signal.SIGUSR1], 0.03), signal.sigtimedwait([signal.SIGUSR1], 0))
+    """
+    ) == ["None [True, True]", "True True", "True True", "True True", "None None"]
+
+
+@pytest.mark.slow
+def test_a_thousand_signals_at_odd_moments_lose_no_item() -> None:
+    assert prints(
+        START
+        + """if True:
+        came = []
+        signal.signal(signal.SIGALRM, lambda number, frame: (came.append(1), time.sleep(0)))
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0007)
+        q, got = queue.Queue(1), []
+        def feed():
+            for n in range(20_000):
+                q.put(n)
+            q.put(None)
+        threading.Thread(target=feed).start()
+        got = list(iter(q.get, None))
+        while len(came) < 1000:
+            time.sleep(0.001)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(got == list(range(20_000)))
+    """
+    ) == ["True"]
