@@ -28,7 +28,7 @@ from .resolve import gethostbyaddr as gethostbyaddr
 from .resolve import gethostbyname as gethostbyname
 from .resolve import gethostbyname_ex as gethostbyname_ex
 from .resolve import getnameinfo as getnameinfo
-from .resolve import resolved
+from .resolve import look_up_address, resolved
 
 __all__ = list(standard.__all__)  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -357,6 +357,14 @@ def create_server(address: Any, **options: Any) -> socket:
     return adopt(standard_create_server(address, **options))
 
 
+def what_programs_replace() -> tuple[Any, Any]:
+    """Return what makes sockets and looks names up: ours, or what a program has put over it, a proxy's or a test's."""
+    kind: Any = standard.socket
+    own_kind = isinstance(kind, type) and issubclass(kind, socket)
+    look_up: Any = standard.getaddrinfo
+    return kind if own_kind else socket, getaddrinfo if look_up is look_up_address else look_up
+
+
 def create_connection(
     address: tuple[str | None, int],
     timeout: Any = DEFAULT_TIMEOUT,
@@ -367,10 +375,11 @@ def create_connection(
     """Connect to the first address of a host that answers. Parks: as ``connect``. Source: the standard one."""
     host, port = address
     errors: list[Exception] = []
-    for family, kind, proto, _, target in getaddrinfo(host, port, 0, standard.SOCK_STREAM):
+    new_socket, look_up = what_programs_replace()
+    for family, kind, proto, _, target in look_up(host, port, 0, standard.SOCK_STREAM):
         sock = None
         try:
-            sock = socket(family, kind, proto)
+            sock = new_socket(family, kind, proto)
             if timeout is not DEFAULT_TIMEOUT:
                 sock.settimeout(timeout)
             if source_address:

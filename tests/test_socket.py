@@ -1169,3 +1169,16 @@ def test_a_thousand_connections_at_once() -> None:
             settle()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_create_connection_uses_what_a_program_puts_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Proxied(socket.socket):
+        pass
+
+    found = [(standard.AF_INET, standard.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        found[0] = (*found[0][:4], server.getsockname())
+        monkeypatch.setattr(standard, "socket", Proxied)
+        monkeypatch.setattr(standard, "getaddrinfo", lambda *_: found)
+        with socket.create_connection(("nowhere.invalid", 1)) as sock:
+            assert isinstance(sock, Proxied)
