@@ -21,10 +21,10 @@ from functools import partial
 from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
-from . import locks
 from .changes import package_of
 from .kernel import originals
 from .local import local
+from .locks import Condition, Lock, RLock
 from .simplequeue import SimpleQueue
 
 Put = Callable[[Any], object]
@@ -37,7 +37,7 @@ FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
 """Methods of a lock that ``os.register_at_fork`` was given, as far as they may be left with the former one."""
 
 METHODS = (BuiltinMethodType, MethodType)
-Condition = threading.Condition
+StandardCondition = threading.Condition
 StandardQueue = _queue.SimpleQueue
 
 
@@ -74,17 +74,17 @@ def is_held(rlock: Any) -> bool:
 
 
 STANDARD_LOCK, STANDARD_RLOCK = type(originals.allocate_lock()), type(originals.RLock())
-RLOCKS = (STANDARD_RLOCK, locks.RLock)
+RLOCKS = (STANDARD_RLOCK, RLock)
 
 FORTH: Makers = {
-    STANDARD_LOCK: partial(lock_like, make=locks.Lock),
-    STANDARD_RLOCK: lambda former: locks.RLock(),
+    STANDARD_LOCK: partial(lock_like, make=Lock),
+    STANDARD_RLOCK: lambda former: RLock(),
     StandardQueue: partial(queue_like, make=SimpleQueue),
     originals.local: partial(local_like, make=local),
 }
 BACK: Makers = {
-    locks.Lock: partial(lock_like, make=originals.allocate_lock),
-    locks.RLock: lambda former: originals.RLock(),
+    Lock: partial(lock_like, make=originals.allocate_lock),
+    RLock: lambda former: originals.RLock(),
     SimpleQueue: partial(queue_like, make=StandardQueue),
     local: partial(local_like, make=originals.local),
 }
@@ -257,7 +257,7 @@ before_forks: dict[int, tuple[Any, Any]] = {}
 def adopt() -> None:
     """Replace what exists. From: a process with one OS thread, so that nobody else waits for, or changes, any of it."""
     things = [it for it in gc.get_objects() if type(it) in FORTH]
-    adoption = Adoption(things, FORTH, Condition, locks.Condition)
+    adoption = Adoption(things, FORTH, StandardCondition, Condition)
     for thing in things:
         successor = adoption.successors.get(id(thing))
         if successor is not None:
@@ -271,8 +271,8 @@ def give_back() -> None:
     formers = {key: former for key, (_, former) in before_forks.items()}
     before_forks.clear()
     things = list(adopted)
-    back = {**BACK, locks.Lock: lambda lock: formers.get(id(lock)) or BACK[locks.Lock](lock)}
-    Adoption(things, back, locks.Condition, Condition)
+    back = {**BACK, Lock: lambda lock: formers.get(id(lock)) or BACK[Lock](lock)}
+    Adoption(things, back, Condition, StandardCondition)
     adopted.clear()
 
 
