@@ -1,27 +1,40 @@
-"""``python -m dhaga COMMAND …``: which command is in which module. What one does is there."""
+"""``python -m dhaga SCRIPT …`` and ``python -m dhaga COMMAND …``: what is run, and where. What is done is there."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from typing import Any
 
 COMMANDS = {"serve": ("dhaga.http.serve", "serve a WSGI app over HTTP")}
 """The module of each, whose ``main(arguments)`` returns an exit status; what it needs is in the extra of its name."""
 
-USAGE = "usage: python -m dhaga COMMAND …, where COMMAND is\n" + "".join(
-    f"  {command:8}{what}: see {command} --help\n" for command, (_, what) in COMMANDS.items()
+USAGE = """\
+usage: python -m dhaga SCRIPT …     run a program, its threads as dhagas: a file, a folder or an archive; - is stdin
+       python -m dhaga -m MODULE …  run a module so
+       python -m dhaga -c CODE …    run a text so
+       python -m dhaga COMMAND …    where COMMAND is
+""" + "".join(
+    f"         {command:8}{what}: see {command} --help; a file of that name is ./{command}\n"
+    for command, (_, what) in COMMANDS.items()
 )
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command. Returns: an exit status."""
-    command = arguments[0] if arguments else "--help"
-    if command in ("-h", "--help"):
+    """Run a command or a program. Returns: an exit status."""
+    first = arguments[0] if arguments else "--help"
+    if first in ("-h", "--help"):
         print(USAGE, end="")
         return 0
-    if command not in COMMANDS:
-        print(f"python -m dhaga: there is no command {command!r}\n{USAGE}", end="", file=sys.stderr)
-        return 2
+    if first in COMMANDS:
+        return run_command(first, arguments[1:])
+    return run_program(arguments)
+
+
+def run_command(command: str, arguments: list[str]) -> int:
     try:
         module = import_module(COMMANDS[command][0])
     except ModuleNotFoundError as error:
@@ -30,7 +43,39 @@ def main(arguments: list[str]) -> int:
             raise
         print(f"python -m dhaga {command} needs {missing}: pip install 'dhaga[{command}]'", file=sys.stderr)
         return 1
-    return module.main(arguments[1:])  # type: ignore[no-any-return]
+    return module.main(arguments)  # type: ignore[no-any-return]
+
+
+def run_program(arguments: list[str]) -> int:
+    from . import run
+
+    try:
+        find, rest = what_to_run(run, arguments)
+        run.run(find, rest)
+    except run.NoProgram as error:
+        print(f"python -m dhaga: {error}", file=sys.stderr)
+        return 1 if arguments[0] == "-m" else 2
+    return 0
+
+
+def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list[str]]:
+    """Return how to find the program, and its arguments."""
+    first, *rest = arguments
+    if first == "-":
+        return lambda: run.text(sys.stdin.read(), "<stdin>", "-"), rest
+    option = first[:2]
+    if option not in ("-m", "-c"):
+        if first.startswith("-"):
+            raise run.NoProgram(f"there is no option {first}\n{USAGE}")
+        if not os.path.exists(first):
+            raise run.NoProgram(
+                f"can't open file {os.path.abspath(first)!r}, and there is no command {first!r}\n{USAGE}"
+            )
+        return partial(run.file, first), rest
+    if first == option and not rest:
+        raise run.NoProgram(f"argument expected for the {option} option\n{USAGE}")
+    what, rest = (first[2:], rest) if first != option else (rest[0], rest[1:])
+    return (partial(run.module, what) if option == "-m" else lambda: run.text(what, "<string>", "-c")), rest
 
 
 if __name__ == "__main__":
