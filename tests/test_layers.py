@@ -54,6 +54,7 @@ ROOMS = (
     *("integrations", "integrations.gunicorn", "integrations.psycopg2"),
     *("faces", "imports", "changes", "adoption", "lateness", "monkey"),
     "",
+    "run",
     "__main__",
     "testing",
 )
