@@ -12,6 +12,8 @@ import dhaga
 from dhaga import selectors, socket
 from dhaga.testing import settle
 
+from .scripts import prints
+
 NAMES = ["DefaultSelector", "SelectSelector", "PollSelector", "EpollSelector", "KqueueSelector"]
 each_class = pytest.mark.parametrize("name", [name for name in NAMES if hasattr(standard, name)])
 
@@ -65,3 +67,26 @@ def test_a_plain_thread_waits_for_real(name: str) -> None:
 def test_whatever_else_there_is_is_the_standards() -> None:
     assert selectors.SelectorKey is standard.SelectorKey
     assert set(dir(standard)) <= set(dir(selectors))
+
+
+def test_the_handler_of_a_signal_ends_the_wait_of_main_code_that_has_no_scheduler() -> None:
+    assert prints("""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        import select, selectors, signal, socket, time
+
+        def handler(*args):
+            raise InterruptedError("by a handler")
+
+        signal.signal(signal.SIGALRM, handler)
+        one, other = socket.socketpair()
+        selector = selectors.DefaultSelector()
+        selector.register(one, selectors.EVENT_READ)
+        waits = selector.select, lambda: select.select([one], [], []), lambda: time.sleep(20), lambda: one.recv(1)
+        for wait in waits:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            try:
+                print(wait())
+            except InterruptedError as error:
+                print(error)
+    """) == ["[]", *3 * ["by a handler"]]

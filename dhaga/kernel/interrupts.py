@@ -118,13 +118,13 @@ def call_in_main(handler: Callable[[int, FrameType | None], object], number: int
         main = None  # a dhaga on a loop that the main code runs by itself
     if main is not None and (me is not main.greenlet or main.parked):
         summons_of(main).send(partial(handler, number, frame))
+    elif main is None:
+        handler(number, frame)  # also within this package: what blocks there is to be ended
     elif in_own_code(frame):
         originals.start_new_thread(come_again, (number,))
-    elif main is not None:
+    else:
         summons_of(main).calls.append(partial(handler, number, frame))
         summons_of(main).answer()
-    else:
-        handler(number, frame)
 
 
 def come_again(number: int) -> None:
