@@ -362,7 +362,7 @@ def what_programs_replace() -> tuple[Any, Any]:
     kind: Any = standard.socket
     own_kind = isinstance(kind, type) and issubclass(kind, socket)
     look_up: Any = standard.getaddrinfo
-    return kind if own_kind else socket, getaddrinfo if look_up is look_up_address else look_up
+    return (kind if own_kind else socket), getaddrinfo if look_up is look_up_address else look_up
 
 
 def create_connection(
@@ -371,7 +371,7 @@ def create_connection(
     source_address: Any = None,
     *,
     all_errors: bool = False,
-) -> socket:
+) -> Any:
     """Connect to the first address of a host that answers. Parks: as ``connect``. Source: the standard one."""
     host, port = address
     errors: list[Exception] = []
