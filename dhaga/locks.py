@@ -280,6 +280,11 @@ class Condition:
             self._lock.acquire()
             this_waiter().interrupt(error)
 
+    def _at_fork_reinit(self) -> None:
+        self._lock._at_fork_reinit()
+        self.waiters.clear()
+        self.gates.clear()
+
     def _is_owned(self) -> bool:
         if self._lock.acquire(False):
             self._lock.release()
