@@ -17,6 +17,7 @@ class OldNames:
     """The deprecated methods, and what debuggers, monitors and reloaders look at."""
 
     _dhaga: Dhaga | None
+    _native_id: int | None = None
     _stderr: Any = None
     _start_event: Event | None = None
     _end_lock: Lock | None = None
@@ -70,6 +71,10 @@ class OldNames:
             if self.ident is not None:
                 event.set()
         return event
+
+    def _set_native_id(self) -> None:
+        """Take note of the OS thread: ``multiprocessing`` has it done in a child."""
+        self._native_id = threading.get_native_id()
 
     def _tell_started(self) -> None:
         if self._start_event is not None:
