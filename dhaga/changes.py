@@ -80,6 +80,16 @@ def rebind(replacements: Iterable[Replacement], changes: Changes) -> None:
             if module.__name__ in originals.namespaces:
                 originals.namespaces[module.__name__][name] = value
             changes.set(module, name, found.ours)
+        elif isinstance(value, type) and value.__module__ == module.__name__ and is_standard(module.__name__):
+            rebind_defaults(value, ours, changes)
+
+
+def rebind_defaults(kind: type, ours: dict[int, Replacement], changes: Changes) -> None:
+    """Replace the same in the defaults of methods: ``def _recv(self, size, read=os.read)``."""
+    for method in vars(kind).values():
+        defaults = method.__defaults__ if isinstance(method, FunctionType) else None
+        if defaults and any(id(value) in ours for value in defaults):
+            changes.set(method, "__defaults__", tuple(ours[id(v)].ours if id(v) in ours else v for v in defaults))
 
 
 def held_by_modules() -> Iterator[tuple[ModuleType, str, Any]]:
