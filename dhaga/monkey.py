@@ -12,6 +12,7 @@ import os
 import select
 import threading
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -96,6 +97,7 @@ TABLE = (
     ),
     Row("io", "dhaga.io", ("open",)),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),
+    Row("_multiprocessing", "dhaga.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),
     Row(
         "asyncio",
         "dhaga.asyncio",

@@ -35,7 +35,7 @@ ROOMS = (
         "thread",
     ),
     *("resolve", "patience", "socket", "ssl", "select", "selectors", "asyncio", "time", "signal", "turns", "files"),
-    *("parkers", "children", "descriptors", "io", "os", "subprocess"),
+    *("parkers", "children", "descriptors", "io", "os", "subprocess", "semlock"),
     *("workers", "futures", "pool"),
     *("listeners", "servers", "services", "processes", "stream"),
     *(
