@@ -25,12 +25,14 @@ class Loss:
 
     reason: str
     flaky: bool = False
+    hangs: bool = False
+    """It is not even tried."""
 
 
 def known_losses(python: str = PYTHON) -> dict[str, Loss]:
     """Return what ``known.toml`` tells of a Python, by test."""
     return {
-        test: Loss(entry["reason"], entry.get("flaky", False))
+        test: Loss(entry["reason"], entry.get("flaky", False), entry.get("hangs", False))
         for entry in read("known.toml").get("loss", [])
         if python in entry.get("pythons", [python])
         for test in entry["tests"]

@@ -119,6 +119,14 @@ def test_what_is_worse_under_the_patch_counts_unless_it_is_known(module: str, kn
     assert trial.counts()["known to fail"] == len(known)
 
 
+def test_what_is_known_to_hang_is_not_tried(module: str) -> None:
+    known = {"sample.Mixed.test_2_hangs": Loss("a reason", hangs=True)}
+    left_out = ("Mixed.test_[3-7]|Parts|Unready|Deadly|Bare|Patched",)
+    trial = Trial(module, Set((module,), left_out, Limits(30)), known).run()
+    assert (trial.counts()["passed"], trial.counts()["known to fail"], trial.counts()["failed"]) == (1, 1, 0)
+    assert trial.seconds < 20
+
+
 def test_a_known_failure_that_passes_counts_unless_it_is_flaky(module: str) -> None:
     known = {
         "sample.Patched.test_fails_when_bare": Loss("a reason"),
@@ -135,7 +143,9 @@ def test_the_data_name_each_test_once_a_python_and_a_reason_for_each() -> None:
         entries = [entry for entry in read("known.toml").get("loss", []) if python in entry.get("pythons", [python])]
         names = [test for entry in entries for test in entry["tests"]]
         assert len(names) == len(known_losses(python)) == len(set(names))
-        assert all(entry["reason"] and {*entry} <= {"reason", "tests", "pythons", "flaky"} for entry in entries)
+        assert all(
+            entry["reason"] and {*entry} <= {"reason", "tests", "pythons", "flaky", "hangs"} for entry in entries
+        )
     modules = read("sets.toml")["modules"]
     losses = lost_by_gevent("3.11")
     assert losses is not None and len(losses) == 153

@@ -57,8 +57,13 @@ class Trial:
 
     def tried(self, patched: bool, only: Collection[str] | None = None) -> ModuleRun:
         run = ModuleRun(self.module, patched, self.chosen.limits, only, "|".join(self.chosen.left_out))
+        if patched and only is None:
+            run.records |= {test: Record("hung", loss.reason) for test, loss in self.hanging().items()}
         run.run()
         return run
+
+    def hanging(self) -> dict[str, Loss]:
+        return {test: loss for test, loss in self.known.items() if loss.hangs and test.startswith(f"{self.module}.")}
 
     def try_again(self) -> None:
         """Run what fails once more, with all of its class: a busy machine may have been the cause."""
