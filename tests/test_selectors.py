@@ -76,6 +76,7 @@ def test_the_handler_of_a_signal_ends_the_wait_of_main_code_that_has_no_schedule
         import select, selectors, signal, socket, time
 
         def handler(*args):
+            signal.setitimer(signal.ITIMER_REAL, 0)
             raise InterruptedError("by a handler")
 
         signal.signal(signal.SIGALRM, handler)
@@ -84,7 +85,7 @@ def test_the_handler_of_a_signal_ends_the_wait_of_main_code_that_has_no_schedule
         selector.register(one, selectors.EVENT_READ)
         waits = selector.select, lambda: select.select([one], [], []), lambda: time.sleep(20), lambda: one.recv(1)
         for wait in waits:
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.1)  # again, should the first come just before a wait
             try:
                 print(wait())
             except InterruptedError as error:
