@@ -10,6 +10,7 @@ import _thread
 import importlib
 import os
 import select
+import signal
 import threading
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -41,6 +42,8 @@ class Row(NamedTuple):
 
 TABLE = (
     Row("time", "dhaga.time", ("sleep",)),
+    Row("signal", "dhaga.signal", ("getsignal", "pause", "signal", "sigwait")),
+    Row("signal", "dhaga.signal", ("sigtimedwait", "sigwaitinfo"), when=hasattr(signal, "sigtimedwait")),
     Row(
         "threading",
         "dhaga.threading",
