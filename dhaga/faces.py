@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable
+from functools import reduce
 from pkgutil import resolve_name
 from types import FunctionType, ModuleType
 from typing import Any, Protocol
@@ -47,8 +48,8 @@ LOOKERS = {
 FUTURES = ("Future", "as_completed", "wait")
 """Of ``dhaga.futures``. The swap needs no row for these: it has the standard's own wait by our locks."""
 
-ERRORS_OF_PICKLE = ("PickleError", "PicklingError", "UnpicklingError")
-"""All that ``pickle`` gets of its compiled half, which would look for classes among the public modules."""
+PICKLE = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
+"""All that ``pickle`` gets of its compiled half, the rest of which looks for classes among the public modules."""
 
 
 class Row(Protocol):
@@ -94,8 +95,9 @@ class Library:
         self.own = COPIES | set(self.rows)
         self.parents = {name.rpartition(".")[0] for name in self.own} - self.own - {""}
         self.makers: dict[str, Callable[[ModuleType], ModuleType]] = {
-            "_pickle": self.errors_of_pickle,
+            "_pickle": self.pickle,
             "importlib": self.importlib,
+            "importlib.metadata": self.metadata,
             "sys": self.system,
             **dict.fromkeys(self.parents - {"importlib"}, self.face),
             **dict.fromkeys(LOOKERS, self.looker),
@@ -169,9 +171,27 @@ class Library:
         vars(face).update(__import__=world.import_, import_module=world.import_module, reload=world.reload)
         return face
 
-    def errors_of_pickle(self, public: ModuleType) -> ModuleType:
+    def metadata(self, public: ModuleType) -> ModuleType:
+        """Return the face of ``importlib.metadata``, the entry points of which load within the world."""
+        import_module = self.world.import_module
+
+        class EntryPoint(public.EntryPoint):  # type: ignore[name-defined, misc]
+            def load(self) -> Any:
+                return reduce(getattr, filter(None, self.attr.split(".")), import_module(self.module))
+
+        def entry_points(**parameters: Any) -> Any:
+            found = public.entry_points(**parameters)
+            if isinstance(found, dict):  # of 3.11, by group
+                return found
+            return public.EntryPoints(EntryPoint(each.name, each.value, each.group)._for(each.dist) for each in found)
+
+        face = self.face(public)
+        vars(face).update(EntryPoint=EntryPoint, entry_points=entry_points)
+        return face
+
+    def pickle(self, public: ModuleType) -> ModuleType:
         face = ModuleType(public.__name__)
-        vars(face).update({name: getattr(public, name) for name in ERRORS_OF_PICKLE})
+        vars(face).update({name: getattr(public, name) for name in PICKLE})
         return face
 
     def system(self, public: ModuleType) -> ModuleType:

@@ -302,6 +302,19 @@ def test_several_dhagas_import_a_module_once(write: Write) -> None:
     assert len({id(d.result()) for d in found}) == 1
 
 
+def test_several_os_threads_import_a_module_once(write: Write) -> None:
+    write(
+        try_slow="import time\ntime.sleep(0.02)\nimport try_part\ndone = [1]", try_part="import time; time.sleep(0.01)"
+    )
+    world, found = patched_imports("try_slow"), []
+    threads = [threading.Thread(target=lambda: found.append(world.import_module("try_slow").done)) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(done) for done in found}) == 1 and len(found) == 10
+
+
 def test_imports_in_a_circle_of_dhagas_do_not_lock(write: Write) -> None:
     write(
         try_a="import time\ntime.sleep(0.02)\nimport try_b",
@@ -369,8 +382,27 @@ def test_pickles_are_made_and_read_within_and_name_the_public_classes(write: Wri
     with pytest.raises(pickle.PicklingError):
         pickle.dumps(module.Point(1))
     assert module.pickle.PicklingError is pickle.PicklingError
+    assert module.pickle.PickleBuffer is pickle.PickleBuffer
     public = pickle.loads(module.pickle.dumps(module.Point(1)))
     assert type(public) is importlib.import_module("try_classes").Point is not module.Point
+
+
+def test_entry_points_load_within(write: Write, tmp_path: pathlib.Path) -> None:
+    write(
+        try_plugin="class Plugin:\n    pass",
+        try_one="""
+            from importlib.metadata import EntryPoint, entry_points
+            def load():
+                found, = entry_points(group="try_group")
+                return found.load(), found.dist.name, isinstance(found, EntryPoint)
+        """,
+    )
+    (tmp_path / "try_one-1.dist-info").mkdir()
+    (tmp_path / "try_one-1.dist-info" / "METADATA").write_text("Name: try-one\nVersion: 1\n")
+    (tmp_path / "try_one-1.dist-info" / "entry_points.txt").write_text("[try_group]\nname = try_plugin:Plugin\n")
+    module = private("try_one", "try_one")
+    plugin, name, known = module.load()
+    assert (plugin.__name__, name, known) == ("Plugin", "try-one", True) and "try_plugin" not in sys.modules
 
 
 def test_tracebacks_show_the_source(write: Write) -> None:
