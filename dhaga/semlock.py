@@ -9,11 +9,13 @@ Rejected: an OS thread a wait. It would take the semaphore for a caller who has 
 from __future__ import annotations
 
 import _multiprocessing  # type: ignore[import-not-found]
+import sys
 from types import TracebackType
 from typing import Any
 
 from greenlet import getcurrent
 
+from .kernel import exit
 from .kernel.waiter import Waiter
 from .kernel.waiting import WaitQueue
 from .parkers import parker
@@ -103,3 +105,16 @@ class SemLock(standard):  # type: ignore[misc]
         trace: TracebackType | None = None,
     ) -> None:
         self.release()
+
+
+def end_processes() -> None:
+    """Do at exit what ``multiprocessing`` does: wait for children, and have queues written out by their threads.
+
+    It has registered the same with ``atexit``, which calls it when daemons have ended that are dhagas, and for nothing.
+    """
+    module = sys.modules.get("multiprocessing.util")
+    if module is not None:
+        module._exit_function()
+
+
+exit.last_calls.append(end_processes)

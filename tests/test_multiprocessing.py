@@ -160,3 +160,17 @@ def test_a_connection_that_was_imported_before_the_patch_parks() -> None:
         dhaga.monkey.unpatch()
         print(multiprocessing.connection.Connection._recv.__defaults__[0].__name__)
     """) == ["sent", "read"]
+
+
+def test_what_was_put_into_a_queue_is_written_before_the_exit() -> None:
+    assert prints("""
+        import dhaga.monkey; dhaga.monkey.patch()
+        import multiprocessing
+        def sum_up(queue):
+            print(sum(len(queue.get()) for _ in range(100)), flush=True)
+        context = multiprocessing.get_context("fork")
+        queue = context.Queue()
+        context.Process(target=sum_up, args=(queue,)).start()
+        for _ in range(100):
+            queue.put("x" * 10_000)
+    """) == ["1000000"]

@@ -25,6 +25,9 @@ from .waiting import here
 EXIT_SECONDS = 10.0
 """How long the dhagas that are cancelled at exit may take for their ``finally``, all together."""
 
+last_calls: list[Callable[[], object]] = []
+"""Called at exit, while the dhagas that are daemons still run: by rooms above for what those are to finish."""
+
 farewells: list[Callable[[], object]] = []
 """Called at exit, when no dhaga is left: by rooms above that still have something to see through."""
 
@@ -75,6 +78,8 @@ def end_dhagas(of_process: bool = True) -> BaseException | None:
             wait_for_dhagas(of_process)
     except BaseException as error:
         interruption = error
+    if of_process:
+        make_last_calls()
     bury_guests_of_closed_loops()
     for guest in list(schedulers):
         if isinstance(guest.life, Guest) and guest.ident == originals.get_ident():
@@ -88,6 +93,14 @@ def end_dhagas(of_process: bool = True) -> BaseException | None:
     if main is not None:
         main.scheduler.life.close()
     return interruption
+
+
+def make_last_calls() -> None:
+    for call in last_calls:
+        try:
+            call()
+        except BaseException:
+            logger.exception("at exit: %r", call)
 
 
 def undelivered_exit(main: Main) -> SystemExit | None:
