@@ -23,6 +23,7 @@ from .imports import World
 from .kernel import exit, originals
 from .kernel.errors import PatchError
 from .lateness import refuse_late
+from .reprs import follow_standard
 
 __all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "patched_imports", "unpatch"]
 
@@ -135,6 +136,7 @@ def patch() -> None:
         rebind(found, changes)
         rebase(found, changes)
         adopt()
+        follow_standard(changes)
         exit.threads_are_dhagas = True
     except BaseException:
         unpatch()

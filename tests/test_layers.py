@@ -52,7 +52,7 @@ ROOMS = (
     *("http.connections", "http.transfers", "http.client", "http.pools", "http.requests", "http"),
     "http.serve",
     *("integrations", "integrations.gunicorn", "integrations.psycopg2"),
-    *("faces", "imports", "changes", "adoption", "lateness", "monkey"),
+    *("faces", "imports", "changes", "adoption", "lateness", "reprs", "monkey"),
     "",
     "run",
     "__main__",
