@@ -111,7 +111,12 @@ def undelivered_exit(main: Main) -> SystemExit | None:
 
 
 def interrupted() -> bool:
-    """Tell whether a Ctrl-C, or a SystemExit of a dhaga, has told the program to end."""
+    """Tell whether a Ctrl-C, or a SystemExit of a dhaga, has told the program to end.
+
+    Where threads are dhagas a Ctrl-C does not: threads are waited for all the same, until the next one.
+    """
+    if threads_are_dhagas:
+        return any(isinstance(scheduler.life.interrupted, SystemExit) for scheduler in list(schedulers))
     return any(scheduler.life.interrupted is not None for scheduler in list(schedulers)) or isinstance(
         getattr(sys, "last_value", None), KeyboardInterrupt
     )
