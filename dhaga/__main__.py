@@ -54,7 +54,7 @@ def run_program(arguments: list[str]) -> int:
         run.run(find, rest)
     except run.NoProgram as error:
         print(f"python -m dhaga: {error}", file=sys.stderr)
-        return 1 if arguments[0] == "-m" else 2
+        return error.status
     return 0
 
 

@@ -19,7 +19,11 @@ from . import monkey
 
 
 class NoProgram(Exception):
-    """There is no such program; the text is what the interpreter would say of it."""
+    """There is no such program; the text and the status are what the interpreter would say of it."""
+
+    def __init__(self, text: str, status: int = 2) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Program(NamedTuple):
@@ -49,7 +53,7 @@ def module(name: str) -> Program:
         name = f"{name}.__main__"
         spec = found_spec(name)
     if spec is None:
-        raise NoProgram(f"No module named {name}")
+        raise NoProgram(f"No module named {name}", 1)
     return of_spec(spec, str(spec.origin))
 
 
@@ -68,7 +72,7 @@ def of_spec(spec: ModuleSpec, argv: str, path: str | None = None) -> Program:
     """Return the program that a loader finds."""
     code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
     if code is None:
-        raise NoProgram(f"No code object available for {spec.name}")
+        raise NoProgram(f"No code object available for {spec.name}", 1)
     names = {"__spec__": spec, "__loader__": spec.loader, "__package__": spec.parent}
     if spec.has_location:
         names |= {"__file__": spec.origin, "__cached__": spec.cached}
@@ -77,12 +81,12 @@ def of_spec(spec: ModuleSpec, argv: str, path: str | None = None) -> Program:
 
 def file(path: str) -> Program:
     """Return the program that a file is, or a folder or an archive by its ``__main__.py``."""
-    full = os.path.abspath(path)
+    full = os.path.join(os.getcwd(), path)
     importer = get_importer(full)
     if importer is not None:
         spec = importer.find_spec("__main__")
         if spec is None:
-            raise NoProgram(f"can't find '__main__' module in {path!r}")
+            raise NoProgram(f"can't find '__main__' module in {path!r}", 1)
         return of_spec(spec, path, full)
     loader: Any = (SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader)("__main__", full)
     try:
