@@ -215,6 +215,58 @@ def test_pause_and_the_waits_for_blocked_signals_let_others_run() -> None:
     ) == ["None [True, True]", "True True", "True True", "True True", "None None"]
 
 
+def test_main_code_without_a_scheduler_hears_signals_while_it_blocks() -> None:
+    assert (
+        prints(
+            START
+            + """if True:
+        from threading import Thread, Timer
+        signal.signal(signal.SIGUSR1, lambda number, frame: (inner.acquire(), log.append("heard"), inner.release()))
+        inner, lock = threading.Lock(), threading.Lock()
+        for wait in (lambda: time.sleep(0.15), lock.acquire):
+            log.clear(), lock.acquire(False), inner.acquire()
+            began = standard_time.monotonic()
+            others = [
+                Timer(0.03, os.kill, (os.getpid(), signal.SIGUSR1)),
+                Timer(0.06, lambda: (log.append("open"), inner.release())),  # the handler blocks till then
+                Timer(0.15, lambda: (log.append("end"), lock.release())),
+            ]
+            for other in others:
+                other.start()
+            wait()
+            for other in others:
+                other.join()
+            print(log)
+    """.replace("if True:", "if True:\n        import time as standard_time", 1)
+        )
+        == ["['open', 'heard', 'end']"] * 2
+    )
+
+
+def test_a_handler_may_fork_and_what_was_waited_for_stays_in_the_parent() -> None:
+    assert prints(
+        START
+        + """if True:
+        def forks(number, frame):
+            global child
+            child = os.fork()
+        signal.signal(signal.SIGUSR1, forks)
+        soon(kill)
+        event = threading.Event()
+        soon(event.set, seconds=0.1)
+        try:
+            event.wait()
+        except RuntimeError as error:
+            print(type(error).__name__, threading.enumerate() == [threading.main_thread()], flush=True)
+            time.sleep(0.01)
+            sys.exit(5)
+        time.sleep(0.3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """,
+        "-Wignore",
+    ) == ["LeftBehind True", "5"]
+
+
 @pytest.mark.slow
 def test_a_thousand_signals_at_odd_moments_lose_no_item() -> None:
     assert prints(

@@ -12,6 +12,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from . import originals
+from .errors import LeftBehind
 from .loop import Bell
 from .microthread import OWN, Dhaga, Main
 from .scheduler import Errand, Scheduler
@@ -177,7 +178,8 @@ class Summons(Errand):
                 self.calls.pop(0)()
         finally:
             main.switch = main.greenlet.switch
-            here.main = life.main = main
+            if here.main is stand_in:  # not so in a child that a handler has forked
+                here.main = life.main = main
             for error in stand_in.pending:
                 main.pending.append(error)
             if absence.woken:
@@ -191,6 +193,8 @@ class Summons(Errand):
             if self.retracted():
                 raise
             self.main.pending.append(error)
+        if here.main is not self.main:
+            raise LeftBehind("a signal's handler has forked this process: what it waited for stayed in its parent")
 
     def retracted(self) -> bool:
         try:
