@@ -26,7 +26,6 @@ UnraisableHookArgs: Any = next(kind for kind in tuple.__subclasses__() if kind._
 running: dict[int, Dhaga] = {}
 """What was started here and has not ended, by ident."""
 
-
 count_others = standard._count
 
 
