@@ -342,12 +342,10 @@ if sys.version_info < (3, 12):
 class DefaultEventLoopPolicy(standard.DefaultEventLoopPolicy):
     """Makes the loops, and keeps one for each dhaga. Source: ``asyncio.DefaultEventLoopPolicy``."""
 
+    _loop_factory = SelectorEventLoop
+
     def __init__(self) -> None:
         super().__init__()
         self._local = Current()  # the standard's is of the OS thread; there is no public name for it
         if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
             self.set_child_watcher(PidfdWatcher())  # later ones have such a one themselves
-
-    def new_event_loop(self) -> Any:
-        """Make a loop that parks."""
-        return SelectorEventLoop()

@@ -107,6 +107,12 @@ TABLE = (
         "dhaga.asyncio",
         ("DefaultEventLoopPolicy", "Runner", "SelectorEventLoop", "get_event_loop", "get_running_loop", "run"),
     ),
+    Row(
+        "asyncio:DefaultEventLoopPolicy",
+        "dhaga.asyncio:DefaultEventLoopPolicy",
+        ("_loop_factory",),
+        why="policies of programs that are derived from the standard's make loops by it",
+    ),
     Row("asyncio", "dhaga.asyncio", ("_get_running_loop",), why="asyncio asks by it whether a loop runs already"),
 )
 """What is replaced. Names that other modules have bound to the same objects follow, see ``changes.rebind``."""

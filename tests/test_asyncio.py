@@ -286,8 +286,22 @@ print(idents != [originals.get_ident()])
 """) == ["True"]
 
 
+def test_the_policies_of_others_make_loops_that_park() -> None:
+    assert says("""
+from tornado.platform.asyncio import AnyThreadEventLoopPolicy
+import warnings
+warnings.simplefilter("ignore")
+asyncio.set_event_loop_policy(AnyThreadEventLoopPolicy())
+async def main():
+    await asyncio.sleep(0.01)
+    return asyncio.get_running_loop().parks
+print(together(lambda: asyncio.run(main()), 2))
+""") == ["[True, True]"]
+
+
 def test_the_policy_stands_on_what_the_standard_one_has() -> None:
     policy = ours.DefaultEventLoopPolicy()
     standard = super(ours.DefaultEventLoopPolicy, policy)
+    assert hasattr(standard, "_loop_factory")
     assert {"_loop", "_set_called"} <= set(dir(policy._local)) and hasattr(standard, "get_event_loop")
     assert sys.version_info < (3, 14)
