@@ -6,6 +6,10 @@ What a world does not share (see ``shares``) it loads for itself by the system's
 source lines and data files are found as usual. ``builtins.__import__`` is hooked while a ``with`` block is open; for
 others than who opened it the hook is the former one.
 
+Who looks modules up by name outside a world finds the public ones: pickles of private objects are made and read by the
+world's own ``pickle``; ``multiprocessing`` starts private functions by fork; ``mock.patch("name")`` changes the public
+module. What is added to ``builtins`` after a world was made is not seen in it.
+
 Rejected: to change ``sys.modules`` for a while, since other OS threads import meanwhile, and functions import later.
 """
 
@@ -71,7 +75,7 @@ class World:
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> ModuleType:
         """Import within the world. Source: ``builtins.__import__``."""
-        absolute = resolve_name("." * level + name, package_of(globals)) if level else name
+        absolute = resolve_name("." * level + name, package_of(globals or {})) if level else name
         module = self.load(absolute)
         if fromlist:
             if hasattr(module, "__path__"):
@@ -338,6 +342,8 @@ class Hook:
     def pop(self) -> None:
         with self.lock:
             me = getcurrent()
+            if me not in self.blocks:
+                raise RuntimeError("leave the block of patched_imports() in the dhaga or thread that has entered it")
             self.blocks[me].pop()
             if not self.blocks[me]:
                 del self.blocks[me]
@@ -351,7 +357,7 @@ class Hook:
         blocks = self.blocks.get(getcurrent())
         if not blocks:
             return self.former(name, globals, locals, fromlist, level)
-        absolute = resolve_name("." * level + name, package_of(globals)) if level else name
+        absolute = resolve_name("." * level + name, package_of(globals or {})) if level else name
         importer = self.importer(blocks, absolute.partition(".")[0])
         with self.aside():
             return importer(name, globals, locals, fromlist, level)

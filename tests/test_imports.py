@@ -26,6 +26,7 @@ import dhaga
 from dhaga.faces import COPIES
 from dhaga.imports import within
 from dhaga.monkey import TABLE, patched_imports
+from tests.scripts import prints
 
 Write = Callable[..., None]
 
@@ -156,6 +157,12 @@ def test_an_error_in_the_block_ends_it(write: Write) -> None:
     with pytest.raises(ZeroDivisionError):
         with patched_imports("try_one"):
             1 / 0
+
+
+def test_the_block_is_left_by_who_has_entered_it() -> None:
+    with patched_imports("try_one") as world:
+        with pytest.raises(RuntimeError, match="leave the block"):
+            dhaga.spawn(world.__exit__, None, None, None).result()
 
 
 def test_names_are_asked_for() -> None:
@@ -403,6 +410,29 @@ def test_entry_points_load_within(write: Write, tmp_path: pathlib.Path) -> None:
     module = private("try_one", "try_one")
     plugin, name, known = module.load()
     assert (plugin.__name__, name, known) == ("Plugin", "try-one", True) and "try_plugin" not in sys.modules
+
+
+def test_processes_start_private_functions_by_fork(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "try_fork.py").write_text(
+        "import multiprocessing, threading, time\n"
+        "def child(queue):\n"
+        "    time.sleep(0.01)\n"
+        "    queue.put(threading.Thread.__module__)\n"
+        "def run():\n"
+        "    context = multiprocessing.get_context('fork')\n"
+        "    queue = context.Queue()\n"
+        "    process = context.Process(target=child, args=(queue,))\n"
+        "    process.start()\n"
+        "    print(queue.get(), process.join(), process.exitcode)\n"
+    )
+    code = f"""
+        import sys; sys.path.insert(0, {str(tmp_path)!r})
+        from dhaga.monkey import patched_imports
+        with patched_imports("try_fork"):
+            import try_fork
+        try_fork.run()
+    """
+    assert prints(code) == ["dhaga.threading None 0"]
 
 
 def test_tracebacks_show_the_source(write: Write) -> None:
