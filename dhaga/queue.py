@@ -68,8 +68,8 @@ class Queue(Generic[T]):
     """A FIFO queue, bounded if ``maxsize`` is above 0. Source: ``queue.Queue``, with ``shutdown`` on every Python.
 
     Subclasses may override ``_init``, ``_qsize``, ``_put`` and ``_get``, which are called under ``mutex`` and must not
-    park. When that is given back there are never getters beside items, nor putters beside room. ``not_empty``,
-    ``not_full`` and ``all_tasks_done`` do not exist.
+    park. When that is given back there are never getters beside items, nor putters beside room. ``not_empty`` and
+    ``not_full`` do not exist.
     """
 
     queue: Any
@@ -308,13 +308,12 @@ class Queue(Generic[T]):
 
     def join(self) -> None:
         """Wait until every item put was reported by ``task_done``. Parks: ``queue.join``."""
-        with self.mutex:
-            if not self.unfinished_tasks:
-                return
-            me = this_waiter()
-            me.prepare("queue.join", self.joiners)
-            self.joiners.append(me)
-        me.park()
+        self.all_tasks_done.wait()
+
+    @property
+    def all_tasks_done(self) -> AllTasksDone:
+        """What ``join`` waits for: programs wait for it with a timeout."""
+        return AllTasksDone(self)
 
     def shutdown(self, immediate: bool = False) -> None:
         """Have put raise ShutDown from now on, and get once the queue is empty. ``immediate``: drop what is in it."""
@@ -327,6 +326,51 @@ class Queue(Generic[T]):
                 self.joiners.wake_all()
             if not self.size():
                 turn_away(self.getters)
+
+
+class AllTasksDone:
+    """The moment when every item of a queue was reported as worked off, with the face of a Condition.
+
+    Source: the Condition that ``queue.Queue`` has by this name. To hold this one keeps nobody out.
+    """
+
+    __slots__ = ("whose",)
+
+    def __init__(self, whose: Queue[Any]) -> None:
+        self.whose = whose
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for it. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
+        queue = self.whose
+        with queue.mutex:
+            if not queue.unfinished_tasks:
+                return True
+            if timeout is not None and timeout <= 0:
+                return False
+            me = this_waiter()
+            me.prepare("queue.join", queue.joiners)
+            queue.joiners.append(me)
+        try:
+            me.park(timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def notify_all(self) -> None:
+        """Have everybody go on who waits for it, as who sets ``unfinished_tasks`` to 0 does."""
+        self.whose.joiners.wake_all()
+
+    notify = notify_all
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 def turn_away(waiters: WaitQueue) -> None:

@@ -490,6 +490,48 @@ def test_an_immediate_shutdown_leaves_a_join_waiting_for_what_is_being_worked_of
         d.join()
 
 
+# ---- what recipes do with a queue
+
+
+@bounded
+def test_a_join_with_a_timeout_waits_for_all_tasks_done(kind: Any) -> None:
+    def join(queue: Any, timeout: float) -> bool:
+        end = clock() + timeout
+        with queue.all_tasks_done:
+            while queue.unfinished_tasks:
+                if end - clock() <= 0:
+                    return False
+                queue.all_tasks_done.wait(end - clock())
+        return True
+
+    with virtual_clock() as clock:
+        queue = kind()
+        assert join(queue, 1) and queue.all_tasks_done.wait(0)
+        queue.put(1)
+        assert not queue.all_tasks_done.wait(0) and not queue.all_tasks_done.wait(-1) and clock() == 0
+        assert not join(queue, 3) and clock() == 3
+        d = parked(join, queue, 9)
+        assert d.reason == "queue.join"
+        dhaga.sleep(1)
+        queue.task_done()
+        assert d.result() is True and clock() == 4
+
+
+@bounded
+def test_who_empties_a_queue_by_hand_ends_the_joins(kind: Any) -> None:
+    with virtual_clock():
+        queue = kind()
+        queue.put(1)
+        joins = [parked(queue.join), parked(queue.all_tasks_done.wait)]
+        with queue.mutex:
+            queue.queue.clear()
+            queue.unfinished_tasks = 0
+            queue.all_tasks_done.notify_all()
+        for d in joins:
+            d.join()
+        assert queue.empty()
+
+
 # ---- repr
 
 
