@@ -171,7 +171,17 @@ class SelectorEventLoop(standard.SelectorEventLoop):
     def run_forever(self) -> None:
         """Run until ``stop``. Parks: ``read fd N``, while there is nothing to do."""
         with beside_scheduler():
-            super().run_forever()
+            try:
+                super().run_forever()
+            except Cancelled:
+                self.be_left()
+                raise
+
+    def be_left(self) -> None:
+        """Say nothing of the tasks that are left if a daemon has run them, which was cancelled at interpreter exit."""
+        if getattr(getcurrent(), "daemon", False):
+            for task in standard.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def run_until_complete(self, future: Any) -> Any:
         """Run until a future is done. Parks: ``read fd N``, while there is nothing to do."""

@@ -286,6 +286,19 @@ print(idents != [originals.get_ident()])
 """) == ["True"]
 
 
+def test_a_program_ends_while_daemons_run_loops() -> None:
+    assert prints(
+        HEAD
+        + """
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+waits = asyncio.run_coroutine_threadsafe(asyncio.sleep(30), loop)
+threading.Thread(target=lambda: asyncio.run(asyncio.sleep(30)), daemon=True).start()
+print(asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01, 1), loop).result(5))
+"""
+    ) == ["1"]
+
+
 def test_the_policies_of_others_make_loops_that_park() -> None:
     assert says("""
 from tornado.platform.asyncio import AnyThreadEventLoopPolicy
