@@ -75,6 +75,32 @@ def test_the_block_imports_a_private_copy_and_leaves_the_public_one(write: Write
     assert try_one is copy
 
 
+WAITS = """
+import asyncio, subprocess, threading
+here = threading.Barrier(20)
+async def main():
+    return await asyncio.sleep(0.05, "slept")
+def run():
+    here.wait()
+    return asyncio.run(main()), subprocess.check_output(["echo", "said"], text=True)
+"""
+
+
+@pytest.mark.parametrize("patch", ["", "monkey.patch()"])
+def test_private_code_runs_loops_and_processes_in_a_patched_program_too(tmp_path: pathlib.Path, patch: str) -> None:
+    (tmp_path / "try_waits.py").write_text(WAITS)
+    code = f"""
+        from dhaga import monkey
+        {patch}
+        import dhaga, sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        with monkey.patched_imports("try_waits"):
+            import try_waits
+        print(*{{d.result() for d in [dhaga.spawn(try_waits.run) for _ in range(20)]}}, "try_waits" in sys.modules)
+    """
+    assert prints(code) == ["('slept', 'said\\n') False"]
+
+
 @pytest.mark.parametrize("row", [row for row in TABLE if row.when], ids=lambda row: f"{row.module}: {row.names[0]}")
 def test_within_a_world_the_names_of_the_table_are_ours(row: Any) -> None:
     world, ours = patched_imports("try_nothing"), resolve_name(row.ours)
