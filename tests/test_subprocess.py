@@ -17,6 +17,7 @@ import dhaga
 from dhaga import children, subprocess
 from dhaga.testing import open_fds, settle
 from tests.parking import parked
+from tests.scripts import Program, prints
 
 LONG = ["sleep", "60"]
 PIPE = standard.PIPE
@@ -240,3 +241,51 @@ def test_a_thousand_processes_in_two_hundred_dhagas() -> None:
 
     for each in [dhaga.spawn(five) for _ in range(200)]:
         each.join()
+
+
+def test_what_the_standard_os_is_mocked_with_is_heard() -> None:
+    assert prints("""
+        import dhaga.monkey; dhaga.monkey.patch()
+        import os, subprocess
+        from unittest import mock
+        process = subprocess.Popen(["true"])
+        os.waitpid(process.pid, 0)
+        with mock.patch("subprocess.os.waitpid", return_value=(process.pid, 7 << 8)):
+            print(process.wait())
+    """) == ["7"]
+
+
+def test_a_handler_of_the_program_hears_of_children() -> None:
+    assert prints("""
+        import dhaga.monkey; dhaga.monkey.patch()
+        import os, signal, subprocess, threading
+        heard = []
+        def handler(number, frame):
+            heard.append(number)
+        signal.signal(signal.SIGCHLD, handler)
+        runs = [threading.Thread(target=subprocess.run, args=(["true"],)) for _ in range(5)]
+        for run in runs: run.start()
+        for run in runs: run.join()
+        print(set(heard) == {signal.SIGCHLD})
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children reap themselves
+        print(subprocess.Popen(["true"]).wait())
+    """) == ["True", "0"]
+
+
+def test_a_ctrl_c_reaches_the_child_and_the_waiter() -> None:
+    outcome = (
+        Program("""
+        import dhaga, sys
+        from dhaga import subprocess
+        dhaga.spawn(dhaga.sleep, 0).join()
+        process = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            process.kill()
+            print("interrupted", process.wait())
+    """)
+        .interrupt_at("up")
+        .outcome()
+    )
+    assert outcome.lines == ["interrupted -9"], outcome
