@@ -261,8 +261,12 @@ class Answers:
         self.at_once += 1
         if self.at_once > EAGER:
             self.at_once = 0
-            if isinstance(getcurrent(), Dhaga) or (here.main is not None and _get_running_loop() is None):
+            if isinstance(getcurrent(), Dhaga) or (here.main is not None and self.main_may_park(_get_running_loop())):
                 sleep(0)
+
+    def main_may_park(self, loop: object) -> bool:
+        """Tell whether the main code runs, or a loop that it runs itself: see ``dhaga/asyncio.py``."""
+        return loop is None or getattr(loop, "parks", False)
 
 
 answers = Answers()

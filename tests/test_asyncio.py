@@ -93,6 +93,18 @@ print(len(turns))
 """) == ["5"]
 
 
+def test_a_loop_that_is_never_idle_lets_others_run() -> None:
+    assert says("""
+async def main(turns):
+    thread = threading.Thread(target=lambda: (time.sleep(0.01), turns.append(1)))
+    thread.start()
+    while not turns:
+        await asyncio.sleep(0)
+    return turns
+print(asyncio.run(main([])), together(lambda: asyncio.run(main([])), 2))
+""") == ["[1] [[1], [1]]"]
+
+
 def test_a_loop_shares_locals_locks_and_context_with_its_caller() -> None:
     assert says("""
 place, lock, var = threading.local(), threading.RLock(), contextvars.ContextVar("var")
