@@ -65,6 +65,13 @@ def local_like(former: Any, make: Callable[[], Any]) -> Any:
     return new
 
 
+def is_awaited(thing: Any) -> bool:
+    """Tell whether somebody waits for a thing of ours, or in a condition."""
+    if type(thing) in (local, originals.local):
+        return False
+    return any(getattr(thing, name, None) for name in ("_waiters", "waiters", "gates", "getters"))
+
+
 def is_held(rlock: Any) -> bool:
     """Tell whether anybody, or the caller, holds an RLock."""
     if rlock._is_owned() or not rlock.acquire(False):
@@ -99,7 +106,9 @@ class Holders:
     def __init__(self, things: list[Any]) -> None:
         self.found: dict[int, dict[int, Any]] = {id(thing): {} for thing in things}
         for holder in gc.get_objects():
-            if holder is not things and not isinstance(holder, FrameType):
+            if (
+                holder is not things and type(holder) is not FrameType
+            ):  # isinstance() would ask a proxy what it stands for
                 for held in gc.get_referents(holder):
                     if id(held) in self.found:
                         self.found[id(held)][id(holder)] = holder
@@ -111,10 +120,7 @@ class Holders:
     def in_between(self) -> list[Any]:
         """Return the holders that are only parts of others: the dict of a module, a class or an object, and methods."""
         return [
-            holder
-            for holders in self.found.values()
-            for holder in holders.values()
-            if isinstance(holder, (dict, *METHODS))
+            holder for holders in self.found.values() for holder in holders.values() if type(holder) in (dict, *METHODS)
         ]
 
 
@@ -126,24 +132,38 @@ def times(holder: Any, thing: Any) -> int:
 def spots(holder: Any, owner: Any, thing: Any) -> Iterator[Put]:
     """Give a function for each spot in a holder where a thing can be replaced."""
     if type(holder) is dict:
-        put = partial(setattr, owner) if isinstance(owner, type) else holder.__setitem__
+        put = partial(setattr, owner) if is_class(owner) else holder.__setitem__
         yield from (partial(put, name) for name, value in list(holder.items()) if value is thing)
     elif type(holder) is list:
         yield from (partial(holder.__setitem__, n) for n, value in enumerate(holder) if value is thing)
-    elif isinstance(holder, CellType):
+    elif type(holder) is CellType:
         yield partial(setattr, holder, "cell_contents")
-    elif not isinstance(holder, type | ModuleType):
+    elif not is_class(holder) and type(holder) is not ModuleType:
         yield from spots_of_object(holder, thing)
 
 
 def spots_of_object(holder: Any, thing: Any) -> Iterator[Put]:
-    attributes = getattr(holder, "__dict__", None)
-    if type(attributes) is dict:
-        yield from (partial(attributes.__setitem__, name) for name, value in attributes.items() if value is thing)
+    attributes = dict_of(holder)
+    for name, value in (attributes or {}).items():
+        if value is thing:
+            yield partial(attributes.__setitem__, name)
     for kind in type(holder).__mro__:
         for slot in vars(kind).values():
             if isinstance(slot, MemberDescriptorType) and content(slot, holder) is thing:
                 yield partial(slot.__set__, holder)
+
+
+def is_class(thing: Any) -> bool:
+    return issubclass(type(thing), type)
+
+
+def dict_of(thing: Any) -> Any:
+    """Return the attributes of an object, if they are in a dict."""
+    try:
+        attributes = object.__getattribute__(thing, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return attributes if type(attributes) is dict else None
 
 
 def content(slot: MemberDescriptorType, holder: Any) -> Any:
@@ -191,7 +211,7 @@ class Adoption:
 
     def places(self, thing: Any) -> list[Put] | None:
         """Return the places where a thing is to be replaced; None if it is to be left."""
-        if (isinstance(thing, RLOCKS) and is_held(thing)) or getattr(thing, "waiters", None):
+        if is_awaited(thing) or (type(thing) in RLOCKS and is_held(thing)):
             return None
         found: list[Put] = []
         for holder in self.holders.of(thing):
@@ -203,11 +223,11 @@ class Adoption:
 
     def spots(self, holder: Any, thing: Any) -> list[Put] | None:
         """Return where to replace a thing in one holder; None if that cannot be done in full."""
-        if isinstance(holder, METHODS):
+        if type(holder) in METHODS:
             return [] if self.may_stay(holder) else None
         owner = self.owner(holder)
         if type(owner) is self.former:  # it is converted
-            return None if owner.__dict__.get("_waiters") or owner.__dict__.get("waiters") else []
+            return None if is_awaited(owner) else []
         if kept(owner):
             return None
         number = times(holder, thing)  # before its dict is looked at, and so made
@@ -219,9 +239,7 @@ class Adoption:
         if type(holder) is not dict:
             return holder
         for owner in self.owners.of(holder):
-            if getattr(owner, "__dict__", None) is holder or (
-                isinstance(owner, type) and holder.keys() == vars(owner).keys()
-            ):
+            if dict_of(owner) is holder or (is_class(owner) and holder.keys() == vars(owner).keys()):
                 return owner
         return holder
 
@@ -235,13 +253,13 @@ class Adoption:
 
     def is_for_forks(self, lock: Any) -> bool:
         """Tell whether ``os.register_at_fork`` was given methods of a lock."""
-        names = {holder.__name__ for holder in self.holders.of(lock) if isinstance(holder, BuiltinMethodType)}
+        names = {holder.__name__ for holder in self.holders.of(lock) if type(holder) is BuiltinMethodType}
         return "_at_fork_reinit" in names
 
 
 def kept(owner: Any) -> bool:
     """Tell whether something belongs to the rooms below the patch."""
-    module = owner.__name__ if isinstance(owner, ModuleType) else type(owner).__module__
+    module = owner.__name__ if type(owner) is ModuleType else type(owner).__module__
     return package_of(str(module)) in KEPT
 
 
