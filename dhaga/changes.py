@@ -74,13 +74,13 @@ def kept_function(standard: Any) -> Any:
 def rebind(replacements: Iterable[Replacement], changes: Changes) -> None:
     """Replace what modules have bound to names of their own, ``from threading import Lock``, before the patch."""
     ours = {id(r.standard): r for r in replacements if callable(r.standard) and isinstance(r.module, ModuleType)}
-    for module, name, value in held_by_modules():
+    for key, module, name, value in held_by_modules():
         found = ours.get(id(value))
         if found is not None and found.standard is value:
-            if module.__name__ in originals.namespaces:
-                originals.namespaces[module.__name__][name] = value
+            if key in originals.namespaces:
+                originals.namespaces[key][name] = value
             changes.set(module, name, found.ours)
-        elif isinstance(value, type) and value.__module__ == module.__name__ and is_standard(module.__name__):
+        elif is_standard(key) and isinstance(value, type) and value.__module__ == key:
             rebind_defaults(value, ours, changes)
 
 
@@ -92,13 +92,16 @@ def rebind_defaults(kind: type, ours: dict[int, Replacement], changes: Changes) 
             changes.set(method, "__defaults__", tuple(ours[id(v)].ours if id(v) in ours else v for v in defaults))
 
 
-def held_by_modules() -> Iterator[tuple[ModuleType, str, Any]]:
-    """Give the names of all Python modules but ours. An extension is left alone: what it holds is what it is."""
-    for module in list(sys.modules.values()):
-        if not isinstance(module, ModuleType) or package_of(module.__name__) in OURS:
-            continue
-        if module.__name__ == "__main__" or str(getattr(module, "__file__", None)).endswith((".py", ".pyc")):
-            yield from ((module, name, value) for name, value in list(vars(module).items()))
+def held_by_modules() -> Iterator[tuple[str, ModuleType, str, Any]]:
+    """Give the names of all Python modules but ours. An extension is left alone: what it holds is what it is.
+
+    Nothing is asked of a module or a value: some are proxies, which would import or make what they stand for.
+    """
+    for key, module in list(sys.modules.items()):
+        if issubclass(type(module), ModuleType) and package_of(key) not in OURS:
+            names = object.__getattribute__(module, "__dict__")
+            if key == "__main__" or str(names.get("__file__")).endswith((".py", ".pyc")):
+                yield from ((key, module, name, value) for name, value in list(names.items()))
 
 
 def rebase(replacements: Iterable[Replacement], changes: Changes) -> None:

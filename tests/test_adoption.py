@@ -165,3 +165,27 @@ def test_a_forked_child_finds_the_adopted_locks_free() -> None:
     print(os.wait()[1])
     """
     ) == ["in the child", "0"]
+
+
+def test_nothing_is_asked_of_a_proxy() -> None:
+    """It would make, or import, what it stands for."""
+    assert prints("""
+    import sys, threading, types
+
+    class Proxy(types.ModuleType):
+        def __getattribute__(self, name):
+            print("asked for", name)
+            raise RuntimeError
+
+    held = []
+    for kind in (Proxy, type("Plain", (), {"__getattribute__": Proxy.__getattribute__})):
+        proxy = kind.__new__(kind)
+        object.__setattr__(proxy, "lock", threading.Lock())
+        held.append(proxy)
+    sys.modules["proxy"] = held[0]
+    object.__setattr__(held[0], "__file__", "/somewhere/proxy.py")
+    import dhaga.monkey
+    dhaga.monkey.patch()
+    print([type(object.__getattribute__(proxy, "lock")).__module__ for proxy in held])
+    dhaga.monkey.unpatch()
+    """) == ["['dhaga.locks', 'dhaga.locks']"]
