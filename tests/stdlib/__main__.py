@@ -52,7 +52,7 @@ class Run:
     def tell(self) -> bool:
         """Print what is not as expected, and the sums; whether all is as expected."""
         for trial in self.trials:
-            for test, record in trial.unknown_failures().items():
+            for test, record in trial.to_tell().items():
                 print(f"\n== {test} {record.outcome}\n{record.text}")
         print(*self.headlines(), sep="\n")
         counts = sum((trial.counts() for trial in self.trials), Counter[str]())
@@ -65,7 +65,7 @@ class Run:
             for test, record in trial.shaky.items():
                 yield f"shaky {test} {record.outcome}, and passes when run again - {why(record.text)}"
         for trial in self.trials:
-            for test, record in trial.unknown_failures().items():
+            for test, record in trial.to_tell().items():
                 yield f"FAILED {test} - {record.outcome}: {why(record.text)}"
             for test in trial.passing_losses():
                 yield f"FAILED {test} - passes, though known.toml says that it fails: {trial.known[test].reason}"

@@ -80,6 +80,12 @@ class Trial:
     def unknown_failures(self) -> dict[str, Record]:
         return {test: record for test, record in self.worse.items() if test not in self.known}
 
+    def to_tell(self) -> dict[str, Record]:
+        """Return the unknown failures, without those that only follow from one: nothing is there if nothing loads."""
+        failures = self.unknown_failures()
+        whole = {test: record for test, record in failures.items() if test.endswith(".(module)")}
+        return {test: record for test, record in failures.items() if not whole or record.outcome != "lost"}
+
     def passing_losses(self) -> list[str]:
         """Return what passes though ``known.toml`` says that it fails."""
         return [
