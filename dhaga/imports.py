@@ -81,9 +81,7 @@ class World:
             if hasattr(module, "__path__"):
                 self.load_attributes(module, fromlist)
             return module
-        if (
-            type(fromlist) is list
-        ):  # as PyImport_Import has it, which then looks for the public module (CPython: import.c)
+        if type(fromlist) is list:  # by PyImport_Import, which then looks into the public sys.modules (import.c)
             with hook.aside(), contextlib.suppress(ImportError):
                 importlib.import_module(absolute)
         below = name.partition(".")[2]

@@ -305,6 +305,20 @@ def test_a_module_is_run_again_in_its_place(write: Write, tmp_path: pathlib.Path
     assert one.again() is one and one.left == 1
 
 
+def test_compiled_code_that_private_code_calls_imports_publicly(write: Write) -> None:
+    write(
+        try_one="""
+            import ctypes
+            def by_c():
+                ctypes.pythonapi.PyImport_ImportModule.restype = ctypes.py_object
+                return ctypes.pythonapi.PyImport_ImportModule(b"try_two")
+        """,
+        try_two="",
+    )
+    by_c = private("try_one", "try_one").by_c
+    assert by_c() is sys.modules["try_two"]
+
+
 def test_importers_that_a_package_installs_are_its_own() -> None:
     pytest.importorskip("six")
     before = list(sys.meta_path)
