@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -71,17 +71,27 @@ def kept_function(standard: Any) -> Any:
     return originals.kept(standard) if isinstance(standard, FunctionType) else standard
 
 
-def rebind(replacements: Iterable[Replacement], changes: Changes) -> None:
+def rebind(replacements: Iterable[Replacement], changes: Changes, wanted: Callable[[str], bool] = bool) -> None:
     """Replace what modules have bound to names of their own, ``from threading import Lock``, before the patch."""
-    ours = {id(r.standard): r for r in replacements if callable(r.standard) and isinstance(r.module, ModuleType)}
+    ours: dict[int, Replacement] = {}
+    for replacement in replacements:
+        if callable(replacement.standard) and isinstance(replacement.module, ModuleType):
+            ours.setdefault(id(replacement.standard), replacement)
     for key, module, name, value in held_by_modules():
         found = ours.get(id(value))
-        if found is not None and found.standard is value:
+        if found is not None and wanted(key):
             if key in originals.namespaces:
                 originals.namespaces[key][name] = value
             changes.set(module, name, found.ours)
         elif is_standard(key) and isinstance(value, type) and value.__module__ == key:
             rebind_defaults(value, ours, changes)
+
+
+def restore(replacements: Iterable[Replacement]) -> None:
+    """Put the standard's back where standard modules were imported, and have bound or derived, while it was ours."""
+    back = [it._replace(ours=it.standard, standard=it.ours) for it in replacements]
+    rebind(back, Changes(), is_standard)
+    rebase(back, Changes())
 
 
 def rebind_defaults(kind: type, ours: dict[int, Replacement], changes: Changes) -> None:

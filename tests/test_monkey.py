@@ -253,3 +253,20 @@ def test_locks_work_while_the_interpreter_is_taken_down() -> None:
     handler = logging.StreamHandler()  # a weakref callback takes logging's lock
     threading.late = Late()
     """) == ["late"]
+
+
+def test_standard_modules_that_are_imported_meanwhile_are_restored_too() -> None:
+    assert prints("""
+    import dhaga.monkey, sys, threading
+    Thread = threading.Thread
+    assert "multiprocessing.dummy" not in sys.modules
+    dhaga.monkey.patch()
+    import multiprocessing.dummy as dummy, concurrent.futures.process as process
+    print(dummy.Lock.__module__, dummy.DummyProcess.__base__.__module__)
+    dhaga.monkey.unpatch()
+    print(dummy.Lock is threading.Lock, dummy.Event is threading.Event, dummy.DummyProcess.__base__ is threading.Thread)
+    print(process._ExecutorManagerThread.__base__ is threading.Thread)
+    pool = dummy.Pool(2)
+    print(pool.map(abs, [-1, -2]))
+    pool.close(), pool.join()
+    """) == ["dhaga.locks dhaga.threading", "True True True", "True", "[1, 2]"]
