@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from .adoption import adopt, give_back
-from .changes import Changes, Replacement, keep_originals, rebase, rebind
+from .changes import Changes, Replacement, keep_originals, rebase, rebind, restore
 from .imports import World
 from .kernel import exit, originals
 from .kernel.errors import PatchError
@@ -162,9 +162,12 @@ def replacements() -> list[Replacement]:
 
 def unpatch() -> None:
     """Put back what ``patch`` has replaced. Threads and sockets that were made meanwhile stay ours, and work."""
+    if not changes:
+        return
     exit.threads_are_dhagas = False
     give_back()
     changes.undo()
+    restore(replacements())
     for namespace in originals.namespaces.values():
         namespace.clear()
 
