@@ -22,7 +22,7 @@ IMPORTED = {"threading": {"WeakSet"}, "queue": {"heappush", "heappop", "time"}}
 """Functions and classes."""
 
 
-@pytest.mark.parametrize("name", ["threading", "queue", "socket", "select", "time"])
+@pytest.mark.parametrize("name", ["threading", "queue", "socket", "select", "signal", "time"])
 def test_every_name_of_the_standard_module_exists(name: str) -> None:
     """All it lists, and what else it has by a public name, but for what it has itself imported."""
     its, ours = importlib.import_module(name), importlib.import_module(f"dhaga.{name}")
