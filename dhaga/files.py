@@ -45,6 +45,7 @@ class OffloadedFile(io.FileIO):
         kind = os.fstat(self.fileno()).st_mode
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or self.isatty():
             turn.channels = Channels(self.fileno())
+        turn.borrowed = not closefd
         self.turn = turn
 
     def read(self, size: int | None = -1, /) -> Any:

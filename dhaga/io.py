@@ -9,10 +9,12 @@ import builtins
 import io as standard
 import os
 import stat
+import sys
 from collections.abc import Callable
 from typing import IO, Any
 
 from .files import LAYER, OffloadedFile, TextFile, check_mode, layered
+from .kernel import originals
 from .offload import shared
 from .turns import Turn
 
@@ -86,3 +88,38 @@ def is_stream(fd: int) -> bool:
     except (OSError, OverflowError):  # the standard complains
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
+
+
+# ---- the standard input
+
+left_in_parent: list[Any] = []
+"""Standard inputs that somebody may be reading in the parent process, for good."""
+
+
+def patient_stdin() -> Any:
+    """Return what is to be ``sys.stdin``, so that who reads it parks: the same, unless it is a pipe or a terminal.
+
+    Source: ``sys.stdin``; ``input()`` at a terminal is the system's own, with its editing of lines, and blocks.
+    """
+    stdin: Any = sys.stdin
+    if type(stdin) is not standard.TextIOWrapper or stdin.closed or not is_stream(stdin.fileno()):
+        return stdin
+    return over(stdin)
+
+
+def over(stdin: Any) -> Any:
+    """Return a parking file over the fd of another, which stays open."""
+    file: Any = open(stdin.fileno(), encoding=stdin.encoding, errors=stdin.errors, closefd=False)
+    file.buffer.raw.name = stdin.name
+    return file
+
+
+def after_fork_in_child() -> None:
+    """Leave to the parent what a dhaga of its may have been reading, and begin anew."""
+    stdin: Any = sys.stdin
+    if isinstance(stdin, TextFile) and stdin.turn.borrowed and not stdin.closed:
+        left_in_parent.append(stdin)
+        sys.stdin = over(stdin)
+
+
+originals.after_fork_in_child(after_fork_in_child)

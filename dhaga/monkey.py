@@ -11,6 +11,7 @@ import importlib
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from .adoption import adopt, give_back
 from .changes import Changes, Replacement, keep_originals, rebase, rebind, restore
 from .imports import World
+from .io import patient_stdin
 from .kernel import exit, originals
 from .kernel.errors import PatchError
 from .lateness import refuse_late
@@ -139,6 +141,7 @@ def patch() -> None:
         keep_originals(found, changes)
         for module, name, ours, _ in found:
             changes.set(module, name, ours)
+        changes.set(sys, "stdin", patient_stdin())
         rebind(found, changes)
         rebase(found, changes)
         adopt()

@@ -32,7 +32,7 @@ OFTEN = {"read", "readline", "write"}
 class Turn(RLock):
     """The right to operate on one file, for a dhaga or thread at a time, and the way to the pool meanwhile."""
 
-    __slots__ = ("channels", "closing", "inline", "pool", "struck")
+    __slots__ = ("borrowed", "channels", "closing", "inline", "pool", "struck")
 
     def __init__(self, pool: OffloadPool) -> None:
         super().__init__()
@@ -41,6 +41,7 @@ class Turn(RLock):
         self.struck = False  # a cancel came too late for an operation: it is for the next one
         self.channels: Channels | None = None  # of a file where data come and go at others' pace
         self.closing = False  # somebody waits for the turn to close the file
+        self.borrowed = False  # the fd is somebody else's to close
         self.inline = False  # a finalizer closes the file: it must not park
 
     def __repr__(self) -> str:
@@ -176,7 +177,8 @@ def finalizing_inline(standard_finalizer: Callable[..., Any]) -> Callable[..., A
             standard_finalizer(self)
         finally:
             turn.inline = False
-        warnings.warn(warning, ResourceWarning, stacklevel=2, source=self)  # comes last, as it may be an error
+        if not turn.borrowed:
+            warnings.warn(warning, ResourceWarning, stacklevel=2, source=self)  # comes last, as it may be an error
 
     return __del__
 
