@@ -41,9 +41,8 @@ class Seen(Namespace):
 
     def __missing__(self, name: str) -> Any:
         """Find the standard ``os`` if that is patched, too: a program's tests may mock it."""
-        if name == "os" and standard.os.waitpid is standard_waitpid:
-            return os
-        return super().__missing__(name)
+        found = super().__missing__(name)
+        return os if name == "os" and found.waitpid is standard_waitpid else found
 
 
 seen = Seen(standard)
