@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from greenlet import getcurrent
 
+from .kernel import originals
 from .kernel.api import spawn
 from .kernel.errors import Cancelled, Expired
 from .kernel.interrupts import on_ctrl_c
@@ -32,6 +33,7 @@ from .kernel.waiting import here
 from .local import local
 from .offload import OffloadPool
 from .selectors import DefaultSelector
+from .threading import get_ident
 
 __all__ = [
     *("DefaultEventLoopPolicy", "Runner", "SelectorEventLoop"),
@@ -296,6 +298,14 @@ class InThread:
 
 
 threads = OffloadPool("asyncio", MAX_THREADS)
+
+
+class BaseEventLoop(standard.BaseEventLoop):
+    """How a loop tells calls from other threads, in debug mode: dhagas share the OS thread of their scheduler."""
+
+    def _check_thread(self) -> None:
+        if self._thread_id not in (None, get_ident(), originals.get_ident()):  # type: ignore[attr-defined]
+            raise RuntimeError("Non-thread-safe operation invoked on an event loop other than the current one")
 
 
 # ---- what is current

@@ -115,6 +115,12 @@ TABLE = (
         ("_loop_factory",),
         why="policies of programs that are derived from the standard's make loops by it",
     ),
+    Row(
+        "asyncio:BaseEventLoop",
+        "dhaga.asyncio:BaseEventLoop",
+        ("_check_thread",),
+        why="in debug mode the loop of a scheduler would take its dhagas for other threads",
+    ),
     Row("asyncio", "dhaga.asyncio", ("_get_running_loop",), why="asyncio asks by it whether a loop runs already"),
 )
 """What is replaced. Names that other modules have bound to the same objects follow, see ``changes.rebind``."""

@@ -298,6 +298,25 @@ print(idents != [originals.get_ident()])
 """) == ["True"]
 
 
+def test_debug_mode_tells_threads_apart() -> None:
+    assert says("""
+async def main():
+    def intrude():
+        try:
+            loop.call_soon(print)
+        except RuntimeError as error:
+            return str(error)[:25]
+    loop = asyncio.get_running_loop()
+    loop.slow_callback_duration = 9
+    return await asyncio.to_thread(intrude)
+print(*together(lambda: asyncio.run(main(), debug=True), 2))
+scheduler = dhaga.kernel.callers.scheduler_here()
+scheduler.loop.set_debug(True)
+scheduler.loop.slow_callback_duration = 9
+print(dhaga.spawn(lambda: dhaga.await_(asyncio.sleep(0.001, "shared"))).result())
+""") == ["Non-thread-safe operation Non-thread-safe operation", "shared"]
+
+
 def test_a_program_ends_while_daemons_run_loops() -> None:
     assert prints(
         HEAD
