@@ -140,7 +140,7 @@ def test_packages_import_relatively_and_in_circles(write: Write) -> None:
         {
             "try_package/__init__": "from . import a\nfrom .a import b as b_of_a\n__all__ = ['a', 'd']",
             "try_package/a": "from . import b\nvalue = b.value",
-            "try_package/b": "from . import a\nfrom .sub import c\nimport try_package.a as again\nvalue = a.__name__, c",
+            "try_package/b": "from . import a\nfrom .sub import c\nimport try_package.a as self\nvalue = a.__name__, c",
             "try_package/sub/__init__": "",
             "try_package/sub/c": "from .. import b",
             "try_package/d": "",
@@ -148,7 +148,7 @@ def test_packages_import_relatively_and_in_circles(write: Write) -> None:
         }
     )
     star = private("try_star")
-    package = star.a.b.again
+    package = star.a.b.self
     assert package is star.a and star.a.value == ("try_package.a", star.a.b.c) and star.d.__name__ == "try_package.d"
     assert not [name for name in sys.modules if name.startswith("try_")]
 
