@@ -145,6 +145,22 @@ finally:
     assert err.startswith("Traceback") and "\nKeyboardInterrupt\n" in err and "dhaga/run.py" not in err
 
 
+def test_ctrl_c_ends_the_wait_for_threads_at_exit(folder: Path) -> None:
+    (folder / "exits.py").write_text("""\
+import atexit, threading, time
+atexit.register(print, "exit handler")
+thread = threading.Thread(target=time.sleep, args=(60,))
+thread.start()
+threading.Timer(0.2, print, ("main has ended",), {"flush": True}).start()
+""")
+    process = start("-m", "dhaga", "exits.py", cwd=folder)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "main has ended\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (0, "exit handler\n") and err.count("KeyboardInterrupt") == 1
+
+
 @pytest.mark.once
 def test_processes_are_started_from_a_program(folder: Path) -> None:
     """By fork they are patched, too; spawned, they import the script, but nobody has patched them."""
