@@ -88,7 +88,7 @@ class Host(Scheduler):
     def outside(self, stay: Stay) -> Iterator[None]:
         """Show, while somebody has parked, what is outside of his loop."""
         loop, hooks = standard_running_loop(), sys.get_asyncgen_hooks()
-        _set_running_loop(self.loop if self.loop.is_running() else None)
+        _set_running_loop(loop_outside(self))
         sys.set_asyncgen_hooks(*stay.hooks)
         try:
             yield
@@ -116,8 +116,10 @@ def begin_stay(me: Any) -> None:
 
 
 def end_stay(me: Any) -> None:
-    """Have ``me`` be one of those others again."""
+    """Have ``me`` be one of those others again. In a forked child it may have a new scheduler, and no stay there."""
     scheduler = me.scheduler
+    if not hosted(me):
+        return
     sys.set_asyncgen_hooks(*stays[scheduler].pop(me).hooks)
     if not stays[scheduler]:
         scheduler.__class__ = Scheduler
@@ -142,8 +144,13 @@ def beside_scheduler() -> Iterator[None]:
         try:
             yield
         finally:
-            _set_running_loop(former)
+            _set_running_loop(None if former is None else loop_outside(me.scheduler))
             end_stay(me)
+
+
+def loop_outside(scheduler: Scheduler) -> Any:
+    """Return the loop that dhagas show: that of their scheduler, once it runs."""
+    return scheduler.loop if scheduler.loop.is_running() else None
 
 
 def begin_late_stay() -> None:

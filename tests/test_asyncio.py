@@ -298,6 +298,21 @@ print(idents != [originals.get_ident()])
 """) == ["True"]
 
 
+def test_a_child_that_is_forked_in_a_coroutine_may_go_on_and_run_others() -> None:
+    assert says("""
+async def fork():
+    return os.fork()
+
+def parent():
+    pid = asyncio.run(fork())
+    if pid == 0:
+        time.sleep(0.001)
+        os._exit(asyncio.run(asyncio.sleep(0.001, 7)))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(dhaga.spawn(parent).result(), parent())
+""") == ["7 7"]
+
+
 def test_debug_mode_tells_threads_apart() -> None:
     assert says("""
 async def main():
