@@ -238,6 +238,7 @@ print(asyncio.run(main()), *set(together(lambda: asyncio.run(main()), 3)))
 """) == ["(b'ABC\\n', 1, 2) (b'ABC\\n', 1, 2)"]
 
 
+@pytest.mark.once
 def test_aiohttp_clients_run_in_two_dhagas_at_once() -> None:
     pytest.importorskip("aiohttp")
     assert says("""
@@ -265,6 +266,7 @@ server.server_close()
 """) == ["['/x', '/x']"]
 
 
+@pytest.mark.once
 def test_a_loop_that_waits_in_c_runs_in_an_os_thread() -> None:
     pytest.importorskip("uvloop")
     assert says("""
@@ -313,6 +315,7 @@ print(dhaga.spawn(parent).result(), parent())
 """) == ["7 7"]
 
 
+@pytest.mark.once
 def test_debug_mode_tells_threads_apart() -> None:
     assert says("""
 async def main():
@@ -345,6 +348,7 @@ print(asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01, 1), loop).result(5))
     ) == ["1"]
 
 
+@pytest.mark.once
 def test_the_policies_of_others_make_loops_that_park() -> None:
     assert says("""
 from tornado.platform.asyncio import AnyThreadEventLoopPolicy
