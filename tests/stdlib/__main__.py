@@ -31,6 +31,8 @@ class Run:
         self.chosen = chosen
         self.workers = workers
         self.trials: list[Trial] = []
+        """Those that are done."""
+        self.cut_off: list[str] = []
         self.missing = [module for module in chosen.modules if not is_here(module)]
         self.began = time.monotonic()
 
@@ -38,13 +40,14 @@ class Run:
         known = known_losses()
         if self.missing:
             print(f"not in Python {platform.python_version()}: {', '.join(self.missing)}")
+        trials = [Trial(module, self.chosen, known) for module in self.chosen.modules if is_here(module)]
         with ThreadPoolExecutor(self.workers) as pool:
             try:
-                trials = [Trial(module, self.chosen, known) for module in self.chosen.modules if is_here(module)]
                 for done in as_completed([pool.submit(trial.run) for trial in trials]):
                     self.trials.append(done.result())
                     print(line_of(self.trials[-1]), flush=True)
             except BaseException:
+                self.cut_off = [trial.module for trial in trials if trial.is_running]
                 over.set()
                 pool.shutdown(cancel_futures=True)
                 raise
@@ -61,6 +64,8 @@ class Run:
 
     def headlines(self) -> Iterator[str]:
         """Yield a line for each test that is not as expected."""
+        for module in self.cut_off:
+            yield f"TERMINATED {module}"
         for trial in self.trials:
             for test, record in trial.shaky.items():
                 yield f"shaky {test} {record.outcome}, and passes when run again - {why(record.text)}"

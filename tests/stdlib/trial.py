@@ -30,6 +30,7 @@ class Trial:
         self.chosen = chosen
         self.known = known
         self.seconds = 0.0
+        self.is_running = False
         self.existing: list[str] = []
         """The tests there are without the patch."""
         self.records: dict[str, Record] = {}
@@ -40,6 +41,7 @@ class Trial:
 
     def run(self) -> Trial:
         began = time.monotonic()
+        self.is_running = True
         self.records = self.tried(patched=True).records
         suspects = {test for test, record in self.records.items() if grade(record) and test not in self.known}
         bare = self.tried(patched=False, only=suspects)
@@ -53,6 +55,7 @@ class Trial:
         }
         self.try_again()
         self.seconds = time.monotonic() - began
+        self.is_running = False
         return self
 
     def tried(self, patched: bool, only: Collection[str] | None = None) -> ModuleRun:
