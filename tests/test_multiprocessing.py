@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import dhaga
+from dhaga.semlock import SemLock
+from dhaga.testing import cancel_at_every_park
+from tests.parking import parked, victim
 from tests.scripts import PATIENCE, ROOT, prints
 
 PROGRAM = """
@@ -147,6 +153,71 @@ def test_a_semaphore_is_handed_over_within_a_process_at_once() -> None:
         semaphore = multiprocessing.Semaphore(0)
         assert not semaphore.acquire(False) and not semaphore.acquire(timeout=0.01)
     """) == ["attempt to release recursive lock not owned by thread"]
+
+
+@pytest.fixture
+def parking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have ``multiprocessing`` here make semaphores of ours."""
+    monkeypatch.setattr("_multiprocessing.SemLock", SemLock)
+
+
+@pytest.mark.usefixtures("parking")
+def test_no_permit_is_lost_whenever_a_waiter_is_struck() -> None:
+    def scenario() -> Any:
+        semaphore = multiprocessing.Semaphore(0)
+        taken: list[bool] = []
+        waiter = victim(lambda: taken.append(semaphore.acquire()))
+        dhaga.spawn(semaphore.release, priority=dhaga.LOW)
+
+        def check() -> None:
+            assert taken or semaphore.acquire(False)
+            assert not semaphore.acquire(False)
+
+        return waiter, check
+
+    assert cancel_at_every_park(scenario) >= 1
+
+
+@pytest.mark.usefixtures("parking")
+def test_a_condition_of_processes_wakes_dhagas() -> None:
+    condition = multiprocessing.Condition()
+    order: list[int] = []
+
+    def wait(n: int) -> None:
+        with condition:
+            assert condition.wait(30)
+            order.append(n)
+
+    waiting = [parked(wait, n) for n in range(3)]
+    assert "semaphore of processes" in repr(waiting[0])
+    with condition:
+        condition.notify(1)
+    for _ in range(200):
+        if order:
+            break
+        dhaga.sleep(0.001)
+    assert len(order) == 1
+    with condition:
+        condition.notify_all()
+    for each in waiting:
+        each.result()
+    assert sorted(order) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("parking")
+def test_an_rlock_of_processes_belongs_to_a_dhaga() -> None:
+    lock = multiprocessing.RLock()
+
+    def steal() -> None:
+        assert not lock.acquire(timeout=0.01)
+        with pytest.raises(AssertionError, match="not owned"):
+            lock.release()
+
+    dhaga.spawn(int).join()
+    with lock, lock:
+        dhaga.spawn(steal).result()
+    dhaga.spawn(lock.acquire).result()
+    assert not lock.acquire(False)
 
 
 def test_a_connection_that_was_imported_before_the_patch_parks() -> None:
