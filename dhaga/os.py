@@ -1,6 +1,7 @@
 """The standard ``os`` with what parks: waiting for children, and reading and writing by file descriptor.
 
-Whatever is not defined here is the standard module's own.
+Whatever is not defined here is the standard module's own; of that ``popen`` and ``spawn*`` park in a patched program
+alone (elsewhere there is ``dhaga.subprocess``), and to open a FIFO blocks until its other end is opened.
 """
 
 from __future__ import annotations
