@@ -6,7 +6,7 @@ blocks, others run. Its coroutines find the thread, the locals and the locks of 
 
 Rejected: the scheduler's loop for all, where one coroutine that blocks would stop all dhagas (``dhaga.await_`` is the
 door to that one); an OS thread for each, where the caller's locals and RLocks are another's, and no signals arrive.
-Only a loop that waits in C, uvloop's, gets an OS thread, if a dhaga runs it.
+Only a loop that waits in C, uvloop's, gets an OS thread, if a dhaga runs it, by ``run`` or a Runner.
 """
 
 from __future__ import annotations
