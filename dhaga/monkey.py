@@ -19,6 +19,7 @@ from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from .adoption import adopt, give_back
+from .arrivals import unwatch, watch
 from .changes import Changes, Replacement, keep_originals, rebase, rebind, restore
 from .imports import World
 from .io import patient_stdin
@@ -151,6 +152,7 @@ def patch() -> None:
         rebind(found, changes)
         rebase(found, changes)
         adopt()
+        watch()
         follow_standard(changes)
         exit.threads_are_dhagas = True
     except BaseException:
@@ -174,6 +176,7 @@ def unpatch() -> None:
     if not changes:
         return
     exit.threads_are_dhagas = False
+    unwatch()
     give_back()
     changes.undo()
     restore(replacements())
