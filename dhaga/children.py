@@ -26,8 +26,7 @@ PAUSES = 0.0005, 0.02
 pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 # The standard library's own, taken before anybody can patch them.
-standard_wait, standard_wait3, standard_wait4 = os.wait, os.wait3, os.wait4
-standard_waitpid = os.waitpid
+standard_waitpid, standard_wait3, standard_wait4 = os.waitpid, os.wait3, os.wait4
 standard_waitid: Any = getattr(os, "waitid", None)
 
 
@@ -72,7 +71,9 @@ def asking(ask: Callable[[int], Any], options: int, pid: int = 0) -> Any:
         return ask(options)
     pause, longest = PAUSES
     while not told(answer := ask(options | os.WNOHANG)):
-        if not (pid and await_end(pid, me)):
+        if pid and await_end(pid, me):
+            pid = 0  # should it not be there to be reaped yet, as a debugger has it, its pidfd tells nothing more
+        else:
             sleep(pause)
             pause = min(2 * pause, longest)
     return answer
