@@ -6,11 +6,10 @@ whether it is ready first, and given no more than it takes. What is always ready
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .kernel import originals
@@ -150,21 +149,24 @@ def wait_until(fd: int, event: int) -> None:
     me = parker()
     if me is None:
         return
-    with watching(me, fd) as channel:
+    channel = watched(me, fd)
+    try:
         while not ready.poll(0):
             (channel.wait_readable if event == POLLIN else channel.wait_writable)(me)
-
-
-@contextlib.contextmanager
-def watching(me: Waiter, fd: int) -> Iterator[Channel]:
-    """Have the poller watch an fd for one wait, as nobody tells when a bare number stands for another file."""
-    channel = Channel(me.scheduler, fd)
-    tell = channel.close
-    onlookers.setdefault(fd, []).append(tell)
-    try:
-        yield channel
     finally:
-        onlookers[fd].remove(tell)
-        if not onlookers[fd]:
-            del onlookers[fd]
-        channel.close()
+        unwatch(channel)
+
+
+def watched(me: Waiter, fd: int) -> Channel:
+    """Return a channel for one wait, as nobody tells when a bare number stands for another file."""
+    channel = Channel(me.scheduler, fd)
+    onlookers.setdefault(fd, []).append(channel.close)
+    return channel
+
+
+def unwatch(channel: Channel) -> None:
+    others = onlookers[channel.fd]
+    others.remove(channel.close)
+    if not others:
+        del onlookers[channel.fd]
+    channel.close()
