@@ -13,6 +13,8 @@ import pytest
 
 from tests.scripts import PATIENCE, ROOT
 
+pytestmark = pytest.mark.once
+
 SHOWS = """\
 import sys, threading, __main__
 print(sys.argv, sys.path[0], __name__, __file__, getattr(__spec__, "name", None), __package__, __cached__)
@@ -161,7 +163,6 @@ threading.Timer(0.2, print, ("main has ended",), {"flush": True}).start()
     assert (process.returncode, out) == (0, "exit handler\n") and "\nKeyboardInterrupt" in err
 
 
-@pytest.mark.once
 def test_processes_are_started_from_a_program(folder: Path) -> None:
     """By fork they are patched, too; spawned, they import the script, but nobody has patched them."""
     (folder / "processes.py").write_text("""\
