@@ -1,6 +1,8 @@
 """The standard ``io`` with files over pipes, sockets and terminals that park: where data come at others' pace.
 
 Whatever else is opened, or asked for, is the standard module's own; for a disk that takes its time see ``dhaga.open``.
+The patch leaves ``open`` alone, and takes ``os.fdopen`` and the pipes of ``subprocess``: a function that is written in
+Python would be bound to whoever has it as a class attribute, and each opening of a path would have its cost.
 """
 
 from __future__ import annotations

@@ -99,10 +99,10 @@ TABLE = (
     Row(
         "os",
         "dhaga.os",
-        ("close", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitpid", "write", "writev"),
+        ("close", "fdopen", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitpid", "write")
+        + ("writev",),
     ),
     Row("os", "dhaga.os", ("waitid",), when=hasattr(os, "waitid")),
-    Row("io", "dhaga.io", ("open",)),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),
     Row("_multiprocessing", "dhaga.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),
     Row(
