@@ -14,6 +14,7 @@ from typing import Any
 
 from .kernel import originals
 from .kernel.channel import Channel, onlookers
+from .kernel.errors import Cancelled, Expired
 from .kernel.waiter import Waiter
 from .parkers import parker
 
@@ -79,8 +80,8 @@ def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
     while True:
         try:
             wait_until(fd, POLLOUT)
-        except BaseException as error:
-            if not done or isinstance(error, OSError):
+        except (Cancelled, Expired) as error:  # what a signal handler raises is raised, as ever
+            if not done:
                 raise
             me.interrupt(error)
             return done
