@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -54,14 +54,16 @@ def is_standard(module: str) -> bool:
     return package_of(module) in sys.stdlib_module_names
 
 
-def keep_originals(replacements: Iterable[Replacement], changes: Changes) -> None:
+def keep_originals(replacements: Sequence[Replacement], changes: Changes) -> None:
     """Have the standard classes that we replace, and use, find in their modules what they have always found."""
+    standards = {id(replacement.standard) for replacement in replacements}
     for module, name, _, standard in replacements:
         if module.__name__ not in originals.namespaces:
             continue
         originals.namespaces[module.__name__][name] = kept_function(standard)
         if isinstance(standard, type) and standard.__module__ == module.__name__:
-            for kind, method, kept in originals.kept_methods(standard):
+            replaced = {name for name, value in vars(module).items() if id(value) in standards}
+            for kind, method, kept in originals.kept_methods(standard, replaced):
                 if vars(kind)[method].__globals__ is vars(module):  # not a second time
                     changes.set(kind, method, kept)
 

@@ -14,8 +14,8 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Iterator, Set
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,15 +53,24 @@ def kept(function: F) -> F:
     return twin  # type: ignore[return-value]
 
 
-def kept_methods(kind: type) -> Iterator[tuple[type, str, Any]]:
-    """Give, of a class that a patch replaces and of those derived from it in its module, the methods to be kept."""
+def kept_methods(kind: type, replaced: Set[str]) -> Iterator[tuple[type, str, Any]]:
+    """Give the methods to be kept, of a class that a patch replaces and of those derived from it in its module.
+
+    Those that look nothing up that is replaced stay as they are: through a Namespace they would take their time, a
+    socket's ``makefile`` and ``close`` 3.8 µs instead of 2.1.
+    """
     for name, value in list(vars(kind).items()):
-        if isinstance(value, FunctionType) and value.__module__ == kind.__module__:
+        if isinstance(value, FunctionType) and value.__module__ == kind.__module__ and names(value.__code__) & replaced:
             yield kind, name, kept(value)
     heirs: list[type] = kind.__subclasses__()
     for heir in heirs:
         if heir.__module__ == kind.__module__:
-            yield from kept_methods(heir)
+            yield from kept_methods(heir, replaced)
+
+
+def names(code: CodeType) -> set[str]:
+    """Return the names of globals and attributes that code looks up."""
+    return {*code.co_names}.union(*(names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 allocate_lock = _thread.allocate_lock
