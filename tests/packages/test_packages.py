@@ -25,8 +25,8 @@ from tests.scripts import PATIENCE, ROOT
 from tests.test_aio_libraries import address_of
 
 PROGRAMS = Path(__file__).parent / "programs"
-FEW = 12
-"""OS threads that a program may have: the main one, and those in which the system's own resolver may block."""
+FEW = 20
+"""OS threads that a program may have: the main one, and 16 in which lookups of names (smtplib's getfqdn) may block."""
 
 ADDRESSES = {
     "DHAGA_MARIADB": "mysql://root@127.0.0.1:3306/test",
