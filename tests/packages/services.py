@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+SSHD = os.environ.get("DHAGA_SSHD") or shutil.which("sshd") or "/usr/sbin/sshd"
 PATIENCE = 20
 """Seconds for which one waits for the others."""
 
@@ -181,7 +182,7 @@ def sshd() -> None:
         "UsePAM": "no",
     }
     os.makedirs("/run/sshd", exist_ok=True)
-    command = [shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-e", "-q", "-f", "/dev/null"]
+    command = [SSHD, "-D", "-e", "-q", "-f", "/dev/null"]
     print(port, flush=True)
     os.execv(command[0], command + [word for name, value in options.items() for word in ("-o", f"{name}={value}")])
 

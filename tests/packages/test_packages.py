@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.packages.services import SSHD
 from tests.scripts import PATIENCE, ROOT
 from tests.test_aio_libraries import address_of
 
@@ -115,8 +116,8 @@ class Servers:
         }[name]
 
     def start(self, name: str) -> None:
-        if name == "sshd" and not (shutil.which("sshd") or Path("/usr/sbin/sshd").exists()):
-            pytest.skip("there is no sshd here")
+        if name == "sshd" and not Path(SSHD).exists():
+            pytest.skip(f"there is no {SSHD}: set DHAGA_SSHD to where OpenSSH's is")
         self.processes[name] = process = subprocess.Popen(
             [sys.executable, "-m", "tests.packages.services", name],
             cwd=ROOT,
