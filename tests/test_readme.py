@@ -35,17 +35,23 @@ def test_the_second_snippet_prints_what_its_comments_say() -> None:
     assert run("-c", SNIPPETS[1]).stdout == "put away\n<Dhaga patient DONE>\n"
 
 
+def programs_of_the_diff() -> list[str]:
+    """Return the program before the swap and after it."""
+    found = re.search(r"```diff\n(.*?)```", README, re.DOTALL)
+    assert found
+    lines = found[1].replace("…", "import sys; fetch = lambda number: sys.stdout.write(f'{number}\\n')").splitlines()
+    return ["\n".join(line[1:] for line in lines if line[0] != other) for other in "+-"]
+
+
 def test_the_swap_is_the_import_line() -> None:
-    before, after = (
-        re.sub(r"^[-+ ]", "", "\n".join(line for line in diff if line[:1] != other), flags=re.MULTILINE)
-        for other in "+-"
-        for diff in [re.search(r"```diff\n(.*?)```", README, re.DOTALL)[1].splitlines()]  # type: ignore[index]
-    )
-    results = []
-    for program in (before, after):
-        program = program.replace("…", "import sys; fetch = lambda number: sys.stdout.write(f'{number}\\n')")
-        results.append(sorted(run("-c", program).stdout.split()))
-    assert results[0] == results[1] == sorted(map(str, range(2000)))
+    before, after = (sorted(run("-c", program).stdout.split()) for program in programs_of_the_diff())
+    assert before == after == sorted(map(str, range(2000)))
+
+
+def test_the_program_before_the_swap_runs_on_dhagas_unchanged() -> None:
+    before, _ = programs_of_the_diff()
+    tell = "\nimport dhaga\nprint(threading.Thread is dhaga.threading.Thread)"
+    assert sorted(run("-m", "dhaga", "-c", before + tell).stdout.split()) == [*sorted(map(str, range(2000))), "True"]
 
 
 def test_the_example_of_parking_runs() -> None:
