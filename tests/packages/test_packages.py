@@ -10,7 +10,6 @@ import contextlib
 import getpass
 import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import sys
