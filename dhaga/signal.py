@@ -11,9 +11,10 @@ from types import FrameType
 from typing import Any
 
 from .kernel import originals
-from .kernel.interrupts import call_in_main, on_ctrl_c
+from .kernel.interrupts import on_ctrl_c
 from .kernel.osthread import OSThread
 from .kernel.scheduler import sleep
+from .kernel.summons import call_in_main
 from .kernel.waiting import WaitQueue, this_waiter
 
 __all__ = ["getsignal", "pause", "signal", "sigtimedwait", "sigwait", "sigwaitinfo"]

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "dhaga"
 KERNEL = (
     *("errors", "originals", "timers", "priorities", "deadlock", "loop"),
     *("cancels", "waiter", "osthread", "waiting", "channel", "poller"),
-    *("microthread", "lives", "scheduler", "graveyard", "interrupts", "exit", "callers", "fork", "api"),
+    *("microthread", "lives", "scheduler", "graveyard", "summons", "interrupts", "exit", "callers", "fork", "api"),
 )
 ROOMS = (
     *(f"kernel.{name}" for name in KERNEL),

@@ -375,7 +375,7 @@ class Main(Waiter):
     )
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.summons: Any = None  # a Summons, once a signal has come; see kernel/interrupts.py
+        self.summons: Any = None  # a Summons, once a signal has come; see kernel/summons.py
         self.belong(scheduler, NORMAL)
         self.greenlet = getcurrent()
         self.switch = self.greenlet.switch  # what the run queue calls; see kernel/scheduler.py
