@@ -15,7 +15,7 @@ import pytest
 
 from tests.scripts import ROOT, prints
 
-pytestmark = pytest.mark.once
+pytestmark = pytest.mark.slow
 
 BEGIN = """
 import _thread, os, queue, select, socket, ssl, sys, threading, time

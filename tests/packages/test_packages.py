@@ -209,12 +209,13 @@ def check(program: Program, folder: Path, servers: Servers) -> None:
     assert end.threads <= FEW
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("program", QUICK, ids=lambda program: program.words)
 def test_a_threaded_program_runs_on_dhagas(program: Program, tmp_path: Path, servers: Servers) -> None:
     check(program, tmp_path, servers)
 
 
-@pytest.mark.once
+@pytest.mark.slow
 @pytest.mark.parametrize("program", OTHERS, ids=lambda program: program.words)
 def test_a_threaded_program_of_another_package_runs_on_dhagas(
     program: Program, tmp_path: Path, servers: Servers
@@ -222,6 +223,7 @@ def test_a_threaded_program_of_another_package_runs_on_dhagas(
     check(program, tmp_path, servers)
 
 
+@pytest.mark.once
 def test_the_same_program_has_its_threads_without_us(tmp_path: Path, servers: Servers) -> None:
     end = run(QUICK[0], tmp_path, [], servers.environment_of(QUICK[0].server))
     assert peak_of(end) == (200, 200)

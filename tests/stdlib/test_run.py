@@ -12,6 +12,7 @@ from tests.stdlib.expectations import Loss, Set, known_losses, lost_by_gevent, r
 from tests.stdlib.run import Limits, ModuleRun
 from tests.stdlib.trial import Trial
 
+pytestmark = pytest.mark.once
 pytest.importorskip("test.support", reason="this interpreter ships without the package `test`")
 
 SAMPLE = """
