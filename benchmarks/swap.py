@@ -65,14 +65,17 @@ class Work(NamedTuple):
     rivals: tuple[str, ...]
     target: float
     than: str
+    words: str
     connections: int = THREADS
 
 
 WORKS = {
-    "echo-100": Work("echo", ("patched", "native", "gevent"), 0.9, "native", 100),
-    "echo-1000": Work("echo", ("patched", "native", "gevent"), 0.9, "native", 1000),
-    "calls-sockets": Work("sockets", ("patched", "gevent", "threads"), 1.5, "gevent"),
-    "calls-http.client": Work("http_client", ("patched", "gevent", "threads"), 1.5, "gevent"),
+    "echo-100": Work("echo", ("patched", "native", "gevent"), 0.9, "native", "echo, 100 connections", 100),
+    "echo-1000": Work("echo", ("patched", "native", "gevent"), 0.9, "native", "echo, 1,000 connections", 1000),
+    "calls-sockets": Work("sockets", ("patched", "gevent", "threads"), 1.5, "gevent", "1,000 threads, by sockets"),
+    "calls-http.client": Work(
+        "http_client", ("patched", "gevent", "threads"), 1.5, "gevent", "the same by http.client"
+    ),
 }
 
 
@@ -226,6 +229,18 @@ def _print(name: str, rivals: dict[str, list[Sample]]) -> None:
         print(f"{name:18} {rival:8} {', '.join(cells)}", flush=True)
 
 
+def _markdown(results: dict[str, Any]) -> str:
+    """Return the table of the ratios to which a target is set."""
+    from benchmarks.report import table
+
+    lines = []
+    for name, (target, than) in results["targets"].items():
+        rate, cpu = (results["ratios"][name][than][key] for key in ("each second", "each CPU second"))
+        reached = "yes" if round(cpu, 2) >= target else "**no**"
+        lines.append([name, WORKS[name].words, than, f"≥ {target:g}", f"{rate:.2f}", f"{cpu:.2f}", reached])
+    return table(["work", "under the patch", "beside", "target", "by rate", "by CPU time", "reached"], lines)
+
+
 def _main() -> None:
     """Measure, print, and write the samples where `--json` says; exit status 1 if a target is missed."""
     from benchmarks.runner import Effort, raise_file_limit, surroundings
@@ -235,7 +250,11 @@ def _main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"rounds ({ROUNDS})")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"of echo load ({SECONDS:g})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="measure nothing, print the table of such a file")
     options = parser.parse_args()
+    if options.markdown:
+        print(_markdown(json.loads(options.markdown.read_text())))
+        return
     raise_file_limit()
     samples = _samples(options.works, options.rounds, options.seconds)
     ratios = {
