@@ -60,7 +60,8 @@ def test_the_example_of_parking_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "heading"), [("kernel", r"\| work"), ("web", r"\| row +\| ratio"), ("web", r"\| server")]
+    ("name", "heading"),
+    [("kernel", r"\| work"), ("swap", r"\| work"), ("web", r"\| row +\| ratio"), ("web", r"\| server")],
 )
 def test_the_tables_of_the_readme_are_those_measured(name: str, heading: str) -> None:
     printed = run("-m", f"benchmarks.{name}", "--markdown", f"benchmarks/results/{name}.json").stdout
