@@ -55,8 +55,8 @@ class World:
         self.modules: dict[str, ModuleType] = {}
         self.loads = Loads()
         self.whole: dict[str, bool] = {}  # packages that are shared as they bring compiled modules
-        self.library = Library(table, self)
-        self.modules.update(sys=self.library.face_of("sys"), builtins=builtins)
+        self.stdlib = Library(table, self)
+        self.modules.update(sys=self.stdlib.face_of("sys"), builtins=builtins)
 
     def __repr__(self) -> str:
         private = [name for name, module in self.modules.items() if sys.modules.get(name) is not module]
@@ -144,8 +144,8 @@ class World:
         """Share a module, face it, or run a copy of it."""
         if self.shares(name):
             self.modules[name] = importlib.import_module(name)
-        elif name in self.library.makers:
-            self.modules[name] = self.library.face_of(name)
+        elif name in self.stdlib.makers:
+            self.modules[name] = self.stdlib.face_of(name)
         else:
             self.run(self.spec_of(name, path))
         return self.modules[name]
@@ -154,8 +154,8 @@ class World:
         """Tell whether a module is the public one."""
         if within(name, self.names):
             return False
-        if self.library.has(name):
-            return self.library.shares(name)
+        if self.stdlib.has(name):
+            return self.stdlib.shares(name)
         return within(name, self.shared) or self.is_compiled(name.partition(".")[0])
 
     def is_compiled(self, top: str) -> bool:

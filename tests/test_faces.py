@@ -338,7 +338,7 @@ def used_by(name: str, path: pathlib.Path) -> Iterator[str]:
 @pytest.mark.once
 def test_every_standard_module_that_waits_is_copied_or_shared_for_a_reason() -> None:
     table = {f"{row.module}.{name}" for row in TABLE for name in row.names}
-    faces, waits = patched_imports("try_nothing").library.makers, (table - FILES) | CALLS | COPIES
+    faces, waits = patched_imports("try_nothing").stdlib.makers, (table - FILES) | CALLS | COPIES
     users = {name for name, path in standard_modules().items() if waits & {*used_by(name, path)}}
     without = {name for name in users - COPIES - {*faces} if not within(name, SHARED)}
     assert not without
