@@ -76,7 +76,7 @@ class Summons(Errand):
 
     def make_call(self) -> None:
         """Switch to the main code, unless it was woken meanwhile, and answers by itself."""
-        if self.calls and self.main.parked:
+        if self.calls and self.main.parked and here.main is self.main:  # not absent, at other handlers
             self.brought = True
             self.scheduler.give_turn(self.main)
 

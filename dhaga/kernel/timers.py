@@ -25,12 +25,13 @@ emptied.
 class Timers:
     """Keep deadlines in order; a discarded one stays in the heap, empty, until it surfaces or a rebuild drops it."""
 
-    __slots__ = ("dead", "heap", "sequence")
+    __slots__ = ("dead", "fired", "heap", "sequence")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
         self.sequence = itertools.count().__next__
         self.dead = 0
+        self.fired = 0  # so far
 
     def __len__(self) -> int:
         return len(self.heap) - self.dead
@@ -64,6 +65,7 @@ class Timers:
             if who is None:
                 self.dead -= 1
             else:
+                self.fired += 1
                 who.expire()
                 heap = self.heap  # expiring may discard others, and that may rebuild
 
