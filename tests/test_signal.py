@@ -83,6 +83,26 @@ def test_what_comes_while_the_handler_parks_is_not_lost() -> None:
     ) == ["7 [True, True]", "True <Lock held by main code, 0 parked> [True, True]", "8", "boom"]
 
 
+def test_handlers_that_are_sent_together_lose_no_wake_of_the_main_code() -> None:
+    """The second finds the main code away, at the first; meanwhile the main code's own park is over."""
+    assert prints(
+        START
+        + """
+signal.signal(signal.SIGUSR1, handler)
+signal.signal(signal.SIGUSR2, handler)
+
+def kill_twice():
+    os.kill(os.getpid(), signal.SIGUSR1)
+    os.kill(os.getpid(), signal.SIGUSR2)
+
+for _ in range(3):
+    dhaga.spawn(kill_twice)
+    time.sleep(0.01)
+print(len(log))
+"""
+    ) == ["12"]
+
+
 def test_what_a_handler_raises_ends_the_park_of_the_main_code_and_no_dhaga() -> None:
     assert prints(
         START

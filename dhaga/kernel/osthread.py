@@ -6,6 +6,8 @@ import threading
 import weakref
 from typing import Any
 
+from greenlet import getcurrent
+
 from . import deadlock, originals
 from .waiter import Waiter
 
@@ -18,7 +20,20 @@ called only after that: of 10,000 Ctrl-C sent just as it began to wait, three.
 class OSThread(Waiter):
     """A plain OS thread that waits for something of Dhaga: it blocks for real. One object a thread."""
 
-    __slots__ = ("__weakref__", "at_once", "fault", "gate", "ident", "parked", "pending", "place", "value", "woken")
+    __slots__ = (
+        "__weakref__",
+        "at_once",
+        "fault",
+        "gate",
+        "greenlet",
+        "ident",
+        "parked",
+        "pending",
+        "place",
+        "since",
+        "value",
+        "woken",
+    )
 
     def __init__(self) -> None:
         self.parked = []
@@ -26,6 +41,8 @@ class OSThread(Waiter):
         self.place = None
         self.value = None
         self.fault = None
+        self.since = 0.0
+        self.greenlet = getcurrent()
         self.ident = originals.get_ident()
         is_main = self.ident == originals.main_thread().ident
         self.at_once = SIGNAL_SECONDS if is_main else originals.TIMEOUT_MAX
@@ -68,9 +85,10 @@ class OSThread(Waiter):
 
     def block(self, timeout: float | None) -> bool:
         """Block until woken; False after ``timeout`` seconds."""
+        self.since = originals.monotonic()
         if timeout is None:
             return self.block_for_good()
-        deadline = originals.monotonic() + timeout
+        deadline = self.since + timeout
         while not self.woken:
             left = deadline - originals.monotonic()
             if left <= 0:

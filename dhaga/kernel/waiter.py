@@ -64,6 +64,7 @@ class Waiter:
         __slots__ = ()
 
     name: str
+    ident: int
     scheduler: Scheduler
     queue: Any  # what a wake appends to: the run queue, or that of another priority
     rank: Priority
@@ -71,6 +72,7 @@ class Waiter:
     place: Place | None
     value: Any
     fault: BaseException | None
+    since: float  # when its last park began, by its scheduler's clock; of a dhaga when the next glance was due then
     pending: list[BaseException]  # cancels and expired Timeouts not yet raised; a tuple while there are none
 
     @property
