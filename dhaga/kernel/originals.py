@@ -88,6 +88,7 @@ thread_count = _thread._count
 monotonic = time.monotonic
 thread_sleep = time.sleep
 socketpair = kept(socket.socketpair)
+Socket = socket.socket
 DefaultSelector = selectors.DefaultSelector
 SelectorEventLoop = asyncio.SelectorEventLoop
 close = os.close
