@@ -8,11 +8,12 @@ scheduler's timers: of blocks when they are entered. Not here: the blocks themse
 from __future__ import annotations
 
 import math
+import sys
 from bisect import insort
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from .errors import Cancelled, Expired
+from .errors import Cancelled, Expired, ParkError
 
 if TYPE_CHECKING:
     from .waiter import Waiter
@@ -32,6 +33,19 @@ class Order:
         error = Cancelled(self.reason)
         error.scope = self.scope
         return error
+
+
+class Ban(Order):
+    """What stands while its block must not park: each park raises ParkError, within shields, too."""
+
+    __slots__ = ("where",)
+
+    def __init__(self, where: str) -> None:
+        super().__init__(None, sys.maxsize, None)
+        self.where = where
+
+    def error(self) -> ParkError:  # type: ignore[override]
+        return ParkError(f"this call would have to park, within the no_park() of {self.where}")
 
 
 class Cancels(list[Any]):

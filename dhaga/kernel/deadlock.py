@@ -17,12 +17,15 @@ not either. A thread that C code has made and that has not called Python yet is 
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import signal
 import sys
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from . import originals
 from .errors import Deadlock
@@ -143,7 +146,7 @@ def found() -> bool:
     former = -1
     while former != last_change:  # a thread may have woken one that was found stuck, and got stuck itself meanwhile
         former = last_change
-        if not all_listed() or not all(map(is_stuck, sys._current_frames())) or signal_could_wake():
+        if not all_listed() or not all(map(is_stuck, frames_of_threads())) or signal_could_wake():
             return False
     return True
 
@@ -151,10 +154,25 @@ def found() -> bool:
 def all_listed() -> bool:
     """Tell whether as many threads say that they are stuck as there are.
 
-    Asked first, as it costs next to nothing. ``sys._current_frames`` makes frame objects of all that threads are at,
-    which is slow, and on Python 3.11 a segmentation fault now and then, where they run: now they all stand still.
+    Asked first, as it costs next to nothing, while ``sys._current_frames`` makes frame objects of all that threads are
+    at.
     """
     return len(stuck) + len(blocked) + len(idle) > originals.thread_count()
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Return the frame that each OS thread is at, by its ident.
+
+    On Python 3.11 a frame object that is made may start a collection, and that lets other threads run: then a program
+    of three busy schedulers ended by a segmentation fault, or hung, within seconds. Without collections it did not.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def is_stuck(ident: int) -> bool:
@@ -195,11 +213,27 @@ def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
         others += [] if scheduler.main is None else [scheduler.main]
         others += scheduler.in_order()
     others = [waiter for waiter in dict.fromkeys(others) if waiter is not victim]
-    lines = ["every dhaga waits, and nothing in this process could wake one:", f"  main code: {line_of(victim)}"]
-    lines += [f"  {waiter.name}: {line_of(waiter)}" for waiter in others[:LONGEST_LIST]]
+    lines = ["every dhaga waits, and nothing in this process could wake one:"]
+    lines += line_and_place("main code", victim)
+    for waiter in others[:LONGEST_LIST]:
+        lines += line_and_place(waiter.name, waiter)
     if len(others) > LONGEST_LIST:
         lines.append(f"  ... and {len(others) - LONGEST_LIST} more")
+    lines += [f"  in a circle: {circle}" for circle in hangs().circles_of([victim, *others])]
     return "\n".join(lines)
+
+
+def hangs() -> Any:
+    """Return what sees more of it than the kernel can; imported when a program hangs, and not before."""
+    return import_module("dhaga.debug.hangs")
+
+
+def line_and_place(name: str, waiter: Waiter) -> Iterable[str]:
+    """Say what somebody waits for, and in the next line where: nobody moves, so that all stacks can be looked at."""
+    yield f"  {name}: {line_of(waiter)}"
+    place = hangs().place_of(waiter)
+    if place:
+        yield f"    at {place}"
 
 
 def line_of(waiter: Waiter) -> str:

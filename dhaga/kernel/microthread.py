@@ -67,6 +67,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):  # greenlet first: its own type check
         "queue",
         "rank",
         "scheduler",
+        "since",
         "value",
     )
 
@@ -98,6 +99,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):  # greenlet first: its own type check
         self.place = None
         self.value = None
         self.fault = None
+        self.since = 0.0
         self.done = False
         self.asked = 0  # how many wait in result(): they will see the error
         self.joiners: list[Any] = []
@@ -369,6 +371,7 @@ class Main(Waiter):
         "queue",
         "rank",
         "scheduler",
+        "since",
         "summons",
         "switch",
         "value",
@@ -386,6 +389,7 @@ class Main(Waiter):
         self.place = None
         self.value = None
         self.fault = None
+        self.since = 0.0
 
     def __repr__(self) -> str:
         return f"<Main code of {self.scheduler.name} {'WAITING ' + self.parked[0] if self.parked else 'RUNNING'}>"
@@ -393,7 +397,8 @@ class Main(Waiter):
     def park(self, timeout: float | None = None) -> Any:
         """Park as a dhaga does; the handlers of signals that come meanwhile are called here, by ``Summons``."""
         scheduler = self.scheduler
-        entry = None if timeout is None else scheduler.timers.add(scheduler.clock() + timeout, self)
+        self.since = scheduler.clock()
+        entry = None if timeout is None else scheduler.timers.add(self.since + timeout, self)
         try:
             while self.let_others_run():
                 self.summons.interrupt_park()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -31,6 +32,11 @@ def quick_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines_of(wait: Callable[[], object]) -> list[str]:
+    """Return what each waits for, without where that is, and without circles."""
+    return [line for line in all_lines_of(wait) if not line.startswith(("at ", "in a circle: "))]
+
+
+def all_lines_of(wait: Callable[[], object]) -> list[str]:
     with pytest.raises(dhaga.Deadlock) as info:
         wait()
     first, *rest = str(info.value).splitlines()
@@ -57,6 +63,24 @@ def test_the_report_names_each_its_reason_what_it_waits_on_and_who_holds_that() 
         ]
         a.cancel()
         b.join()
+
+
+def test_the_report_tells_where_each_stands_and_who_waits_in_a_circle() -> None:
+    def joins(others: list[dhaga.Dhaga[None]]) -> None:
+        dhaga.sleep(1)
+        others[0].join()
+
+    with virtual_clock():
+        others: list[dhaga.Dhaga[None]] = []
+        a = dhaga.spawn(joins, others, name="a")
+        others.append(dhaga.spawn(a.join, name="b"))
+        lines = all_lines_of(a.join)
+        a.cancel()
+        others[0].join()
+    assert lines[2] == "a: waits for join on <Dhaga b WAITING join>"
+    assert lines[3].endswith("in joins: others[0].join()")
+    assert "test_deadlock.py:" in lines[3]
+    assert lines[-1] == "in a circle: a waits for b waits for a"
 
 
 @pytest.mark.parametrize(
@@ -163,6 +187,24 @@ def test_nobodys_frames_are_looked_at_while_a_thread_runs(monkeypatch: pytest.Mo
     assert looks
     d.cancel()
     d.join()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_no_collection_comes_while_frames_are_looked_at(monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
+    frames, seen = sys._current_frames, []
+
+    def watched() -> Any:
+        seen.append(gc.isenabled())
+        return frames()
+
+    monkeypatch.setattr(sys, "_current_frames", watched)
+    if not enabled:
+        gc.disable()
+    try:
+        idents = set(deadlock.frames_of_threads())
+        assert threading.get_ident() in idents and (seen, gc.isenabled()) == ([False], enabled)
+    finally:
+        gc.enable()
 
 
 def test_two_threads_that_wait_for_each_other_are_one_deadlock() -> None:
@@ -358,13 +400,12 @@ def test_main_code_that_must_get_a_lock_back_is_told_once_it_has_it_and_the_log_
             condition.wait()
     """)
     assert program.process.stderr is not None
-    said = [program.process.stderr.readline().strip() for _ in range(3)]
-    assert said[0].startswith("every dhaga waits") and said[1:] == [
-        "main code: waits for lock.acquire",
-        "d: waits for nothing",
-    ]
-    program.process.send_signal(signal.SIGKILL)
+    said = [program.process.stderr.readline().strip() for _ in range(4)]
+    program.process.send_signal(signal.SIGKILL)  # before it is judged: one left running would strike another test
     program.outcome()
+    assert said[0].startswith("every dhaga waits")
+    assert said[1:] == ["main code: waits for lock.acquire", said[2], "d: waits for nothing"]
+    assert said[2].startswith("at <string>:15 in <module>")  # from Python 3.13 on with the line of the text, too
 
 
 def test_a_long_report_is_cut_and_a_failing_repr_does_no_harm() -> None:
