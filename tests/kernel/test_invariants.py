@@ -283,7 +283,7 @@ def test_after_a_wake_a_timeout_is_too_late_and_a_cancel_stays_pending() -> None
         dhaga.spawn(takes_the_rest)
         return victim, check
 
-    assert cancel_at_every_park(scenario) >= 4
+    assert cancel_at_every_park(scenario) >= (4 if testing.seed is None else 3)  # fewer where the feeder is first
 
 
 # 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 
 import dhaga
 from dhaga import testing
+from dhaga.kernel.lives import OwnThread
 from dhaga.kernel.scheduler import schedulers
+from tests.scripts import prints
 
 
 @pytest.mark.logs  # of errors that come before another thread can ask for the result
@@ -143,6 +146,26 @@ def test_what_a_stopped_scheduler_refuses_it_does_not_keep() -> None:
     assert not scheduler.live and not scheduler.runnable()
 
 
+def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = []
+
+    def run_late(life: OwnThread) -> None:
+        lives.append(life)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        run(life)
+
+    run = OwnThread.run
+    monkeypatch.setattr(OwnThread, "run", run_late)
+    with pytest.raises(KeyboardInterrupt):
+        dhaga.Scheduler("cut").start()
+        time.sleep(20)  # where the signal comes late
+    lives[0].thread.join(20)
+    assert not lives[0].thread.is_alive() and lives[0].ended
+    monkeypatch.undo()
+    with dhaga.Scheduler("next") as scheduler:
+        assert scheduler.spawn(int).result() == 0
+
+
 def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_number() -> None:
     """The system gives thread idents out anew: ``stop`` and ``spawn`` in such a thread are not calls from within."""
     seen = []
@@ -217,3 +240,51 @@ def test_starts_and_stops_leak_nothing(times: int) -> None:
             scheduler.spawn(dhaga.sleep)
     assert testing.open_fds() == before
     assert not schedulers
+
+
+def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
+    """The collection goes on with a hub to which only that garbage refers, so that greenlet would take it for leaked.
+
+    The thread is held up in what it does last, until the collection has begun.
+    """
+    code = """
+        import gc, threading, time, dhaga
+
+        class LastThing:
+            def __del__(self):
+                go_on.wait(20)
+
+        class Garbage:
+            def __init__(self, scheduler):
+                self.scheduler = scheduler
+                self.cycle = self
+
+            def __del__(self):
+                go_on.set()
+                while not self.scheduler.hub.dead:
+                    time.sleep(0.001)
+                for _ in range(50):  # until greenlet has cleaned up in this thread, by a pending call
+                    time.sleep(0.001)
+                print("finalized")
+
+        def keep():
+            of_thread.last = LastThing()
+            kept.set()
+
+        def use():
+            scheduler = dhaga.Scheduler().start()
+            scheduler.call(keep)
+            kept.wait()
+            garbage = Garbage(scheduler)
+            scheduler.life.begin_stop()
+            while not scheduler.life.ended:
+                time.sleep(0.001)
+
+        kept, go_on = threading.Event(), threading.Event()
+        of_thread = threading.local()
+        gc.disable()
+        use()
+        gc.collect()
+        print("collected")
+    """
+    assert prints(code) == ["finalized", "collected"]
