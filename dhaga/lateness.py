@@ -7,13 +7,13 @@ OS threads have in hand.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any
 
 from .changes import Replacement, is_standard, package_of
 from .kernel import originals
+from .kernel.deadlock import frames_of_threads
 from .kernel.errors import PatchError
 from .kernel.scheduler import schedulers
 
@@ -78,7 +78,7 @@ def threads() -> Iterator[str]:
     if originals.get_ident() != main:
         yield f"the start of the OS thread {originals.current_thread().name!r}, in which it was called"
     known = {thread.ident: thread for thread in originals.enumerate_threads()}
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in frames_of_threads().items():
         if ident not in (originals.get_ident(), main) and not is_helper(ident, known.get(ident)):
             yield description(known.get(ident), frame)
 

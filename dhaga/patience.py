@@ -106,6 +106,15 @@ class PatientSocket(standard.socket):
         is_tcp = self.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL) == standard.IPPROTO_TCP
         return is_tcp and family_of(self) in (standard.AF_INET, standard.AF_INET6)  # SCTP reads message by message
 
+    def note_drained(self) -> None:
+        """Note a short read: the next one parks, without a system call that fails."""
+        scheduler = getattr(getcurrent(), "scheduler", None)
+        channel: Any = self.channels.get(scheduler) if scheduler is not None else None
+        if channel is not None and channel.drains:
+            channel.readable = False
+            if channel.doubtful:
+                channel.poller.doubts.append(channel)
+
     def distrust_edges(self) -> None:
         """Take short reads for nothing from now on: they end at urgent data too, even once that has been read."""
         for channel in list(self.channels.values()):

@@ -11,6 +11,7 @@ Not here: what comes of a call (``futures.py``), and the OS threads (``pool.py``
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import inspect
 import os
@@ -288,7 +289,8 @@ class Staff:
         for crew in self.crews:
             crew.idle.wake_all()
             if self.backlog:  # a submit was cut short by a Ctrl-C before it could call anybody
-                crew.call_one()
+                with contextlib.suppress(RuntimeError):  # its last worker saw to the backlog, and has ended meanwhile
+                    crew.call_one()
             crew.rest_if_over()
 
     def withdraw(self) -> None:

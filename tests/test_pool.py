@@ -22,6 +22,7 @@ from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
 from dhaga.testing import cancel_at_every_park
 from dhaga.threading import Event, Lock
+from dhaga.workers import Crew
 from tests.parking import victim
 from tests.scripts import Program, prints, run
 
@@ -198,7 +199,8 @@ def test_calls_that_wait_for_calls_nobody_is_left_to_make_are_a_deadlock() -> No
         print(call.done())
     """
     lines = prints(code)
-    assert lines[-2].endswith("pool-1-1-worker-1: waits for future.result on <Future PENDING, 1 parked>")
+    assert lines[-3].endswith("pool-1-1-worker-1: waits for future.result on <Future PENDING, 1 parked>")
+    assert lines[-2].startswith("    at <string>:6 in <lambda>")  # on 3.13 with its source
     assert lines[-1] == "True"
 
 
@@ -277,6 +279,29 @@ def test_a_cancelled_caller_leaves_nothing_of_its_call() -> None:
         return victim(uses), check
 
     assert cancel_at_every_park(scenario) >= 2
+
+
+def test_a_shutdown_finds_the_thread_gone_that_it_was_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last worker takes the last call, and ends its thread, between two steps of who shuts the pool down."""
+    pool = Pool(1, 3)
+    (crew,) = pool.staff.crews
+    begun, gate = threading.Event(), threading.Event()
+
+    def call() -> bool:
+        begun.set()
+        return gate.wait(20)  # and nobody else runs in this thread meanwhile
+
+    def hire_late(crew: Crew, number: int) -> None:
+        gate.set()
+        crew.scheduler.life.thread.join(20)
+        hire(crew, number)
+
+    first, last = pool.submit(call), pool.submit(int)
+    assert begun.wait(20)
+    hire = Crew.hire
+    monkeypatch.setattr(Crew, "hire", hire_late)
+    pool.shutdown()
+    assert (first.result(), last.result()) == (True, 0) and crew.scheduler.closing and len(crew.room) == 3
 
 
 # ---- map
