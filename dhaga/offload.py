@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from .calls import Call, refuse_unfit
+from .haste import be_punctual, haste
 from .kernel import deadlock, exit, originals
 from .kernel.osthread import OSThread
 from .kernel.waiter import BOUND, Waiter, logger
@@ -44,11 +45,20 @@ class Helper(originals.Thread):
 
     def run(self) -> None:
         serving.pool = self.pool
-        while (call := self.pool.next_call(self)) is not None:
-            self.call = call
-            call.make(self)
-            self.call = None
-            del call  # and with it what it returned, while idle
+        if self.make_next():  # the first caller does not wait for more than that
+            be_punctual(self.native_id)
+            while self.make_next():
+                pass
+
+    def make_next(self) -> bool:
+        """Make the next call; False if the thread is to end. While idle it holds on to nothing that calls return."""
+        call = self.pool.next_call(self)
+        if call is None:
+            return False
+        self.call = call
+        call.make(self)
+        self.call = None
+        return True
 
 
 class Serving(originals.local):
@@ -104,7 +114,8 @@ class OffloadPool:
 
         Parks: until the call returns (``offload NAME``). Context variables go along. A cancel lets the caller go at
         once: a call not begun is not made, any other runs to its end and its result is dropped. A call that comes from
-        a thread of this pool is made there and then. Bound it by a ``Timeout``.
+        a thread of this pool is made there and then. Bound it by a ``Timeout``. For a HIGH dhaga the thread gets the
+        interpreter lock sooner, too (``Haste``).
         Returns and raises what ``fn`` does. Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
         """
         refuse_unfit(fn)
@@ -138,6 +149,7 @@ class OffloadPool:
 
     def answer_to(self, call: Call, me: Waiter) -> Any:
         """Have the call made for its caller, who counts as parked."""
+        kind = haste.begin(me)
         try:
             self.submit(call)
         except BaseException as error:
@@ -147,6 +159,7 @@ class OffloadPool:
             with woken_from_outside(me):
                 me.park()
         finally:
+            haste.end(kind)
             call.detach()  # a second Ctrl-C ends any park
         return call.outcome()
 
@@ -315,6 +328,7 @@ def wait_for_calls() -> None:
 
 
 def start_pools_anew() -> None:
+    haste.start_anew()
     for pool in list(pools):
         pool.start_anew()
 

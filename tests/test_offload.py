@@ -619,7 +619,7 @@ def test_a_commit_that_has_begun_is_not_lost_at_exit() -> None:
     assert prints(
         PROCESS
         + """if True:
-        caller = dhaga.spawn(wal.offload, commit, "of a cancelled dhaga")
+        caller = dhaga.spawn(wal.offload, commit, "of a cancelled dhaga", 1)  # which is to last longer than all of this
         dhaga.spawn(wal.offload, commit, "of a daemon", daemon=True)
         dhaga.sleep(0.02)
         caller.cancel()
