@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
@@ -18,11 +19,12 @@ from greenlet import GreenletExit, getcurrent
 
 from .kernel import originals
 from .kernel.api import current
-from .kernel.cancels import Cancels, Order, cancels_of, origin
+from .kernel.cancels import Ban, Cancels, Order, cancels_of, origin
 from .kernel.errors import Cancelled, Expired
 from .kernel.microthread import Dhaga, Main, T
 from .kernel.priorities import NORMAL, Priority
 from .kernel.timers import Entry
+from .kernel.waiting import this_waiter
 
 number = itertools.count(1).__next__
 R = TypeVar("R")
@@ -379,3 +381,31 @@ class shield:
         if not isinstance(pending, Cancels) or self.number not in pending.shields:
             raise RuntimeError(f"{self!r} is not left by whom it was entered by: enter and leave it in the same dhaga")
         pending.unshield(self.number)
+
+
+class no_park:
+    """Have each call in a block raise ParkError that would park: ``with no_park(): update(table)``.
+
+    For code that must not be interrupted by other dhagas, and for finding out what parks. A call that need not wait
+    goes through, and so does the return to a lock after ``Condition.wait``.
+    Parks: never. From: a dhaga, main code, any OS thread. A ``with`` block each.
+    """
+
+    __slots__ = ("ban",)
+
+    def __init__(self) -> None:
+        self.ban: Ban | None = None
+
+    def __enter__(self) -> Self:
+        if self.ban is not None:
+            raise RuntimeError("this no_park() is entered already or was used before: make one for each block")
+        code = sys._getframe(1)
+        self.ban = Ban(f"{code.f_code.co_filename}:{code.f_lineno}")
+        cancels_of(this_waiter()).append(self.ban)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pending = this_waiter().pending
+        if self.ban is None or not isinstance(pending, Cancels) or self.ban not in pending:
+            raise RuntimeError("no_park() is not left by whom it was entered by: enter and leave it in the same dhaga")
+        pending.drop(self.ban)
