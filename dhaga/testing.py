@@ -1,6 +1,7 @@
 """Tools for testing what runs on dhagas: a virtual clock, a settled state, an order of steps, cancels at every park.
 
-Nothing in the package imports this module.
+With pytest comes the rest, a mark and a fixture: see ``pytest_plugin.py``. Nothing but that imports this module. What
+``__all__`` does not name is for Dhaga's own tests.
 """
 
 from __future__ import annotations
@@ -28,18 +29,23 @@ from .kernel.priorities import HIGH, NORMAL, Urgent
 from .kernel.scheduler import Scheduler, schedulers
 from .kernel.waiting import here
 
+__all__ = ["Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "settle", "virtual_clock"]
+
 CANCELS = 5
 """How often ``abandon`` cancels a dhaga before it lets it be."""
 
 seed: int | None = None
-"""Seed of the run queues of virtual clocks: None for first in, first out."""
+"""Of ``pytest --dhaga-seed``: shuffles the run queues of virtual clocks; None for first in, first out."""
 
 ROUNDING = 1e-6
 """Seconds by which a deadline may be missed where durations are added up, and still be meant."""
 
 
 class VirtualClock:
-    """Seconds that pass when everybody sleeps. Calling it tells the time, from 0; ``now`` may be set."""
+    """Tell seconds that pass when everybody sleeps: ``clock()``, from 0; from ``virtual_clock()``.
+
+    ``now`` may be set, forwards; who sleeps then is woken at the next switch to the loop.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -85,7 +91,7 @@ class JumpingSelector(HubSelector):
 
 
 class ShuffledQueue(deque[Any]):
-    """A run queue that gives a random entry, from a seed: order must not matter for what is right; priority may."""
+    """A queue that gives a random entry, from a seed: order must not matter for what is right; priority may."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -98,16 +104,22 @@ class ShuffledQueue(deque[Any]):
 
 
 @contextlib.contextmanager
-def virtual_clock() -> Iterator[VirtualClock]:
+def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """Give the main code a scheduler on a clock that jumps to the next deadline as soon as everybody waits.
 
-    From: main code, outside a running loop. In the end no dhaga, timer or fd may be left. Raises: AssertionError,
-    RuntimeError in a dhaga, coroutine or callback.
+    Sleeps, timeouts and the loop's own timers are on it; calls in helper threads and sockets take their real time.
+    From: main code, outside a running loop. ``shuffle``: a seed by which those who are runnable take turns at random,
+    what must not matter; by default that of ``pytest --dhaga-seed``, or none.
+    Raises: AssertionError in the end that names the dhagas, timers and fds that are left over; RuntimeError in a
+    dhaga, coroutine or callback.
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
-        raise RuntimeError("virtual_clock() is for main code: it cannot take over a loop that runs already")
+        raise RuntimeError(
+            "virtual_clock() is for main code: it cannot take over a loop that runs already; a pytest test that is "
+            "marked dhaga asks for the fixture dhaga_clock instead"
+        )
     former, here.main = here.main, None
-    scheduler = new_virtual_scheduler(clock := VirtualClock())
+    scheduler = new_virtual_scheduler(clock := VirtualClock(), seed if shuffle is None else shuffle)
     try:
         yield clock
         problems = leftovers(scheduler)
@@ -117,7 +129,7 @@ def virtual_clock() -> Iterator[VirtualClock]:
     assert not problems, f"left over: {'; '.join(problems)}"
 
 
-def new_virtual_scheduler(clock: VirtualClock) -> Scheduler:
+def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler:
     selector = JumpingSelector(clock)
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = clock  # type: ignore[method-assign]
@@ -126,8 +138,10 @@ def new_virtual_scheduler(clock: VirtualClock) -> Scheduler:
     scheduler.selector = selector
     selector.scheduler = scheduler
     selector.watch = Watch(scheduler, schedulers)
-    if seed is not None:
-        scheduler.ready = ShuffledQueue(seed)
+    if shuffle is not None:
+        scheduler.ready = ShuffledQueue(shuffle)
+        for starter in scheduler.starters:
+            starter.fresh = ShuffledQueue(shuffle)
     Implicit(scheduler)
     return scheduler
 
@@ -156,8 +170,8 @@ def abandon(scheduler: Scheduler) -> None:
 def settle() -> None:
     """Return when nobody else has anything to do before the clock or somebody outside moves.
 
-    Parks: ``settle``. From: a dhaga or main code of a scheduler that runs its own loop. Raises: RuntimeError for a
-    guest.
+    So a test can look at what has become of all that it set going, without a sleep. Parks: until then (``settle``).
+    From: a dhaga or main code of a scheduler that runs its own loop. Raises: RuntimeError for a guest.
     """
     me = current()
     selector = me.scheduler.selector
@@ -167,8 +181,10 @@ def settle() -> None:
 
 
 class Sequencer:
-    """Make steps of several dhagas or threads happen in the order of their numbers: ``with sequence(3): ...``, from
-    0.
+    """Make steps of several dhagas and threads happen in the order of their numbers: ``with sequence(3): ...``, from 0.
+
+    Parks: until the steps before it have ended (``step 3``). From: a dhaga, main code, any OS thread. Raises:
+    RuntimeError for a number that was taken before. A step that nobody takes is a Deadlock, if all wait for it.
     """
 
     def __init__(self) -> None:
@@ -243,7 +259,10 @@ class WatchedPark(list[str]):
 
 
 Scenario = Callable[[], tuple[Dhaga, Callable[[], object]]]
-"""Starts dhagas and returns one of them, the victim, with a check to be made when all have ended."""
+"""Starts dhagas and returns one of them, the victim, with a check to be made when all have ended.
+
+The check asserts that nothing is lost: permits, locks, items, bytes. The victim must not have run yet.
+"""
 
 Strike = Callable[[Dhaga], object]
 
@@ -265,8 +284,10 @@ run.
 def cancel_at_every_park(scenario: Scenario) -> int:
     """Replay a scenario on the virtual clock, striking its victim at its 1st, 2nd, 3rd … park: a cancel, or a timeout.
 
-    After each replay every dhaga must have ended and the scenario's check passed; what the victim's end by an error of
-    its own would be is raised. A failure tells in a note where the strike was. Returns: how many parks there were.
+    Each strike comes at once, after all who are runnable, or when the victim is woken but has not run yet. After each
+    replay every dhaga must have ended and the scenario's check passed; what else the victim ends by is raised. A
+    failure tells in a note where the strike was. Parks: while dhagas run (``join``). From: main code, outside a running
+    loop. Returns: how many parks there were. Raises: AssertionError, Deadlock, what the scenario raises.
     """
     parks = 0
     for strike, moment in itertools.product((cancel, time_out), MOMENTS):
@@ -312,6 +333,9 @@ def watch(victim: Dhaga, parked: WatchedPark, strike: Strike, moment: str) -> No
         parked.at_park = at_park
     victim.parked = parked
     victim.asked += 1  # replay() sees its error
+
+
+# ---- for Dhaga's own tests
 
 
 def other_threads() -> set[threading.Thread]:

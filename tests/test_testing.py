@@ -278,22 +278,44 @@ def test_a_shuffled_run_queue_gives_everything_once_in_an_order_that_the_seed_de
         ShuffledQueue(1).popleft()
 
 
+def order_of_ten(shuffle: int | None = None) -> list[int]:
+    """Return in which order ten dhagas that have yielded once go on."""
+    trace: list[int] = []
+
+    def runs(n: int) -> None:
+        dhaga.sleep(0)
+        trace.append(n)
+
+    with virtual_clock(shuffle):
+        for d in [dhaga.spawn(runs, n) for n in range(10)]:
+            d.join()
+    return trace
+
+
 def test_the_seed_is_used_and_finds_what_depends_on_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def orders(seed: int | None) -> list[int]:
-        trace: list[int] = []
         monkeypatch.setattr(testing, "seed", seed)
-        with virtual_clock():
-
-            def runs(n: int) -> None:
-                dhaga.sleep(0)
-                trace.append(n)
-
-            for d in [dhaga.spawn(runs, n) for n in range(10)]:
-                d.join()
-        return trace
+        return order_of_ten()
 
     assert orders(None) == list(range(10))
     assert orders(1) == orders(1) and len({tuple(orders(seed)) for seed in range(5)}) == 5
+
+
+def test_a_clock_may_be_shuffled_by_a_seed_of_its_own() -> None:
+    assert order_of_ten(1) == order_of_ten(1) != order_of_ten(2)
+    assert sorted(order_of_ten(2)) == list(range(10))
+
+
+def test_those_who_have_not_begun_are_shuffled_too() -> None:
+    def order(shuffle: int | None) -> list[int]:
+        trace: list[int] = []
+        with virtual_clock(shuffle):
+            for d in [dhaga.spawn(trace.append, n) for n in range(10)]:
+                d.join()
+        return trace
+
+    assert order(None) == list(range(10)) == sorted(order(1))
+    assert order(1) == order(1) and len({tuple(order(seed)) for seed in range(5)}) == 5
 
 
 # ---- cancels at every park: planted bugs
