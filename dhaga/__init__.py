@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from os import environ
+
 from . import aio
 from .files import open as open  # not in __all__: a star import must not replace the built-in one
 from .kernel.api import Timeout, current, park, priority, sleep, spawn
@@ -11,7 +13,7 @@ from .kernel.priorities import HIGH, LOW, NORMAL, Priority
 from .kernel.scheduler import Scheduler
 from .offload import OffloadPool, offload, offloaded
 from .races import race
-from .scope import Scope, fail_after, move_on_after, shield
+from .scope import Scope, fail_after, move_on_after, no_park, shield
 from .tasks import await_
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "excepthook",
     "fail_after",
     "move_on_after",
+    "no_park",
     "offload",
     "offloaded",
     "park",
@@ -43,3 +46,8 @@ __all__ = [
     "spawn",
 ]
 __version__ = "0.1.0"
+
+if not {"DHAGA_DEBUG", "DHAGA_DUMP_SIGNAL"}.isdisjoint(environ):
+    from .debug import switches
+
+    switches.switch_on()

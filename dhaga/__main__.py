@@ -9,7 +9,11 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-COMMANDS = {"serve": ("dhaga.http.serve", "serve a WSGI app over HTTP")}
+COMMANDS = {
+    "serve": ("dhaga.http.serve", "serve a WSGI app over HTTP"),
+    "dump": ("dhaga.debug.dumps", "print what everybody in a live process is at"),
+    "top": ("dhaga.debug.top", "watch the dhagas of a live process"),
+}
 """The module of each, whose ``main(arguments)`` returns an exit status; what it needs is in the extra of its name."""
 
 USAGE = """\

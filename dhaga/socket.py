@@ -99,7 +99,10 @@ class socket(PatientSocket):
         if flags & WAITALL and self.fills(flags):
             buffer = bytearray(bufsize)
             return bytes(buffer[: self.fill(buffer, flags)])
-        return self.reading(flags, plain_recv, bufsize, flags | DONTWAIT)  # type: ignore[no-any-return]
+        data: bytes = self.reading(flags, plain_recv, bufsize, flags | DONTWAIT)
+        if len(data) < bufsize and not flags:
+            self.note_drained()
+        return data
 
     def fills(self, flags: int) -> bool:
         """Tell whether MSG_WAITALL means anything here."""
@@ -140,7 +143,10 @@ class socket(PatientSocket):
         if flags & WAITALL and self.fills(flags):
             with memoryview(buffer) as view, view.cast("B") as whole:
                 return self.fill(whole[: nbytes or None], flags)
-        return self.reading(flags, plain_recv_into, buffer, nbytes, flags | DONTWAIT)  # type: ignore[no-any-return]
+        got: int = self.reading(flags, plain_recv_into, buffer, nbytes, flags | DONTWAIT)
+        if got < (nbytes or len(buffer)) and not flags:
+            self.note_drained()
+        return got
 
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]:
         """Receive, with the sender's address. Parks: as ``recv``."""

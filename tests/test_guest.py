@@ -12,7 +12,7 @@ import pytest
 from tornado.ioloop import IOLoop
 
 import dhaga
-from dhaga import testing
+from dhaga import socket, testing
 from dhaga.kernel.graveyard import bury_guests_of_closed_loops
 from dhaga.kernel.scheduler import schedulers
 from dhaga.kernel.waiting import here
@@ -100,6 +100,40 @@ def test_a_callback_spawns_and_dhagas_and_tasks_take_turns(run_host: Any) -> Non
 
     run_host(main)
     assert trace[0] == "task" and "dhaga" in trace
+
+
+def test_however_long_dhagas_are_busy_a_turn_of_the_loop_takes_a_few_laps(run_host: Any) -> None:
+    """Fds, timers and the run queue all ask for laps: these must not add up from turn to turn."""
+    over = False
+
+    def computes() -> None:
+        while not over:
+            sum(range(300))
+            dhaga.sleep(0)
+
+    def has_events(near: Any, far: Any) -> None:
+        with near, far:
+            while not over:
+                near.sendall(b"x")
+                far.recv(1)
+                dhaga.sleep(0.0005)
+
+    async def main() -> float:
+        nonlocal over
+        dhagas = [dhaga.spawn(computes) for _ in range(20)]
+        dhagas += [dhaga.spawn(has_events, *socket.socketpair()) for _ in range(5)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        before = dhagas[0].scheduler.laps
+        for _ in range(20):
+            await asyncio.sleep(0)
+        laps = dhagas[0].scheduler.laps - before
+        over = True
+        for each in dhagas:
+            await each
+        return laps / 20
+
+    assert run_host(main) < 5
 
 
 def test_current_task_is_none_in_a_dhaga_and_right_in_the_tasks(run_host: Any) -> None:

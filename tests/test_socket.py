@@ -647,6 +647,26 @@ def test_the_end_directly_after_data_is_seen(pair: Any) -> None:
             assert ends_within(5, d) == [b"data", b"", b""]
 
 
+def test_a_short_read_spares_the_next_one_a_system_call_with_a_timeout_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    plain_recv = socket.plain_recv
+
+    def counted(sock: Any, *args: Any) -> bytes:
+        calls.append(args[0])
+        return plain_recv(sock, *args)
+
+    monkeypatch.setattr(socket, "plain_recv", counted)
+    with tcp() as (one, other):
+        one.settimeout(60)
+        got: list[bytes] = []
+        d = dhaga.spawn(lambda: [got.append(one.recv(100)) for _ in range(4)])
+        for _ in range(4):
+            settle()
+            other.sendall(b"x")
+        ends_within(5, d)
+    assert got == [b"x"] * 4 and len(calls) == 5  # the first read of all tries in vain
+
+
 @pytest.mark.parametrize("pair", [tcp, unix])
 def test_the_end_between_a_short_read_and_the_next_is_seen(pair: Any) -> None:
     with pair() as (one, other):

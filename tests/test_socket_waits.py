@@ -38,7 +38,10 @@ def errno_of(operate: Callable[[], Any]) -> int | None:
 def parked(wait: Wait) -> dhaga.Dhaga:
     """Start the operation in a dhaga, and see it park."""
     d = dhaga.spawn(wait.operate, name="waits")
-    settle()
+    for _ in range(100):  # what tries again from time to time is about to, now and then
+        settle()
+        if d.state == "WAITING":
+            break
     assert d.state == "WAITING"
     return d
 

@@ -1,0 +1,224 @@
+"""The trace: slices of running and waiting on a track each, and arrows between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import greenlet
+import pytest
+
+import dhaga
+from dhaga import debug, queue
+from dhaga.debug.trace import Slices
+from dhaga.kernel.originals import Thread
+from dhaga.kernel.waiter import Waiter
+from dhaga.testing import virtual_clock
+from tests import scripts
+from tests.debug import chrome
+
+
+def hand_over(path: Path) -> chrome.Picture:
+    """Trace one item on its way, and read the file as those who draw it do."""
+    with virtual_clock():
+        items: queue.Queue[int] = queue.Queue()
+        with debug.trace(path):
+            consumer = dhaga.spawn(items.get, name="consumer")
+            producer = dhaga.spawn(lambda: (dhaga.sleep(1), items.put(1)), name="producer")
+            consumer.join()
+            producer.join()
+    return chrome.read(path)
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_told() -> Iterator[None]:
+    """Nothing is left in place when a trace is over."""
+    unpark = Waiter.unpark
+    yield
+    assert Waiter.unpark is unpark
+    assert greenlet.gettrace() is None
+
+
+# ---- what is in it
+
+
+def test_each_dhaga_has_a_track_with_its_name(tmp_path: Path) -> None:
+    picture = hand_over(tmp_path / "trace.json")
+    assert picture.process == f"process {os.getpid()}"
+    assert sorted(picture.tracks) == ["consumer", "hub of virtual", "main code", "producer"]
+
+
+def test_waiting_slices_bear_their_reasons(tmp_path: Path) -> None:
+    picture = hand_over(tmp_path / "trace.json")
+    assert picture.names("consumer") == ["running", "queue.get", "running"]
+    assert picture.names("producer") == ["running", "sleep", "running"]
+    assert picture.names("main code")[:2] == ["running", "join"]
+    assert set(picture.names("hub of virtual")) == {"event loop"}
+
+
+def test_an_arrow_leads_from_waker_to_woken(tmp_path: Path) -> None:
+    arrows = hand_over(tmp_path / "trace.json").arrows
+    assert ("producer", "consumer") in arrows
+    assert ("hub of virtual", "producer") in arrows  # the end of its sleep
+
+
+def test_a_wake_that_comes_second_is_no_arrow(tmp_path: Path) -> None:
+    with virtual_clock(), debug.trace(tmp_path / "trace.json"):
+        sleeper = dhaga.spawn(dhaga.park, "for two", name="sleeper")
+        dhaga.spawn(lambda: (sleeper.wake(1), sleeper.wake(2)), name="waker")
+        sleeper.join()
+    assert [arrow for arrow in chrome.read(tmp_path / "trace.json").arrows if arrow[1] == "sleeper"] == [
+        ("waker", "sleeper")
+    ]
+
+
+def test_a_plain_thread_that_wakes_somebody_has_a_track(tmp_path: Path) -> None:
+    with debug.trace(tmp_path / "trace.json"):
+        sleeper = dhaga.spawn(dhaga.park, "for somebody outside", name="sleeper")
+        dhaga.sleep(0)
+        outside = Thread(target=sleeper.wake, name="outside")
+        outside.start()
+        sleeper.join()
+        outside.join()
+        dhaga.offload(int)
+    picture = chrome.read(tmp_path / "trace.json")
+    assert ("dhaga-offload", "main code") in picture.arrows
+    assert ("outside", "sleeper") in picture.arrows  # that thread has ended before the trace
+
+
+def test_only_the_last_events_are_kept_and_nothing_is_made_up_before_them() -> None:
+    with virtual_clock(), debug.trace(most=10) as trace:
+        for _ in range(100):
+            dhaga.sleep(0)
+        trace.stop()
+        notes = list(trace.notes)
+        slices = [each for each in Slices(notes, trace.began, trace.complete()).events() if each["ph"] == "X"]
+    assert len(notes) == 10
+    first = (notes[0][0] - trace.began) / 1000
+    assert first > 0
+    assert all(each["ts"] >= first for each in slices)  # type: ignore[operator]
+
+
+# ---- of whom
+
+
+def test_a_trace_begun_before_there_is_a_scheduler_has_all_that_come(tmp_path: Path) -> None:
+    with debug.trace(tmp_path / "trace.json"):
+        with virtual_clock():
+            dhaga.spawn(dhaga.sleep, 1, name="first").join()
+        with dhaga.Scheduler("io") as io:
+            io.spawn(dhaga.sleep, 0.001, name="second").join()
+
+        async def host() -> None:
+            await dhaga.spawn(dhaga.sleep, 0.001, name="third")
+
+        asyncio.run(host())
+    picture = chrome.read(tmp_path / "trace.json")
+    assert {"first", "second", "third", "hub of virtual", "hub of io"} <= set(picture.tracks)
+    for name in ("first", "second", "third"):
+        assert picture.names(name) == ["running", "sleep", "running"]
+
+
+def test_a_scheduler_that_ends_within_a_trace_leaves_its_thread_as_it_was() -> None:
+    async def host() -> object:
+        await dhaga.spawn(dhaga.sleep, 0)
+        return greenlet.gettrace()
+
+    assert dhaga.kernel.waiting.here.main is None
+    with debug.trace():
+        assert asyncio.run(host()) is not None
+        assert greenlet.gettrace() is None
+
+
+def test_schedulers_of_one_thread_are_noted_once_each_switch() -> None:
+    async def host() -> None:
+        for _ in range(3):
+            await dhaga.spawn(dhaga.sleep, 0)
+
+    dhaga.spawn(int).join()
+    with debug.trace() as trace:
+        asyncio.run(host())
+    times = [note[0] for note in trace.notes if note[3] is not None]
+    switches = [(note[1], note[2]) for note in trace.notes if note[3] is not None]
+    assert all(one[1] is other[0] for one, other in pairwise(switches))
+    assert times == sorted(times)
+
+
+def test_one_trace_in_another_writes_its_part(tmp_path: Path) -> None:
+    with virtual_clock(), debug.trace(tmp_path / "outer.json"):
+        dhaga.spawn(dhaga.sleep, 1, name="before").join()
+        with debug.trace(tmp_path / "inner.json"):
+            dhaga.spawn(dhaga.sleep, 1, name="within").join()
+        dhaga.spawn(dhaga.sleep, 1, name="after").join()
+    outer, inner = (chrome.read(tmp_path / f"{name}.json") for name in ("outer", "inner"))
+    assert {"before", "within", "after"} & set(outer.tracks) == {"before", "within", "after"}
+    assert {"before", "within", "after"} & set(inner.tracks) == {"within"}
+
+
+# ---- the file
+
+
+def test_it_is_written_even_if_the_block_raises(tmp_path: Path) -> None:
+    with virtual_clock(), pytest.raises(ZeroDivisionError), debug.trace(tmp_path / "trace.json"):
+        dhaga.spawn(int, name="ran").join()
+        raise ZeroDivisionError
+    assert "ran" in chrome.read(tmp_path / "trace.json").tracks
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        debug.trace(tmp_path / "none" / "trace.json")
+
+
+FORKS = """
+    import json, os, sys
+    import dhaga
+    from dhaga import debug
+    path = sys.argv[1]
+    dhaga.spawn(int).join()
+    with debug.trace(path):
+        if not (pid := os.fork()):
+            sys.exit()  # out of the block
+        os.waitpid(pid, 0)
+        dhaga.spawn(dhaga.sleep, 0, name="parent's").join()
+        print(os.stat(path).st_size)
+"""
+
+
+def test_a_forked_child_leaves_the_file_to_its_parent(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(FORKS))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", str(program), str(path)],
+        cwd=scripts.ROOT, capture_output=True, text=True, timeout=scripts.PATIENCE,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    assert "parent's" in chrome.read(path).tracks
+
+
+@pytest.mark.parametrize("spoil", ["overlap", "lost", "unnamed", "open"])
+def test_the_reader_of_these_tests_finds_what_is_wrong(tmp_path: Path, spoil: str) -> None:
+    hand_over(path := tmp_path / "trace.json")
+    found: Any = json.loads(path.read_text())
+    events = found["traceEvents"]
+    slices = [each for each in events if each["ph"] == "X" and each["dur"]]
+    if spoil == "overlap":
+        events.append({**slices[0], "ts": slices[0]["ts"] + slices[0]["dur"] / 2})
+    elif spoil == "lost":
+        events.append({**next(each for each in events if each["ph"] == "s"), "ts": -5.0, "id": 10**6})
+    elif spoil == "unnamed":
+        events.remove(next(each for each in events if each["name"] == "thread_name"))
+    else:
+        del slices[0]["dur"]
+    path.write_text(json.dumps(found))
+    with pytest.raises(chrome.Fault):
+        chrome.read(path)
