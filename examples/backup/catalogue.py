@@ -1,14 +1,16 @@
 """The server's snapshots in SQLite.
 
 A snapshot begins as a draft that only its writer knows, and becomes visible in the one transaction that commits it
-(write-ahead log, synchronous=FULL: on disk when `commit` returns). Drafts are thrown away with the connection that
-wrote them, and at the next start if the server was killed. Chunks are in `store`.
+(write-ahead log, synchronous=FULL there: on disk when `commit` returns, with all that was written before). Those that
+wait for one another's commit are committed together. Drafts are thrown away with the connection that wrote them, and at
+the next start if the server was killed; nobody waits for the disk to write one. Chunks are in `store`.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,7 @@ _SCHEMA: Final = """
         key INTEGER PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, source TEXT NOT NULL,
         files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, committed REAL);
     CREATE UNIQUE INDEX IF NOT EXISTS committed_once ON snapshots (name) WHERE committed IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS snapshots_by_name ON snapshots (name);
     CREATE TABLE IF NOT EXISTS entries (
         snapshot INTEGER NOT NULL REFERENCES snapshots ON DELETE CASCADE, number INTEGER NOT NULL,
         path BLOB NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
@@ -49,12 +52,22 @@ class Snapshot:
     committed: float
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far a name has come: committed, or still a draft, with what is in it."""
+
+    committed: bool
+    files: int
+    bytes: int
+
+
 class Catalogue:
     """Every call goes to SQLite one at a time, in an OS thread."""
 
     def __init__(self, path: Path, unit: Unit) -> None:
         self._unit = unit
         self._lock = unit.threading.Lock()
+        self._due: deque[int] = deque()  # drafts to be committed: anybody appends, the one who holds the lock takes
         self._db = _open(path)
         self._db.execute("DELETE FROM snapshots WHERE committed IS NULL")
 
@@ -84,7 +97,17 @@ class Catalogue:
 
         If its name is committed already, by a client whose first attempt went through unseen, the draft is dropped.
         """
-        self._run(self._commit, key)
+        self._due.append(key)
+        with self._lock:
+            due = [self._due.popleft() for _ in range(len(self._due))]
+            if key not in due:  # somebody before us took it along
+                self._due.extend(due)
+                return
+            try:
+                self._unit.offload(self._commit, due)
+            except BaseException:
+                self._due.extend(other for other in due if other != key)  # each is to see for itself
+                raise
 
     def discard(self, key: int) -> None:
         """Throw a draft away."""
@@ -93,6 +116,10 @@ class Catalogue:
     def snapshots(self) -> list[Snapshot]:
         """Give the committed snapshots, oldest first."""
         return self._run(self._snapshots)
+
+    def standing(self, names: list[str]) -> list[Standing | None]:
+        """Tell how far each of these names has come; None where nobody has begun, or the one who had is gone."""
+        return self._run(self._standing, names)
 
     def find(self, name: str) -> tuple[int, str]:
         """Look a snapshot up by its name, the beginning of it if only one begins so, or `latest`.
@@ -133,11 +160,25 @@ class Catalogue:
         rows = self._db.execute("SELECT chunks FROM entries WHERE snapshot = ?", (key,))
         return {digest for (joined,) in rows for digest in digests_in(joined)}
 
-    def _commit(self, key: int) -> None:
+    def _commit(self, keys: list[int]) -> None:
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._db.execute("BEGIN")
+        try:
+            for key in keys:
+                self._commit_one(key)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
+
+    def _commit_one(self, key: int) -> None:
         self._db.execute(
             """UPDATE OR IGNORE snapshots SET committed = ?, (files, bytes) = (
                    SELECT count(*), coalesce(sum(size), 0) FROM entries WHERE snapshot = key AND kind = ?)
-               WHERE key = ?""",
+               WHERE key = ? AND committed IS NULL""",
             (time.time(), FILE, key),
         )
         self._discard(key)
@@ -148,6 +189,15 @@ class Catalogue:
     def _snapshots(self) -> list[Snapshot]:
         columns = "SELECT name, host, source, files, bytes, committed FROM snapshots"
         return [Snapshot(*row) for row in self._db.execute(columns + " WHERE committed IS NOT NULL ORDER BY committed")]
+
+    def _standing(self, names: list[str]) -> list[Standing | None]:
+        rows = self._db.execute(
+            f"""SELECT name, max(committed IS NOT NULL), max(files), max(bytes) FROM snapshots
+                WHERE name IN ({", ".join("?" * len(names))}) GROUP BY name""",
+            names,
+        )
+        found = {name: Standing(bool(committed), files, size) for name, committed, files, size in rows}
+        return [found.get(name) for name in names]
 
     def _find(self, name: str) -> tuple[int, str]:
         rows = self._db.execute(
@@ -184,7 +234,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _set_up(db: sqlite3.Connection) -> None:
     try:
-        for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
             db.execute(f"PRAGMA {setting}")
         db.executescript(_SCHEMA)
     except sqlite3.Error:

@@ -12,9 +12,9 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from .catalogue import Snapshot
+from .catalogue import Snapshot, Standing
 from .chunks import BATCH_CHUNKS, Chunk, Damaged, batches, digests_in, pack_chunk, unpack_chunk
 from .destination import Destination, check_tree
 from .jobs import Job, Plan, Summary, Worker
@@ -46,10 +46,24 @@ def backup(plan: Plan, source: str, exclude: tuple[str, ...] = ()) -> Summary:
     return job.summary
 
 
+class Saving(Protocol):
+    """What a saver needs of those it works for: a connection to commit on, and an ear for what goes wrong."""
+
+    @property
+    def client(self) -> Client:
+        """Give the connection on which the snapshot is committed."""
+
+    def problem(self, path: bytes, text: str) -> None:
+        """Hear what went wrong with one entry."""
+
+    def note(self, path: bytes, text: str) -> None:
+        """Hear what is as it should be, and worth knowing."""
+
+
 class Saver:
     """Sends a source's files and gathers the entries of its snapshot."""
 
-    def __init__(self, job: Job, source: Source) -> None:
+    def __init__(self, job: Saving, source: Source) -> None:
         self.job = job
         self.source = source
         self.entries: list[Entry] = []
@@ -103,11 +117,28 @@ class Saver:
 
         Returns: the snapshot's name.
         """
-        self.entries.sort(key=lambda entry: entry.path)
         name = f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
-        about = (name, socket.gethostname(), os.fsencode(root).decode(errors="backslashreplace"))
-        self.job.client.run(lambda link: _commit(link, about, self.entries))
+        self.commit_as(name, root)
         return name
+
+    def commit_as(self, name: str, root: str) -> None:
+        """Commit under a name: of those who use the same one, be it at the same time, one snapshot remains."""
+        self.entries.sort(key=lambda entry: entry.path)
+        about = description(name, root)
+        self.job.client.run(lambda link: _commit(link, about, self.entries))
+
+    def claim(self, name: str, root: str) -> bool:
+        """Begin the snapshot that `commit_as` will end, so that others see it is being worked at.
+
+        Returns: False if it is committed already.
+        """
+        about = description(name, root)
+        return bool(self.job.client.call("begin", *about))
+
+
+def description(name: str, root: str) -> tuple[str, str, str]:
+    """Give what a snapshot is begun with: its name, this host, and the directory as text."""
+    return name, socket.gethostname(), os.fsencode(root).decode(errors="backslashreplace")
 
 
 def _send_lacking(link: Link, chunks: dict[bytes, bytes], packed: dict[bytes, bytes]) -> None:
@@ -151,6 +182,11 @@ def snapshots(client: Client) -> list[Snapshot]:
     """Ask the server what it holds."""
     client.connect()
     return [Snapshot(*values) for values in client.call("snapshots")]
+
+
+def standing(client: Client, names: list[str]) -> list[Standing | None]:
+    """Ask the server how far snapshots of these names have come; None where nobody is at work."""
+    return [found and Standing(*found) for found in client.call("standing", names)]
 
 
 def entries_of(job: Job, name: str) -> list[Entry]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from tqdm import tqdm
@@ -104,6 +105,7 @@ class Job:
         self._bar: tqdm[NoReturn] | None = None
         self._next_tick = 0.0
         self._began = unit.time.monotonic()
+        self._used = unit.time.process_time()
         self._crew: Crew | None = None
 
     def __enter__(self) -> Job:
@@ -234,14 +236,30 @@ class Job:
         return Tally(*(sum(getattr(tally, part.name) for tally in tallies) for part in fields(Tally)))
 
     def _close_summary(self) -> None:
-        summary, used = self.summary, resource.getrusage(resource.RUSAGE_SELF)
+        summary = self.summary
         for name, value in asdict(self._total()).items():
             setattr(summary, name, value)
         summary.seconds = self.plan.unit.time.monotonic() - self._began
-        summary.peak_rss = used.ru_maxrss * RSS_UNIT
-        summary.cpu_seconds = used.ru_utime + used.ru_stime
+        summary.peak_rss = peak_rss()
+        summary.cpu_seconds = self.plan.unit.time.process_time() - self._used
         summary.problems.sort()
         summary.notes.sort()
+
+
+def peak_rss() -> int:
+    """Tell how many bytes of this process were resident at most."""
+    for line in _status():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+
+
+def _status() -> list[str]:
+    """Read what Linux says of this process: its ru_maxrss begins with that of the one that started it."""
+    try:
+        return Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return []
 
 
 def processors() -> int:

@@ -31,6 +31,7 @@ IDLE_SECONDS: Final = 900.0  # a client held back by its bandwidth limit may be 
 STOP_SECONDS: Final = 5.0
 MOST_CONNECTIONS: Final = 10_000  # per thread; more wait until one ends
 GET_BYTES: Final = FRAME_LIMIT // 2  # a reply with chunks stops after it
+MOST_NAMES: Final = 10_000  # asked for together: SQLite takes 32,766 at once
 
 log: Final = logging.getLogger("backup.server")
 
@@ -217,11 +218,18 @@ class Session:
         return self.server.store.check([_digest(digest) for digest in digests])
 
     def begin(self, name: str, host: str, source: str) -> bool:
-        """Start a snapshot; tell whether it is needed: not if it was committed and only the reply got lost."""
+        """Start a snapshot; tell whether it is needed: not if it was committed and only the reply got lost.
+
+        Whoever begins before it sends chunks shows that it is at work, for as long as its connection lives; to begin
+        the same name again changes nothing then.
+        """
         if self.draft is not None:
-            raise Refused("this connection has begun a snapshot already")
+            if name != self.name or self.entries:
+                raise Refused("this connection has begun a snapshot already")
+            return True
         self.draft = self.server.catalogue.begin(name, host, source)
         self.name = name
+        self.entries = 0
         return self.draft is not None
 
     def add(self, values: list[object]) -> None:
@@ -243,6 +251,13 @@ class Session:
     def snapshots(self) -> list[tuple[object, ...]]:
         """List what is committed."""
         return [astuple(snapshot) for snapshot in self.server.catalogue.snapshots()]
+
+    def standing(self, names: list[object]) -> list[tuple[object, ...] | None]:
+        """Tell of each name whether it is committed, with its files and bytes; None if nobody is at it."""
+        texts = [name for name in names if isinstance(name, str)]
+        if len(texts) < len(names) or len(texts) > MOST_NAMES:
+            raise WireError(f"bad request: standing takes at most {MOST_NAMES} names")
+        return [astuple(found) if found else None for found in self.server.catalogue.standing(texts)]
 
     def find(self, name: str) -> tuple[int, str]:
         """Look up a snapshot's key and whole name."""
@@ -267,6 +282,7 @@ METHODS: Final[dict[object, tuple[Callable[..., object], tuple[type, ...]]]] = {
     "add": (Session.add, (list,)),
     "commit": (Session.commit, (int,)),
     "snapshots": (Session.snapshots, ()),
+    "standing": (Session.standing, (list,)),
     "find": (Session.find, (str,)),
     "page": (Session.page, (int, int)),
 }

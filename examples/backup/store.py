@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -37,6 +38,7 @@ class Store:
         self.root = root
         self._unit = unit
         self._settling = unit.threading.Lock()
+        self._wanted: deque[bytes] = deque()  # by those who wait to settle: whose turn it is does it for all
         self._drafts = itertools.count()
         self._incoming: set[bytes] = set()
         self._paths = {name: str(root / name) for name in ("chunks", "incoming", "damaged")}
@@ -92,8 +94,11 @@ class Store:
         Parks: while others settle, and while an OS thread does the work.
         Raises: Damaged if one of them is not here.
         """
+        mine = list(digests)
+        self._wanted.extend(mine)
         with self._settling:
-            self._unit.offload(self._settle, list(digests))
+            wanted = [self._wanted.popleft() for _ in range(len(self._wanted))]
+            self._unit.offload(self._settle, mine, wanted)
 
     def _check(self, digest: bytes) -> str:
         try:
@@ -110,8 +115,8 @@ class Store:
             finally:
                 self._settling.release()
 
-    def _settle(self, digests: list[bytes]) -> None:
-        fresh = [digest for digest in digests if digest in self._incoming]
+    def _settle(self, digests: list[bytes], others: Iterable[bytes] = ()) -> None:
+        fresh = [digest for digest in dict.fromkeys([*digests, *others]) if digest in self._incoming]
         if len(fresh) >= SYNC_ALL_FROM:
             os.sync()  # writes all at once what fsync, which alone reports errors, would write file by file
         for digest in fresh:

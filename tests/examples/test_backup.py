@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +23,7 @@ from examples.backup.limiter import CREDIT
 from examples.backup.store import settled
 from examples.backup.tree import Source
 from examples.backup.workers import Unit
-from tests.examples.kit import LARGE, Service, as_nobody, fill, picture, server_process, snapshots_of
+from tests.examples.kit import LARGE, ROOT, Service, as_nobody, fill, picture, server_process, snapshots_of
 from tests.examples.relay import Relay
 
 
@@ -35,11 +38,20 @@ def test_a_restored_tree_is_the_tree_that_was_saved(service: Service, tmp_path: 
 def test_the_summary_accounts_for_every_byte(service: Service, tmp_path: Path) -> None:
     source = fill(tmp_path / "source")
     files = [path for path in source.rglob("*") if path.is_file() and not path.is_symlink()]
+    used = time.process_time()
     summary = client.backup(service.plan(), str(source))
+    used = time.process_time() - used
     assert (summary.files, summary.bytes) == (len(files), sum(path.stat().st_size for path in files))
     assert summary.deduplicated == LARGE  # `twice` after `large`
     assert summary.sent == sum(path.stat().st_size for path in settled(service.root))
-    assert summary.seconds > 0 and summary.cpu_seconds > 0 and summary.peak_rss > 1_000_000
+    assert summary.seconds > 0 and 0 < summary.cpu_seconds <= used and summary.peak_rss > 1_000_000
+
+
+def test_peak_memory_is_that_of_the_process_not_of_who_started_it() -> None:
+    ballast = b"x" * 300_000_000
+    line = [sys.executable, "-c", "from examples.backup.jobs import peak_rss; print(peak_rss())"]
+    found = int(subprocess.run(line, cwd=ROOT, capture_output=True, check=True).stdout)
+    assert 10_000_000 < found < len(ballast) / 2
 
 
 def test_what_the_server_has_is_not_sent_again(service: Service, tmp_path: Path) -> None:

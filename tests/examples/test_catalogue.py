@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +44,46 @@ def test_a_snapshot_is_visible_from_its_commit_on(unit: Unit, tmp_path: Path) ->
     assert catalogue.find("one") == (key, "one")
     assert catalogue.page(key, 0) == ENTRIES
     catalogue.close()
+
+
+def test_what_waits_for_a_commit_is_committed_with_the_next_and_a_failure_is_of_one_alone(
+    unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalogue = Catalogue(tmp_path / "db", unit)
+    keys = [catalogue.begin(f"s{number}", "host", "/source") for number in range(8)]
+    lots: list[list[int]] = []
+    commit = catalogue._commit
+
+    def note(due: list[int]) -> None:
+        lots.append(due)
+        if len(lots) == 2:
+            raise sqlite3.OperationalError("disk I/O error")
+        commit(due)
+
+    monkeypatch.setattr(catalogue, "_commit", note)
+    crew = unit.crew(2, 8)
+    with catalogue._lock:
+        tasks = [crew.start(catalogue.commit, keys[0])]
+        wait_for(lambda: len(catalogue._due) == 1)
+    unit.futures.wait(tasks, 20)
+    with catalogue._lock:
+        tasks += [crew.start(catalogue.commit, key) for key in keys[1:]]
+        wait_for(lambda: len(catalogue._due) == 7)
+    unit.futures.wait(tasks, 20)
+    failed = [task for task in tasks if task.exception()]
+    crew.stop(5)
+    assert [len(lot) for lot in lots] == [1, 7, 6]
+    assert len(failed) == 1
+    assert len(catalogue.snapshots()) == 7
+    catalogue.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_drafts_of_a_killed_server_are_gone_and_commits_are_not(unit: Unit, tmp_path: Path) -> None:
