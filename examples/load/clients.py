@@ -1,0 +1,21 @@
+"""What users make requests with: `requests` as a whole, or what most scenarios need of it, lighter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dhaga.http import Session
+
+from . import light
+
+
+def comfortable() -> Session:
+    """Make a `requests.Session` that parks; it does not look for proxies and passwords in the environment each time."""
+    session = Session()
+    session.trust_env = False
+    return session
+
+
+CLIENTS: dict[str, Callable[[], Any]] = {"requests": comfortable, "light": light.Session}
+"""By their names on the command line; the first is the default."""

@@ -1,0 +1,75 @@
+"""What all users share: the scenarios, the book, how runs begin and end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .books import Book
+from .scenarios import Scenarios
+from .troubles import described
+from .users import User
+
+PATIENCE = 10.0
+"""Seconds for a request as a whole, by default, and at the end for the runs that are under way."""
+
+
+class Silent(Exception):
+    """A scenario has made no request: who repeats it would keep all others from running."""
+
+
+class Load:
+    """A test of one URL by one set of scenarios."""
+
+    def __init__(
+        self,
+        url: str,
+        scenarios: Scenarios,
+        new_session: Callable[[], Any],
+        timeout: float = PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.url = url
+        self.scenarios = scenarios
+        self.new_session = new_session
+        self.timeout = timeout
+        self.clock = clock
+        self.book = Book(clock=clock)
+        self.users: list[User] = []
+        self.idle: list[User] = []
+
+    def new_book(self) -> Book:
+        """Begin to count anew. Returns: the new book."""
+        self.book = Book(self.book.under_way, self.clock)
+        return self.book
+
+    def user(self) -> User:
+        """Return a user who has nothing to do; the one who had last, whose connections are the freshest."""
+        if self.idle:
+            return self.idle.pop()
+        self.users.append(User(self, len(self.users) + 1))
+        return self.users[-1]
+
+    def close(self) -> None:
+        """Hang up all connections. Parks: never."""
+        for user in self.users:
+            user.session.close()
+
+    def run(self, user: User, due: float | None = None) -> None:
+        """Have a user run a scenario, and note how that ended; `due`: when it should have begun, if that was told.
+
+        Parks: as the scenario does. Raises: Silent.
+        """
+        scenario = self.scenarios.choose()
+        user.due, user.trouble, user.measured = due, None, 0
+        try:
+            scenario(user)
+        except Exception as error:
+            user.trouble = user.trouble or described(error)
+        except BaseException:  # a cancel: the run is cut off
+            self.book.cut.add()
+            raise
+        self.book.end(user.trouble)
+        if not user.measured and user.trouble is None:
+            raise Silent(f"scenario {scenario.__name__} made no request: have it call user.get(…) or the like")
