@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import dhaga
-from benchmarks.runner import Effort, surroundings
+from benchmarks.machine import surroundings
 from dhaga import await_
 
 TARGET = 1.5
@@ -106,7 +106,7 @@ def main() -> None:
                 mine, theirs = (statistics.median(samples) for samples in row["samples"].values())
                 verdict = "" if row["ratio"] <= TARGET else f"  above the target of {TARGET}"
                 print(f"{name:45} {mine:6.2f} µs, tasks {theirs:6.2f} µs: {row['ratio']:.2f}{verdict}", flush=True)
-    where = surroundings(Effort(options.rounds, 0, 0))
+    where = surroundings(rounds=options.rounds)
     options.out.write_text(json.dumps({"where": where, "rows": rows}, indent=1) + "\n")
 
 

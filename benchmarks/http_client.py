@@ -20,8 +20,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from benchmarks import echo
-from benchmarks.runner import Effort, raise_file_limit, surroundings
+from benchmarks.machine import cpus, raise_file_limit, surroundings
 
 IN_FLIGHT = (1, 32, 512)
 RIVALS = "dhaga", "gevent", "threads"
@@ -137,10 +136,10 @@ def _child(rival: str, url: str, in_flight: int, trust_env: bool) -> None:
 @contextmanager
 def _serving() -> Iterator[str]:
     """Run the server on a CPU of its own, and give the URL of its page."""
-    cpus = echo.cpus()
-    command = [sys.executable, "-c", SERVER, *([str(cpus[1])] if cpus else [])]
-    if cpus is not None:
-        os.sched_setaffinity(0, {cpus[0]})
+    pinned = cpus()
+    command = [sys.executable, "-c", SERVER, *([str(pinned[1])] if pinned else [])]
+    if pinned is not None:
+        os.sched_setaffinity(0, {pinned[0]})
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -209,7 +208,7 @@ def main() -> None:
     missed = [row for row in ratios if "," not in row and round(ratios[row], 2) < TARGET]
     print(f"target, at least {TARGET} x gevent: {'missed by ' + '; '.join(missed) if missed else 'reached'}")
     if options.json:
-        where = surroundings(Effort(options.rounds, SECONDS, 0)) | {"environment variables": len(os.environ)}
+        where = surroundings(rounds=options.rounds, loop=SECONDS) | {"environment variables": len(os.environ)}
         results = {"where": where, "samples": samples, "ratios": ratios}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(1 if missed else 0)

@@ -23,8 +23,7 @@ from typing import Any
 from tornado.httpclient import AsyncHTTPClient
 
 import dhaga
-from benchmarks import echo
-from benchmarks.runner import Effort, raise_file_limit, surroundings
+from benchmarks.machine import cpus, raise_file_limit, surroundings
 from dhaga.http import HTTPClient
 
 IN_FLIGHT = (1, 32, 512)
@@ -71,10 +70,10 @@ Sample = dict[str, float]
 @contextmanager
 def _serving() -> Iterator[str]:
     """Run the server on a CPU of its own, and give the URL of its page."""
-    cpus = echo.cpus()
-    if cpus is not None:
-        os.sched_setaffinity(0, {cpus[0]})
-    command = [sys.executable, "-c", SERVER, *([str(cpus[1])] if cpus else [])]
+    pinned = cpus()
+    if pinned is not None:
+        os.sched_setaffinity(0, {pinned[0]})
+    command = [sys.executable, "-c", SERVER, *([str(pinned[1])] if pinned else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -176,7 +175,7 @@ def main() -> None:
     missed = [row for row, ratio in ratios.items() if round(ratio, 2) < TARGET]
     print(f"target, at least {TARGET}: {'missed by ' + '; '.join(missed) if missed else 'reached'}")
     if options.json:
-        results: dict[str, Any] = {"where": surroundings(Effort(options.rounds, 0, 0)), "samples": samples}
+        results: dict[str, Any] = {"where": surroundings(rounds=options.rounds), "samples": samples}
         options.json.write_text(json.dumps(results | {"ratios": ratios}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 

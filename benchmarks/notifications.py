@@ -25,6 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.machine import cpu_in, stat_of
+
 RIVALS: Final = ("dhaga", "threads", "gevent")
 RESULTS: Final = Path(__file__).parent / "results" / "notifications.json"
 PATIENCE: Final = 180.0  # seconds, for one run
@@ -64,8 +66,7 @@ def serve(clients: int) -> None:
 
 def cpu_seconds(process: int) -> float:
     """Return the CPU time that another process has used so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_in(stat_of(process))
 
 
 def resident(process: int) -> int:

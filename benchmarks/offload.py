@@ -19,7 +19,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import dhaga
-from benchmarks.runner import Effort, surroundings
+from benchmarks.machine import surroundings
 
 CALLERS = 100
 BLOCKS = (0, 1, 25, 50, 100, 200, 500, 1_000, 5_000)
@@ -208,7 +208,7 @@ def main() -> None:
     dhaga.spawn(int).join()  # from now on the main code parks, too
     with tempfile.TemporaryDirectory() as name:
         found: dict[str, Any] = {
-            "where": surroundings(Effort(options.rounds, BUDGET, 0.0)),
+            "where": surroundings(rounds=options.rounds, loop=BUDGET),
             "a hop, µs": _hops(options.rounds),
             "calls": [_inline_and_offloaded(_blocks_for(block), options.rounds) for block in BLOCKS],
             "fsync": _fsync(Path(name), options.rounds),

@@ -20,7 +20,7 @@ from time import perf_counter
 from typing import Any
 
 import dhaga
-from benchmarks.runner import Effort, surroundings
+from benchmarks.machine import surroundings
 from dhaga.futures import Executor, Future
 from dhaga.pool import Pool
 
@@ -169,7 +169,7 @@ def main() -> None:
     missed = [name for name, ratio in ratios.items() if round(ratio, 2) > round(TARGET, 2)]
     print(f"target, at most {TARGET:.2f}: {'missed by ' + ', '.join(missed) if missed else 'reached'}")
     if options.json:
-        results = {"where": surroundings(Effort(options.rounds, 0, 0)), "samples": samples, "ratios": ratios}
+        results = {"where": surroundings(rounds=options.rounds), "samples": samples, "ratios": ratios}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 

@@ -20,7 +20,7 @@ from time import monotonic, perf_counter
 from typing import Any
 
 import dhaga
-from benchmarks.runner import Effort, surroundings
+from benchmarks.machine import surroundings
 from dhaga import HIGH, NORMAL, Priority, socket
 
 CROWD = 1000
@@ -36,7 +36,7 @@ for _ in range(int(sys.argv[2])):
 """
 TIMED = """
 from time import thread_time
-from benchmarks import on_dhaga
+from benchmarks.kernel import on_dhaga
 best = {}
 for work, count, sizes in ("yield_ring", 100_000, (100,)), ("spawn_join", 10_000, ()):
     for _ in range(5):
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, metavar="N", help="of that comparison (8)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     options = parser.parse_args()
-    results: dict[str, Any] = {"where": surroundings(Effort(options.rounds, 0, 0)), "delays": _delays(options.samples)}
+    results: dict[str, Any] = {"where": surroundings(rounds=options.rounds), "delays": _delays(options.samples)}
     for work, each in results["delays"].items():
         for priority, figures in each.items():
             print(f"{work:12} {priority:6}", *(f"{name} {value:8.3f} ms" for name, value in figures.items()))

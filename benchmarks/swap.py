@@ -25,7 +25,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import echo
+from benchmarks.kernel import echo
+from benchmarks.machine import cpus
 
 ROUNDS = 5
 SECONDS = 2.0  # under the echo load
@@ -104,11 +105,11 @@ def _serve(rival: str, *options: str) -> None:
         os.sched_setaffinity(0, {int(options[-1])})
     _patch(rival)
     if rival == "native":
-        from benchmarks import on_dhaga
+        from benchmarks.kernel import on_dhaga
 
         on_dhaga.echo(_ready)
     else:
-        from benchmarks import on_threads
+        from benchmarks.kernel import on_threads
 
         on_threads.echo(_ready)
 
@@ -180,8 +181,8 @@ def _echo(rival: str, work: Work, seconds: float) -> Sample:
 @contextmanager
 def _serving() -> Iterator[str]:
     """Run the HTTP server on the second CPU. Returns: its port."""
-    cpus = echo.cpus()
-    command = [sys.executable, "-c", SERVER, *([str(cpus[1])] if cpus else [])]
+    pinned = cpus()
+    command = [sys.executable, "-c", SERVER, *([str(pinned[1])] if pinned else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -191,8 +192,8 @@ def _serving() -> Iterator[str]:
 
 
 def _calls(rival: str, work: Work) -> Sample:
-    cpus = echo.cpus()
-    place = ["taskset", "--cpu-list", str(cpus[0])] if cpus else []
+    pinned = cpus()
+    place = ["taskset", "--cpu-list", str(pinned[0])] if pinned else []
     with _serving() as port:
         command = [*place, *_command("call", rival, work.kind, port)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -231,7 +232,7 @@ def _print(name: str, rivals: dict[str, list[Sample]]) -> None:
 
 def _markdown(results: dict[str, Any]) -> str:
     """Return the table of the ratios to which a target is set."""
-    from benchmarks.report import table
+    from benchmarks.markdown import table
 
     lines = []
     for name, (target, than) in results["targets"].items():
@@ -243,7 +244,7 @@ def _markdown(results: dict[str, Any]) -> str:
 
 def _main() -> None:
     """Measure, print, and write the samples where `--json` says; exit status 1 if a target is missed."""
-    from benchmarks.runner import Effort, raise_file_limit, surroundings
+    from benchmarks.machine import raise_file_limit, surroundings
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.swap")
     parser.add_argument("works", nargs="*", metavar="WORK", default=list(WORKS), help=", ".join(WORKS))
@@ -263,7 +264,7 @@ def _main() -> None:
     }
     targets = {name: (WORKS[name].target, WORKS[name].than) for name in samples}
     if options.json:
-        where = surroundings(Effort(options.rounds, 0, options.seconds))
+        where = surroundings(rounds=options.rounds, load=options.seconds)
         results: dict[str, Any] = {"where": where, "samples": samples, "ratios": ratios, "targets": targets}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     missed = [

@@ -29,8 +29,7 @@ from typing import Any
 
 import trustme
 
-from benchmarks.echo import cpus
-from benchmarks.runner import Effort, surroundings
+from benchmarks.machine import cpu_in, cpus, stat_of, surroundings
 
 ROUNDS, SECONDS = 7, 1.0
 SIZE, CONNECTIONS = 256, 100
@@ -229,8 +228,8 @@ def _state(load: subprocess.Popen[str], server: subprocess.Popen[str]) -> tuple[
     assert load.stdin is not None
     load.stdin.write("\n")
     load.stdin.flush()
-    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
-    return float(_line(load)), sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK"), perf_counter()
+    stat = stat_of(server.pid)
+    return float(_line(load)), cpu_in(stat), perf_counter()
 
 
 def _later(load: Any, server: Any, before: tuple[float, float, float], seconds: float) -> tuple[float, float, float]:
@@ -303,7 +302,7 @@ def _main() -> None:
     samples = _samples(options.works, options.rounds, options.seconds)
     ratios = _report(samples)
     if options.json:
-        where = surroundings(Effort(options.rounds, 0, options.seconds)) | {"openssl": ssl.OPENSSL_VERSION}
+        where = surroundings(rounds=options.rounds, load=options.seconds) | {"openssl": ssl.OPENSSL_VERSION}
         results = {"where": where, "samples": samples, "ratios": ratios, "targets": TARGETS}
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     missed = [

@@ -1,0 +1,1 @@
+"""Microthreads beside others at the same work: `python -m benchmarks.kernel`."""

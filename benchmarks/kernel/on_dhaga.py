@@ -1,0 +1,231 @@
+"""Dhaga's side of every row. The same names with the same work stand in the other `on_` files."""
+
+from collections.abc import Callable
+from itertools import repeat
+from time import perf_counter
+
+import dhaga
+from benchmarks.kernel.memory import resident
+from benchmarks.kernel.sleepers import crowds
+from dhaga import queue, socket, threading
+
+
+def _timed(*functions: Callable[[], None]) -> float:
+    """Run each function in a dhaga of its own. Returns: seconds until all are done."""
+    started = perf_counter()
+    dhagas = [dhaga.spawn(function) for function in functions]
+    for each in dhagas:
+        each.result()
+    return perf_counter() - started
+
+
+def yield_ring(count: int, microthreads: int) -> float:
+    """Let the first of the ring be the clock, so that neither spawning nor dying is in the time."""
+    laps = count // microthreads
+    times: list[float] = []
+
+    def clock() -> None:
+        dhaga.sleep(0)
+        started = perf_counter()
+        run(laps)
+        times.append(perf_counter() - started)
+
+    def run(laps: int) -> None:
+        sleep = dhaga.sleep
+        for _ in repeat(None, laps):
+            sleep(0)
+
+    dhagas = [dhaga.spawn(clock), *(dhaga.spawn(run, laps + 2) for _ in range(microthreads - 1))]
+    for each in dhagas:
+        each.result()
+    return times[0]
+
+
+def _nothing() -> None:
+    pass
+
+
+def spawn_join(count: int) -> float:
+    """One after the other, from within a dhaga."""
+
+    def parent() -> None:
+        for _ in repeat(None, count):
+            dhaga.spawn(_nothing).join()
+
+    return _timed(parent)
+
+
+def lock_alone(count: int) -> float:
+    """Take and give a lock that nobody else wants."""
+    lock = threading.Lock()
+
+    def only() -> None:
+        for _ in repeat(None, count):
+            with lock:
+                pass
+
+    return _timed(only)
+
+
+def lock_contended(count: int, microthreads: int) -> float:
+    """Each critical section yields once, so that all the others are parked in the lock."""
+    lock = threading.Lock()
+
+    def one() -> None:
+        for _ in repeat(None, count // microthreads):
+            with lock:
+                dhaga.sleep(0)
+
+    return _timed(*repeat(one, microthreads))
+
+
+def queue_stream(count: int, maxsize: int) -> float:
+    """One puts, one gets."""
+    items: queue.Queue[int] = queue.Queue(maxsize)
+
+    def produce() -> None:
+        for item in range(count):
+            items.put(item)
+
+    def consume() -> None:
+        for _ in repeat(None, count):
+            items.get()
+
+    return _timed(produce, consume)
+
+
+def queue_ping_pong(count: int) -> float:
+    """One item there and back."""
+    there: queue.Queue[int] = queue.Queue()
+    back: queue.Queue[int] = queue.Queue()
+
+    def ping() -> None:
+        for item in range(count):
+            there.put(item)
+            back.get()
+
+    def pong() -> None:
+        for _ in repeat(None, count):
+            back.put(there.get())
+
+    return _timed(ping, pong)
+
+
+def event_ping_pong(count: int) -> float:
+    """Two events, set in turn, each cleared by the one who waited."""
+    there, back = threading.Event(), threading.Event()
+
+    def ping() -> None:
+        for _ in repeat(None, count):
+            there.set()
+            back.wait()
+            back.clear()
+
+    def pong() -> None:
+        for _ in repeat(None, count):
+            there.wait()
+            there.clear()
+            back.set()
+
+    return _timed(ping, pong)
+
+
+def condition_ping_pong(count: int) -> float:
+    """One condition, two players, whose turn it is."""
+    condition = threading.Condition()
+    turn = 0
+
+    def play(me: int) -> None:
+        nonlocal turn
+        for _ in repeat(None, count):
+            with condition:
+                while turn != me:
+                    condition.wait()
+                turn = 1 - me
+                condition.notify()
+
+    return _timed(lambda: play(0), lambda: play(1))
+
+
+def sleepers(count: int) -> float:
+    """See `benchmarks.kernel.sleepers`."""
+    for crowd in crowds(count):
+        over = threading.Event()
+
+        def one() -> None:
+            dhaga.sleep(crowd.lie_down())  # noqa: B023  (each crowd is over before the next one comes)
+            if crowd.rise():  # noqa: B023
+                over.set()  # noqa: B023
+
+        for _ in repeat(None, count):
+            dhaga.spawn(one)
+        over.wait()
+    return crowd.cpu_seconds / count
+
+
+def socketpair(count: int, size: int) -> float:
+    """One sends and waits for the echo of the other."""
+    near, far = socket.socketpair()
+    message = bytes(size)
+
+    def ping() -> None:
+        for _ in repeat(None, count):
+            near.sendall(message)
+            near.recv(4096)
+
+    def pong() -> None:
+        for _ in repeat(None, count):
+            far.sendall(far.recv(4096))
+
+    with near, far:
+        return _timed(ping, pong)
+
+
+def echo(ready: Callable[[int], None]) -> None:
+    """One dhaga a connection."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+
+    def serve(connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection:
+            while data := connection.recv(4096):
+                connection.sendall(data)
+
+    ready(listener.getsockname()[1])
+    while True:
+        dhaga.spawn(serve, listener.accept()[0])
+
+
+def _park(count: int) -> tuple[int, int]:
+    """Park `count` dhagas in one event and let them go again. Returns: resident bytes before and then."""
+    gate = threading.Event()
+    parked = gone = 0
+
+    def one() -> None:
+        nonlocal parked, gone
+        parked += 1
+        gate.wait()
+        gone += 1
+
+    before = resident()
+    dhagas = [dhaga.spawn(one) for _ in range(count)]
+    while parked < count:
+        dhaga.sleep(0)
+    then = resident()
+    gate.set()
+    for each in dhagas:
+        each.join()
+    if gone != count:
+        raise RuntimeError(f"only {gone} of {count} came back")
+    return before, then
+
+
+def parked_memory(count: int) -> float:
+    """Return the bytes of one."""
+    before, then = _park(count)
+    return (then - before) / count
+
+
+def parked_total(count: int) -> float:
+    """Return the bytes of the whole process."""
+    return float(_park(count)[1])

@@ -1,0 +1,1 @@
+"""Web servers beside others: `python -m benchmarks.web`."""
