@@ -1,0 +1,178 @@
+"""What it costs to be looked at: `python -m benchmarks.seeing`. A yield among 100 dhagas while nobody looks, while a
+watchdog does, while a trace is taken, and while shares of the time are measured for somebody who watches.
+
+The CPU time of the whole process counts: the watchdog's own thread is in it. Neighbours on the machine can only make
+that longer, so in each round all take turns several times, and the least of each counts. What costs nothing when it is
+off must cost nothing once it is off again, either, so "off again" comes right after the trace; it also tells how far
+two measurements of the same thing differ.
+
+A watchdog looks so seldom that what it takes is lost in that. So it looks more often here, what one look takes is told
+from how many there were, and counts as often as it looks in reality in a second on the clock: how much of that second
+the neighbours leave to us does not matter then.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import statistics
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import repeat
+from pathlib import Path
+from time import process_time
+
+import dhaga
+from benchmarks.machine import surroundings
+from benchmarks.tables.figures import rounded
+from dhaga import debug
+from dhaga.debug.shares import Shares
+from dhaga.debug.watchdog import LOOKS, Watchdog
+
+CROWD = 100
+COUNT = 100_000
+"""Yields that are timed at once: some 60 ms."""
+TURNS = 8
+ROUNDS = 9
+THRESHOLD = 0.1
+"""Seconds of the watchdog: what `DHAGA_DEBUG=1` sets."""
+
+EAGER = 0.005
+"""Seconds of the threshold of a watchdog that looks so often that it can be measured."""
+
+WATCHED = 1.0
+"""Percent that a watchdog may add to a yield, and what has been switched off again."""
+TRACED = 2.0
+"""Microseconds that a trace may add to a yield."""
+
+Samples = dict[str, list[float]]
+
+
+@contextlib.contextmanager
+def _shares() -> Iterator[None]:
+    """Measure shares as `top` and the page have them measured, which ask again and again."""
+    shares = Shares()
+    shares.now()
+    try:
+        yield
+    finally:
+        shares.end()  # at once: the end of interest comes by another thread, some turns later
+        shares.interest.lose()
+
+
+WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "off": contextlib.nullcontext,
+    "watch": lambda: debug.watch(EAGER),
+    "trace": debug.trace,
+    "off again": contextlib.nullcontext,
+    "shares": _shares,
+}
+
+
+def _yields(count: int) -> float:
+    """Have 100 dhagas yield to each other. Returns: microseconds of CPU time a yield, as the first of them sees it."""
+    laps = count // CROWD
+    times: list[float] = []
+
+    def clock() -> None:
+        dhaga.sleep(0)
+        began = process_time()
+        run(laps)
+        times.append(process_time() - began)
+
+    def run(laps: int) -> None:
+        sleep = dhaga.sleep
+        for _ in repeat(None, laps):
+            sleep(0)
+
+    dhagas = [dhaga.spawn(clock), *(dhaga.spawn(run, laps + 2) for _ in range(CROWD - 1))]
+    for each in dhagas:
+        each.result()
+    return times[0] / (laps * CROWD) * 1e6
+
+
+def _samples(rounds: int, count: int) -> Samples:
+    """Measure in turn. Returns: microseconds of a yield, one for each round; a first round warms up."""
+    measured = [_round(count) for _ in range(rounds + 1)][1:]
+    return {name: [each[name] for each in measured] for name in WAYS}
+
+
+def _round(count: int) -> dict[str, float]:
+    """Return the least of each; every turn begins with another one."""
+    least = dict.fromkeys(WAYS, math.inf)
+    looks = 0.0  # a yield
+    names = deque(WAYS)
+    for _ in range(TURNS):
+        for name in names:
+            with WAYS[name]() as way:
+                microseconds, seen = _yields(count), way.looks if isinstance(way, Watchdog) else 0
+            if microseconds < least[name]:
+                least[name] = microseconds
+                looks = seen / count if name == "watch" else looks
+        names.rotate()
+    least["watch"] = watched(least["off"], least["watch"], looks)
+    return least
+
+
+def watched(off: float, watch: float, looks: float) -> float:
+    """Return the microseconds of a yield beside a watchdog that looks as often as it does in reality.
+
+    ``watch``: of a yield beside one that has made so many looks a yield; none in too short a time: then it is that.
+    """
+    if not looks:
+        return watch
+    look = (watch - off) / looks
+    return off + look * off * 1e-6 * LOOKS / THRESHOLD
+
+
+def added(samples: Samples, name: str) -> list[float]:
+    """Return the microseconds that a yield costs more than while nobody looks, round by round."""
+    return [on - off for on, off in zip(samples[name], samples["off"], strict=True)]
+
+
+def percent(samples: Samples, name: str) -> list[float]:
+    """Return the same in percent."""
+    return [100 * (on / off - 1) for on, off in zip(samples[name], samples["off"], strict=True)]
+
+
+def _missed(samples: Samples) -> list[str]:
+    medians = {name: statistics.median(percent(samples, name)) for name in ("watch", "off again")}
+    missed = [name for name, median in medians.items() if rounded(median) > WATCHED]
+    return missed + (["trace"] if rounded(statistics.median(added(samples, "trace"))) > TRACED else [])
+
+
+def _number(text: str) -> int:
+    """Read an option. Raises: ArgumentTypeError."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"a number from 1 on, and not {text!r}")
+    return int(text)
+
+
+def main() -> None:
+    """Measure, print, and write the samples where `--json` says; exit status 1 if a target is missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.seeing", description="Measure what it costs to be looked at; about a minute."
+    )
+    parser.add_argument("--rounds", type=_number, default=ROUNDS, metavar="N", help=f"to take medians of ({ROUNDS})")
+    parser.add_argument("--count", type=_number, default=COUNT, metavar="N", help=f"yields at once ({COUNT:,})")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
+    options = parser.parse_args()
+    if options.count < CROWD:
+        parser.error(f"--count: at least {CROWD}, one for each dhaga")
+    samples = _samples(options.rounds, options.count)
+    for name, each in samples.items():
+        more, share = statistics.median(added(samples, name)), statistics.median(percent(samples, name))
+        print(f"{name:10} {statistics.median(each) * 1e3:7.0f} ns a yield, {more * 1e3:+7.0f} ns, {share:+7.2f} %")
+    missed = _missed(samples)
+    targets = f"targets, at most {WATCHED:+g} % for watch and off again, {TRACED * 1e3:+,.0f} ns for trace"
+    print(f"{targets}: {'missed by ' + ', '.join(missed) if missed else 'reached'}")
+    if options.json:
+        where = surroundings(rounds=options.rounds, turns=TURNS, yields=options.count)
+        options.json.write_text(json.dumps({"where": where, "samples": samples}, indent=1) + "\n")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
