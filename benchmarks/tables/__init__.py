@@ -1,0 +1,1 @@
+"""The experiments that the idea was argued with, repeated: `python -m benchmarks.tables`."""

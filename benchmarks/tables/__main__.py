@@ -1,0 +1,133 @@
+"""Run the experiments, write results/NAME.json each, and one report: `python -m benchmarks.tables [NAME …]`.
+
+Each runs in a process of its own; one that fails does not keep the others from running.
+"""
+
+import argparse
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.machine import BUILD, raise_file_limit
+from benchmarks.markdown import table
+from benchmarks.tables import readme
+from benchmarks.tables.charts import Chart
+from benchmarks.tables.claims import COMMANDS, earlier
+from benchmarks.tables.experiments import EXPERIMENTS, Unreadable, charts, measured
+from benchmarks.tables.outcome import CLAIMS, RESULTS, Outcome, score
+from benchmarks.tables.places import sentence
+from benchmarks.tables.report import Part, page
+from benchmarks.tables.runs import interruptible, run
+from benchmarks.tables.telling import show_tables
+
+QUICK = BUILD / "tables"
+"""Where quick results go: they are not for reading, and overwrite none."""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"only these of {', '.join(EXPERIMENTS)}")
+    parser.add_argument("--results", type=Path, metavar="FOLDER", help="where JSON and report go (benchmarks/results)")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--quick", action="store_true", help="the smallest size, into build/tables: does all of it run?")
+    way.add_argument("--report", action="store_true", help="measure nothing, make the report of the JSON files again")
+    way.add_argument("--readme", action="store_true", help="measure nothing, write tables and charts into README.md")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in EXPERIMENTS]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(EXPERIMENTS)}")
+    if options.names and (options.report or options.readme):
+        parser.error("--report and --readme take all that is there: leave the names out")
+    if options.readme and options.results:
+        parser.error("README shows benchmarks/results: leave --results out")
+    options.results = options.results or (QUICK if options.quick else RESULTS)
+    try:
+        options.results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"nothing can be written to {options.results}: {error.strerror}")
+    return options
+
+
+# ---- telling
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _print(outcome: Outcome) -> None:
+    """Print where it was measured, its claims and its tables."""
+    print(f"\n== {outcome.title}\n\n{sentence([outcome])}\n")
+    print(table(CLAIMS, (claim.cells for claim in outcome.claims)))
+    show_tables(outcome)
+    print("".join(f"\n- {note}" for note in outcome.notes), flush=True)
+
+
+# ---- doing
+
+
+def _measure(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
+    """Run them in turn. Returns: those that have failed."""
+    failed = []
+    for number, name in enumerate(names, 1):
+        _say(f"== {name} ({number} of {len(names)})")
+        began = time.monotonic()
+        if run(EXPERIMENTS[name], folder, quick):
+            failed.append(name)
+            _say(f"== {name} FAILED after {time.monotonic() - began:.0f} s")
+        else:
+            _print(Outcome.load(folder / f"{name}.json"))
+            _say(f"== {name} done after {time.monotonic() - began:.0f} s")
+    return failed
+
+
+def _charts(outcome: Outcome) -> list[Chart] | None:
+    """Draw an outcome. Returns: None if that fails, as with one of an older version."""
+    try:
+        return charts(outcome)
+    except Exception:
+        traceback.print_exc()
+        return None
+
+
+def _report(folder: Path) -> list[str]:
+    """Write report.html from the JSON files in the folder. Returns: the experiments that could not be drawn."""
+    drawn = [(outcome, _charts(outcome)) for outcome in measured(folder)]
+    parts = [Part(outcome, found or (), f"python -m benchmarks.tables {outcome.name}") for outcome, found in drawn]
+    others = [Part(outcome, (), COMMANDS[outcome.name]) for outcome in earlier(folder)]
+    path = folder / "report.html"
+    path.write_text(page(parts, others))
+    _say(f"{path}: {score(outcome for outcome, _ in drawn) or 'none'} of the experiments' targets reached")
+    return [outcome.name for outcome, found in drawn if found is None]
+
+
+def _perform(options: argparse.Namespace) -> list[str]:
+    """Do what is asked for. Returns: the experiments that have failed."""
+    if options.readme:
+        readme.write()
+        return []
+    failed = []
+    if not options.report:
+        raise_file_limit()
+        failed = _measure(options.names or list(EXPERIMENTS), options.results, options.quick)
+    return failed + _report(options.results)
+
+
+def main() -> None:
+    """Do what is asked for; exit status 1 if an experiment failed, 130 if it was interrupted."""
+    options = _arguments()
+    try:
+        with interruptible():
+            failed = _perform(options)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        sys.exit(130)
+    except (OSError, Unreadable) as error:
+        sys.exit(str(error))
+    if failed:
+        sys.exit(f"FAILED: {', '.join(dict.fromkeys(failed))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Pictures for a page that holds several: ids that do not meet, the page's fonts, a title and a description."""
+
+import re
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+REFERENCES = ("href", f"{{{XLINK}}}href")
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+
+ElementTree.register_namespace("", SVG)
+ElementTree.register_namespace("xlink", XLINK)
+
+
+def _rename(element: Element, prefix: str) -> None:
+    """Put a prefix before the ids of an element and before those it refers to."""
+    for name, value in element.attrib.items():
+        if name == "id":
+            element.set(name, prefix + value)
+        elif name in REFERENCES and value.startswith("#"):
+            element.set(name, f"#{prefix}{value[1:]}")
+        else:
+            element.set(name, value.replace("url(#", f"url(#{prefix}"))
+
+
+def _set_fonts(element: Element) -> None:
+    """Leave the size, and take the page's fonts."""
+    if style := element.get("style"):
+        element.set("style", re.sub(r"(font(?:-family)?:[^;']*?)'[^;]*", rf"\g<1>{FONTS}", style))
+
+
+def _insert(root: Element, name: str, text: str, **attributes: str) -> None:
+    """Insert an element in front of all others."""
+    found = Element(f"{{{SVG}}}{name}", attributes)
+    found.text = text
+    root.insert(0, found)
+
+
+def _describe(root: Element, key: str, title: str, description: str) -> None:
+    for name, text in (("desc", description), ("title", title)):
+        _insert(root, name, text, id=f"{key}-{name}")
+    root.set("role", "img")
+    root.set("aria-labelledby", f"{key}-title {key}-desc")
+
+
+def _parsed(svg: str) -> Element:
+    """Parse, without what tells of the drawing program; its one rule of style would hold for the whole page."""
+    root = ElementTree.fromstring(svg)
+    for name in ("metadata", "defs"):
+        for found in root.findall(f"{{{SVG}}}{name}"):
+            if name == "metadata" or found.find(f"{{{SVG}}}style") is not None:
+                root.remove(found)
+    root.set("stroke-linejoin", "round")
+    for element in root.iter():
+        _set_fonts(element)
+    return root
+
+
+def inline(svg: str, key: str, title: str, description: str) -> str:
+    """Return the picture as it stands in a page: as wide as there is room, every id with the key before it."""
+    root = _parsed(svg)
+    for element in root.iter():
+        _rename(element, f"{key}-")
+    for size in ("width", "height"):
+        root.attrib.pop(size, None)
+    _describe(root, key, title, description)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def standalone(svg: str, title: str) -> str:
+    """Return the picture as a file of its own."""
+    root = _parsed(svg)
+    _insert(root, "title", title)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"

@@ -1,0 +1,93 @@
+"""celery_pool: what it calls a rate is one, its claims follow from its samples, and a worker does its tasks."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.celeries.brokers import serving
+from benchmarks.celeries.findings import Rows, claims, tables
+from benchmarks.celeries.marks import Marks
+from benchmarks.celeries.pictures import charts
+from benchmarks.celeries.samples import Sample, Work, between, sample
+from benchmarks.celeries.workers import Crew
+from benchmarks.machine import children, private_memory
+from tests.test_aio_libraries import address_of
+
+pytestmark = pytest.mark.once
+
+ONE = Sample(
+    empty=1000.0,
+    empty_cpu=0.001,
+    kept=500.0,
+    kept_cpu=0.002,
+    waiting=960.0,
+    waiting_cpu=0.001,
+    idle=60e6,
+    busy=70e6,
+    in_flight=1000,
+    seconds=1.0,
+)
+SLOWER = replace(ONE, empty=500.0, kept=500.0, waiting=900.0, busy=90e6)
+ROWS: Rows = {"dhaga": [ONE, ONE], "threads": [SLOWER, SLOWER]}
+
+
+def test_a_rate_leaves_out_what_came_before() -> None:
+    times = [0.0, 5.0, *(10.0 + 0.1 * number for number in range(100))]
+    assert between(times, 3) == pytest.approx(10)
+
+
+def test_waves_of_tasks_that_wait_have_the_ideal_rate_if_each_takes_no_longer_than_it_waits() -> None:
+    """Three waves of ten, which begin at different moments."""
+    times = sorted(start + wave for start in (0.01 * number for number in range(10)) for wave in (1, 2, 3))
+    assert between(times, 10) == pytest.approx(10)
+    assert replace(ONE, waiting=between(times, 10), in_flight=10).of_ideal == pytest.approx(1)
+
+
+def test_marks_are_seen_by_whoever_has_the_file(tmp_path: Path) -> None:
+    mine, other = Marks(tmp_path / "marks"), Marks(tmp_path / "marks")
+    before = time.monotonic()
+    for number in (3, 0, 7):
+        mine.set(number)
+    assert len(other.times(5)) == 2
+    assert before <= other.times(5)[0] <= other.times(5)[1] <= time.monotonic()
+    other.clear()
+    assert mine.times(20) == []
+
+
+def test_claims_compare_pools_within_a_round() -> None:
+    found = {claim.what: (claim.samples, claim.reached) for claim in claims(ROWS)}
+    assert found == {
+        "empty tasks a second, no result: over threads": ([2.0, 2.0], True),
+        "empty tasks a second, results kept: over threads": ([1.0, 1.0], False),
+        "tasks that wait, 1,000 at once: of the ideal rate": ([96.0, 96.0], True),
+        "1,000 tasks that wait: memory that they add, over threads": ([1 / 3, 1 / 3], True),
+        "1,000 tasks that wait: memory of the whole worker, over threads": ([7 / 9, 7 / 9], False),
+    }
+
+
+def test_tables_have_a_line_and_charts_a_bar_for_each_pool() -> None:
+    for table in tables(ROWS):
+        assert [line[0] for line in table.lines] == ["dhaga", "threads"]
+        assert all(len(line) == len(table.head) for line in table.lines)
+    assert all(chart.svg.startswith("<svg") for chart in charts(ROWS))
+
+
+def test_memory_of_a_process_that_there_is_not_is_an_error_and_it_has_no_children() -> None:
+    assert children(2**30) == []
+    with pytest.raises(OSError):
+        private_memory(2**30)
+
+
+def test_a_worker_with_dhagas_does_what_it_is_given(tmp_path: Path) -> None:
+    if not shutil.which("redis-server"):
+        address_of("DHAGA_REDIS", "redis://127.0.0.1:6379/0")
+    with serving() as addresses:
+        found = sample(Crew("dhaga", 10), Work(empty=40, kept=20, waves=2, seconds=0.01), addresses, tmp_path)
+    assert (found.in_flight, found.seconds) == (10, 0.01)
+    assert found.waiting > 0 and found.empty > 0 and found.kept > 0
+    assert found.busy > 1e6

@@ -1,0 +1,191 @@
+"""Durable writes beside busy tasks, `benchmarks.file_io`: the ways, what is made of the waits, and the program."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dhaga
+from benchmarks import file_io
+from benchmarks.tables.outcome import Outcome
+from benchmarks.tables.shape import problems
+from benchmarks.writes import crowd, disk, figures, latency, puts
+from benchmarks.writes.notes import notes
+from benchmarks.writes.ways import LOG, NO_HASTE, RECORD, RECORDS, SHARED, URGENT, WAYS, Way, interval_of, ways
+from dhaga.haste import AT_ONCE, SOON
+from dhaga.offload import shared
+from examples.wal.recovery import verify
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+
+
+# ---- the ways
+
+
+def test_each_way_makes_one_durable_write(tmp_path: Path) -> None:
+    with ways(tmp_path) as found:
+        assert tuple(way.name for way in found) == WAYS
+        for way in found:
+            dhaga.spawn(way.write, priority=way.priority).result()
+    written = (tmp_path / "records").read_bytes()
+    assert len(written) == RECORD * RECORDS
+    assert written.startswith(written[:RECORD] * (len(WAYS) - 1)) and any(written[:RECORD])
+    assert not any(written[RECORD * (len(WAYS) - 1) :])
+    assert verify(tmp_path / "log").next == 2
+
+
+@pytest.mark.parametrize("hasty", [True, False])
+def test_a_busy_block_without_haste_has_none_for_the_crowd_either(hasty: bool) -> None:
+    seen: list[float] = []
+    way = Way("looks", lambda: seen.append(sys.getswitchinterval()), hasty=hasty)
+    usual = sys.getswitchinterval()
+    latency.block(way, True, 3, latency.Waits())
+    assert seen == pytest.approx([SOON if hasty else usual] * 3)
+
+
+@pytest.mark.parametrize(("name", "hastened"), [(URGENT, True), (NO_HASTE, False)])
+def test_one_way_leaves_the_interpreter_its_own_interval(tmp_path: Path, name: str, hastened: bool) -> None:
+    usual = sys.getswitchinterval()
+    with ways(tmp_path) as found, interval_of(found[WAYS.index(name)]):
+        seen = dhaga.spawn(dhaga.offload, sys.getswitchinterval, priority=dhaga.HIGH).result()
+    assert seen == pytest.approx(AT_ONCE if hastened else usual)
+    assert (sys.getswitchinterval(), usual > SOON) == (usual, True)
+
+
+def test_the_crowd_computes_and_keeps_the_shared_pool_busy() -> None:
+    with crowd.crowd() as others:
+        turns = others.turns
+        dhaga.sleep(0.01)
+        assert len(shared.threads) == shared.limit < crowd.CALLING
+        assert others.turns > turns
+    assert not shared.calls
+
+
+def test_a_block_takes_its_samples_or_ends_with_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ways(tmp_path) as found:
+        waits = latency.Waits()
+        latency.block(found[WAYS.index(SHARED)], False, 5, waits)
+        assert [len(waits.all), len(waits.start), len(waits.back), waits.turns] == [5, 5, 5, []]
+        for total, *stages in zip(waits.all, waits.start, waits.write, waits.back, strict=True):
+            assert total == pytest.approx(sum(stages))
+        monkeypatch.setattr(latency, "BUDGET", 0.0)
+        waits = latency.Waits()
+        latency.block(found[WAYS.index(LOG)], False, 5, waits)
+        assert [len(waits.all), waits.start] == [1, []]
+
+
+# ---- figures
+
+
+def made_up(busy: float, with_puts: bool = True) -> dict[str, Any]:
+    """A round in which each write takes 1 to 100 ms, or so many times that among busy schedulers."""
+    idle = [number / 1000 for number in range(1, 101)]
+    state = {"idle": [*idle], "busy": [wait * busy for wait in idle]}
+    waits = {
+        way: {
+            name: {"all": values, "start": values, "write": values, "back": values, "turns": [50.0] * (name == "busy")}
+            for name, values in state.items()
+        }
+        for way in WAYS
+    }
+    waits["nobody"] = {"busy": {"all": [], "start": [], "write": [], "back": [], "turns": [100.0]}}
+    rates = {"1": 1000.0, "10": 2000.0, "100": 3000.0}
+    slower = {"1": 250.0, "100": 6000.0}
+    each = {"inline": {"1": 1000.0, "100": 3000.0}, "shared offload": slower, "dedicated thread": slower}
+    return {
+        "waits": waits,
+        "commits": {"the log": rates, "one write each": rates},
+        "puts": {"buffered": each, "synced": each} if with_puts else None,
+    }
+
+
+def test_ratios_are_taken_within_a_round_and_claimed() -> None:
+    rounds = [made_up(busy) for busy in (1.2, 4.0, 1.4)]
+    median, tail = figures.claims(rounds)
+    assert list(median.samples) == pytest.approx([1.2, 4.0, 1.4])
+    assert (round(median.value, 2), median.reached) == (1.4, True)
+    assert (list(tail.samples), tail.bound, tail.reached) == (pytest.approx([1.2, 4.0, 1.4]), 3.0, True)
+    assert not figures.claims([made_up(1.6)])[0].reached
+    assert figures.kept(rounds, URGENT) == 0.5
+    assert figures.percentile(range(1, 101), 50) == 51
+    assert figures.percentile(range(1, 101), 99) == 100
+
+
+def test_notes_say_what_was_done_and_what_is_left_out() -> None:
+    told = " ".join(notes([made_up(2.0)]))
+    assert "median 102.0 ms (2.00 times idle), p99 200.0 (2.00), worst 200.0" in told
+    assert "75.0% slower: a put takes 1000 µs" in told
+    assert "at once, through the shared pool: 2.0 times" in told
+    assert "RocksDB is left out" in " ".join(notes([made_up(2.0, with_puts=False)]))
+    assert len(figures.tables([made_up(2.0, with_puts=False)])) == len(figures.tables([made_up(2.0)])) - 1
+
+
+def test_puts_are_left_out_without_rocksdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puts, "rocksdict", None)
+    assert puts.measure(tmp_path, 0.01) is None
+
+
+def test_puts_go_into_a_store_each_way(tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict")
+    found = puts.measure(tmp_path, 0.01)
+    assert found is not None
+    assert {(kind, way) for kind, ways in found.items() for way in ways} == {
+        (kind, way) for kind in ("buffered", "synced") for way in puts.WAYS
+    }
+
+
+# ---- the disk
+
+
+def test_the_file_system_is_told_and_one_in_memory_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if Path("/dev/shm").is_dir():
+        assert disk.file_system(Path("/dev/shm/any")) in disk.IN_MEMORY
+        monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
+    assert disk.file_system(disk.default()) not in disk.IN_MEMORY or disk.default() == Path("/dev/shm")
+
+
+# ---- the program
+
+
+@pytest.mark.slow
+def test_the_program_measures_all_and_leaves_nothing_but_what_it_is_asked_for(tmp_path: Path) -> None:
+    results, files = tmp_path / "results", tmp_path / "files"
+    files.mkdir()
+    command = [sys.executable, "-m", "benchmarks.file_io", "--quick", "--folder", str(files), "--results", str(results)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert list(files.iterdir()) == []
+    outcome = Outcome.load(results / "file_io.json")
+    assert problems(outcome, file_io.draw(outcome)) == []
+    assert [len(claim.samples) for claim in outcome.claims] == [1, 1]
+    waits = outcome.samples["waits, µs"]
+    assert set(waits) == set(WAYS)
+    assert all(waits[way][state] for way in WAYS for state in figures.STATES)
+    assert outcome.knobs["file system"] == disk.file_system(files)
+    assert json.dumps(outcome.samples) in json.dumps(json.loads((results / "file_io.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rounds", "0"], "'0' is not a whole number from 1 on"),
+        (["--folder", "/nowhere"], "there is no such folder"),
+        (["--blocks", "many"], "'many' is not a whole number"),
+    ],
+)
+def test_bad_options_are_told_at_once(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["file_io", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        file_io.main()
+    assert (ended.value.code, says in capsys.readouterr().err) == (2, True)

@@ -1,0 +1,220 @@
+"""Servers that call a backend, `benchmarks.pipeline`: what they serve, what is made of the samples, and the program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import pipeline
+from benchmarks.machine import cpus
+from benchmarks.pipelines import apps, report, samples, servers
+from benchmarks.pipelines.backend import Backend, answering
+from benchmarks.pipelines.samples import Effort, Samples
+from benchmarks.pipelines.servers import DHAGAS, RIVALS, THREADS, Rival, serving
+from benchmarks.tables.outcome import Outcome
+from benchmarks.tables.shape import problems
+
+pytestmark = pytest.mark.once
+
+ROOT = Path(__file__).parents[2]
+
+
+# ---- what is served
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    with answering(2) as found:
+        yield found
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+def test_page_shows_what_the_backend_has_answered(rival: Rival, backend: Backend) -> None:
+    pytest.importorskip(rival.needs)
+    with serving(rival, backend) as server:
+        assert server.ask() == apps.PLAIN
+        assert [server.ask("call") for _ in range(3)] == [
+            b"The backend says 0000000001\n",
+            b"The backend says 0000000002\n",
+            b"The backend says 0000000003\n",
+        ]
+        assert server.ask() == apps.PLAIN
+    assert backend.calls() == 4
+
+
+def test_pages_are_of_one_length(backend: Backend) -> None:
+    with serving(DHAGAS, backend) as server:
+        assert len(server.ask()) == len(server.ask("call"))
+
+
+def test_coroutine_serves_the_same_pages() -> None:
+    sent: list[Any] = []
+
+    async def call() -> bytes:
+        return b"7\n"
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    app = apps.asgi_site(call)
+    asyncio.run(app({"path": "/call"}, send, send))  # type: ignore[arg-type]
+    asyncio.run(app({"path": "/"}, send, send))  # type: ignore[arg-type]
+    assert [message["body"] for message in sent[1::2]] == [b"The backend says 7\n", apps.PLAIN]
+    assert sent[0]["headers"][1] == (b"content-length", b"19")
+
+
+def test_server_that_serves_something_else_is_refused(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apps, "PLAIN", b"another page")
+    with pytest.raises(RuntimeError, match="serves something else"), serving(DHAGAS, backend):
+        pass
+
+
+# ---- what is measured
+
+
+class Counted:
+    """A backend, a server and a load of 10 pages, for which so many calls are made."""
+
+    rival = "dhagas"
+    port = 0
+
+    def __init__(self, calls: int, errors: int = 0) -> None:
+        self.counts = [5, 6 + calls]
+        self.errors = errors
+
+    def calls(self) -> int:
+        return self.counts.pop(0)
+
+    def cpu(self) -> float:
+        return 0.0
+
+    def ask(self, path: str) -> None:
+        assert path == "call"
+
+    def wrk(self, *options: Any) -> dict[str, float]:
+        return {"requests": 10, "rate": 10.0, "errors": self.errors}
+
+
+@pytest.mark.parametrize(
+    ("page", "calls", "errors", "fault"),
+    [
+        ("call", 10, 0, None),
+        ("call", 12, 0, None),  # the last ones of wrk, which it has not waited for
+        ("call", 9, 0, "9 calls of the backend for 10 pages"),
+        ("plain", 0, 0, None),
+        ("plain", 1, 0, "1 calls of the backend for 10 pages"),
+        ("call", 10, 2, "2 pages of 10 were not answered"),
+    ],
+)
+def test_pages_are_counted_against_calls(
+    page: Any, calls: int, errors: int, fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both: Any = Counted(calls, errors)
+    monkeypatch.setattr(samples.load, "wrk", both.wrk)
+    if fault is None:
+        assert samples.turn(both, page, both, Effort(), 0)["backend"] == 0.0
+    else:
+        with pytest.raises(RuntimeError, match=fault):
+            samples.turn(both, page, both, Effort(), 0)
+
+
+# ---- what is said of it
+
+
+def load(rate: float) -> dict[str, float]:
+    return {"rate": rate, "cpu": 1e6 / rate, "p50": 1.0, "p99": 2.0, "share": 1.0, "wrk": 0.5, "backend": 0.1}
+
+
+def made(**rates: list[tuple[float, float]]) -> Samples:
+    """Make samples of pages a second without and with a call, round by round; the keys are names in `servers`."""
+    rivals: Any = {
+        getattr(servers, key).name: {"plain": [load(a) for a, _ in rounds], "call": [load(b) for _, b in rounds]}
+        for key, rounds in rates.items()
+    }
+    return Samples(rivals, [{"rate": 1e5, "cpu": 7.0}])
+
+
+def test_claims_compare_within_a_round() -> None:
+    found = made(
+        DHAGAS=[(40_000, 30_000), (10_000, 5_000)],
+        THREADS=[(40_000, 1_000), (10_000, 500)],
+        PYWSGI=[(9_000, 5_000), (2_000, 1_000)],
+        GUNICORN_GEVENT=[(9_000, 3_000), (4_000, 2_000)],
+    )
+    kept, over_threads, over_gevent = report.claims(found)
+    assert (kept.samples, kept.target, kept.reached) == ([75.0, 50.0], "≥ 60%", True)
+    assert (over_threads.samples, over_threads.target, over_threads.reached) == ([30.0, 10.0], "≥ 5x", True)
+    assert (over_gevent.samples, over_gevent.target, over_gevent.reached) == ([6.0, 2.5], "≥ 2x", True)
+
+
+def test_what_is_too_slow_is_a_miss() -> None:
+    found = made(DHAGAS=[(40_000, 20_000)], THREADS=[(40_000, 5_000)], PYWSGI=[(20_000, 11_000)])
+    assert [claim.reached for claim in report.claims(found)] == [False, False, False]
+
+
+def test_nothing_is_claimed_of_who_was_not_measured() -> None:
+    found = made(DHAGAS=[(40_000, 30_000)], THREADS=[(40_000, 1_000)])
+    assert [claim.what for claim in report.claims(found)] == [
+        "dhagas that call keep of the rate without a call",
+        "dhagas beside 2 threads that block",
+    ]
+
+
+def test_cost_of_a_call_is_what_it_adds() -> None:
+    found = made(DHAGAS=[(50_000, 25_000), (50_000, 40_000)])
+    assert report.call_cpu(found, DHAGAS) == pytest.approx([20.0, 5.0])
+    assert report.kept_by_cpu(found, DHAGAS) == pytest.approx([50.0, 80.0])
+
+
+def test_text_tells_of_the_delay_that_was_set() -> None:
+    effort = Effort(delay=4.0)
+    assert "a backend that takes 4 ms" in pipeline.story(effort)
+    assert "at most 500 calls a second" in pipeline.notes(effort)[0]
+
+
+# ---- the program
+
+
+def run(*options: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.pipeline", *options]
+    environ = os.environ if path is None else {**os.environ, "PATH": path}
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "options", [["--rounds", "0"], ["--turns", "many"], ["--delay", "-1"], ["--delay", "nan"], ["--rivals", "rocket"]]
+)
+def test_bad_option_is_refused_with_what_to_do(
+    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["pipeline", *options])
+    with pytest.raises(SystemExit) as ended:
+        pipeline.main()
+    assert ended.value.code == 2
+    assert f"argument {options[0]}: " in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cpus() is None, reason="one CPU")
+def test_machine_without_wrk_is_told_so(tmp_path: Path) -> None:
+    ended = run("--quick", path=str(tmp_path))
+    assert (ended.returncode, ended.stderr) == (2, "wrk is needed, and not installed\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(cpus() is None or not shutil.which("wrk"), reason="needs two CPUs and wrk")
+def test_quick_run_gives_a_whole_outcome(tmp_path: Path) -> None:
+    ended = run("--quick", "--rivals", THREADS.name, DHAGAS.name, "--results", str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
+    outcome = Outcome.load(tmp_path / "pipeline.json")
+    assert problems(outcome, pipeline.draw(outcome)) == []
+    assert [line[0] for line in outcome.tables[0].lines] == [THREADS.name, DHAGAS.name]
+    assert len(list(tmp_path.glob("*.svg"))) == 2

@@ -1,0 +1,158 @@
+"""What a run comes to: each request is accounted for, once, and late answers count as late."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks import rate_model
+from benchmarks.model.claims import claims
+from benchmarks.model.figures import KEPT_WITHIN, PERCENTS, at, deviation, figures, percentiles, rates
+from benchmarks.model.reports import latency_table, parked_table, rate_table
+from benchmarks.model.rows import ROWS
+from benchmarks.model.run import SETTLED, Plan, Run
+from benchmarks.model.runs import WAYS
+from benchmarks.tables.outcome import Outcome
+
+pytestmark = pytest.mark.once
+
+
+def answered(plan: Plan, late: float = 0.001) -> Run:
+    """A run in which whoever can be answered is, all equally late."""
+    run = Run(plan)
+    for number in range(plan.count):
+        if not run.hung(number):
+            run.done[number] = run.ideal(number) + late
+    return run
+
+
+def accounted(found: dict[str, int]) -> int:
+    return found["answered"] + found["hung"] + found["overdue"] + found["failed"]
+
+
+def test_a_rate_that_is_held_has_deviation_zero_in_all_windows() -> None:
+    found = figures(answered(Plan(100, 400, [0.02])), window=1.0)
+    assert (found["kept"], found["shifted"]) == ([100.0] * 4, [100.0] * 4)
+    assert found["completed"] == [100.0] * 3  # the first second, in which answers begin, is left out
+    assert deviation(found["kept"]) == 0
+
+
+def test_of_ten_upstreams_one_that_hangs_takes_a_tenth() -> None:
+    found = figures(answered(Plan(100, 200, [0.02] * 9 + [30.0])), window=1.0)
+    assert (found["answered"], found["hung"], found["overdue"], found["failed"]) == (180, 20, 0, 0)
+    assert found["kept"] == [90.0, 90.0]
+
+
+def test_each_request_is_accounted_for_once() -> None:
+    run = answered(Plan(100, 200, [0.02] * 9 + [30.0]))
+    run.done[3] = run.done[103] = 0.0  # lost
+    run.done[5] = run.end + 0.1  # after the end is never
+    run.done[7] = 0.0
+    run.failed[7] = "the upstream hung up"
+    run.failed[9] = "no more files"  # one that would hang has failed
+    found = figures(run, window=1.0)
+    assert (found["answered"], found["hung"], found["overdue"], found["failed"]) == (176, 19, 3, 2)
+    assert accounted(found) == found["arrivals"] == 200
+    assert found["why failed"] == ["no more files", "the upstream hung up"]
+
+
+def test_an_answer_is_late_from_the_moment_its_request_was_due() -> None:
+    run = answered(Plan(100, 200, [0.02, 0.06]), late=0.0)
+    run.done[6] += 0.5
+    found = figures(run, window=1.0)
+    assert at(found["added"], 100) == pytest.approx(0.5, abs=1e-6)
+    assert at(found["added"], 99) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_answer_that_is_too_late_is_not_kept_and_one_that_never_comes_counts_as_late() -> None:
+    run = answered(Plan(100, 200, [0.02]))
+    run.done[50] = run.ideal(50) + KEPT_WITHIN * 1.01
+    run.done[150] = 0.0
+    found = figures(run, window=1.0)
+    assert found["kept"] == [99.0, 99.0]
+    assert at(found["added"], 100) == pytest.approx(run.end - run.ideal(150), abs=1e-6)
+
+
+def test_a_late_answer_falls_into_the_next_window_where_windows_go_by_the_answer() -> None:
+    run = answered(Plan(100, 300, [0.02]))
+    run.done[99] = run.ideal(99) + 0.011
+    found = figures(run, window=1.0)
+    assert (found["kept"], found["shifted"]) == ([100.0] * 3, [99.0, 101.0, 100.0])
+
+
+def test_a_proxy_that_falls_behind_does_not_keep_the_rate() -> None:
+    run = Run(Plan(1000, 3000, [0.06]))  # 50 threads can make 833 calls of 60 ms in a second
+    for number in range(3000):
+        run.done[number] = run.ideal(number) + 0.00005 + number * (0.0012 - 0.001)
+    found = figures(run, window=1.0)
+    assert found["kept"] == [500.0, 0.0, 0.0]
+    assert found["shifted"] == pytest.approx([833, 833, 833], abs=1)
+
+
+@pytest.mark.parametrize(("count", "window", "windows"), [(250, 1.0, 2), (299, 1.0, 2), (10, 0.1, 1), (30, 0.1, 3)])
+def test_the_last_window_counts_if_it_is_whole(count: int, window: float, windows: int) -> None:
+    found = figures(answered(Plan(100, count, [0.02])), window)
+    assert found["kept"] == [100.0] * windows
+
+
+def test_rates_are_per_second_whatever_the_window() -> None:
+    assert rates([10.0, 10.05, 10.11, 10.31, 9.9], start=10.0, window=0.1, windows=3) == [20.0, 10.0, 0.0]
+
+
+def test_percentiles_are_values_that_were_there() -> None:
+    values = [float(value) for value in range(1, 1001)]
+    found = dict(zip(PERCENTS, percentiles(values[::-1]), strict=True))
+    assert (found[0], found[50], found[99], found[99.9], found[100]) == (1.0, 500.0, 990.0, 999.0, 1000.0)
+    assert percentiles([]) == []
+
+
+def test_a_run_waits_for_the_last_answer_that_can_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(Plan(100, 50, [0.02] * 9 + [30.0]))
+    monkeypatch.setattr("benchmarks.model.run.monotonic", lambda: run.arrivals.start)
+    assert run.last_answer() == pytest.approx(run.ideal(48))
+    assert next(run.pauses()) == pytest.approx(run.ideal(48) + SETTLED - run.arrivals.start)
+    long = Run(Plan(1, 100, [30.0]))  # the early ones are answered within the run, the last ones are not
+    assert long.last_answer() == long.end
+    assert Run(Plan(100, 50, [30.0])).last_answer() == 0.0
+
+
+def test_a_run_is_overdue_until_each_answer_has_come_or_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = answered(Plan(100, 20, [0.02] * 9 + [30.0]))
+    monkeypatch.setattr("benchmarks.model.run.monotonic", lambda: run.end)
+    assert not run.overdue()
+    run.done[4] = 0.0
+    assert run.overdue()
+    run.failed[4] = "refused"
+    assert not run.overdue()
+
+
+def samples_of(run: Run, **changes: object) -> dict[str, dict[str, list[dict[str, object]]]]:
+    each = figures(run, window=1.0) | {"memory": {"peak": 30e6, "before": 29e6}, "cpu": 1e-4} | changes
+    return {row.name: {way: [each] for way in WAYS} for row in ROWS}
+
+
+def test_claims_are_reached_by_a_run_in_which_nothing_is_lost_or_late() -> None:
+    reached = {claim.what: claim.reached for claim in claims(samples_of(answered(Plan(1000, 3000, [0.02]))))}
+    assert {what for what, each in reached.items() if not each} == {
+        "dhagas, 10,000/s, 20ms*10: successes per second",  # there were 1,000
+        "threads, 1,000/s, 20ms*9,30s: successes in the last second",  # and they did not collapse
+    }
+
+
+def test_one_lost_request_is_one_too_many() -> None:
+    run = answered(Plan(1000, 3000, [0.02]))
+    run.done[1500] = 0.0
+    reached = {claim.what.partition(": ")[2]: claim.reached for claim in claims(samples_of(run))}
+    assert not any(reached[what] for what in ("requests unaccounted for", "deviation of successes per second"))
+    assert not reached["added latency, p100"]
+    assert reached["added latency, p99"]
+
+
+def test_charts_show_each_way_and_tables_each_row() -> None:
+    samples = samples_of(answered(Plan(1000, 3000, [0.02])))
+    parked = {way: {"1": 4096.0, "10000": None} for way in WAYS}
+    tables = [rate_table(samples), latency_table(samples), parked_table(parked)]
+    assert [len(each.lines) for each in tables] == [len(ROWS) * len(WAYS)] * 2 + [len(WAYS)]
+    assert all(len(line) == len(each.head) for each in tables for line in each.lines)
+    outcome = Outcome("rate_model", "", "", {}, {"window": 1.0}, {"runs": samples, "parked": parked}, [], [])
+    for chart in rate_model.draw(outcome):
+        assert all(f">{way}<" in chart.svg for way in WAYS)
