@@ -27,7 +27,7 @@ TOOLS := .venv-$(NEWEST)
 define install
 	@echo "== $(1): install dhaga[$(3)]"
 	@$(1)/bin/python -c '' 2>/dev/null || "$$(.ci/find-python $(2))" -m venv --clear $(1)
-	@$(1)/bin/python -m pip install -qq --disable-pip-version-check --editable '.[$(3)]'
+	@.ci/install $(1) $(3)
 	@touch $@
 endef
 
@@ -44,20 +44,20 @@ $(VENV)/.bench: pyproject.toml
 # The Pythons are tested at the same time, as tests also wait (on two cores 180 s, of which 165 are computed), each one's
 # output kept together where make can do that (4.0 and later).
 ifneq ($(filter test,$(MAKECMDGOALS)),)
-MAKEFLAGS += --jobs=4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+MAKEFLAGS += --jobs=5 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 endif
 
 # ---- what one can make ----
 
-.PHONY: help demo test format-check lint types test-once test-ioloop test-slow test-shuffled stdlib stress bench format clean
+.PHONY: help demo test format-check lint types test-programs test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib stress soak bench tables format clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.examples  ## back up a real directory with dhagas and with threads, and print what that took
 	$(VENV)/bin/python -m examples.backup.demo $(ARGS)
 
-test: format-check lint types $(VERSIONS:%=test-%) test-once  ## format check, lint, types, and the tests on every Python found
+test: format-check lint types test-programs $(VERSIONS:%=test-%) test-once  ## format check, lint, types, and the tests on every Python found
 	@echo "== all passed, on Python $(VERSIONS)"
 
 format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
@@ -73,14 +73,27 @@ test-%: .venv-%/.test  ## the tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
 	.venv-$*/bin/python -m tests.suite -q -m 'not slow and not once' $(ARGS)
 
-test-once: $(TOOLS)/.test  ## the tests of programs rather than the library, on the newest Python
-	$(TOOLS)/bin/python -m tests.suite -q -m 'once and not slow' $(ARGS)
+# What runs on the newest Python alone mostly waits for processes: two at once, beside the Pythons.
+PROGRAMS := tests/benchmarks tests/examples tests/integrations tests/packages
+test-programs: $(TOOLS)/.test  ## the tests of examples, benchmarks, frameworks and packages, on the newest Python
+	$(TOOLS)/bin/python -m tests.suite -q -m 'once and not slow' $(PROGRAMS) $(ARGS)
 
+test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the newest Python
+	$(TOOLS)/bin/python -m tests.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
+
+# What waits for file descriptors, by one way or another.
+PORTABLE := tests/kernel tests/http tests/integrations $(wildcard $(addprefix tests/test_,aio*.py asyncio.py fork.py \
+    guest.py patched*.py select*.py serve*.py socket*.py ssl*.py stream*.py subprocess.py swap.py))
 test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
-	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.suite -q -m 'not slow and not once' $(ARGS)
+	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.suite -q -m 'not slow and not once' $(PORTABLE) $(ARGS)
 
-test-slow: .venv-$(OLDEST)/.test  ## the tests that are too slow for every change, and on every Python
-	.venv-$(OLDEST)/bin/python -m tests.suite -q -m 'slow or once' $(ARGS)
+test-slow: test-slow-programs test-slow-library  ## the tests that are too slow for every change, on the oldest Python
+
+test-slow-programs: .venv-$(OLDEST)/.test  ## those of examples, benchmarks, frameworks and packages
+	.venv-$(OLDEST)/bin/python -m tests.suite -q -m slow $(PROGRAMS) $(ARGS)
+
+test-slow-library: .venv-$(OLDEST)/.test  ## the other slow ones
+	.venv-$(OLDEST)/bin/python -m tests.suite -q -m slow $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
 
 # What runs on a virtual clock and so can be shuffled. Left out: tests of lives, fds and processes, and those of many
 # thousand dhagas, where order plays no part.
@@ -100,8 +113,15 @@ OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
 	$(TOOLS)/bin/python -m tests.suite -q tests/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
 
+SECONDS := 600
+soak: $(TOOLS)/.test  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
+	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(ARGS)
+
 bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, threads and the raw limits
 	$(VENV)/bin/python -m benchmarks.kernel $(ARGS)
+
+tables: $(VENV)/.bench  ## repeat the experiments, each beside its rivals, and make the report: make tables ARGS=--quick
+	$(VENV)/bin/python -m benchmarks.tables $(ARGS)
 
 format: $(TOOLS)/.test  ## format every file, and mend what ruff can mend
 	$(TOOLS)/bin/python -m ruff format .
