@@ -17,6 +17,8 @@ import dhaga
 from dhaga import await_
 from dhaga.aio import aiter_, enter, run_in_dhaga
 
+pytestmark = pytest.mark.once
+
 aiohttp = pytest.importorskip("aiohttp")
 web = pytest.importorskip("aiohttp.web")
 asyncpg = pytest.importorskip("asyncpg")

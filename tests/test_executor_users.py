@@ -1,13 +1,10 @@
-"""Who takes an executor of concurrent.futures takes ours: asyncio, uvloop, Tornado and Dask, the real ones."""
+"""Who takes an executor of concurrent.futures takes ours: asyncio, uvloop and Tornado; Dask, taskiq: integrations."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import importlib
-import logging
 import threading
-import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -146,42 +143,3 @@ def test_an_executor_over_a_pool_leaves_it_open_and_waits_for_its_own_calls_alon
             mine = executor.submit(nap, 1)
         assert mine.done() and not other.done() and pool.submit(int).result() == 0
         gate.set()
-
-
-# ---- Dask
-
-
-@pytest.fixture(scope="module")
-def distributed() -> Iterator[Any]:
-    """Import Dask, which warns of what is its own; its one thread that stays is to live as long as this module."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        distributed = importlib.import_module("distributed")
-        helper = importlib.import_module("distributed.utils")._offload_executor
-        helper.submit(int).result()
-        yield distributed
-        helper.shutdown()
-
-
-@pytest.mark.filterwarnings("ignore")  # Dask's own, of Tornado, of dashboards, of duration
-def test_dask_makes_its_tasks_in_it(distributed: Any, executor: Executor, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "distributed")
-    asyncio.run(computes(distributed, executor))
-
-
-async def computes(distributed: Any, executor: Executor) -> None:
-    async with (
-        distributed.Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=None) as scheduler,
-        distributed.Worker(
-            scheduler.address, executor=executor, nthreads=CROWD, nanny=False, dashboard=False
-        ) as worker,
-        distributed.Client(scheduler.address, asynchronous=True) as client,
-    ):
-        assert worker.executor is executor
-        done = await client.gather([client.submit(meet, n) for n in range(CROWD)])
-        assert done == list(range(CROWD))
-        total = client.submit(sum, client.map(abs, range(-9, 0)))
-        assert await total == 45
-        failing = client.submit(divide, 1, 0)
-        with pytest.raises(ZeroDivisionError):
-            await failing

@@ -23,6 +23,8 @@ from dhaga.locks import Condition, Lock, RLock
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.semaphores import BoundedSemaphore, Semaphore
 
+pytestmark = pytest.mark.once
+
 FILES = {module.__file__ for module in (events, locks, queue, semaphores, simplequeue, osthread, waiter_room, waiting)}
 PARK_FILES = {module.__file__ for module in (osthread, waiter_room, deadlock)}
 PARK = osthread.OSThread.park.__code__

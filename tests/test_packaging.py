@@ -45,7 +45,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     info = f"dhaga-{PROJECT['version']}.dist-info"
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dhaga").rglob("*.py")}
-    assert {name for name in names if not name.startswith(f"{info}/")} == sources | {"dhaga/py.typed"}
+    others = {"dhaga/py.typed", "dhaga/debug/page.html"}
+    assert {name for name in names if not name.startswith(f"{info}/")} == sources | others
     assert f"{info}/licenses/LICENSE" in names
 
 

@@ -83,7 +83,9 @@ def test_nobody_sees_the_middle_of_one_step(path: pathlib.Path) -> None:
 
 
 def test_the_files_of_primitives_have_such_lines() -> None:
-    assert {"events.py", "locks.py", "queue.py", "semaphores.py", "simplequeue.py"} <= {path.name for path in FILES}
+    assert {"events.py", "locks.py", "metrics.py", "queue.py", "semaphores.py", "simplequeue.py"} <= {
+        path.name for path in FILES
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from dhaga.http import HTTPClient
 from dhaga.testing import open_fds, settle
 from tests.http.served import Server, Silent, ends, error_of, waiting_at
 from tests.parking import parked
+from tests.sockets import eventually
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"
 MOVED = b"HTTP/1.1 302 Found\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
@@ -158,8 +159,8 @@ def test_a_cancel_closes_the_connection(begin: Any, kind: str, stack: ExitStack,
     with pytest.raises(dhaga.Cancelled):
         fetching.result()
     assert repr(client) == "<HTTPClient open, 0 on their way>"
-    left = open_fds() - before - {peer and peer.fileno()}
-    assert not left or kind == "curl" or begin is redirected  # that of the first answer is the test's own
+    if kind != "curl" and begin is not redirected:  # that of the first answer is the test's own
+        eventually(lambda: open_fds() <= before | {peer and peer.fileno()})  # a thread that looks names up opens a file
     assert peer is None or ends(peer)
 
 

@@ -200,7 +200,7 @@ def peak_of(end: End) -> tuple[int, int]:
 
 def check(program: Program, folder: Path, servers: Servers) -> None:
     for package in program.packages.split():
-        if importlib.util.find_spec(package) is None:
+        if package not in sys.modules and importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}")
     end = run(program, folder, ["-m", "dhaga"], servers.environment_of(program.server))
     peak, wanted = peak_of(end)

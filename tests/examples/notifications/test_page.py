@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,33 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.browser import browsing
 from tests.examples.notifications.processes import Served, serving
-
-CHROMIUM = os.environ.get("DHAGA_CHROMIUM", "/usr/bin/chromium")
-CHROMEDRIVER = os.environ.get("DHAGA_CHROMEDRIVER", "/usr/bin/chromedriver")
-OPTIONS = (
-    *("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-dev-shm-usage"),
-    *("disable-background-networking", "disable-component-update", "disable-sync", "window-size=1100,900"),
-)
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A browser with a profile of its own."""
-    for variable, program in (("DHAGA_CHROMIUM", CHROMIUM), ("DHAGA_CHROMEDRIVER", CHROMEDRIVER)):
-        if not shutil.which(program):
-            pytest.skip(f"no program at {variable}={program}")
-    from selenium.webdriver import Chrome, ChromeOptions
-    from selenium.webdriver.chrome.service import Service
-
-    options = ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in (*OPTIONS, f"user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(f"--{option}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    browser = Chrome(options, Service(CHROMEDRIVER))
-    yield browser
-    browser.quit()
+    with browsing(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
 
 
 @pytest.fixture
