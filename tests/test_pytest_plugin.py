@@ -20,8 +20,9 @@ import dhaga, pytest
 def in_dhaga():
     return isinstance(dhaga.current(), dhaga.Dhaga)
 """
-ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-"""The plugin is named by each run here, so that it need not be installed; no other one is of use."""
+ALONE = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "CI": "", "BUILD_NUMBER": ""}
+"""The plugin is named by each run here, so that it need not be installed; no other one is of use. Nor does pytest tell
+more, and tell it twice, as it does in the CI of somebody."""
 
 OPTIONS = ("-p", "dhaga.pytest_plugin", "-p", "no:faulthandler", "-p", "no:cacheprovider")
 
