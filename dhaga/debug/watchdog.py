@@ -76,9 +76,7 @@ class Watchdog(Activity):
 
     def start(self) -> None:
         """Begin to look; again in a forked child, which has no such thread."""
-        self.hurries = self.threshold < UNHURRIED
-        if self.hurries:
-            self.hurry = haste.begin(None)
+        self.hurry = haste.begin(None) if self.threshold < UNHURRIED else None
         self.thread = Helper("watchdog", self.run)
 
     def stop(self) -> None:
@@ -89,7 +87,7 @@ class Watchdog(Activity):
         if self.ended.locked():
             self.ended.release()
             self.thread.join()
-            if self.hurries:
+            if self.hurry is not None:
                 haste.end(self.hurry)
 
     def run(self) -> None:
