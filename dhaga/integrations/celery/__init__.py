@@ -165,8 +165,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self.roused = originals.monotonic()
         staff = self.at_work()
         if not staff.closed:
-            for crew in staff.crews[: len(staff.backlog)]:
-                crew.call_one()
+            self.wake_for(len(staff.backlog))
 
     def note_second(self, job: Job) -> None:
         """Say that a task is here twice."""
@@ -204,7 +203,11 @@ class TaskPool(BasePool):  # type: ignore[misc]
         with self.guard:
             self.called = False
             moved = self.hand_over()
-        for crew in self.at_work().crews[:moved]:
+        self.wake_for(moved)
+
+    def wake_for(self, tasks: int) -> None:
+        """Wake as many threads as there is work for."""
+        for crew in self.at_work().crews[:tasks]:
             crew.call_one()
 
     def hand_over(self) -> int:
