@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dhaga import debug
+
 from . import options, reach, report, scenarios
 from .arrivals import MOST
 from .bounds import Bound
@@ -21,10 +23,12 @@ from .load import Load, Silent
 from .reach import Unreachable
 from .scenarios import Wrong
 from .screen import shown
-from .watch import watched
 
 BROKEN, WRONG, INTERRUPTED = 1, 2, 130
 SPARE = 50  # open files that are not connections
+
+PATIENCE = 2.0
+"""Seconds that a scenario may keep all others from running before that is told: what the tester does takes less."""
 
 
 def shape_of(chosen: Any) -> Shape:
@@ -53,11 +57,6 @@ def allow_connections() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard if hard > 0 else 1_000_000
-
-
-def warn(line: str) -> None:
-    """Say what makes the results doubtful."""
-    tell(f"warning: {line}")
 
 
 def tell(line: str) -> None:
@@ -117,7 +116,7 @@ def outcome_of(chosen: Any) -> Outcome:
     load = Load(chosen.url, scenarios.read(chosen.scenario), CLIENTS[chosen.client], chosen.timeout)
     reach.look(chosen.url, chosen.timeout)
     quiet = chosen.quiet or chosen.json == Path("-")
-    with watched(warn), shown(load, quiet) as face, contextlib.closing(load):
+    with debug.watch(PATIENCE), shown(load, quiet) as face, contextlib.closing(load):
         if not chosen.find:
             return test(load, shape_of(chosen), chosen.fail_if)
         finder = Finder(load, chosen.find, chosen.step or options.STEP, lambda step: face.say(str(step)), most(chosen))
