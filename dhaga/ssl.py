@@ -93,7 +93,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                     raise ValueError("do_handshake_on_connect should not be specified for non-blocking sockets")
                 self.do_handshake()
             except BaseException:
-                self.guard = Lock()  # a Ctrl-C may have kept the old one from its release; nobody else has the socket yet
+                self.guard = Lock()  # a Ctrl-C may have struck the release of the old one; nobody else has the socket
                 self.close()
                 raise
         return self  # type: ignore[no-any-return]
