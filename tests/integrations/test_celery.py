@@ -73,6 +73,19 @@ class World:
         while not self.gate.is_set():
             dhaga.sleep(0.005)
 
+    def endless_task(self) -> Any:
+        """Return a task that begins, and waits until it is ended."""
+
+        @self.task
+        def endless() -> None:
+            self.begun.append(1)
+            try:
+                dhaga.sleep(10 * PATIENCE)
+            finally:
+                self.trace.append("put away")
+
+        return endless
+
     @contextlib.contextmanager
     def working(self, concurrency: int = 10, **options: Any) -> Iterator[TaskPool]:
         with start_worker(
@@ -248,14 +261,7 @@ def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World,
 
 
 def test_a_revoke_ends_a_task_at_its_park(world: World) -> None:
-    @world.task
-    def endless() -> None:
-        world.begun.append(1)
-        try:
-            dhaga.sleep(10 * PATIENCE)
-        finally:
-            world.trace.append("put away")
-
+    endless = world.endless_task()
     with world.working() as pool:
         result = endless.delay()
         until(lambda: world.begun)
@@ -444,14 +450,7 @@ def test_a_warm_stop_lets_tasks_end_and_leaves_the_others_to_the_broker(world: W
 
 
 def test_a_cold_stop_cancels_tasks(world: World) -> None:
-    @world.task
-    def endless() -> None:
-        world.begun.append(1)
-        try:
-            dhaga.sleep(10 * PATIENCE)
-        finally:
-            world.trace.append("put away")
-
+    endless = world.endless_task()
     with world.working() as pool:
         endless.delay()
         until(lambda: world.begun)
