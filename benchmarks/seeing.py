@@ -14,6 +14,7 @@ the neighbours leave to us does not matter then.
 import argparse
 import contextlib
 import json
+import logging
 import math
 import statistics
 import sys
@@ -161,6 +162,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.count < CROWD:
         parser.error(f"--count: at least {CROWD}, one for each dhaga")
+    logging.disable(logging.WARNING)  # to be held up for EAGER seconds is no news: the machine has neighbours
     samples = _samples(options.rounds, options.count)
     for name, each in samples.items():
         more, share = statistics.median(added(samples, name)), statistics.median(percent(samples, name))

@@ -76,9 +76,11 @@ def test_asyncio_runs_calls_in_it_at_once(executor: Executor, run: Callable[...,
 
 
 def test_asyncio_cancels_a_call_in_it(executor: Executor, run: Callable[..., Any]) -> None:
+    begun: list[bool] = []
     ends: list[str] = []
 
     def call() -> None:
+        begun.append(True)
         try:
             dhaga.sleep(60)
         finally:
@@ -86,7 +88,8 @@ def test_asyncio_cancels_a_call_in_it(executor: Executor, run: Callable[..., Any
 
     async def main() -> None:
         future = asyncio.get_running_loop().run_in_executor(executor, call)
-        await asyncio.sleep(0.01)
+        while not begun:
+            await asyncio.sleep(0.001)
         future.cancel()
         with pytest.raises(asyncio.CancelledError):
             await future
