@@ -66,7 +66,7 @@ ROOMS = (
     *(f"debug.{name}" for name in DEBUG),
     "debug",
     "integrations.prometheus",
-    *(f"integrations.celery.{name}" for name in ("options", "drains", "jobs", "results")),
+    *(f"integrations.celery.{name}" for name in ("options", "drains", "jobs", "batches", "results")),
     "integrations.celery",
     "",
     "run",

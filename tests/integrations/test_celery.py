@@ -515,11 +515,11 @@ def test_results_on_their_way_hold_up_nobody(world: World, monkeypatch: pytest.M
 
 
 class Toll:
-    """A way to Redis on which results wait until so many of them, of as many connections, are there."""
+    """A way to Redis on which results wait until they may pass."""
 
-    def __init__(self, address: tuple[str, int], parties: int) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
         self.address = address
-        self.barrier = threading.Barrier(parties)
+        self.gate = threading.Event()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.sockets = [self.listener]
@@ -536,14 +536,14 @@ class Toll:
                     self.threads[-1].start()
 
     def carry(self, one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError, threading.BrokenBarrierError):
+        with contextlib.suppress(OSError):
             while data := one.recv(65536):
                 if b"PUBLISH" in data:
-                    self.barrier.wait(PATIENCE)
+                    assert self.gate.wait(PATIENCE)
                 other.sendall(data)
 
     def close(self) -> None:
-        self.barrier.abort()
+        self.gate.set()
         for each in self.sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
@@ -564,17 +564,25 @@ def redis() -> Iterator[Any]:
 @pytest.mark.filterwarnings("ignore:Call to deprecated")  # Celery's, of redis-py 8
 def test_results_on_their_way_to_redis_park(redis: Any, world: World) -> None:
     where = redis.connection_pool.connection_kwargs
-    toll = Toll((where["host"], where["port"]), 5)
+    toll = Toll((where["host"], where["port"]))
     other = World(backend=f"redis://127.0.0.1:{toll.port}/{where.get('db', 0)}")
 
     @other.task
     def quick(number: int) -> int:
+        other.begun.append(number)
         return number
+
+    def sent(number: int) -> str:
+        queue = other.app.conf.task_default_queue
+        return f"celery-task-meta-{world.app.send_task('quick', (number,), queue=queue).id}"
 
     try:
         with other.working() as pool:
-            queue = other.app.conf.task_default_queue
-            keys = [f"celery-task-meta-{world.app.send_task('quick', (n,), queue=queue).id}" for n in range(5)]
+            keys = []
+            for number in range(5):  # each one begins while the results of those before it are on their way
+                keys.append(sent(number))
+                until(lambda: len(other.begun) == len(keys))
+            toll.gate.set()
             until(lambda: all(map(redis.exists, keys)) and not pool.jobs)
     finally:
         toll.close()

@@ -1,13 +1,12 @@
 """The result backend as tasks see it: a result on its way to the store holds up nobody else.
 
-Over Redis the connections themselves park, for whatever a task asks of its backend. What other backends store goes
-through further OS threads: their chords count their parts, and are asked for results, where the task runs, as what is
-done there depends on who does it.
+Over Redis the connections themselves park, for whatever a task asks of its backend, and results that come at the same
+time share a way there (``batches.py``). What other backends store goes through further OS threads: their chords count
+their parts, and are asked for results, where the task runs, as what is done there depends on who does it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import Any
 
@@ -15,22 +14,21 @@ from celery.states import READY_STATES, REVOKED
 from greenlet import getcurrent
 
 from dhaga.offload import OffloadPool
-from dhaga.semaphores import Semaphore
 from dhaga.socket import adopt
 
+from .batches import Batches
 from .jobs import Job, logger
 
 AT_ONCE = 16
-"""Results on their way at once, of one OS thread with tasks; more wait their turn, and with them only their tasks."""
+"""Results on their way at once through further OS threads; more wait their turn, and with them only their tasks."""
 
 
 class Store:
     """Stand in for ``backend.store_result``."""
 
-    def __init__(self, backend: Any, door: OffloadPool | None, parks: bool) -> None:
+    def __init__(self, backend: Any, door: OffloadPool | None) -> None:
         self.store = backend.store_result
-        self.door = None if parks else door
-        self.places = Semaphore(AT_ONCE) if parks else contextlib.nullcontext()
+        self.door = door
 
     def __call__(self, task_id: str, result: Any, state: str, *args: Any, **kwargs: Any) -> Any:
         """Store a result. Parks: while it is on its way, unless that is within this process."""
@@ -39,8 +37,7 @@ class Store:
             return result
         if self.door is not None:
             return self.door.offload(self.store, task_id, result, state, *args, **kwargs)
-        with self.places:
-            return self.store(task_id, result, state, *args, **kwargs)
+        return self.store(task_id, result, state, *args, **kwargs)
 
     def is_wanted(self, job: Job, task_id: str, state: str) -> bool:
         """Note that the task's own code has ended; False for what a revoked task returned all the same."""
@@ -59,11 +56,11 @@ def equip(app: Any, door: OffloadPool | None) -> None:
     backend = app.backend
     if not isinstance(backend.__dict__.get("store_result"), Store):
         parks = door is not None and not backend.thread_safe and let_redis_park(backend)
-        backend.store_result = Store(backend, None if in_process(backend) else door, parks)
+        backend.store_result = Store(backend, None if parks or in_process(backend) else door)
 
 
 def let_redis_park(backend: Any) -> bool:
-    """Have the connections of this backend park, if it is one of Redis without TLS that has none yet."""
+    """Have a backend's connections park, and results share a way, if it is of Redis, without TLS, and has none yet."""
     module = sys.modules.get("celery.backends.redis")
     if module is None or type(backend) is not module.RedisBackend or "client" in backend.__dict__:
         return False
@@ -77,6 +74,8 @@ def let_redis_park(backend: Any) -> bool:
             return adopt(super()._connect())
 
     backend.connparams["connection_class"] = Parking
+    batches = Batches(backend)
+    backend.get, backend._set = batches.get, batches.set
     return True
 
 

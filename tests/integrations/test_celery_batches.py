@@ -1,0 +1,185 @@
+"""Results that are on their way to Redis together: who sends, who waits, and whose error it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("celery")
+
+import dhaga
+from dhaga.integrations.celery import batches
+from dhaga.integrations.celery.batches import Batches
+from dhaga.testing import VirtualClock, cancel_at_every_park, settle, virtual_clock
+
+TRIP = 1.0  # seconds
+
+
+class Pipe:
+    """A pipeline of redis-py's, as far as it is used."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.commands: list[tuple[Any, ...]] = []
+
+    def __enter__(self) -> Pipe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute_command(self, *command: Any) -> None:
+        self.commands.append(command)
+
+    def execute(self, raise_on_error: bool) -> list[Any]:
+        assert not raise_on_error
+        self.store.trips.append(len(self.commands))
+        dhaga.sleep(TRIP)
+        if self.store.broken:
+            raise self.store.broken.pop()
+        return [self.store.obey(*command) for command in self.commands]
+
+
+class Store:
+    """A backend, its client and its server."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.expires = 3600
+        self.values: dict[str, str] = {}
+        self.told: list[str] = []
+        self.trips: list[int] = []  # commands of each
+        self.broken: list[Exception] = []
+
+    def pipeline(self, transaction: bool) -> Pipe:
+        assert not transaction
+        return Pipe(self)
+
+    def obey(self, name: str, key: str, *rest: Any) -> Any:
+        if key == "bad":
+            return ValueError(f"{name} of a bad key")
+        if name == "GET":
+            return self.values.get(key)
+        if name == "PUBLISH":
+            self.told.append(f"{key}={rest[0]}")
+        else:
+            self.values[key] = f"{rest[-1]} {name}{rest[:-1]}"
+        return 1
+
+
+@pytest.fixture
+def clock() -> Iterator[VirtualClock]:
+    with virtual_clock() as clock:
+        yield clock
+
+
+@pytest.fixture
+def store(clock: VirtualClock) -> Store:
+    return Store()
+
+
+@pytest.fixture
+def ways(store: Store) -> Batches:
+    return Batches(store)
+
+
+def test_a_value_that_is_set_is_told_and_can_be_got(store: Store, ways: Batches) -> None:
+    def use() -> tuple[Any, Any]:
+        ways.set("a", "1")
+        ways.set("b", "2", 5)
+        ways.set("c", "3", 0)
+        return ways.get("a"), ways.get("none")
+
+    assert dhaga.spawn(use).result() == ("1 SETEX(3600,)", None)
+    assert store.values["b"] == "2 SETEX(5,)" and store.values["c"] == "3 SET()"
+    assert store.told == ["a=1", "b=2", "c=3"]
+    assert store.trips == [2, 2, 2, 1, 1]
+
+
+def test_who_comes_while_a_batch_is_under_way_shares_the_next_one(
+    store: Store, ways: Batches, clock: VirtualClock
+) -> None:
+    first = dhaga.spawn(ways.set, "first", "x")
+    settle()
+    dhagas = [dhaga.spawn(ways.set, f"key {n}", str(n)) for n in range(100)]
+    for each in (first, *dhagas):
+        each.result()
+    assert set(store.values) == {"first", *(f"key {n}" for n in range(100))} and len(store.told) == 101
+    assert store.trips == [2, 200] and clock() == 2 * TRIP
+
+
+def test_a_batch_has_no_more_than_it_may(store: Store, ways: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "MOST_ORDERS", 4)
+    monkeypatch.setattr(batches, "MOST_BYTES", 1000)
+    dhagas = [dhaga.spawn(ways.get, f"key {n}") for n in range(10)]
+    dhagas += [dhaga.spawn(ways.set, "large", "x" * size) for size in (200, 200, 200, 5000, 1)]
+    for each in dhagas:
+        each.result()
+    assert store.trips == [4, 4, 2 + 2 * 2, 2 * 1, 2 * 1, 2 * 1]
+
+
+def test_an_error_of_one_is_not_that_of_the_others(store: Store, ways: Batches) -> None:
+    first, bad, good = (dhaga.spawn(ways.get, "x"), dhaga.spawn(ways.set, "bad", "1"), dhaga.spawn(ways.set, "a", "1"))
+    with pytest.raises(ValueError, match="SETEX of a bad key"):
+        bad.result()
+    assert (first.result(), good.result(), store.told) == (None, None, ["a=1"])
+
+
+def test_an_error_of_the_connection_is_that_of_all_who_shared_it(store: Store, ways: Batches) -> None:
+    store.broken = [ConnectionError("lost")]
+
+    def outcome() -> str:
+        with pytest.raises(ConnectionError) as caught:
+            ways.get("x")
+        return str(caught.value)
+
+    dhagas = [dhaga.spawn(outcome) for _ in range(3)]
+    settle()
+    late = dhaga.spawn(ways.set, "a", "1")
+    assert [each.result() for each in dhagas] == ["lost"] * 3
+    late.result()
+    assert store.told == ["a=1"] and not ways.due
+
+
+def test_who_is_cancelled_takes_nobody_along(store: Store, ways: Batches) -> None:
+    under_way = [dhaga.spawn(ways.set, name, "1") for name in "ab"]
+    settle()
+    due = [dhaga.spawn(ways.set, name, "1") for name in "cd"]
+    settle()
+    under_way[0].cancel()
+    due[0].cancel()
+    under_way[1].result()
+    due[1].result()
+    assert not under_way[0].is_alive() and not due[0].is_alive()
+    assert store.told == ["a=1", "b=1", "c=1", "d=1"]
+
+
+def test_with_the_courier_all_orders_end(store: Store, ways: Batches) -> None:
+    dhagas = [dhaga.spawn(ways.set, name, "1") for name in "abc"]
+    settle()
+    assert ways.courier is not None
+    ways.courier.cancel("its thread ends")
+    for each in dhagas:
+        with pytest.raises(dhaga.Cancelled, match="its thread ends"):
+            each.result()
+    assert not ways.due and dhaga.spawn(ways.get, "a").result(10) is None
+
+
+def test_whoever_is_cancelled_wherever_the_others_get_what_they_asked_for() -> None:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], None]]:
+        store = Store()
+        ways = Batches(store)
+        others = [dhaga.spawn(ways.set, name, "1") for name in "ab"]
+        victim = dhaga.spawn(ways.set, "victim", "1")
+        others.append(dhaga.spawn(ways.set, "c", "1"))
+
+        def check() -> None:
+            for each in others:
+                each.result()
+            assert {"a=1", "b=1", "c=1"} <= set(store.told) and not ways.due and ways.courier is None
+
+        return victim, check
+
+    assert cancel_at_every_park(scenario)
