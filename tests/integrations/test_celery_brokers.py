@@ -313,6 +313,8 @@ def test_a_worker_goes_on_when_the_broker_has_been_lost(cluster: Cluster, name: 
         early = cluster.send_all("wait", number(f"{name}-early", 5))
         late = cluster.send_all("work", number(f"{name}-late", 5))
         cluster.gate.waiters(name, 10)
+        for _ in range(2):  # what came before that is acknowledged then, and the broker knows
+            assert cluster.send("add", 1, 2).get(PATIENCE) == 3
         relay.cut()
         worker.logs("Connection to broker lost")
         worker.logs(r"(?s)Connection to broker lost.*Connected to")
