@@ -517,9 +517,12 @@ def test_results_on_their_way_hold_up_nobody(world: World, monkeypatch: pytest.M
 class Toll:
     """A way to Redis on which results wait until they may pass."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], db: int) -> None:
         self.address = address
+        self.db = db
         self.gate = threading.Event()
+        self.breaks = False  # a connection whose result may not pass is lost
+        self.broken = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.sockets = [self.listener]
@@ -538,6 +541,10 @@ class Toll:
     def carry(self, one: socket.socket, other: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := one.recv(65536):
+                if b"PUBLISH" in data and self.breaks and not self.gate.is_set():
+                    self.broken += 1
+                    one.shutdown(socket.SHUT_RDWR)
+                    return
                 if b"PUBLISH" in data:
                     assert self.gate.wait(PATIENCE)
                 other.sendall(data)
@@ -561,33 +568,68 @@ def redis() -> Iterator[Any]:
     client.close()
 
 
-@pytest.mark.filterwarnings("ignore:Call to deprecated")  # Celery's, of redis-py 8
-def test_results_on_their_way_to_redis_park(redis: Any, world: World) -> None:
+@pytest.fixture
+def toll(redis: Any) -> Iterator[Toll]:
     where = redis.connection_pool.connection_kwargs
-    toll = Toll((where["host"], where["port"]))
-    other = World(backend=f"redis://127.0.0.1:{toll.port}/{where.get('db', 0)}")
+    toll = Toll((where["host"], where["port"]), where.get("db", 0))
+    yield toll
+    toll.close()
 
-    @other.task
-    def quick(number: int) -> int:
-        other.begun.append(number)
-        return number
 
-    def sent(number: int) -> str:
-        queue = other.app.conf.task_default_queue
-        return f"celery-task-meta-{world.app.send_task('quick', (number,), queue=queue).id}"
+class Far(World):
+    """A world whose results go to Redis, on a way that may be slow or break."""
 
-    try:
-        with other.working() as pool:
-            keys = []
-            for number in range(5):  # each one begins while the results of those before it are on their way
-                keys.append(sent(number))
-                until(lambda: len(other.begun) == len(keys))
-            toll.gate.set()
-            until(lambda: all(map(redis.exists, keys)) and not pool.jobs)
-    finally:
-        toll.close()
-    assert [json.loads(redis.get(key))["result"] for key in keys] == list(range(5))
-    redis.delete(*keys)
+    def __init__(self, toll: Toll, redis: Any, near: World) -> None:
+        super().__init__(backend=f"redis://127.0.0.1:{toll.port}/{toll.db}")
+        self.redis = redis
+        self.near = near
+        self.keys: list[str] = []
+
+        @self.task
+        def quick(number: int) -> int:
+            self.begun.append(number)
+            return number
+
+    def send(self) -> None:
+        """Have one more task run, and wait until it has begun."""
+        queue = self.app.conf.task_default_queue
+        self.keys.append(f"celery-task-meta-{self.near.app.send_task('quick', (len(self.keys),), queue=queue).id}")
+        until(lambda: len(self.begun) == len(self.keys))
+
+    def take_results(self) -> list[Any]:
+        """Return the results, once all are there."""
+        until(lambda: all(map(self.redis.exists, self.keys)) and not self.worker.pool.jobs)
+        results = [json.loads(self.redis.get(key))["result"] for key in self.keys]
+        self.redis.delete(*self.keys)
+        return results
+
+
+@pytest.mark.filterwarnings("ignore:Call to deprecated")  # Celery's, of redis-py 8
+def test_results_on_their_way_to_redis_park(toll: Toll, redis: Any, world: World) -> None:
+    far = Far(toll, redis, world)
+    with far.working():
+        for _ in range(5):
+            far.send()  # it begins while the results of those before it are on their way
+        toll.gate.set()
+        assert far.take_results() == list(range(5))
+
+
+@pytest.mark.logs
+@pytest.mark.filterwarnings("ignore:Call to deprecated")
+def test_a_way_to_redis_that_breaks_is_tried_again_and_holds_up_nobody(
+    toll: Toll, redis: Any, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("kombu.utils.functional.sleep", slept.append)
+    toll.breaks = True
+    far = Far(toll, redis, world)
+    with far.working():
+        for number in range(3):
+            far.send()
+            until(lambda: toll.broken > number)  # noqa: B023
+        toll.gate.set()
+        assert far.take_results() == list(range(3))
+    assert not slept
 
 
 class Redelivered:

@@ -13,6 +13,7 @@ from typing import Any
 from celery.states import READY_STATES, REVOKED
 from greenlet import getcurrent
 
+from dhaga.kernel.api import sleep
 from dhaga.offload import OffloadPool
 from dhaga.socket import adopt
 
@@ -60,7 +61,10 @@ def equip(app: Any, door: OffloadPool | None) -> None:
 
 
 def let_redis_park(backend: Any) -> bool:
-    """Have a backend's connections park, and results share a way, if it is of Redis, without TLS, and has none yet."""
+    """Have a backend park, and results share a way, if it is of Redis, without TLS, and has no connection yet.
+
+    It parks while it waits to try again, too.
+    """
     module = sys.modules.get("celery.backends.redis")
     if module is None or type(backend) is not module.RedisBackend or "client" in backend.__dict__:
         return False
@@ -76,6 +80,13 @@ def let_redis_park(backend: Any) -> bool:
     backend.connparams["connection_class"] = Parking
     batches = Batches(backend)
     backend.get, backend._set = batches.get, batches.set
+    rest_of = backend.on_connection_error
+
+    def rest(*about: Any) -> float:
+        sleep(rest_of(*about))
+        return 0.0  # seconds that kombu is still to wait, which would hold up the OS thread
+
+    backend.on_connection_error, backend._sleep = rest, sleep
     return True
 
 
