@@ -263,7 +263,7 @@ def test_a_request_that_does_not_end_is_cut_off_after_graceful_timeout(tmp_path:
 
 @pytest.mark.slow
 def test_a_view_that_blocks_the_thread_is_struck_and_shown(tmp_path: Path) -> None:
-    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--timeout", "1") as gunicorn:
+    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "--timeout", "3") as gunicorn:
         assert gunicorn.get("/block").status_code == 500
         gunicorn.says("aborted")
         gunicorn.says(r"time\.sleep\(60\)")
