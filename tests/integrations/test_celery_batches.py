@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,49 +18,53 @@ from dhaga.testing import VirtualClock, cancel_at_every_park, settle, virtual_cl
 TRIP = 1.0  # seconds
 
 
-class Pipe:
-    """A pipeline of redis-py's, as far as it is used."""
+class Line:
+    """A connection of redis-py's, as far as it is used, with the server at its other end."""
 
     def __init__(self, store: Store) -> None:
+        self.connection = self
         self.store = store
-        self.commands: list[tuple[Any, ...]] = []
+        self.asked: list[tuple[Any, ...]] = []
 
-    def __enter__(self) -> Pipe:
-        return self
+    def pack_commands(self, commands: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return commands
 
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def execute_command(self, *command: Any) -> None:
-        self.commands.append(command)
-
-    def execute(self, raise_on_error: bool) -> list[Any]:
-        assert not raise_on_error
-        self.store.trips.append(len(self.commands))
+    def send_packed_command(self, commands: list[tuple[Any, ...]]) -> None:
+        assert self in self.store.lines and not self.asked
+        self.store.trips.append(len(commands))
+        self.asked = commands[:]
         dhaga.sleep(TRIP)
         if self.store.broken:
             raise self.store.broken.pop()
-        return [self.store.obey(*command) for command in self.commands]
+
+    def read_response(self) -> Any:
+        return self.store.obey(*self.asked.pop(0))
+
+    def disconnect(self) -> None:
+        self.store.lines.remove(self)
 
 
 class Store:
     """A backend, its client and its server."""
 
+    redis = SimpleNamespace(ConnectionError=ConnectionError, ResponseError=ValueError)
+
     def __init__(self) -> None:
-        self.client = self
         self.expires = 3600
         self.values: dict[str, str] = {}
         self.told: list[str] = []
         self.trips: list[int] = []  # commands of each
+        self.lines: list[Line] = []
         self.broken: list[Exception] = []
+        self.client = SimpleNamespace(client=self.connect)
 
-    def pipeline(self, transaction: bool) -> Pipe:
-        assert not transaction
-        return Pipe(self)
+    def connect(self) -> Line:
+        self.lines.append(Line(self))
+        return self.lines[-1]
 
     def obey(self, name: str, key: str, *rest: Any) -> Any:
         if key == "bad":
-            return ValueError(f"{name} of a bad key")
+            raise ValueError(f"{name} of a bad key")
         if name == "GET":
             return self.values.get(key)
         if name == "PUBLISH":
@@ -140,7 +145,18 @@ def test_an_error_of_the_connection_is_that_of_all_who_shared_it(store: Store, w
     late = dhaga.spawn(ways.set, "a", "1")
     assert [each.result() for each in dhagas] == ["lost"] * 3
     late.result()
-    assert store.told == ["a=1"] and not ways.due
+    assert store.told == ["a=1"] and not ways.due and len(store.lines) == 1
+
+
+def test_a_connection_that_was_lost_meanwhile_is_made_anew(store: Store, ways: Batches) -> None:
+    ways.set("a", "1")
+    store.broken = [ConnectionError("while it was idle")]
+    ways.set("b", "1")
+    store.broken = [ConnectionError("and again"), ConnectionError("while it was idle")]
+    with pytest.raises(ConnectionError, match="and again"):
+        ways.set("c", "1")
+    ways.set("d", "1")
+    assert store.told == ["a=1", "b=1", "d=1"] and len(store.lines) == 1
 
 
 def test_who_is_cancelled_takes_nobody_along(store: Store, ways: Batches) -> None:
@@ -164,7 +180,8 @@ def test_with_the_courier_all_orders_end(store: Store, ways: Batches) -> None:
     for each in dhagas:
         with pytest.raises(dhaga.Cancelled, match="its thread ends"):
             each.result()
-    assert not ways.due and dhaga.spawn(ways.get, "a").result(10) is None
+    assert not ways.due and not store.lines
+    assert dhaga.spawn(ways.get, "a").result(10) is None
 
 
 def test_whoever_is_cancelled_wherever_the_others_get_what_they_asked_for() -> None:

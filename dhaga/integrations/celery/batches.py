@@ -1,7 +1,7 @@
 """What the tasks of one OS thread ask of Redis at the same time goes there, and comes back, together.
 
-A result is a GET, a SETEX and a PUBLISH, and most of what redis-py takes for them is for the way there: 535 µs of CPU
-time for each of 200 results at once if they go one by one, 112 by batches.
+A result is a GET, a SETEX and a PUBLISH, and most of what redis-py takes for them is for the way there: of 200 results
+at once each takes 410 µs of CPU time if they go one by one, and 130 by batches.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from dhaga.futures import Future
 from dhaga.kernel.api import sleep, spawn
+from dhaga.kernel.callers import scheduler_here
 from dhaga.kernel.microthread import Dhaga
 
 MOST_BYTES = 1 << 20
@@ -52,6 +53,7 @@ class Batches:
         self.backend = backend
         self.due: deque[Order] = deque()
         self.courier: Dhaga | None = None
+        self.line: Any = None  # a client of Redis with a connection of its own
 
     def get(self, key: Any) -> Any:
         """Return a value. Parks: until it has come (``future.result``). Raises: what redis-py raises."""
@@ -85,8 +87,8 @@ class Batches:
 
     def gather(self) -> None:
         """Let the others run for as long as that brings more orders: tasks that begin together end together."""
-        count = 0
-        while count < len(self.due) < MOST_ORDERS:
+        ready, count = scheduler_here().ready, 0
+        while ready and count < len(self.due) < MOST_ORDERS:
             count = len(self.due)
             sleep(0)
 
@@ -102,11 +104,7 @@ class Batches:
     def send(self, batch: list[Order]) -> None:
         """Send orders and tell them what came of each, or what kept all of them from being carried out."""
         try:
-            with self.backend.client.pipeline(transaction=False) as pipe:
-                for order in batch:
-                    for command in order.commands:
-                        pipe.execute_command(*command)
-                values = deque(pipe.execute(raise_on_error=False))
+            answers = self.exchange([command for order in batch for command in order.commands])
         except BaseException as error:
             for order in batch:
                 order.set_exception(error)
@@ -114,4 +112,33 @@ class Batches:
                 raise
             return
         for order in batch:
-            order.end_by([values.popleft() for _ in order.commands])
+            order.end_by([answers.popleft() for _ in order.commands])
+
+    def exchange(self, commands: list[tuple[Any, ...]]) -> deque[Any]:
+        """Return the answers to commands; the connection may have been lost since the last ones."""
+        if self.line is None:
+            return self.talk(commands)
+        try:
+            return self.talk(commands)
+        except self.backend.redis.ConnectionError:
+            return self.talk(commands)
+
+    def talk(self, commands: list[tuple[Any, ...]]) -> deque[Any]:
+        """Send commands and return their answers. Over the connection itself: a pipeline takes three times as long."""
+        if self.line is None:
+            self.line = self.backend.client.client()
+        line = self.line.connection
+        try:
+            line.send_packed_command(line.pack_commands(commands))
+            return deque(self.answer_of(line) for _ in commands)
+        except BaseException:  # an answer that comes later would be taken for one of the next
+            self.line = None
+            line.disconnect()
+            raise
+
+    def answer_of(self, line: Any) -> Any:
+        """Return the next answer, or the error that it is."""
+        try:
+            return line.read_response()
+        except self.backend.redis.ResponseError as error:
+            return error
