@@ -579,8 +579,8 @@ def toll(redis: Any) -> Iterator[Toll]:
 class Far(World):
     """A world whose results go to Redis, on a way that may be slow or break."""
 
-    def __init__(self, toll: Toll, redis: Any, near: World) -> None:
-        super().__init__(backend=f"redis://127.0.0.1:{toll.port}/{toll.db}")
+    def __init__(self, toll: Toll, redis: Any, near: World, **settings: Any) -> None:
+        super().__init__(backend=f"redis://127.0.0.1:{toll.port}/{toll.db}", **settings)
         self.redis = redis
         self.near = near
         self.keys: list[str] = []
@@ -621,8 +621,9 @@ def test_a_way_to_redis_that_breaks_is_tried_again_and_holds_up_nobody(
 ) -> None:
     slept: list[float] = []
     monkeypatch.setattr("kombu.utils.functional.sleep", slept.append)
+    monkeypatch.setattr("celery.backends.base.Backend._sleep", lambda _, seconds: slept.append(seconds))
     toll.breaks = True
-    far = Far(toll, redis, world)
+    far = Far(toll, redis, world, result_backend_always_retry=True)
     with far.working():
         for number in range(3):
             far.send()
