@@ -3,6 +3,7 @@
 #
 #   make … PYTHON=python3.12    with this Python, in its own .venv-3.12, instead of those that .ci/find-python finds
 #   make … ARGS='…'             more arguments for what the target runs
+#   make check MODULE=…         the tests of one module, by its path below dhaga/: make check MODULE=_sync/lock
 
 .DEFAULT_GOAL := help
 
@@ -15,41 +16,51 @@ ifeq ($(VERSIONS),)
 $(error nothing done)
 endif
 endif
-NEWEST := $(firstword $(VERSIONS))
+MAIN := $(firstword $(VERSIONS))
 OLDEST := $(lastword $(VERSIONS))
 
-# To show what Dhaga does, one environment suffices; each Python is tested in one of its own, the newest of which also has
-# ruff and mypy to offer.
-VENV := $(if $(PYTHON),.venv-$(NEWEST),.venv)
-TOOLS := .venv-$(NEWEST)
+# To show what Dhaga does, one environment suffices; each Python is tested in one of its own. The one of the main Python,
+# which find-python prints first, also has ruff and mypy to offer.
+VENV := $(if $(PYTHON),.venv-$(MAIN),.venv)
+TOOLS := .venv-$(MAIN)
 
-# $(call install,ENVIRONMENT,VERSION,EXTRA)
+# $(call install,ENVIRONMENT,VERSION,GROUP)
 define install
-	@echo "== $(1): install dhaga[$(3)]"
+	@echo "== $(1): install dhaga and the group $(3)"
 	@$(1)/bin/python -c '' 2>/dev/null || "$$(.ci/find-python $(2))" -m venv --clear $(1)
 	@.ci/install $(1) $(3)
 	@touch $@
 endef
 
+# What an install reads; it compiles the accelerator (hatch_build.py).
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/*.c)
+
 .PRECIOUS: .venv-%/.test
-.venv-%/.test: pyproject.toml
-	$(call install,.venv-$*,$*,test)
+.venv-%/.test: $(INSTALLED_FROM)
+	$(call install,.venv-$*,$*,$(if $(filter $(MAIN),$*),tools,test))
 
-$(VENV)/.examples: pyproject.toml
-	$(call install,$(VENV),$(NEWEST),examples)
+$(TOOLS)/.packages: $(TOOLS)/.test
+	$(call install,$(TOOLS),$(MAIN),packages)
 
-$(VENV)/.bench: pyproject.toml
-	$(call install,$(VENV),$(NEWEST),bench)
+$(VENV)/.examples: $(INSTALLED_FROM)
+	$(call install,$(VENV),$(MAIN),examples)
 
-# The Pythons are tested at the same time, as tests also wait (on two cores 180 s, of which 165 are computed), each one's
-# output kept together where make can do that (4.0 and later).
-ifneq ($(filter test,$(MAKECMDGOALS)),)
-MAKEFLAGS += --jobs=5 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+$(VENV)/.bench: $(INSTALLED_FROM)
+	$(call install,$(VENV),$(MAIN),bench)
+
+.venv-docs/.docs: $(INSTALLED_FROM)
+	$(call install,.venv-docs,$(MAIN),docs)
+
+# What belongs together runs at the same time, as tests also wait, each part's output kept together where make can do that
+# (4.0 and later). What is checked on every change mostly computes: one job a core.
+JOBS := $(if $(filter test test-all,$(MAKECMDGOALS)),5,$(if $(filter check,$(MAKECMDGOALS)),2))
+ifneq ($(JOBS),)
+MAKEFLAGS += --jobs=$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 endif
 
 # ---- what one can make ----
 
-.PHONY: help demo test format-check lint types test-programs test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib stress soak bench tables format clean
+.PHONY: help demo check test test-all test-pure wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib stress soak hostile bench tables docs package format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
@@ -57,8 +68,48 @@ help:  ## list these targets
 demo: $(VENV)/.examples  ## back up a real directory with dhagas and with threads, and print what that took
 	$(VENV)/bin/python -m examples.backup.demo $(ARGS)
 
-test: format-check lint types test-programs $(VERSIONS:%=test-%) test-once  ## format check, lint, types, and the tests on every Python found
+ifeq ($(MODULE),)
+check: format-check lint check-types check-first check-second  ## on every change, below a minute: format, lint, types of dhaga/, quick tests
+	@echo "== all passed, on Python $(MAIN)"
+else
+# tests/ mirrors dhaga/: dhaga/_sync/lock.py is tested by tests/_sync/test_lock*.py, dhaga/x/_y/z.py by tests/x/test_z*.py.
+parts := $(subst /, ,$(patsubst dhaga/%,%,$(MODULE:.py=)))
+tests_of := tests/$(if $(word 2,$(parts)),$(firstword $(parts))/)test_$(patsubst _%,%,$(lastword $(parts)))
+MODULE_TESTS := $(wildcard $(tests_of).py $(tests_of)_*.py)
+check: $(TOOLS)/.test
+	$(if $(MODULE_TESTS),,$(error there are no tests of $(MODULE): no $(tests_of)*.py))
+	$(TOOLS)/bin/python -m pytest -q $(MODULE_TESTS) $(ARGS)
+endif
+
+# Two halves that take about as long: what starts no process and is of no crowd.
+QUICK := -m 'not slow and not once and not process and not crowd'
+FIRST_HALF := tests/_kernel tests/_sync tests/_structured tests/_workers tests/_iowait tests/aio tests/debug tests/http
+check-first: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(FIRST_HALF) $(ARGS)
+
+check-second: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(addprefix --ignore=,$(FIRST_HALF) $(PROGRAMS) tests/soak tests/stdlib) $(ARGS)
+
+check-types: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m mypy dhaga
+
+test: format-check lint types test-first test-second test-readme  ## on one Python: format check, lint, types, the library's tests, README's programs
+	@echo "== all passed, on Python $(MAIN)"
+
+# The library's tests on the main Python are those of `test`.
+test-all: test test-programs test-frameworks test-once $(filter-out test-$(MAIN),$(VERSIONS:%=test-%))  ## the same, the other programs', and the library's tests on every Python found
 	@echo "== all passed, on Python $(VERSIONS)"
+
+# With those that start processes, the halves are others.
+FIRST_LANE := $(FIRST_HALF) tests/compat tests/integrations tests/packages tests/servers tests/stdlib
+test-first: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(FIRST_LANE) $(ARGS)
+
+test-second: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(addprefix --ignore=,$(FIRST_LANE)) $(ARGS)
+
+test-readme: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' tests/test_readme.py $(ARGS)
 
 format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
 	$(TOOLS)/bin/python -m ruff format --quiet --diff .
@@ -66,56 +117,80 @@ format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
 lint: $(TOOLS)/.test  ## ruff's rules
 	$(TOOLS)/bin/python -m ruff check --quiet .
 
-types: $(TOOLS)/.test  ## mypy, strict
+types: $(TOOLS)/.test  ## mypy, strict but for tests; `make test-once` adds pyright, and how much of the API is typed
 	$(TOOLS)/bin/python -m mypy
+	$(TOOLS)/bin/python -m mypy --config-file tests/mypy.ini
 
-test-%: .venv-%/.test  ## the tests on one Python: make test-3.12
+test-%: .venv-%/.test  ## the library's tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	.venv-$*/bin/python -m tests.suite -q -m 'not slow and not once' $(ARGS)
+	.venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(ARGS)
 
-# What runs on the newest Python alone mostly waits for processes: two at once, beside the Pythons.
-PROGRAMS := tests/benchmarks tests/examples tests/integrations tests/packages
-test-programs: $(TOOLS)/.test  ## the tests of examples, benchmarks, frameworks and packages, on the newest Python
-	$(TOOLS)/bin/python -m tests.suite -q -m 'once and not slow' $(PROGRAMS) $(ARGS)
+# What the accelerator has a part in.
+test-pure: $(VERSIONS:%=.venv-%/.test)  ## the tests of the kernel and the primitives without the accelerator, on every Python found
+	@status=0; for version in $(VERSIONS); do \
+	    echo "== pure Python, on Python $$version"; \
+	    DHAGA_PURE=1 .venv-$$version/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd' tests/_kernel tests/_sync $(ARGS) || status=1; \
+	done; exit $$status
 
-test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the newest Python
-	$(TOOLS)/bin/python -m tests.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
+# What runs on the main Python alone mostly waits for processes: three at once, beside the library's.
+FRAMEWORKS := tests/integrations tests/packages
+PROGRAMS := tests/benchmarks tests/examples $(FRAMEWORKS)
+test-programs: $(TOOLS)/.test  ## the tests of examples and benchmarks, on the main Python
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(filter-out $(FRAMEWORKS),$(PROGRAMS)) $(ARGS)
+
+test-frameworks: $(TOOLS)/.packages  ## the tests of frameworks and packages, on the main Python
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(FRAMEWORKS) $(ARGS)
+
+test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the main Python
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py) $(ARGS)
 
 # What waits for file descriptors, by one way or another.
-PORTABLE := tests/kernel tests/http tests/integrations $(wildcard $(addprefix tests/test_,aio*.py asyncio.py fork.py \
-    guest.py patched*.py select*.py serve*.py socket*.py ssl*.py stream*.py subprocess.py swap.py))
+PORTABLE := tests/_kernel tests/_iowait tests/aio tests/http tests/integrations tests/monkey tests/servers tests/_cli/test_serve.py \
+    tests/scenarios/test_swap.py tests/scenarios/test_socket_waits.py tests/scenarios/test_patched_sockets.py \
+    $(wildcard $(addprefix tests/test_,asyncio.py io.py os.py select*.py socket*.py ssl*.py stream*.py subprocess.py))
 test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
-	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.suite -q -m 'not slow and not once' $(PORTABLE) $(ARGS)
+	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(PORTABLE) $(ARGS)
 
 test-slow: test-slow-programs test-slow-library  ## the tests that are too slow for every change, on the oldest Python
 
 test-slow-programs: .venv-$(OLDEST)/.test  ## those of examples, benchmarks, frameworks and packages
-	.venv-$(OLDEST)/bin/python -m tests.suite -q -m slow $(PROGRAMS) $(ARGS)
+	.venv-$(OLDEST)/bin/python -m tests.kit.suite -q -m slow $(PROGRAMS) $(ARGS)
 
 test-slow-library: .venv-$(OLDEST)/.test  ## the other slow ones
-	.venv-$(OLDEST)/bin/python -m tests.suite -q -m slow $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
+	.venv-$(OLDEST)/bin/python -m tests.kit.suite -q -m slow $(addprefix --ignore=,$(PROGRAMS)) $(ARGS)
 
-# What runs on a virtual clock and so can be shuffled. Left out: tests of lives, fds and processes, and those of many
+# What runs on a virtual clock and so can be shuffled. Left out: tests of run modes, fds and processes, and those of many
 # thousand dhagas, where order plays no part.
 SEEDS := 1 2 3
-SHUFFLED := $(filter-out %_own_thread.py %_deadlock.py %_poller.py,$(wildcard tests/kernel/test_*.py $(addprefix \
-    tests/test_,threading.py locks.py semaphores.py events.py queue.py local.py scope*.py)))
+UNSHUFFLED := %/test_run_modes.py %/test_run_modes_guest.py %/test_deadlock.py %/test_poller.py %/test_fd_watch.py %/test_fork.py \
+    %/test_shutdown.py %/test_signals.py %/test_turn_budget.py
+SHUFFLED := $(filter-out $(UNSHUFFLED),$(wildcard tests/_kernel/test_*.py tests/_structured/test_*.py \
+    $(addprefix tests/_sync/test_,lock.py condition.py semaphore.py event.py barrier.py simple_queue.py local.py) \
+    tests/test_threading.py tests/test_queue.py))
 test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
 	@status=0; for seed in $(SEEDS); do \
 	    echo "== seed $$seed"; \
-	    $(TOOLS)/bin/python -m tests.suite -q -k 'not thousand' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || status=1; \
+	    $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not process and not crowd' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || status=1; \
 	done; exit $$status
 
-stdlib: .venv-$(OLDEST)/.test  ## CPython's own tests under the patch, all or the quick ones: make stdlib ARGS=--quick
-	.venv-$(OLDEST)/bin/python -m tests.stdlib $(ARGS)
+stdlib: stdlib-$(OLDEST)  ## CPython's own tests under the patch on the oldest Python, all or the quick ones: make stdlib ARGS=--quick
+
+stdlib-%: .venv-%/.test  ## the same on another Python: make stdlib-3.14
+	.venv-$*/bin/python -m tests.stdlib $(ARGS)
 
 OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
-	$(TOOLS)/bin/python -m tests.suite -q tests/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
+	$(TOOLS)/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
 
 SECONDS := 600
 soak: $(TOOLS)/.test  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
 	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(ARGS)
+
+hostile: $(TOOLS)/.test  ## hostile clients beside an ordinary one, whose p99 is printed: make hostile ARGS='--targets serve'
+	$(TOOLS)/bin/python -m tests.hostile $(ARGS)
+
+instructions: .venv-$(OLDEST)/.test  ## instructions per operation of the kernel, beside those recorded: make instructions ARGS=--check
+	.venv-$(OLDEST)/bin/python -m benchmarks.instructions $(ARGS)
 
 bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, threads and the raw limits
 	$(VENV)/bin/python -m benchmarks.kernel $(ARGS)
@@ -123,10 +198,20 @@ bench: $(VENV)/.bench  ## measure the kernel beside gevent, asyncio, uvloop, thr
 tables: $(VENV)/.bench  ## repeat the experiments, each beside its rivals, and make the report: make tables ARGS=--quick
 	$(VENV)/bin/python -m benchmarks.tables $(ARGS)
 
+docs: .venv-docs/.docs  ## build the documents, offline, warnings as errors; it prints where to open them
+	.venv-docs/bin/python -m sphinx -b html -n -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html $(ARGS)
+	@echo "== open file://$(CURDIR)/docs/_build/html/index.html"
+
+package: $(TOOLS)/.test  ## build wheel and sdist into dist/, check them as an index would, and run each installed alone
+	.ci/package $(TOOLS)
+
+wheel:  ## build the pure wheel, and for every Python found one with the accelerator, into dist/; try each in a clean environment
+	.ci/wheel $(VERSIONS)
+
 format: $(TOOLS)/.test  ## format every file, and mend what ruff can mend
 	$(TOOLS)/bin/python -m ruff format .
 	$(TOOLS)/bin/python -m ruff check --fix .
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-* build dist htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist docs/_build docs/reference/api htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

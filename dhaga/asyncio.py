@@ -1,12 +1,17 @@
-"""The standard ``asyncio.run`` and its relatives on dhagas: each event loop of a program runs where it was started.
+"""The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside of its dhaga.
 
-A loop that a program has made is its own: to block, to close, to cancel all tasks of. So each dhaga that calls
-``asyncio.run`` has one, the standard's over a selector that parks: while it has nothing to do, or a coroutine of it
-blocks, others run. Its coroutines find the thread, the locals and the locks of whoever runs them.
+A loop that a program made is its own: to block, to close, to cancel all tasks of. So each dhaga that calls
+``asyncio.run`` has one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
+blocks, other dhagas run; its coroutines see the thread identity, locals and locks of the dhaga that runs it.
 
-Rejected: the scheduler's loop for all, where one coroutine that blocks would stop all dhagas (``dhaga.await_`` is the
-door to that one); an OS thread for each, where the caller's locals and RLocks are another's, and no signals arrive.
-Only a loop that waits in C, uvloop's, gets an OS thread, if a dhaga runs it, by ``run`` or a Runner.
+An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/scheduler.py``). A
+waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
+whenever it parks, ``around_park`` shows no loop, and the hooks from outside of that loop. A run begins in
+``beside_scheduler``, or late, at the first select, where main code gets its scheduler only within the loop.
+
+Rejected: the scheduler's loop for all, where a coroutine that blocks stops all dhagas (that loop is reached by
+``dhaga.await_``); an OS thread for each loop, where locals and RLocks are not the caller's and no signals arrive. Only
+a loop that waits in C (uvloop) gets an OS thread, when a dhaga runs it by ``run`` or a Runner.
 """
 
 from __future__ import annotations
@@ -16,210 +21,205 @@ import contextlib
 import os
 import signal
 import sys
-from asyncio import _set_running_loop
+from asyncio import _get_running_loop, _set_running_loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context
 from typing import Any, TypeVar
 
 from greenlet import getcurrent
 
-from .kernel import originals
-from .kernel.api import spawn
-from .kernel.errors import Cancelled, Expired
-from .kernel.interrupts import on_ctrl_c
-from .kernel.microthread import Dhaga
-from .kernel.scheduler import Scheduler
-from .kernel.waiting import here
-from .local import local
-from .offload import OffloadPool
+from ._kernel import originals
+from ._kernel.api import spawn
+from ._kernel.context_manager import contextmanager
+from ._kernel.current import this_thread
+from ._kernel.errors import Cancelled, Expired
+from ._kernel.microthread import Dhaga
+from ._kernel.scheduler import Scheduler
+from ._kernel.signals import on_ctrl_c
+from ._sync.local import local
+from ._workers.thread_pool import OffloadPool
 from .selectors import DefaultSelector
 from .threading import get_ident
 
 __all__ = [
-    *("DefaultEventLoopPolicy", "Runner", "SelectorEventLoop"),
-    *("_get_running_loop", "get_event_loop", "get_running_loop", "run"),
+    "DefaultEventLoopPolicy",
+    "Runner",
+    "SelectorEventLoop",
+    "run",
 ]
 
 T = TypeVar("T")
 
-standard_running_loop = standard._get_running_loop  # taken before anybody can patch it
+if sys.version_info >= (3, 14):  # the public name is deprecated there, as policies are
+    from asyncio.unix_events import _DefaultEventLoopPolicy as StandardPolicy
+else:
+    from asyncio import DefaultEventLoopPolicy as StandardPolicy
+
+TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
+"""Whether an OS thread shows one current task, as one running loop; before, there was one for each loop."""
+
+swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
-"""Loops of other makes that run at once, each in an OS thread."""
+"""Loops of other implementations that run at once, each in an OS thread."""
 
 
-# ---- who runs a loop
+# ---- loops inside of dhagas
 
 
-class Stay:
-    """The time that somebody spends in a loop of the program, and the hooks that belong to those outside."""
+class LoopRun:
+    """One run of a program's loop by a waiter; ``hooks``: the asyncgen hooks that apply outside of that loop."""
 
     def __init__(self) -> None:
         self.hooks: tuple[Any, ...] = sys.get_asyncgen_hooks()
 
 
-stays: dict[Scheduler, dict[Any, Stay]] = {}
-"""Whoever runs a loop of the program, by scheduler."""
+loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
+"""The waiters that run a loop of the program, by scheduler; each entry belongs to that scheduler's OS thread."""
 
 
-class Host(Scheduler):
-    """A scheduler while some of its dhagas run loops of the program: an OS thread can show one loop at a time.
+def around_park(me: Any, switch_away: Callable[[], None]) -> None:
+    """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the hooks from outside.
 
-    A scheduler is turned into one, and back, so that parking costs nothing more where there are none.
+    ``Scheduler._around_park`` is this function while any of its waiters runs a loop, else None.
     """
-
-    __slots__ = ()
-    hosts = True
-
-    def park(self, me: Any) -> Any:
-        stay = stays[self].get(me)
-        if stay is None:
-            return super().park(me)
-        with self.outside(stay):
-            return super().park(me)
-
-    def let_others_run(self) -> None:
-        stay = stays[self].get(self.main)
-        if stay is None:
-            return super().let_others_run()
-        with self.outside(stay):
-            return super().let_others_run()
-
-    @contextlib.contextmanager
-    def outside(self, stay: Stay) -> Iterator[None]:
-        """Show, while somebody has parked, what is outside of his loop."""
-        loop, hooks = standard_running_loop(), sys.get_asyncgen_hooks()
-        _set_running_loop(loop_outside(self))
-        sys.set_asyncgen_hooks(*stay.hooks)
-        try:
-            yield
-        finally:
-            stay.hooks = sys.get_asyncgen_hooks()
-            sys.set_asyncgen_hooks(*hooks)
-            _set_running_loop(loop)
-
-
-def who_parks() -> Any:
-    """Return who would park here: a dhaga, or the main code of a scheduler; None for a plain OS thread."""
-    me = getcurrent()
-    return me if isinstance(me, Dhaga) else here.main
-
-
-def hosted(me: Any) -> bool:
-    return me in stays.get(me.scheduler, ())
-
-
-def begin_stay(me: Any) -> None:
-    """Have others see nothing of what ``me`` runs."""
-    scheduler = me.scheduler
-    stays.setdefault(scheduler, {})[me] = Stay()
-    scheduler.__class__ = Host
-
-
-def end_stay(me: Any) -> None:
-    """Have ``me`` be one of those others again. In a forked child it may have a new scheduler, and no stay there."""
-    scheduler = me.scheduler
-    if not hosted(me):
+    loop_run = loop_runs[me.scheduler].get(me)
+    if loop_run is None:
+        switch_away()
         return
-    sys.set_asyncgen_hooks(*stays[scheduler].pop(me).hooks)
-    if not stays[scheduler]:
-        scheduler.__class__ = Scheduler
-        del stays[scheduler]
+    loop, hooks = _get_running_loop(), sys.get_asyncgen_hooks()
+    task = None if loop is None or not TASK_IS_OF_THREAD else swap_task(loop, None)
+    _set_running_loop(None)
+    sys.set_asyncgen_hooks(*loop_run.hooks)
+    try:
+        switch_away()
+    finally:
+        loop_run.hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(*hooks)
+        _set_running_loop(loop)
+        if task is not None:
+            swap_task(loop, task)
 
 
-@contextlib.contextmanager
+def parking_waiter() -> Any:
+    """Return the waiter that would park here: a dhaga, or the main code of a scheduler; None for a plain OS thread."""
+    me = getcurrent()
+    return me if isinstance(me, Dhaga) else this_thread.main
+
+
+def runs_loop(me: Any) -> bool:
+    """Return whether a waiter runs a loop of the program."""
+    return me in loop_runs.get(me.scheduler, ())
+
+
+def begin_loop_run(me: Any) -> None:
+    """Mark ``me`` as running a loop of its own, which other waiters do not see."""
+    scheduler = me.scheduler
+    loop_runs.setdefault(scheduler, {})[me] = LoopRun()
+    scheduler._around_park = around_park
+
+
+def end_loop_run(me: Any) -> None:
+    """Mark ``me`` as no longer running a loop of its own. No-op in a forked child that got a new scheduler."""
+    scheduler = me.scheduler
+    if not runs_loop(me):
+        return
+    sys.set_asyncgen_hooks(*loop_runs[scheduler].pop(me).hooks)
+    if not loop_runs[scheduler]:
+        scheduler._around_park = None
+        del loop_runs[scheduler]
+
+
+@contextmanager
 def beside_scheduler() -> Iterator[None]:
-    """Let the caller run a loop, although one runs in this OS thread: that of its scheduler."""
-    me = who_parks()
-    former = standard_running_loop()
+    """Let the caller run a loop, and park in it."""
+    me = parking_waiter()
     if me is None:
         try:
             yield
         finally:
-            end_late_stay()
-    elif hosted(me) or (former is not None and former is not me.scheduler.loop):
-        yield  # it does so already, or is in a coroutine, where the standard refuses it
+            end_late_loop_run()
+    elif runs_loop(me) or _get_running_loop() is not None:
+        yield  # nested: the standard code refuses that, as it must
     else:
-        begin_stay(me)
-        _set_running_loop(None)
+        begin_loop_run(me)
         try:
             yield
         finally:
-            _set_running_loop(None if former is None else loop_outside(me.scheduler))
-            end_stay(me)
+            end_loop_run(me)
 
 
-def loop_outside(scheduler: Scheduler) -> Any:
-    """Return the loop that dhagas show: that of their scheduler, once it runs."""
-    return scheduler.loop if scheduler.loop.is_running() else None
+def begin_late_loop_run() -> None:
+    """Begin the run of main code that met its scheduler only within the loop."""
+    if this_thread.main is not None and not isinstance(getcurrent(), Dhaga) and not runs_loop(this_thread.main):
+        begin_loop_run(this_thread.main)
+        loop_runs[this_thread.main.scheduler][this_thread.main].hooks = (
+            None,
+            None,
+        )  # the current hooks are the loop's; there were none outside
 
 
-def begin_late_stay() -> None:
-    """Begin the stay of main code that has got its scheduler only after it had started the loop."""
-    if here.main is not None and not isinstance(getcurrent(), Dhaga) and not hosted(here.main):
-        begin_stay(here.main)
-        stays[here.main.scheduler][here.main].hooks = None, None  # those of now are the loop's
-
-
-def end_late_stay() -> None:
-    if here.main is not None and hosted(here.main):
-        end_stay(here.main)
+def end_late_loop_run() -> None:
+    """End the run that ``begin_late_loop_run`` began, if it did."""
+    if this_thread.main is not None and runs_loop(this_thread.main):
+        end_loop_run(this_thread.main)
 
 
 class SelectorEventLoop(standard.SelectorEventLoop):
-    """An event loop that parks while it has nothing to do. Source: ``asyncio.SelectorEventLoop``.
+    """An event loop that parks while it is idle. Source: ``asyncio.SelectorEventLoop``.
 
-    A cancel, or a Timeout, of whoever runs it cancels what ``run_until_complete`` waits for, and is raised after that.
+    A cancel or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when that has ended.
     """
 
     parks = True
-    """It has no guests: dhagas that are spawned here belong to the scheduler of whoever runs it."""
+    """Tells the kernel that dhagas spawned here belong to the scheduler of the waiter that runs the loop."""
 
     def __init__(self, selector: Any = None) -> None:
-        super().__init__(Selector() if selector is None else selector)
+        super().__init__(ParkingSelector() if selector is None else selector)
 
     def run_forever(self) -> None:
-        """Run until ``stop``. Parks: ``read fd N``, while there is nothing to do."""
+        """Run until ``stop``. Parks: ``read fd N``, while the loop is idle."""
         with beside_scheduler():
             try:
                 super().run_forever()
             except Cancelled:
-                self.be_left()
+                self.silence_left_tasks()
                 raise
 
-    def be_left(self) -> None:
-        """Say nothing of the tasks that are left if a daemon has run them, which was cancelled at interpreter exit."""
+    def silence_left_tasks(self) -> None:
+        """Suppress warnings about unfinished tasks if a daemon ran them, which interpreter exit has cancelled."""
         if getattr(getcurrent(), "daemon", False):
             for task in standard.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until a future is done. Parks: ``read fd N``, while there is nothing to do."""
+        """Run until a future is done. Parks: ``read fd N``, while the loop is idle."""
         with beside_scheduler():
-            if standard_running_loop() is not None or self.is_closed() or self.is_running():
-                return super().run_until_complete(future)  # which refuses it
-            return self.complete(standard.ensure_future(future, loop=self))
+            if _get_running_loop() is not None or self.is_closed() or self.is_running():
+                return super().run_until_complete(future)  # which raises the standard error
+            return self.run_task(standard.ensure_future(future, loop=self))
 
-    def complete(self, future: standard.Future[T]) -> T:
-        struck: BaseException | None = None
+    def run_task(self, future: standard.Future[T]) -> T:
+        """Run until the future is done; a cancel of the caller cancels it once each, and is raised at its end."""
+        cancelled_by: BaseException | None = None
         while True:
             try:
                 return super().run_until_complete(future)
             except standard.CancelledError as error:
-                if struck is None or not future.done():
+                if cancelled_by is None or not future.done():
                     raise
-                raise struck from error
+                raise cancelled_by from error
             except (Cancelled, Expired) as error:
                 if future.done():
                     raise
-                struck = error
+                cancelled_by = error
                 future.cancel()
 
 
-class Selector(DefaultSelector):  # type: ignore[misc]
-    """What such a loop waits by."""
+class ParkingSelector(DefaultSelector):  # type: ignore[misc]
+    """Selector of the loop: its ``select`` parks."""
 
     def select(self, timeout: float | None = None) -> Any:
-        begin_late_stay()
+        begin_late_loop_run()
         return super().select(timeout)
 
 
@@ -227,29 +227,42 @@ class Selector(DefaultSelector):  # type: ignore[misc]
 
 
 def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, loop_factory: Callable[[], Any] | None = None) -> T:
-    """Run a coroutine on a loop made for it. Parks: while that has nothing to do. Source: ``asyncio.run``."""
+    """Run a coroutine on a new loop. Parks: while the loop is idle. Source: ``asyncio.run``."""
     with beside_scheduler():
-        if standard_running_loop() is not None:
+        if _get_running_loop() is not None:
             raise RuntimeError("asyncio.run() cannot be called from a running event loop")
         with Runner(debug=debug, loop_factory=loop_factory) as runner:
             return runner.run(main)
 
 
 class Runner(standard.Runner):  # type: ignore[misc]
-    """Runs coroutines one after the other on one loop. Parks: as ``run``. Source: ``asyncio.Runner``."""
+    """Runs coroutines on one loop, one after the other. Parks: as ``run``. Source: ``asyncio.Runner``."""
+
+    runs_in_thread: bool = False
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
         """Run a coroutine. A cancel of the caller cancels it, and is raised when it has ended."""
         with beside_scheduler(), default_ctrl_c():
-            nested = standard_running_loop() is not None or not standard.iscoroutine(coro)
+            nested = _get_running_loop() is not None or not standard.iscoroutine(coro)
             if nested or not isinstance(getcurrent(), Dhaga) or getattr(self.get_loop(), "parks", False):
                 return super().run(coro, context=context)
-            return InThread(self.get_loop(), coro).run(super().run, context)
+            self.runs_in_thread = True
+            return RunInThread(self.get_loop(), coro).run(super().run, context)
+
+    def close(self) -> None:
+        """Close the loop, one that waits in C in an OS thread: here it would set the signals' wake-up fd."""
+        if not self.runs_in_thread:
+            super().close()
+            return
+        threads.finish(super().close)
+        if getattr(self, "_set_event_loop", False):  # in that thread it was not the current one
+            standard.set_event_loop(None)
 
 
-@contextlib.contextmanager
+@contextmanager
 def default_ctrl_c() -> Iterator[None]:
-    """Have the standard Runner find its own handler of Ctrl-C, in main code, and put ours back."""
+    """Show the default handler of Ctrl-C to the standard Runner, in main code, and restore ours afterwards."""
+    # The Runner installs its own handler, which cancels its task, only where it finds the default one.
     ours = not isinstance(getcurrent(), Dhaga) and signal.getsignal(signal.SIGINT) is on_ctrl_c
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -260,37 +273,39 @@ def default_ctrl_c() -> Iterator[None]:
             signal.signal(signal.SIGINT, on_ctrl_c)
 
 
-class InThread:
-    """A coroutine on a loop that waits in C, run in an OS thread while a dhaga waits for it."""
+class RunInThread:
+    """A coroutine on a loop that waits in C: run in an OS thread while a dhaga waits for it."""
 
     def __init__(self, loop: standard.AbstractEventLoop, coro: Coroutine[Any, Any, Any]) -> None:
         self.loop = loop
         self.coro = coro
-        self.cancels = 0
+        self.cancels: int = 0
         self.task: Any = None
 
     def run(self, run: Callable[..., Any], context: Context | None) -> Any:
-        """Run it, by the ``run`` of a standard Runner. Parks: ``offload asyncio``."""
-        runs = spawn(threads.finish, self.run_here, run, context, name="asyncio.run")
-        struck: BaseException | None = None
+        """Run the coroutine by ``run`` of a standard Runner. Parks: ``offload asyncio``."""
+        call = spawn(threads.finish, self.run_blocking, run, context, name="asyncio.run")
+        cancelled_by: BaseException | None = None
         while True:
             try:
-                return runs.result()
+                return call.result()
             except standard.CancelledError as error:
-                raise (struck or error) from error
+                raise (cancelled_by or error) from error
             except (Cancelled, Expired) as error:
-                if runs.done:
+                if call._done:
                     raise
-                struck = error
-                with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+                cancelled_by = error
+                with contextlib.suppress(RuntimeError):  # the loop is closed: the coroutine has ended
                     self.loop.call_soon_threadsafe(self.cancel)
 
-    def run_here(self, run: Callable[..., Any], context: Context | None) -> Any:
-        here.blocks = True
+    def run_blocking(self, run: Callable[..., Any], context: Context | None) -> Any:
+        """Run the coroutine in this OS thread, which it may block."""
+        # Calls that would park now block this thread instead of raising ParkError.
+        this_thread.loop_may_block = True
         try:
             return run(self.main(), context=context)
         finally:
-            here.blocks = False
+            this_thread.loop_may_block = False
 
     async def main(self) -> Any:
         self.task = standard.current_task()
@@ -299,16 +314,17 @@ class InThread:
         return await self.coro
 
     def cancel(self) -> None:
+        """Cancel the coroutine, or let ``main`` do so at its start. From: the loop's thread."""
         self.cancels += 1
         if self.task is not None:
             self.task.cancel()
 
 
-threads = OffloadPool("asyncio", MAX_THREADS)
+threads: OffloadPool = OffloadPool("asyncio", MAX_THREADS)
 
 
 class BaseEventLoop(standard.BaseEventLoop):
-    """How a loop tells calls from other threads, in debug mode: dhagas share the OS thread of their scheduler."""
+    """Debug mode of a loop: dhagas share an OS thread, so their idents count as the loop's own thread."""
 
     def _check_thread(self) -> None:
         if self._thread_id not in (None, get_ident(), originals.get_ident()):  # type: ignore[attr-defined]
@@ -318,29 +334,8 @@ class BaseEventLoop(standard.BaseEventLoop):
 # ---- what is current
 
 
-def _get_running_loop() -> Any:
-    """Return the loop that runs, None if there is none; a scheduler's is none of the program's, within a dhaga."""
-    loop = standard_running_loop()
-    me = getcurrent()
-    return None if isinstance(me, Dhaga) and loop is me.scheduler.loop else loop
-
-
-def get_running_loop() -> Any:
-    """Return the loop that runs. Raises: RuntimeError if there is none. Source: ``asyncio.get_running_loop``."""
-    loop = _get_running_loop()
-    if loop is None:
-        raise RuntimeError("no running event loop")
-    return loop
-
-
-def get_event_loop() -> Any:
-    """Return the loop that runs, else that of the policy. Source: ``asyncio.get_event_loop``."""
-    loop = _get_running_loop()
-    return standard.get_event_loop_policy().get_event_loop() if loop is None else loop
-
-
-class Current(local):
-    """The loop that somebody has set as the current one of its thread."""
+class CurrentLoop(local):
+    """The loop that ``set_event_loop`` has made current, kept for each dhaga."""
 
     _loop = None
     _set_called = False
@@ -349,30 +344,34 @@ class Current(local):
 if sys.version_info < (3, 12):
 
     class PidfdWatcher(standard.ThreadedChildWatcher):
-        """Waits for the ends of child processes without a thread, on whichever loop has started them."""
+        """Waits for child processes by pidfd, without a thread, on the loop that started them."""
 
         def add_child_handler(self, pid: int, callback: Any, *args: Any) -> None:  # type: ignore[override]
-            """Have ``callback(pid, exit code, *args)`` called when a child has ended."""
-            loop, fd = get_running_loop(), os.pidfd_open(pid)
+            """Register ``callback(pid, exit code, *args)`` for the exit of a child."""
+            loop, fd = standard.get_running_loop(), os.pidfd_open(pid)
             loop.add_reader(fd, self.reap, loop, fd, pid, callback, args)
 
         def reap(self, loop: Any, fd: int, pid: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+            """Reap the child and report its exit code; 255, as in asyncio, if it was reaped already."""
             loop.remove_reader(fd)
             os.close(fd)
             try:
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            except ChildProcessError:  # somebody else has asked
+            except ChildProcessError:  # reaped by another waitpid
                 code = 255
             callback(pid, code, *args)
 
 
-class DefaultEventLoopPolicy(standard.DefaultEventLoopPolicy):
-    """Makes the loops, and keeps one for each dhaga. Source: ``asyncio.DefaultEventLoopPolicy``."""
+class DefaultEventLoopPolicy(StandardPolicy):
+    """Makes the loops, and keeps a current one for each dhaga. Source: ``asyncio.DefaultEventLoopPolicy``."""
 
     _loop_factory = SelectorEventLoop
 
     def __init__(self) -> None:
         super().__init__()
-        self._local = Current()  # the standard's is of the OS thread; there is no public name for it
+        self._local = CurrentLoop()  # the standard one is per OS thread; it has no public name
         if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
-            self.set_child_watcher(PidfdWatcher())  # later ones have such a one themselves
+            self.set_child_watcher(PidfdWatcher())  # 3.12 and later use pidfds by themselves
+
+
+_DefaultEventLoopPolicy = DefaultEventLoopPolicy  # its name from Python 3.14 on, where the other one is deprecated

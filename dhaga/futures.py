@@ -1,6 +1,11 @@
-"""The standard ``concurrent.futures`` on dhagas: Future, wait and as_completed that park, and an Executor.
+"""The standard ``concurrent.futures`` on dhagas: Future, ``wait`` and ``as_completed`` that park, and Executor.
 
-A Future is what comes of a call; who makes the call: ``workers.py``. Calls in several OS threads: ``pool.py``.
+A Future is pending, running (``_worker`` is the dhaga that makes its call), or ended: finished or cancelled. All
+changes happen under the one ``guard`` of ``_workers/dhaga_pool.py``; waiters are woken and callbacks called after it is
+released. A waiter queues up first and looks at the state a second time, so it needs no guard. The standard ``wait`` and
+``as_completed`` work as well, since a Future has the private attributes that they use.
+
+Which worker makes a call: ``_workers/dhaga_pool.py``. Calls in several OS threads: ``pool.py``.
 """
 
 from __future__ import annotations
@@ -22,15 +27,16 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from greenlet import getcurrent
 
-from .kernel import originals
-from .kernel.callers import scheduler_here
-from .kernel.errors import ParkError
-from .kernel.scheduler import Scheduler
-from .kernel.waiter import Waiter
-from .kernel.waiting import this_waiter
-from .locks import clock_here
-from .queue import Empty, SimpleQueue
-from .workers import Staff, Worker, guard
+from ._kernel import originals
+from ._kernel.arguments import check_seconds, check_wait_timeout
+from ._kernel.current import this_waiter
+from ._kernel.current_scheduler import current_scheduler
+from ._kernel.errors import ParkError
+from ._kernel.scheduler import Scheduler
+from ._kernel.wait_queue import COMPACT_ABOVE
+from ._kernel.waiter import Waiter
+from ._sync.completion import as_completed, wait
+from ._workers.dhaga_pool import PoolWorker, WorkerPool, guard
 
 if TYPE_CHECKING:
     from .pool import Pool
@@ -53,24 +59,26 @@ T = TypeVar("T")
 
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
 CANCELLED, NOTIFIED = "CANCELLED", "CANCELLED_AND_NOTIFIED"
-OVER = (CANCELLED, NOTIFIED, FINISHED)
+ENDED = (CANCELLED, NOTIFIED, FINISHED)
 
 
 class Future(concurrent.futures.Future[T]):
-    """What comes of a call. Source: ``concurrent.futures.Future``, of which it is one.
+    """The outcome of a call to come. Source: ``concurrent.futures.Future``, its base; ``cancel`` differs.
 
-    ``result`` and ``exception`` park in a dhaga and block a plain thread; a coroutine awaits the Future, whose cancel
-    goes on to the call. The difference is ``cancel``.
+    ``result`` and ``exception`` park a dhaga and block a plain OS thread. A coroutine awaits the Future; its own cancel
+    cancels the call.
     """
 
-    _condition = threading.Condition(guard)  # what the standard wait() and as_completed() take hold of
+    _condition = threading.Condition(guard)  # the standard wait() and as_completed() acquire it
     _state = PENDING
     _result: Any = None
     _exception: BaseException | None = None
-    worker: Worker | None = None
+    _traceback: Any = None
+    _worker: PoolWorker | None = None
 
     def __init__(self) -> None:
-        self.joiners: list[Waiter] = []
+        self._joiners: list[list[Waiter]] = []
+        self._left_joiners = 0
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
 
@@ -80,171 +88,172 @@ class Future(concurrent.futures.Future[T]):
         if state == FINISHED:
             error = self._exception
             result = f" raised {type(error).__name__}" if error else f" returned {type(self._result).__name__}"
-        parked = f", {len(self.joiners)} parked" if self.joiners else ""
-        return f"<Future {state}{f' in {self.worker.name}' if self.worker else result}{parked}>"
+        parked = f", {sum(map(bool, self._joiners))} parked" if self._joiners else ""
+        return f"<Future {state}{f' in {self._worker.name}' if self._worker else result}{parked}>"
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the end of the call and return its value, or raise its exception.
+        """Wait for the end of the call; return its value or raise its exception.
 
         Parks: while it has not ended (``future.result``). Raises: TimeoutError, CancelledError, RuntimeError in the
         call itself.
         """
-        if self._state not in OVER:
-            self.wait_for_end(timeout)
+        if self._state not in ENDED:
+            self._wait_for_end(timeout)
         if self._exception is not None:
             try:
-                raise self._exception
+                # From the traceback that the call ended with: it would grow by each call of this otherwise.
+                raise self._exception.with_traceback(self._traceback)
             finally:
-                del self  # the traceback holds this frame: that would be a cycle
+                del self  # the traceback holds this frame, which would be a cycle
         if self._state != FINISHED:
             raise CancelledError
         return self._result  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end of the call and return its exception, None if it has returned.
+        """Wait for the end of the call; return its exception, None if it has returned.
 
         Parks: as ``result``. Raises: TimeoutError, CancelledError.
         """
-        if self._state not in OVER:
-            self.wait_for_end(timeout)
+        if self._state not in ENDED:
+            self._wait_for_end(timeout)
         if self._state != FINISHED:
             raise CancelledError
         return self._exception
 
-    def wait_for_end(self, timeout: float | None) -> None:
-        if self.worker is not None and self.worker is getcurrent():
+    def _wait_for_end(self, timeout: float | None) -> None:
+        if self._worker is not None and self._worker is getcurrent():
             raise RuntimeError(f"{self!r} is waited for by the call that it stands for: that would never end")
-        if timeout is not None and timeout <= 0:
-            raise TimeoutError(f"{self!r} has not ended")
+        if timeout is not None:
+            check_wait_timeout(timeout)
+            if timeout <= 0:
+                raise TimeoutError(f"{self!r} has not ended")
         me = this_waiter()
-        me.prepare("future.result", self)
-        self.joiners.append(me)
-        if self._state in OVER:  # it ended in another OS thread just now, and may have missed this waiter
-            self.release_joiners()
-        me.park(timeout)
+        me._prepare("future.result", self)
+        self._joiners.append(me._parked)
+        # Second look: the call may have ended in another OS thread just before the append.
+        if self._state in ENDED:
+            self._wake_joiners()
+        me._park(timeout)
 
-    def remove(self, waiter: Waiter) -> None:
-        """Undo a wait."""
-        self.joiners.remove(waiter)
+    def _remove(self, waiter: Waiter | None) -> None:
+        """Count a waiter that is about to leave. Once half have left their tickets are dropped: O(1) each in all."""
+        joiners = self._joiners
+        self._left_joiners += 1
+        if self._left_joiners > COMPACT_ABOVE and self._left_joiners * 2 > len(joiners):
+            joiners[:] = filter(None, joiners)  # one call of C functions: no other OS thread comes between
+            self._left_joiners = 0
 
-    def release_joiners(self) -> None:
-        while self.joiners:
+    def _wake_joiners(self) -> None:
+        if len(self._joiners) > 1:
+            self._joiners.reverse()
+        while self._joiners:
             try:
-                waiter = self.joiners.pop(0)
-            except IndexError:  # another OS thread took the last one
-                return
-            waiter.unpark()
+                waiter = self._joiners.pop().pop()
+            except IndexError:  # it has left, or another OS thread took the last one
+                continue
+            waiter._resume()
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for the result in a coroutine, of any loop; the coroutine's cancel goes on to the call."""
+        """Wait for the result in a coroutine of any loop. A cancel of the coroutine cancels the call."""
         return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:
         """Cancel the call: one that has not begun is not made; one that runs gets ``Cancelled`` at its next park.
 
-        Parks: never. From: any thread. Returns: whether the Future is cancelled now. So it is False for a running call,
-        as the standard says, though that is told to end: it may clean up first, or return all the same.
+        Parks: never. From: any thread. Returns: whether the Future is cancelled now: False for a running call, which
+        may clean up first, or return a value all the same. Source: the standard does no more than return False then.
         """
-        if self.withdraw():
+        if self._cancel_unbegun():
             return True
-        worker = self.worker
+        worker = self._worker
         if worker is not None:
-            worker.scheduler.call(worker.cancel_call, self)
+            worker.scheduler._call(worker.cancel_call, self)
         return False
 
-    def withdraw(self) -> bool:
-        """Cancel the call unless it has begun: the standard's ``cancel``. Returns: whether the Future is cancelled."""
+    def _cancel_unbegun(self) -> bool:
+        """Cancel the call if it has not begun, as the standard does. Returns: whether it is cancelled."""
         with guard:
             if self._state != PENDING:
                 return self.cancelled()
-            self.end(NOTIFIED)
-        self.tell()
+            self._end(NOTIFIED)
+        self._notify()
         return True
 
-    def begin(self, worker: Worker | None) -> bool:
-        """Mark the call as running; False if it was cancelled before. Under the guard."""
+    def _begin(self, worker: PoolWorker | None) -> bool:
+        """Mark the call as running. Returns: False if it was cancelled before. Under the guard."""
         if self._state == PENDING:
             self._state = RUNNING
             if worker is not None:
-                self.worker = worker
-                worker.making = self
+                self._worker = worker
+                worker._call_future = self
             return True
         if self.cancelled():
             return False
         raise InvalidStateError(f"{self!r} has begun before")
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Mark the call as running; False if it was cancelled before. For whoever makes the call."""
+        """Mark the call as running. Returns: False if it was cancelled before. From: the maker of the call."""
         with guard:
-            return self.begin(None)
+            return self._begin(None)
 
     def set_result(self, result: T) -> None:
-        """End with a value; for whoever makes the call."""
+        """End with a value. From: the maker of the call."""
         with guard:
-            self.end(FINISHED, result)
-        if self.joiners or self._done_callbacks:
-            self.tell()
+            self._end(FINISHED, result)
+        if self._joiners or self._done_callbacks:
+            self._notify()
 
     def set_exception(self, exception: BaseException | None) -> None:
-        """End with an error; for whoever makes the call."""
+        """End with an error. From: the maker of the call."""
         with guard:
-            self.end(FINISHED, None, exception)
-        self.tell()
+            self._end(FINISHED, None, exception)
+        self._notify()
 
-    def end_cancelled(self) -> None:
-        """End as cancelled: the call has let ``Cancelled`` through."""
+    def _end_cancelled(self) -> None:
+        """End as cancelled: the call has raised ``Cancelled``."""
         with guard:
-            self.end(NOTIFIED)
-        self.tell()
+            self._end(NOTIFIED)
+        self._notify()
 
-    def end(self, state: str, result: Any = None, exception: BaseException | None = None) -> None:
-        """Change the state to that of the end, under the guard; whoever watches several futures learns of it here."""
-        if self._state in OVER:
+    def _end(self, state: str, result: Any = None, exception: BaseException | None = None) -> None:
+        """Change to an ended state and notify ``wait`` and ``as_completed``. Under the guard."""
+        if self._state in ENDED:
             raise InvalidStateError(f"{self!r} has ended before")
         self._result = result
         self._exception = exception
+        if exception is not None:
+            self._traceback = exception.__traceback__
         self._state = state
-        if self.worker is not None:
-            self.worker.making = None
-            self.worker = None
-        for watch in self._waiters:
-            tell = watch.add_result if state == FINISHED and exception is None else watch.add_exception
-            (watch.add_cancelled if state == NOTIFIED else tell)(self)
+        if self._worker is not None:
+            self._worker._call_future = None
+            self._worker = None
+        for queue in self._waiters:
+            tell = queue.add_result if state == FINISHED and exception is None else queue.add_exception
+            (queue.add_cancelled if state == NOTIFIED else tell)(self)
 
-    def tell(self) -> None:
-        """Wake whoever waits for the end, and call the callbacks."""
-        self.release_joiners()
+    def _notify(self) -> None:
+        """Wake the waiters and call the callbacks. Without the guard, as callbacks are code of the program."""
+        self._wake_joiners()
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
-    def leave_behind(self) -> None:
-        """End in a forked child, where nobody will make the call, and tell nobody: they are in the parent."""
+    def _fail_in_child(self) -> None:
+        """End in a forked child: worker and waiters are in the parent, so none is woken."""
         self._exception = BrokenExecutor("the call stayed in the parent process")
         self._state = FINISHED
-        self.worker = None
-
-
-# ---- waiting for several
-
-
-class Watch(SimpleQueue[Any]):
-    """Gets each Future that ends: what the standard calls a waiter."""
-
-    __slots__ = ()
-
-    add_result = add_exception = add_cancelled = SimpleQueue.put
+        self._worker = None
 
 
 class LocalWaiters(list[Any]):
-    """The waiters of a call on one scheduler: in the OS thread that is to make it, a standard ``wait`` never ends."""
+    """The ``_waiters`` of a call for the caller's own scheduler, where a standard ``wait`` would never end."""
 
     __slots__ = ("ident",)
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self.ident = scheduler.ident
+        self.ident: int = scheduler._thread_ident
 
     def append(self, waiter: Any) -> None:
-        if not isinstance(waiter, Watch) and self.ident == originals.get_ident():
+        if self.ident == originals.get_ident():
             raise RuntimeError(
                 "the standard wait() and as_completed() would block the OS thread that is to make these calls: take "
                 "those of dhaga.futures, or an Executor over a Pool"
@@ -252,98 +261,11 @@ class LocalWaiters(list[Any]):
         super().append(waiter)
 
 
-@contextlib.contextmanager
-def watching(futures: Iterable[Any]) -> Iterator[Watch]:
-    """Give a queue to which each of the futures, standard ones too, comes when it has ended."""
-    watch = Watch()
-    try:
-        for future in futures:
-            with future._condition:
-                if future._state in (NOTIFIED, FINISHED):
-                    watch.put(future)
-                else:
-                    future._waiters.append(watch)
-        yield watch
-    finally:
-        for future in futures:
-            with future._condition:
-                if watch in future._waiters:
-                    future._waiters.remove(watch)
-
-
-def check_futures(fs: Iterable[Any]) -> set[Any]:
-    futures = set(fs)
-    for future in futures:
-        if not isinstance(future, concurrent.futures.Future):
-            raise TypeError(f"this waits for futures of concurrent.futures or dhaga.futures, not for {future!r}")
-    return futures
-
-
-def time_left(timeout: float | None) -> Callable[[], float | None]:
-    """Return a function that tells how many seconds are left, 0 at the least; None: any number."""
-    if timeout is None:
-        return lambda: None
-    clock = clock_here()
-    deadline = clock() + timeout
-    return lambda: max(0.0, deadline - clock())
-
-
-def wait(
-    fs: Iterable[concurrent.futures.Future[T]], timeout: float | None = None, return_when: str = ALL_COMPLETED
-) -> concurrent.futures._base.DoneAndNotDoneFutures[T]:
-    """Wait for some of the futures, as ``concurrent.futures.wait`` does; here a dhaga parks meanwhile.
-
-    Parks: until ``return_when`` (``queue.get``), at most ``timeout`` seconds. Returns: ``(done, not_done)``, two sets.
-    Raises: ValueError, TypeError.
-    """
-    if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
-        raise ValueError(f"return_when is ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION, not {return_when!r}")
-    futures, done = check_futures(fs), set[Any]()
-    left = time_left(timeout)
-    with watching(futures) as watch, contextlib.suppress(Empty):
-        while not enough(done, futures, return_when):
-            done.add(watch.get(timeout=left()))
-            while not watch.empty():
-                done.add(watch.get())
-    return concurrent.futures._base.DoneAndNotDoneFutures(done, futures - done)
-
-
-def enough(done: set[Any], futures: set[Any], return_when: str) -> bool:
-    if len(done) == len(futures):
-        return True
-    if return_when == FIRST_COMPLETED:
-        return bool(done)
-    return return_when == FIRST_EXCEPTION and any(not future.cancelled() and future.exception() for future in done)
-
-
-def as_completed(
-    fs: Iterable[concurrent.futures.Future[T]], timeout: float | None = None
-) -> Iterator[concurrent.futures.Future[T]]:
-    """Give the futures as they end, as ``concurrent.futures.as_completed`` does; here a dhaga parks meanwhile.
-
-    Parks: until the next one has ended (``queue.get``). Raises: TimeoutError ``timeout`` seconds after this call,
-    TypeError.
-    """
-    return ended(check_futures(fs), time_left(timeout))
-
-
-def ended(futures: set[Any], left: Callable[[], float | None]) -> Iterator[Any]:
-    with watching(list(futures)) as watch:
-        while futures:
-            try:
-                future = watch.get(timeout=left())
-            except Empty:
-                raise TimeoutError(f"{len(futures)} futures have not ended") from None
-            futures.discard(future)
-            yield future
-            del future  # it may be the last reference to a large result
-
-
 # ---- the executor
 
 
 def check_count(what: str, count: int) -> int:
-    """Return a number of things that must be there. Raises: TypeError, ValueError."""
+    """Return a count that must be at least 1. Raises: TypeError, ValueError."""
     if not isinstance(count, int):
         raise TypeError(f"{what} is a number of them, not {count!r}")
     if count < 1:
@@ -352,72 +274,82 @@ def check_count(what: str, count: int) -> int:
 
 
 class Executor(concurrent.futures.Executor):
-    """Give dhagas to whoever asks for an executor. Source: ``concurrent.futures.Executor``.
+    """The standard executor interface to worker dhagas. Source: ``concurrent.futures.Executor``.
 
-    Over a ``Pool``, or over the scheduler of whoever submits: at most ``dhagas`` calls at once there, which run while
-    that OS thread parks or runs its loop, and so not while it waits by standard means. The end of a ``with`` block, and
+    With a ``Pool``, its workers; else up to ``dhagas`` workers on the scheduler of each submitter, which run while that
+    OS thread parks or runs its loop, not while a standard primitive blocks it. The end of a ``with`` block, and
     ``shutdown``, wait for the calls of this executor; a pool stays open.
+
+    >>> with Executor() as executor: executor.submit(pow, 2, 10).result()
+    1024
     """
 
     def __init__(self, pool: Pool | None = None, dhagas: int = 1000) -> None:
-        self.pool = pool
-        self.dhagas = check_count("dhagas", dhagas)
-        self.staffs: dict[Scheduler, Staff] = {}
-        self.futures: set[Future[Any]] = set()
-        self.closed = False
+        self._pool = pool
+        self._dhagas = check_count("dhagas", dhagas)
+        self._worker_pools: dict[Scheduler, WorkerPool] = {}
+        self._futures: set[Future[Any]] = set()
+        self._closed = False
 
     def __repr__(self) -> str:
-        where = "the scheduler of the caller" if self.pool is None else repr(self.pool)
-        return f"<Executor over {where}, {len(self.futures)} calls{', shut down' if self.closed else ''}>"
+        where = "the scheduler of the caller" if self._pool is None else repr(self._pool)
+        return f"<Executor over {where}, {len(self._futures)} calls{', shut down' if self._closed else ''}>"
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have a worker call ``fn(*args, **kwargs)``, in a copy of the caller's context.
+        """Submit ``fn(*args, **kwargs)``, which a worker calls in a copy of the caller's context.
 
         Parks: as ``Pool.submit``. Raises: TypeError, RuntimeError after ``shutdown``.
         """
-        if self.closed:
+        if self._closed:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[T] = Future()
-        future._done_callbacks.append(self.futures.discard)  # add_done_callback() would take a lock for it
-        self.futures.add(future)
+        future._done_callbacks.append(self._futures.discard)  # add_done_callback() would take the guard for it
+        self._futures.add(future)
         try:
-            if self.pool is None:
-                scheduler = scheduler_here()
+            if self._pool is None:
+                scheduler = current_scheduler()
                 future._waiters = LocalWaiters(scheduler)
-                self.staff_on(scheduler).submit(future, fn, args, kwargs)
+                self._workers_on(scheduler).submit(future, fn, args, kwargs)
             else:
-                self.pool.staff.submit(future, fn, args, kwargs)
+                self._pool._workers.submit(future, fn, args, kwargs)
         except BaseException:
-            self.futures.discard(future)
+            self._futures.discard(future)
             raise
         return future
 
-    def staff_on(self, scheduler: Scheduler) -> Staff:
-        staff = self.staffs.get(scheduler)
-        if staff is None:
-            self.staffs = {each: staff for each, staff in self.staffs.items() if each.ident}
-            staff = self.staffs[scheduler] = Staff([scheduler], self.dhagas)
-        return staff
+    def map(
+        self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, **options: Any
+    ) -> Iterator[T]:
+        """Submit all calls now and iterate over their results in order. Source: the standard's, which this calls."""
+        check_seconds(timeout)
+        return super().map(fn, *iterables, timeout=timeout, **options)
+
+    def _workers_on(self, scheduler: Scheduler) -> WorkerPool:
+        workers = self._worker_pools.get(scheduler)
+        if workers is None:
+            self._worker_pools = {each: workers for each, workers in self._worker_pools.items() if each._thread_ident}
+            workers = self._worker_pools[scheduler] = WorkerPool([scheduler], self._dhagas)
+        return workers
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; ``cancel_futures``: those that have not begun are not made.
+        """Take no more calls. ``cancel_futures``: calls that have not begun are not made.
 
-        Parks: if ``wait``, until the calls have ended. Raises: ParkError, where it cannot wait.
+        Parks: if ``wait``, until the calls have ended. Raises: ParkError in a coroutine.
         """
-        self.closed = True
+        self._closed = True
         if cancel_futures:
-            for future in list(self.futures):
-                future.withdraw()
-        for staff in list(self.staffs.values()):
-            staff.close()
+            for future in list(self._futures):
+                future._cancel_unbegun()
+        for workers in list(self._worker_pools.values()):
+            workers.close()
         if wait:
-            for future in list(self.futures):
+            for future in list(self._futures):
                 with contextlib.suppress(CancelledError):
                     future.exception()
-            with contextlib.suppress(ParkError):  # a coroutine leaves idle workers to end by themselves
-                self.see_off_workers()
+            with contextlib.suppress(ParkError):  # in a coroutine: idle workers end by themselves
+                self._join_workers()
 
-    def see_off_workers(self) -> None:
-        staff = self.staffs.get(getattr(this_waiter(), "scheduler", None))  # type: ignore[arg-type]
-        if staff is not None:
-            staff.join(None)
+    def _join_workers(self) -> None:
+        workers = self._worker_pools.get(getattr(this_waiter(), "scheduler", None))  # type: ignore[arg-type]
+        if workers is not None:
+            workers.join(None)

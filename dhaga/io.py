@@ -1,8 +1,10 @@
-"""The standard ``io`` with files over pipes, sockets and terminals that park: where data come at others' pace.
+"""The standard ``io`` with files over pipes, sockets and terminals that park.
 
-Whatever else is opened, or asked for, is the standard module's own; for a disk that takes its time see ``dhaga.open``.
-The patch leaves ``open`` alone, and takes ``os.fdopen`` and the pipes of ``subprocess``: a function that is written in
-Python would be bound to whoever has it as a class attribute, and each opening of a path would have its cost.
+Files on disk, and all other names, are the standard module's own; for a slow disk see ``dhaga.open``.
+
+Operations run in the calling thread once the fd is ready: ``InlineFileLock`` is a ``FileLock`` without a pool. A patch
+replaces ``os.fdopen`` and the pipes of ``subprocess``, and leaves the built-in ``open`` alone: as a class attribute a
+Python function would become a method, and each opening of a path would cost more.
 """
 
 from __future__ import annotations
@@ -15,26 +17,23 @@ import sys
 from collections.abc import Callable
 from typing import IO, Any
 
-from .files import LAYER, OffloadedFile, TextFile, check_mode, layered
-from .kernel import originals
-from .offload import shared
-from .turns import Turn
+from ._iowait.file_lock import FileLock
+from ._iowait.offloaded_file import LAYER_FLAGS, OffloadedFile, TextFile, check_mode, stack_layers
+from ._kernel import originals
+from ._kernel.stdlib_face import fall_back_to
+from ._workers.thread_pool import shared
 
 __all__ = ["TextIOWrapper", "open"]
 
 standard_open = builtins.open
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class InlineTurn(Turn):
-    """A turn at a file whose operations are made at once: they come when it is ready."""
+class InlineFileLock(FileLock):
+    """File lock whose operations run in the calling thread: they come when the fd is ready."""
 
     __slots__ = ()
 
@@ -42,7 +41,7 @@ class InlineTurn(Turn):
         super().__init__(shared)
 
     def finish(self, operation: Callable[..., Any], *args: Any) -> Any:
-        """Make an operation."""
+        """Run an operation."""
         return operation(*args)
 
 
@@ -51,7 +50,7 @@ class TextIOWrapper(TextFile):
 
     def __init__(self, buffer: Any, *args: Any, **options: Any) -> None:
         super().__init__(buffer, *args, **options)
-        self.turn = getattr(buffer, "turn", None) or InlineTurn()
+        self.file_lock: FileLock = getattr(buffer, "file_lock", None) or InlineFileLock()
 
 
 def open(
@@ -66,15 +65,15 @@ def open(
 ) -> IO[Any]:
     """Open a file. Source: ``io.open``.
 
-    Parks: never; the operations of a file over the fd of a pipe, a socket or a terminal park until that is ready.
+    Parks: never; the operations of a file over the fd of a pipe, socket or terminal park until that is ready.
     """
     if not isinstance(file, int) or not is_stream(file):
         return standard_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
     check_mode(mode, buffering, (encoding, errors, newline))
     if "b" not in mode:
         encoding = standard.text_encoding(encoding)
-    raw = OffloadedFile(InlineTurn(), file, mode.translate(LAYER), closefd, opener)
-    return layered(  # type: ignore[no-any-return]
+    raw = OffloadedFile(InlineFileLock(), file, mode.translate(LAYER_FLAGS), closefd, opener)
+    return stack_layers(  # type: ignore[no-any-return]
         raw,
         mode,
         standard.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) and "b" in mode else buffering,
@@ -85,9 +84,10 @@ def open(
 
 
 def is_stream(fd: int) -> bool:
+    """Return whether an fd is a pipe, a socket or a terminal."""
     try:
         mode = os.fstat(fd).st_mode
-    except (OSError, OverflowError):  # the standard complains
+    except (OSError, OverflowError):  # the standard open() raises the error
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
 
@@ -95,21 +95,22 @@ def is_stream(fd: int) -> bool:
 # ---- the standard input
 
 left_in_parent: list[Any] = []
-"""Standard inputs that somebody may be reading in the parent process, for good."""
+"""Standard inputs that a dhaga of the parent process may be reading; referenced for good, so that none is closed here.
+"""
 
 
-def patient_stdin() -> Any:
-    """Return what is to be ``sys.stdin``, so that who reads it parks: the same, unless it is a pipe or a terminal.
+def parking_stdin() -> Any:
+    """Return the file to use as ``sys.stdin``: one that parks over a pipe or terminal, otherwise the same.
 
-    Source: ``sys.stdin``; ``input()`` at a terminal is the system's own, with its editing of lines, and blocks.
+    Source: ``sys.stdin``. ``input()`` at a terminal is the interpreter's own, with line editing, and blocks.
     """
     stdin: Any = sys.stdin
     if type(stdin) is not standard.TextIOWrapper or stdin.closed or not is_stream(stdin.fileno()):
         return stdin
-    return over(stdin)
+    return parking_file_over(stdin)
 
 
-def over(stdin: Any) -> Any:
+def parking_file_over(stdin: Any) -> Any:
     """Return a parking file over the fd of another, which stays open."""
     file: Any = open(stdin.fileno(), encoding=stdin.encoding, errors=stdin.errors, closefd=False)
     file.buffer.raw.name = stdin.name
@@ -117,11 +118,11 @@ def over(stdin: Any) -> Any:
 
 
 def after_fork_in_child() -> None:
-    """Leave to the parent what a dhaga of its may have been reading, and begin anew."""
+    """Replace a standard input that a dhaga of the parent may have been reading."""
     stdin: Any = sys.stdin
-    if isinstance(stdin, TextFile) and stdin.turn.borrowed and not stdin.closed:
+    if isinstance(stdin, TextFile) and stdin.file_lock.leaves_fd_open and not stdin.closed:
         left_in_parent.append(stdin)
-        sys.stdin = over(stdin)
+        sys.stdin = parking_file_over(stdin)
 
 
 originals.after_fork_in_child(after_fork_in_child)

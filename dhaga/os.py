@@ -1,42 +1,40 @@
-"""The standard ``os`` with what parks: waiting for children, and reading and writing by file descriptor.
+"""The standard ``os`` with calls that park: waiting for children, and reading and writing by file descriptor.
 
-Whatever is not defined here is the standard module's own; of that ``popen`` and ``spawn*`` park in a patched program
-alone (elsewhere there is ``dhaga.subprocess``), and to open a FIFO blocks until its other end is opened.
+All other names are the standard module's own. Of these ``popen`` and ``spawn*`` park only in a patched program
+(elsewhere use ``dhaga.subprocess``), and opening a FIFO blocks until its other end is opened.
 """
 
 from __future__ import annotations
 
 import os as standard
+from collections.abc import Callable
 from typing import Any
 
-from .children import wait, wait3, wait4, waitid, waitpid
-from .descriptors import close, read, readv, sendfile, write, writev
+from ._iowait.child_wait import wait, wait3, wait4, waitid, waitpid
+from ._iowait.fd_ops import close, read, readinto, readv, sendfile, write, writev
+from ._kernel.stdlib_face import fall_back_to
+from ._workers.thread_pool import OffloadPool
 from .io import open as open_file
-from .offload import OffloadPool
 
-__all__ = ["close", "fdopen", "read", "readv", "sendfile", "system", "write", "writev"]
+__all__ = ["close", "fdopen", "read", "readinto", "readv", "sendfile", "system", "write", "writev"]
 __all__ += ["wait", "wait3", "wait4", "waitid", "waitpid"]
 
 
 SHELLS = 256
-"""Shells of ``system`` at once: each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
+"""Shells of ``system`` at once. Each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
 
 standard_system = standard.system
-shells = OffloadPool("os.system", SHELLS)
+shells: OffloadPool = OffloadPool("os.system", SHELLS)
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 def system(command: Any) -> int:
     """Run a command in a shell and return its status. Parks: ``offload os.system``. Source: ``os.system``.
 
-    A cancel lets the caller go; the command runs on.
+    A cancel releases the caller; the command runs on.
     """
     return shells.offload(standard_system, command)
 

@@ -1,6 +1,7 @@
-"""Threads x dhagas: a pool of schedulers, each in an OS thread of its own, that make submitted calls in dhagas.
+"""Pool: several schedulers, each in an OS thread of its own, that run submitted calls in worker dhagas.
 
-Who takes which call: ``workers.py``. What comes of it: ``futures.py``, where an ``Executor`` for others is, too.
+Which worker takes which call: ``_workers/dhaga_pool.py``. The outcome of a call, and Executor, the standard interface
+to a pool: ``futures.py``.
 """
 
 from __future__ import annotations
@@ -8,30 +9,35 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from greenlet import getcurrent
 
-from .futures import Future, check_count, time_left
-from .kernel.scheduler import Scheduler
-from .kernel.waiting import this_waiter
+from ._kernel.arguments import check_seconds
+from ._kernel.current import this_waiter
+from ._kernel.scheduler import Scheduler
+from ._sync.completion import time_left
+from ._workers.dhaga_pool import WorkerPool
+from .futures import Future, check_count
 from .queue import Empty, SimpleQueue
-from .workers import Staff
 
 P = ParamSpec("P")
 S = TypeVar("S")
+S2 = TypeVar("S2")
 T = TypeVar("T")
 
-new_number = itertools.count(1).__next__
+new_number: Callable[[], int] = itertools.count(1).__next__
 
 
 class Pool:
-    """Make calls in dhagas of several OS threads: ``threads`` schedulers, at most ``dhagas`` calls at once in each.
+    """A pool of ``threads`` schedulers in OS threads of their own, with at most ``dhagas`` worker dhagas in each.
 
-    A call goes to whichever thread has room; dhagas without a call are used again, and end when idle for long. From a
-    dhaga, main code, any thread, a coroutine. With ``max_pending``, ``submit`` parks while so many wait to begin. The
-    end of a ``with`` block waits for all calls; left by a Ctrl-C or a cancel, it cancels them first. At the
-    interpreter's exit they are waited for.
+    From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. Back-pressure:
+    with ``max_pending``, ``submit`` parks while so many calls have not begun. The end of a ``with`` block waits for all
+    calls; left by a Ctrl-C or a cancel, it cancels them first. The interpreter's exit waits for them.
+
+    >>> with Pool(threads=1) as pool: pool.submit(pow, 2, 10).result(), list(pool.map(abs, [-1, -2]))
+    (1024, [1, 2])
     """
 
     def __init__(
@@ -41,68 +47,87 @@ class Pool:
         check_count("dhagas", dhagas)
         if max_pending is not None:
             check_count("max_pending", max_pending)
-        self.name = name or f"pool-{new_number()}"
-        self.limit = threads * dhagas
-        schedulers = started(Scheduler(f"{self.name}-{number}") for number in range(1, threads + 1))
-        self.staff = Staff(schedulers, dhagas, max_pending, owned=True)
+        self.name: str = name or f"pool-{new_number()}"
+        self._limit = threads * dhagas
+        schedulers = start_all(Scheduler(f"{self.name}-{number}") for number in range(1, threads + 1))
+        self._workers = WorkerPool(schedulers, dhagas, max_pending, owned=True)
 
     def __repr__(self) -> str:
-        state = "gone" if self.staff.gone else "shut down" if self.staff.closed else "open"
-        return f"<Pool {self.name} {state}, {len(self.staff.crews)} threads, {self.staff!r}>"
+        state = "gone" if self._workers.in_parent else "shut down" if self._workers.closed else "open"
+        return f"<Pool {self.name} {state}, {len(self._workers.groups)} threads, {self._workers!r}>"
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have ``fn(*args, **kwargs)`` called, in a copy of the caller's context.
+        """Submit ``fn(*args, **kwargs)``, which is called in a copy of the caller's context.
 
-        Parks: while ``max_pending`` calls wait (``semaphore.acquire``); else never. From: anywhere. Raises: TypeError,
-        RuntimeError after ``shutdown`` and in a forked child.
+        Parks: while ``max_pending`` calls have not begun (``semaphore.acquire``); else never. From: any thread. Raises:
+        TypeError, RuntimeError after ``shutdown`` and in a forked child.
         """
         future: Future[T] = Future()
-        self.staff.submit(future, fn, args, kwargs)
+        self._workers.submit(future, fn, args, kwargs)
         return future
 
+    @overload
+    def map(self, fn: Callable[[S], T], iterable: Iterable[S], /, *, timeout: float | None = None) -> Iterator[T]: ...
+    @overload
+    def map(
+        self, fn: Callable[[S, S2], T], iterable: Iterable[S], second: Iterable[S2], /, *, timeout: float | None = None
+    ) -> Iterator[T]: ...
+    @overload
+    def map(
+        self,
+        fn: Callable[..., T],
+        iterable: Iterable[Any],
+        second: Iterable[Any],
+        third: Iterable[Any],
+        /,
+        *more: Iterable[Any],
+        timeout: float | None = None,
+    ) -> Iterator[T]: ...
     def map(self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None) -> Iterator[T]:
-        """Submit all calls now and give their results in order. Leaving early withdraws those that have not begun.
+        """Submit all calls now and iterate over their results in order.
 
-        Parks: at each result that is not there yet (``future.result``). Raises: the call's error at its place,
-        TimeoutError ``timeout`` seconds after this call, what ``submit`` does.
+        To close the iterator early cancels the calls that have not begun. Parks: until the next result
+        (``future.result``). Raises: the call's error in its place, TimeoutError ``timeout`` seconds after this call; as
+        ``submit``.
         """
         if not iterables:
             raise TypeError("map needs at least one iterable, whose items are the arguments")
         left = time_left(timeout)
-        return in_order([self.submit(fn, *args) for args in zip(*iterables, strict=False)], left)
+        return results_in_order([self.submit(fn, *args) for args in zip(*iterables, strict=False)], left)
 
     def imap_unordered(
         self, fn: Callable[[S], T], iterable: Iterable[S], look_ahead: int | None = None, timeout: float | None = None
     ) -> Iterator[T]:
-        """Give the results of ``fn(item)`` as they come, reading at most ``look_ahead`` items ahead of those given.
+        """Iterate over the results of ``fn(item)`` in order of completion.
 
-        By default that is as many as can run at once. Leaving early withdraws the calls that have not begun.
-        Parks: until the next result (``queue.get``). Raises: the call's error in the place of a result, TimeoutError
-        ``timeout`` seconds after this call, TypeError, ValueError.
+        ``look_ahead``: the most items read ahead of the results taken, by default as many as can run at once. To close
+        the iterator early cancels the calls that have not begun. Parks: until the next result (``queue.get``). Raises:
+        the call's error in its place, TimeoutError ``timeout`` seconds after this call, TypeError, ValueError.
         """
-        ahead = self.limit if look_ahead is None else check_count("look_ahead", look_ahead)
-        self.staff.check(fn)
-        return unordered(self.submit, fn, iter(iterable), ahead, time_left(timeout))
+        ahead = self._limit if look_ahead is None else check_count("look_ahead", look_ahead)
+        self._workers.check(fn)
+        return results_as_completed(self.submit, fn, iter(iterable), ahead, time_left(timeout))
 
     def shutdown(self, wait: bool = True, cancel: bool = False, timeout: float | None = None) -> None:
-        """Take no more calls; end the threads once those taken have ended. What dhagas they left there is cancelled.
+        """Take no more calls; once those taken have ended, cancel the dhagas that they left, and end the threads.
 
-        ``cancel``: calls that have not begun are not made, those that run get ``Cancelled`` at their park. Without
-        ``wait`` all that happens later. Parks: until the threads have ended (``join``, ``stop NAME``). Raises:
-        TimeoutError naming the calls that did not end, RuntimeError if a call of this pool waits for itself so.
+        ``cancel``: calls that have not begun are not made, running ones get ``Cancelled`` at their park. Parks: if
+        ``wait``, until the threads have ended (``join``, ``stop NAME``). Raises: TimeoutError naming the calls that did
+        not end, RuntimeError in a call of this pool, which would wait for itself.
         """
-        if wait and not self.staff.gone:
-            self.check_caller()
-        self.staff.close()
+        if wait and not self._workers.in_parent:
+            self._check_caller()
+        check_seconds(timeout)
+        self._workers.close()
         if cancel:
-            self.staff.cancel()
-        if wait and not self.staff.gone:
-            self.staff.join(timeout)
+            self._workers.cancel()
+        if wait and not self._workers.in_parent:
+            self._workers.join(timeout)
 
-    def check_caller(self) -> None:
-        """Raises: RuntimeError, ParkError for those who cannot wait for the end of this pool."""
+    def _check_caller(self) -> None:
+        """Check that the caller can wait for the end of this pool. Raises: RuntimeError, ParkError."""
         scheduler = getattr(getcurrent(), "scheduler", None)
-        if any(crew.scheduler is scheduler for crew in self.staff.crews):
+        if any(group.scheduler is scheduler for group in self._workers.groups):
             raise RuntimeError(f"{self!r} cannot be waited for from within: shutdown(wait=False)")
         this_waiter()
 
@@ -115,13 +140,13 @@ class Pool:
         self.shutdown(cancel=kind is not None and not issubclass(kind, Exception))
 
     def __del__(self) -> None:
-        staff = getattr(self, "staff", None)
-        if staff is not None:  # let go without a word: what was submitted is done, then the threads end
-            staff.close()
+        workers = getattr(self, "_workers", None)
+        if workers is not None:  # dropped without shutdown(): the calls taken are made, then the threads end
+            workers.close()
 
 
-def in_order(futures: list[Any], left: Callable[[], float | None]) -> Iterator[Any]:
-    """Give the results in the order of the list; whoever leaves early withdraws the rest."""
+def results_in_order(futures: list[Any], left: Callable[[], float | None]) -> Iterator[Any]:
+    """Yield the results in the order of the list; at an early close cancel calls that have not begun."""
     futures.reverse()
     try:
         while futures:
@@ -129,13 +154,13 @@ def in_order(futures: list[Any], left: Callable[[], float | None]) -> Iterator[A
             yield futures.pop().result()
     finally:
         for future in futures:
-            future.withdraw()
+            future._cancel_unbegun()
 
 
-def unordered(
+def results_as_completed(
     submit: Callable[..., Future[T]], fn: Callable[..., T], items: Iterator[Any], ahead: int, left: Callable[[], Any]
 ) -> Iterator[T]:
-    """Give results as they come, with at most so many calls under way; whoever leaves early withdraws the rest."""
+    """Yield results in order of completion, ``ahead`` calls at once; at an early close cancel those not begun."""
     done: SimpleQueue[Any] = SimpleQueue()
     under_way: set[Future[T]] = set()
     try:
@@ -154,11 +179,11 @@ def unordered(
             yield future.result()
     finally:
         for future in under_way:
-            future.withdraw()
+            future._cancel_unbegun()
 
 
-def started(schedulers: Iterable[Scheduler]) -> list[Scheduler]:
-    """Start all of them, or none."""
+def start_all(schedulers: Iterable[Scheduler]) -> list[Scheduler]:
+    """Start all schedulers; if one cannot be started, stop those that were."""
     running: list[Scheduler] = []
     try:
         for scheduler in schedulers:

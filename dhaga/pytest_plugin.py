@@ -1,127 +1,81 @@
-"""The pytest plugin: tests in dhagas, on a virtual clock if they like, that leave no dhaga behind.
+"""The pytest plugin: tests in dhagas, on a virtual clock if they ask for it, that must leave no dhaga behind.
 
 ``@pytest.mark.dhaga`` runs a test in a dhaga; the fixture ``dhaga_clock`` gives it a clock that jumps to the next
 deadline; ``--dhaga-seed`` shuffles the run queues of such clocks. The rest of the kit is in ``dhaga.testing``.
 
-A marked test runs in a dhaga of the main code's scheduler, its fixtures (and ``setUp`` and ``tearDown``) in the main
-code. So the main code waits, and a test in which everybody waits for good ends with a Deadlock that says who for what.
+A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setUp`` and ``tearDown`` run in the main
+code. So the main code is parked meanwhile, and a test in which every dhaga waits for good ends with a Deadlock that
+names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
 
-pytest imports this wherever Dhaga is installed. ``dhaga.debug``, a third of what that takes, waits for the first test
-that is marked.
+The hooks are in ``_dhaga_pytest.py``, outside of the package, as pytest loads them wherever Dhaga is installed; they
+import this for the first marked test. Where plugins are named one by one, ``-p dhaga.pytest_plugin`` has them, too.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, isasyncgenfunction, iscoroutinefunction
+from itertools import filterfalse
 from time import monotonic
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from . import testing
-from .kernel.api import Timeout, spawn
-from .kernel.microthread import Dhaga
-from .kernel.scheduler import schedulers
+from _dhaga_pytest import (
+    dhaga_clock,
+    pytest_addoption,
+    pytest_configure,
+    pytest_runtest_call,
+    pytest_runtest_makereport,
+    pytest_runtest_setup,
+    pytest_unconfigure,
+)
 
-GRACE = 5.0
-"""Seconds that all who are left over have to end, once they are cancelled."""
+from . import testing
+from ._kernel.api import Timeout, spawn
+from ._kernel.microthread import RUNNING, Dhaga
+from ._kernel.scheduler import schedulers
+
+if TYPE_CHECKING:
+    from .debug._snapshot import DhagaView
+
+__all__ = [
+    "dhaga_clock",
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_runtest_call",
+    "pytest_runtest_makereport",
+    "pytest_runtest_setup",
+    "pytest_unconfigure",
+]
+
+END_SECONDS = 5.0
+"""Time for the dhagas that were left to end, once they are cancelled."""
 
 LONGEST_LIST = 20
-"""So many of those who are left over are told one by one."""
-
-former_seed = pytest.StashKey[int | None]()
+"""So many of the dhagas that were left are listed one by one."""
 
 # ---- the seed
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("dhaga").addoption(
-        "--dhaga-seed",
-        metavar="N|random",
-        type=seed_or_random,
-        help="shuffle the run queues of virtual clocks by this seed; random: by another one for each test, which a "
-        "failure tells",
-    )
-
-
-def seed_or_random(text: str) -> int | str:
-    """Read the option. Raises: ArgumentTypeError."""
-    try:
-        return text if text == "random" else int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number, or random, and not {text!r}") from None
-
-
-@pytest.hookimpl(tryfirst=True)  # a conftest.py may ask for the seed when it is configured
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers",
-        "dhaga(timeout=None): run the test in a dhaga, for so many seconds at most, and fail it if it leaves others",
-    )
-    config.stash[former_seed] = testing.seed
-    seed = config.getoption("--dhaga-seed")
-    testing.seed = seed if isinstance(seed, int) else None
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    testing.seed = config.stash.get(former_seed, None)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Choose a seed for the test, if each is to have one of its own."""
-    if item.config.getoption("--dhaga-seed") == "random":
-        testing.seed = random.SystemRandom().getrandbits(32)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell of a failure by which seed it can be repeated."""
-    report = yield
-    if report.failed and testing.seed is not None:
-        report.sections.append(("dhaga", f"virtual clocks are shuffled: repeat it with --dhaga-seed {testing.seed}"))
-    return report
-
-
-# ---- the clock
-
-
-@pytest.fixture
-def dhaga_clock() -> Iterator[testing.VirtualClock]:
-    """Give the test a clock that jumps to the next deadline as soon as everybody waits; see `testing.virtual_clock`."""
-    with testing.virtual_clock() as clock:
-        yield clock
+def choose_seed() -> None:
+    """Choose the seed of a test, where each is to have its own."""
+    testing.seed = random.SystemRandom().getrandbits(32)
 
 
 # ---- the mark
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Have a marked test called in a dhaga."""
-    __tracebackhide__ = True
-    mark = item.get_closest_marker("dhaga")
-    if mark is None or not isinstance(item, pytest.Function):
-        return (yield)
-    former = item.obj
-    item.obj = in_dhaga(former, item.name, timeout_of(mark))
-    try:
-        return (yield)
-    finally:
-        item.obj = former
 
 
 MARK = Signature([Parameter("timeout", Parameter.POSITIONAL_OR_KEYWORD, default=None)])
 
 
 def timeout_of(mark: pytest.Mark) -> float | None:
-    """Read what a mark says, or fail the test, if that cannot be meant."""
+    """Return the timeout of a mark; a malformed mark fails the test."""
     try:
         timeout = MARK.bind(*mark.args, **mark.kwargs).arguments.get("timeout")
     except TypeError as error:
@@ -132,7 +86,7 @@ def timeout_of(mark: pytest.Mark) -> float | None:
 
 
 def in_dhaga(fn: Callable[..., Any], name: str, timeout: float | None) -> Callable[..., Any]:
-    """Return a test function that calls another one in a dhaga."""
+    """Return a function that calls the test function in a dhaga; a coroutine function fails the test."""
     if iscoroutinefunction(fn) or isasyncgenfunction(fn):
         pytest.fail(
             f"{name} is a coroutine function, and a dhaga calls plain ones: leave the mark out, or write `def`, and "
@@ -149,55 +103,67 @@ def in_dhaga(fn: Callable[..., Any], name: str, timeout: float | None) -> Callab
 
 
 def call_in_dhaga(call: Callable[[], Any], name: str, timeout: float | None) -> Any:
-    """Call a test in a dhaga, and end whoever is left when that has ended. Fails if it left some, and passed."""
-    from .debug import origins
+    """Run a test in a dhaga, then cancel the dhagas it left. A passing test that left any is failed."""
+    from .debug import _spawn_sites
 
     __tracebackhide__ = True
-    before = everybody()
+    before = live_dhagas()
     test = spawn(call, name=name)
-    with origins.recording():
+    with _spawn_sites.recording():
         try:
             value = result_of(test, timeout)
-            left = sorted(filter(counts, everybody() - before), key=age)
-            told = [description(dhaga) for dhaga in left[:LONGEST_LIST]]
+            left = sorted(filter(must_have_ended, live_dhagas() - before), key=age)
+            descriptions = [description(dhaga) for dhaga in left[:LONGEST_LIST]]
         finally:
-            end(everybody() - before)
+            cancel_and_join(live_dhagas() - before)
     if left:
-        fail_leaving(name, len(left), told)
+        fail_leaving(name, len(left), descriptions)
     return value
 
 
 def result_of(test: Dhaga, timeout: float | None) -> Any:
-    """Wait for a test. Raises: what it raises; TimeoutError, with a dump, if that comes first."""
+    """Wait for a test. Raises: what it raises; TimeoutError, with a dump, if the timeout comes first."""
     __tracebackhide__ = True
     try:
         with Timeout(timeout):
             return test.result()
     except TimeoutError:
-        if test.is_alive():  # it is no error of its own
+        if test.is_alive():  # else the test itself raised it
             fail_late(test, timeout)
         raise
 
 
 def fail_late(test: Dhaga, timeout: float | None) -> NoReturn:
-    """Raise TimeoutError, with what everybody is at as its note."""
-    from .debug import dump
-
+    """Raise TimeoutError, with a dump as its note."""
     error = TimeoutError(f"{test.name} was not done within {timeout} s")
-    error.add_note(dump())
+    error.add_note(dump_without_pytest())
     raise error from None
 
 
-# ---- who is left
+def dump_without_pytest() -> str:
+    """Return the dump without the main code of this thread: its stack is 45 lines of pytest's frames."""
+    from .debug import _dump, snapshot
+
+    seen = snapshot()
+    schedulers = [replace(each, dhagas=tuple(filterfalse(is_the_caller, each.dhagas))) for each in seen.schedulers]
+    return _dump.text_of(replace(seen, schedulers=tuple(schedulers)))
 
 
-def everybody() -> set[Dhaga]:
+def is_the_caller(view: DhagaView) -> bool:
+    """Report whether a view is of the code that took the snapshot: the only main code that did not wait then."""
+    return view.kind == "main code" and view.state == RUNNING
+
+
+# ---- dhagas that were left
+
+
+def live_dhagas() -> set[Dhaga]:
     """Return the live dhagas of all schedulers."""
-    return {dhaga for scheduler in list(schedulers) for dhaga in list(scheduler.live)}
+    return {dhaga for scheduler in list(schedulers) for dhaga in list(scheduler._live)}
 
 
-def counts(dhaga: Dhaga) -> bool:
-    """Tell whether a dhaga must not be left: a daemon may, and one that ends in another OS thread right now."""
+def must_have_ended(dhaga: Dhaga) -> bool:
+    """Report whether a dhaga may not be left: daemons may, and one that ends in another OS thread right now."""
     return dhaga.is_alive() and not dhaga.daemon
 
 
@@ -206,24 +172,24 @@ def age(dhaga: Dhaga) -> int:
 
 
 def description(dhaga: Dhaga) -> str:
-    """Say who it is, and where it was spawned, if possible in code that is not Dhaga's own."""
-    from .debug import origins
+    """Describe a dhaga, with its spawn site outside Dhaga's own code if there is one."""
+    from .debug import _spawn_sites
 
-    stack = origins.of(dhaga)
+    stack = _spawn_sites.spawn_site_of(dhaga)
     places = [frame for frame in stack if not frame.of_dhaga] or stack
     return f"{dhaga!r}, spawned at {places[-1]}" if places else f"{dhaga!r}"
 
 
-def fail_leaving(name: str, count: int, told: list[str]) -> None:
-    """Fail a test that has left dhagas over, some of whom are told one by one."""
-    more = [f"... and {count - len(told)} more"] if count > len(told) else []
-    pytest.fail("\n  ".join([f"{name} has left over {count} of its dhagas:", *told, *more]), pytrace=False)
+def fail_leaving(name: str, count: int, descriptions: list[str]) -> None:
+    """Fail a test that has left dhagas; the first ones are listed."""
+    more = [f"... and {count - len(descriptions)} more"] if count > len(descriptions) else []
+    pytest.fail("\n  ".join([f"{name} has left over {count} of its dhagas:", *descriptions, *more]), pytrace=False)
 
 
-def end(dhagas: Iterable[Dhaga]) -> None:
-    """Cancel those who are left, and wait until they have ended, or will not."""
+def cancel_and_join(dhagas: Iterable[Dhaga]) -> None:
+    """Cancel the dhagas that were left, and wait ``END_SECONDS`` at most until they have ended."""
     for dhaga in dhagas:
         dhaga.cancel("its test is over")
-    deadline = monotonic() + GRACE
+    deadline = monotonic() + END_SECONDS
     for dhaga in dhagas:
         dhaga.join(max(0.0, deadline - monotonic()))

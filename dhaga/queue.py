@@ -1,7 +1,16 @@
-"""The standard ``queue`` on dhagas: Queue, LifoQueue, PriorityQueue, SimpleQueue, with 3.13's shutdown everywhere.
+"""The standard ``queue`` on dhagas: Queue, LifoQueue, PriorityQueue, SimpleQueue, with 3.13's shutdown on every Python.
 
-Safe between dhagas of any scheduler and plain OS threads. An item goes straight to the first that waits for one; a
-parked putter's item is taken in by whoever makes room. For the lines marked ``one step`` see ``locks.py``.
+Safe between dhagas of any scheduler and plain OS threads. A Queue has a lock of its own, ``mutex``, held for a few
+lines that never park; when it is free, there are never waiting getters beside items, nor waiting putters beside room.
+An item goes straight to the first getter (hand-over); the item of a waiting putter stands in the putter's wake value
+until a ``get`` makes room and stores it. So a woken waiter has what it waited for, and no later caller overtakes.
+
+``get`` takes an item without the mutex where that is one atomic call of a deque or a list (``_sync/lock.py`` explains
+the atomic lines), and enters the mutex only if putters wait. A subclass with methods of its own, which may do anything,
+has all of its calls under the mutex.
+
+Rejected: an OS lock as the mutex, at six times the cost; conditions, as in the standard Queue: each item would wake a
+getter that then competes for the lock.
 """
 
 from __future__ import annotations
@@ -10,124 +19,121 @@ import heapq
 import sys
 import types
 from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from operator import attrgetter
 from queue import Empty, Full
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from greenlet import getcurrent
 
-from .kernel import originals
-from .kernel.waiter import Waiter
-from .kernel.waiting import WaitQueue, outsider, this_waiter
-from .simplequeue import NOTHING, SimpleQueue, check_timeout
+from ._kernel.arguments import check_timeout, check_wait_timeout
+from ._kernel.current import non_dhaga_waiter, this_waiter
+from ._kernel.inner_waiter import inner_waiter
+from ._kernel.wait_queue import WaitQueue
+from ._kernel.waiter import TIMED_OUT, Waiter
+from ._sync.mutex import Mutex
+from ._sync.overridable import overridable
+from ._sync.simple_queue import NOTHING, SimpleQueue
 
 if sys.version_info >= (3, 13):
     from queue import ShutDown
 else:
 
     class ShutDown(Exception):
-        """Raised by put and get of a queue that is shut down."""
+        """Raised by ``put`` and ``get`` of a queue that is shut down."""
 
 
 __all__ = ["Empty", "Full", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "SimpleQueue"]
 
 T = TypeVar("T")
 
-MOMENT = 0.00005
-"""Seconds between two looks at a taken Guard: whoever holds it is done long before, once its OS thread runs again."""
-
-
-class Guard:
-    """Keep other OS threads out for some lines that never park: a lock of the OS at a sixth of its cost.
-
-    As there, whoever comes back to it in a signal handler or a finalizer, on the thread that holds it, waits for ever.
-    """
-
-    __slots__ = ("free",)
-
-    def __init__(self) -> None:
-        self.free = True
-
-    def acquire(self) -> None:
-        """Take it; another OS thread holds it for microseconds, unless it was interrupted."""
-        while True:
-            if self.free: self.free = False; return  # one step  # fmt: skip  # noqa: E701, E702
-            originals.thread_sleep(MOMENT)
-
-    def release(self) -> None:
-        """Give it back."""
-        self.free = True
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.free = True
-
 
 class Queue(Generic[T]):
     """A FIFO queue, bounded if ``maxsize`` is above 0. Source: ``queue.Queue``, with ``shutdown`` on every Python.
 
     Subclasses may override ``_init``, ``_qsize``, ``_put`` and ``_get``, which are called under ``mutex`` and must not
-    park. When that is given back there are never getters beside items, nor putters beside room. ``not_empty`` and
-    ``not_full`` do not exist.
+    park; programs may replace them, and ``queue``, on an instance. ``not_empty`` and ``not_full`` do not exist.
+
+    >>> queue = Queue(maxsize=1)
+    >>> queue.put("item"), queue.full(), queue.get()
+    (None, True, 'item')
     """
 
-    queue: Any
+    _replaced: Mapping[str, Any] = {}  # the methods that a program has put on this queue
 
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize = maxsize
-        self.unfinished_tasks = 0
-        self.is_shutdown = False
-        self.mutex = Guard()
-        self.getters = WaitQueue(self, "queue.get")
-        self.putters = WaitQueue(self, "queue.put")  # each one's item is in its `value`
-        self.joiners = WaitQueue(self, "queue.join")
+        self.unfinished_tasks: int = 0
+        self.is_shutdown: bool = False
+        self.mutex: Mutex = Mutex()
+        self._getters = WaitQueue(self, "queue.get")
+        self._putters = WaitQueue(self, "queue.put")  # the item of each is in its _value
+        self._joiners = WaitQueue(self, "queue.join")
         self._init(maxsize)
-        self.stock: Any = None  # the items, if they can be taken without the mutex
-        self.direct = False  # may an item go straight to a getter?
-        self.use_shortcuts()
+        self._bind_shortcuts()
 
-    __class_getitem__ = classmethod(types.GenericAlias)  # type: ignore[var-annotated]
+    __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __repr__(self) -> str:
-        parked = f"{len(self.getters)} parked in get, {len(self.putters)} in put"
+        parked = f"{self._getters.parked()} parked in get, {self._putters.parked()} in put"
         return f"<{type(self).__name__} of {self._qsize()}, {parked}{', shut down' if self.is_shutdown else ''}>"
 
-    # ---- what a kind of queue is made of
+    # ---- the methods that subclasses override
 
     def _init(self, maxsize: int) -> None:
         self.queue = deque()
 
+    @overridable
     def _qsize(self) -> int:
         return len(self.queue)
 
+    @overridable
     def _put(self, item: T) -> None:
         self.queue.append(item)
 
+    @overridable
     def _get(self) -> T:
         return self.queue.popleft()  # type: ignore[no-any-return]
 
-    def use_shortcuts(self) -> None:
-        """Use what a deque and a list can do themselves, where no subclass has put methods of its own instead."""
-        kind, queue = type(self), getattr(self, "queue", None)
-        own = (kind._qsize, kind._put, kind._get)
-        if own == (Queue._qsize, Queue._put, Queue._get) and type(queue) is deque:
-            self.stock, self.take = queue, queue.popleft  # type: ignore[method-assign]
-        elif own == (Queue._qsize, LifoQueue._put, LifoQueue._get) and type(queue) is list:
-            self.stock, self.take = queue, queue.pop  # type: ignore[method-assign]
-        else:
-            self.direct = own == (Queue._qsize, PriorityQueue._put, PriorityQueue._get)
-            return
-        self.store, self.size = queue.append, queue.__len__  # type: ignore[assignment, method-assign]
-        self.direct = True
+    # ---- their shortcuts
 
-    def take(self) -> T:
+    def _set_items(self, items: Any) -> None:
+        self._items = items
+        if hasattr(self, "_stock"):  # not in __init__(), which binds them once all is there
+            self._bind_shortcuts()
+
+    if TYPE_CHECKING:
+        queue: Any
+    else:
+        queue = property(attrgetter("_items"), _set_items)
+
+    def _bind_shortcuts(self) -> None:
+        """Bind the methods of the deque or list directly, unless a subclass or a program has put others in their place.
+
+        ``_stock`` is the items if they may be taken without the mutex; ``_hands_over`` says whether an item may go
+        straight to a getter, without ``_put`` and ``_get``.
+        """
+        # Without a look at __dict__: it would make one, and each access to an attribute slower (queue ping-pong: 34 %).
+        items = getattr(self, "queue", None)
+        bound = None if any(self._replaced.values()) else shortcuts(type(self), items)
+        self._hands_over = bound is not None
+        self._stock: Any = None if bound is None or type(self)._get is PRIORITY[2] else items
+        if bound is None:
+            for name in ("_take", "_store", "_size"):
+                with suppress(AttributeError):  # not bound
+                    delattr(self, name)
+        else:
+            self._take, self._store, self._size = bound  # type: ignore[method-assign]
+
+    def _take(self) -> T:
         return self._get()
 
-    def store(self, item: T) -> None:
+    def _store(self, item: T) -> None:
         self._put(item)
 
-    def size(self) -> int:
+    def _size(self) -> int:
         return self._qsize()
 
     # ---- put
@@ -140,80 +146,78 @@ class Queue(Generic[T]):
         if timeout is not None and block:
             check_timeout(timeout)
         mutex = self.mutex
-        if mutex.free: mutex.free = False  # one step  # fmt: skip  # noqa: E701
+        if mutex._free: mutex._free = False  # atomic  # fmt: skip
         else:
             mutex.acquire()
         try:
             if self.is_shutdown:
                 raise ShutDown
-            while self.getters and self.direct:
+            while self._getters and self._hands_over:
                 try:
-                    getter = self.getters.popleft()
-                except IndexError:  # the timeout of the last one, in another OS thread
-                    break
-                if getter.unpark(item):
-                    self.unfinished_tasks += 1
-                    return
-            if self.maxsize <= 0 or self.size() < self.maxsize:
-                self.store(item)
+                    getter = self._getters.popleft().pop()
+                except IndexError:  # it has left, or another OS thread took the last one
+                    continue
+                getter._resume(item)
                 self.unfinished_tasks += 1
-                if self.getters:
-                    self.serve_getters()
+                return
+            if self.maxsize <= 0 or self._size() < self.maxsize:
+                self._store(item)
+                self.unfinished_tasks += 1
+                if self._getters:
+                    self._serve_getters()
                 return
             if not block or timeout == 0:
                 raise Full
             me = this_waiter()
-            me.prepare("queue.put", self.putters)
-            me.value = item
-            self.putters.append(me)
-            self.admit_putters()  # a getter may just have made room, and have seen no putter
+            me._prepare("queue.put", self._putters)
+            me._value = item
+            self._putters.append(me._parked)
+            # Second look: a get() without the mutex may have made room, and not have seen this putter.
+            self._admit_putters()
         finally:
-            mutex.free = True
-        self.park_for(me, timeout, Full)
+            mutex._free = True
+        self._park_for(me, timeout, Full)
 
-    def park_for(self, me: Waiter, timeout: float | None, late: type[Exception]) -> Any:
-        try:
-            return me.park(timeout)
-        except TimeoutError:
-            raise late from None
+    def _park_for(self, me: Waiter, timeout: float | None, late: type[Exception]) -> Any:
+        value = me._park_until(timeout)
+        if value is TIMED_OUT:
+            raise late
+        return value
 
-    def serve_getters(self) -> None:
-        """Have a subclass's own ``_get`` choose for those that wait; its errors are theirs."""
-        while self.getters and self._qsize():
-            try:
-                getter = self.getters.popleft()
-            except IndexError:  # the timeout of the last one, in another OS thread
+    def _serve_getters(self) -> None:
+        """Hand items to getters by the subclass's own ``_get``, whose errors are raised in the getter."""
+        while self._getters and self._qsize():
+            getter = self._getters.take_first()
+            if getter is None:
                 return
-            if not getter.parked:  # a fork has left it in the parent
-                continue
             try:
                 item = self._get()
             except BaseException as error:
-                getter.unpark(error=error)
+                getter._resume(error=error)
             else:
-                getter.unpark(item)
+                getter._resume(item)
 
-    def make_up(self) -> None:
-        """Let putters use the room that somebody made."""
-        with self.mutex:
-            self.admit_putters()
+    def _use_room(self) -> None:
+        """Admit putters after a ``get`` without the mutex."""
+        self.mutex.acquire()
+        try:
+            self._admit_putters()
+        finally:
+            self.mutex._free = True
 
-    def admit_putters(self) -> None:
+    def _admit_putters(self) -> None:
         """Store the items of parked putters while there is room, and wake them."""
-        while self.putters and (self.maxsize <= 0 or self.size() < self.maxsize):
-            try:
-                putter = self.putters.popleft()
-            except IndexError:  # the timeout of the last one, in another OS thread
+        while self._putters and (self.maxsize <= 0 or self._size() < self.maxsize):
+            putter = self._putters.take_first()
+            if putter is None:
                 return
-            if not putter.parked:  # a fork has left it in the parent
-                continue
             try:
-                self.store(putter.value)
-            except BaseException as error:  # of a subclass's own _put: the putter's business
-                putter.unpark(error=error)
+                self._store(putter._value)
+            except BaseException as error:  # of a subclass's _put(): raised in the putter
+                putter._resume(error=error)
             else:
                 self.unfinished_tasks += 1
-                putter.unpark(True)
+                putter._resume(True)
 
     def put_nowait(self, item: T) -> None:
         """Add an item. Raises: Full, ShutDown."""
@@ -228,24 +232,24 @@ class Queue(Generic[T]):
         """
         if timeout is not None and block:
             check_timeout(timeout)
-        if self.stock:
+        if self._stock:
             try:
-                item: T = self.take()
-            except IndexError:  # another thread was faster
+                item: T = self._take()
+            except IndexError:  # another OS thread took the last one
                 pass
             else:
-                if self.putters:
-                    self.make_up()
+                if self._putters:
+                    self._use_room()
                 return item
         mutex = self.mutex
-        if mutex.free: mutex.free = False  # one step  # fmt: skip  # noqa: E701
+        if mutex._free: mutex._free = False  # atomic  # fmt: skip
         else:
             mutex.acquire()
         try:
-            if self.putters:
-                self.admit_putters()
-            if self.stock or (self.stock is None and self._qsize()):
-                item = self.take_under_mutex()
+            if self._putters:
+                self._admit_putters()
+            if self._stock or (self._stock is None and self._size()):
+                item = self._take_under_mutex()
                 if item is not NOTHING:
                     return item
             if self.is_shutdown:
@@ -256,27 +260,31 @@ class Queue(Generic[T]):
             try:
                 scheduler = me.scheduler
             except AttributeError:  # not a dhaga
-                me, scheduler = outsider(me), None
-            if me.pending:  # prepare(), written out, as park() is below: 10 % of a ping-pong
-                raise me.pending.pop(0)
-            me.place = self.getters
-            me.parked.append("queue.get")
-            self.getters.append(me)
+                me, scheduler = non_dhaga_waiter(me), None
+            if me._parked:
+                me, scheduler = inner_waiter(me), None
+            # _prepare() here and _park() below are written out: the two calls are 10 % of a ping-pong.
+            if me._pending:
+                raise me._pending.pop(0)
+            me._target = self._getters
+            me._reason = "queue.get"
+            me._parked = ticket = [me]
+            self._getters.append(ticket)
         finally:
-            mutex.free = True
+            mutex._free = True
         if timeout is None and scheduler is not None:
-            return scheduler.park(me)  # type: ignore[no-any-return]
-        return self.park_for(me, timeout, Empty)  # type: ignore[no-any-return]
+            return scheduler._park(me)  # type: ignore[no-any-return]
+        return self._park_for(me, timeout, Empty)  # type: ignore[no-any-return]
 
-    def take_under_mutex(self) -> T:
-        """Take an item and let a putter use its place; NOTHING if another thread took the last one from beside."""
+    def _take_under_mutex(self) -> T:
+        """Take an item and admit a putter. Returns: NOTHING if a ``get`` without the mutex took the last one."""
         try:
-            item = self.take()
+            item = self._take()
         except IndexError:
-            if self.size():
+            if self._size():
                 raise
             return NOTHING  # type: ignore[no-any-return]
-        self.admit_putters()
+        self._admit_putters()
         return item
 
     def get_nowait(self) -> T:
@@ -286,79 +294,86 @@ class Queue(Generic[T]):
     # ---- the rest
 
     def qsize(self) -> int:
-        """Return how many items there are; another thread may change that any time."""
-        return self._qsize()
+        """Return the number of items, which another OS thread may change at any time."""
+        return self._size()
 
     def empty(self) -> bool:
-        """Tell whether there is no item now."""
-        return not self._qsize()
+        """Return whether there is no item now."""
+        return not self._size()
 
     def full(self) -> bool:
-        """Tell whether a put would have to wait now."""
-        return 0 < self.maxsize <= self._qsize()
+        """Return whether a ``put`` would wait now."""
+        return 0 < self.maxsize <= self._size()
 
     def task_done(self) -> None:
-        """Report one item that was taken as worked off. Raises: ValueError if more is reported than was put."""
-        with self.mutex:
+        """Count one taken item as done. Raises: ValueError if more items are done than were put."""
+        self.mutex.acquire()
+        try:
             if self.unfinished_tasks <= 0:
                 raise ValueError("task_done() called too many times")
             self.unfinished_tasks -= 1
             if not self.unfinished_tasks:
-                self.joiners.wake_all()
+                self._joiners.wake_all()
+        finally:
+            self.mutex._free = True
 
     def join(self) -> None:
-        """Wait until every item put was reported by ``task_done``. Parks: ``queue.join``."""
+        """Wait until ``task_done`` was called for every item put. Parks: ``queue.join``."""
         self.all_tasks_done.wait()
 
     @property
     def all_tasks_done(self) -> AllTasksDone:
-        """What ``join`` waits for: programs wait for it with a timeout."""
+        """What ``join`` waits for. Programs use it to wait with a timeout."""
         return AllTasksDone(self)
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Have put raise ShutDown from now on, and get once the queue is empty. ``immediate``: drop what is in it."""
-        with self.mutex:
+        """Make ``put`` raise ShutDown, and ``get`` once the queue is empty. ``immediate``: drop all items first."""
+        self.mutex.acquire()
+        try:
             self.is_shutdown = True
-            turn_away(self.putters)
-            while immediate and self.size() and self.take_under_mutex() is not NOTHING:
+            wake_with_shutdown(self._putters)
+            while immediate and self._size() and self._take_under_mutex() is not NOTHING:
                 self.unfinished_tasks -= self.unfinished_tasks > 0
             if not self.unfinished_tasks:
-                self.joiners.wake_all()
-            if not self.size():
-                turn_away(self.getters)
+                self._joiners.wake_all()
+            if not self._size():
+                wake_with_shutdown(self._getters)
+        finally:
+            self.mutex._free = True
 
 
 class AllTasksDone:
-    """The moment when every item of a queue was reported as worked off, with the face of a Condition.
+    """Condition-like object for the end of all tasks of a queue.
 
-    Source: the Condition that ``queue.Queue`` has by this name. To hold this one keeps nobody out.
+    Source: the Condition of this name in ``queue.Queue``. To acquire this one excludes no other caller.
     """
 
-    __slots__ = ("whose",)
+    __slots__ = ("_queue",)
 
-    def __init__(self, whose: Queue[Any]) -> None:
-        self.whose = whose
+    def __init__(self, queue: Queue[Any]) -> None:
+        self._queue = queue
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for it. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
-        queue = self.whose
-        with queue.mutex:
+        """Wait for the end of all tasks. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
+        queue = self._queue
+        queue.mutex.acquire()
+        try:
             if not queue.unfinished_tasks:
                 return True
-            if timeout is not None and timeout <= 0:
-                return False
+            if timeout is not None:
+                check_wait_timeout(timeout)
+                if timeout <= 0:
+                    return False
             me = this_waiter()
-            me.prepare("queue.join", queue.joiners)
-            queue.joiners.append(me)
-        try:
-            me.park(timeout)
-        except TimeoutError:
-            return False
-        return True
+            me._prepare("queue.join", queue._joiners)
+            queue._joiners.append(me._parked)
+        finally:
+            queue.mutex._free = True
+        return me._park_until(timeout) is not TIMED_OUT
 
     def notify_all(self) -> None:
-        """Have everybody go on who waits for it, as who sets ``unfinished_tasks`` to 0 does."""
-        self.whose.joiners.wake_all()
+        """Wake all waiters; for programs that set ``unfinished_tasks`` to 0 themselves."""
+        self._queue._joiners.wake_all()
 
     notify = notify_all
 
@@ -373,37 +388,54 @@ class AllTasksDone:
     def __exit__(self, *_: object) -> None: ...
 
 
-def turn_away(waiters: WaitQueue) -> None:
-    """Tell everybody who waits that the queue is shut down."""
-    while waiters:
-        try:
-            waiter: Waiter = waiters.popleft()
-        except IndexError:  # the timeout of the last one, in another OS thread
-            return
-        waiter.unpark(error=ShutDown())
+def wake_with_shutdown(waiters: WaitQueue) -> None:
+    """Raise ShutDown in all waiters."""
+    while (waiter := waiters.take_first()) is not None:
+        waiter._resume(error=ShutDown())
 
 
 class LifoQueue(Queue[T]):
-    """A queue that gives the newest item first. Source: ``queue.LifoQueue``."""
+    """A queue that returns the newest item first. Source: ``queue.LifoQueue``."""
 
     def _init(self, maxsize: int) -> None:
-        self.queue = []
+        self.queue: Any = []
 
+    @overridable
     def _put(self, item: T) -> None:
         self.queue.append(item)
 
+    @overridable
     def _get(self) -> T:
         return self.queue.pop()  # type: ignore[no-any-return]
 
 
 class PriorityQueue(Queue[T]):
-    """A queue that gives the lowest item first. Source: ``queue.PriorityQueue``."""
+    """A queue that returns the lowest item first. Source: ``queue.PriorityQueue``."""
 
     def _init(self, maxsize: int) -> None:
-        self.queue = []
+        self.queue: Any = []
 
+    @overridable
     def _put(self, item: T) -> None:
         heapq.heappush(self.queue, item)
 
+    @overridable
     def _get(self) -> T:
         return heapq.heappop(self.queue)  # type: ignore[no-any-return]
+
+
+FIFO: tuple[Any, Any, Any] = Queue._qsize, Queue._put, Queue._get
+LIFO: tuple[Any, Any, Any] = Queue._qsize, LifoQueue._put, LifoQueue._get
+PRIORITY: tuple[Any, Any, Any] = Queue._qsize, PriorityQueue._put, PriorityQueue._get
+
+
+def shortcuts(kind: type[Queue[Any]], items: Any) -> tuple[Any, Any, Any] | None:
+    """Return what takes, stores and counts items for a class of queues; None if it has methods of its own."""
+    own = kind._qsize, kind._put, kind._get
+    if own == FIFO and type(items) is deque:
+        return items.popleft, items.append, items.__len__
+    if own == LIFO and type(items) is list:
+        return items.pop, items.append, items.__len__
+    if own == PRIORITY and type(items) is list:
+        return partial(heapq.heappop, items), partial(heapq.heappush, items), items.__len__
+    return None

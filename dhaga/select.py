@@ -1,9 +1,13 @@
-"""The standard ``select`` on dhagas: ``select``, ``poll`` and ``epoll`` park where they would have to wait.
+"""The standard ``select`` on dhagas: ``select``, ``poll`` and ``epoll`` park where they would block.
 
-Each asks the standard one first, with timeout 0. If nothing is ready, the caller parks until it is worth asking again
-(``gatherings.py``); so it is when a ``dhaga.socket`` among the fds is closed. A plain OS thread calls the standard one.
+Each polls the standard one first, with timeout 0. If nothing is ready, the caller parks until polling again can find
+something (``_iowait/fd_set.py``), as it can when a ``dhaga.socket`` among the fds is closed. A plain OS thread calls
+the standard one.
 
-Whatever is not defined here, such as ``kqueue``, is the standard module's own (``__getattr__``).
+A program that polls in a loop may always find something, and would then never park. So after ``ANSWERS_BEFORE_YIELD``
+immediate answers in a row the caller yields: it may be polling for what other dhagas are to do.
+
+``kqueue`` and all other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -11,45 +15,42 @@ from __future__ import annotations
 import math
 import operator
 import select as standard
-from asyncio import _get_running_loop
+import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
 from greenlet import getcurrent
 
-from .gatherings import POLLIN as POLLIN
-from .gatherings import POLLOUT as POLLOUT
-from .gatherings import POLLPRI as POLLPRI
-from .gatherings import wait_for
-from .kernel import originals
-from .kernel.channel import Channels
-from .kernel.microthread import Dhaga
-from .kernel.osthread import OSThread
-from .kernel.scheduler import sleep
-from .kernel.waiting import here, this_waiter
+from ._iowait.fd_set import POLLIN as POLLIN
+from ._iowait.fd_set import POLLOUT as POLLOUT
+from ._iowait.fd_set import POLLPRI as POLLPRI
+from ._iowait.fd_set import wait_for
+from ._kernel import originals
+from ._kernel.current import parking_waiter, this_waiter
+from ._kernel.fd_watch import FdWatchers
+from ._kernel.microthread import Dhaga, Main
+from ._kernel.scheduler import sleep
+from ._kernel.stdlib_face import fall_back_to, refuse_copy
+from ._kernel.thread_waiter import OSThread
+from ._kernel.waiter import TIMED_OUT
 
-standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = (
-    standard.select
-)  # taken before anybody can patch it
-LONGEST = 2.0**63 / 1e9
-MOST_MILLISECONDS = 2**31 - 1
-EAGER = 16
-"""After so many answers at once others have a turn: who polls in a loop may be polling for what they are to do."""
+# Taken before a patch can replace it.
+standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standard.select
+MAX_SECONDS = 2.0**63 / 1e9
+MAX_MILLISECONDS = 2**31 - 1 if sys.version_info < (3, 15) else math.inf  # what ``poll`` takes
+ANSWERS_BEFORE_YIELD = 16
+"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas."""
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 def select(
     rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Wait until something in the lists is ready for reading, for writing, or has urgent data. Parks: ``select``.
+    """Wait until something in the lists is readable, writable, or has urgent data. Parks: ``select``.
 
     Raises: TypeError, ValueError, OSError (EBADF). Source: ``select.select``.
     """
@@ -57,20 +58,20 @@ def select(
     if limit is not None and limit < 0:
         raise ValueError("timeout must be non-negative")
     lists = [things if isinstance(things, (list, tuple)) else list(things) for things in (rlist, wlist, xlist)]
-    answers.begin()
+    immediate.count_call()
     found = standard_select(*lists, 0)
     if limit == 0 or any(found):
         return found
-    answers.at_once = 0
+    immediate.in_a_row = 0
     me = this_waiter()
     if isinstance(me, OSThread):
         return standard_select(*lists, timeout)
-    interests: dict[int, int] = {}
+    events_by_fd: dict[int, int] = {}
     for things, event in zip(lists, (POLLIN, POLLOUT, POLLPRI), strict=True):
         for thing in things:
             fd = fileno_of(thing)
-            interests[fd] = interests.get(fd, 0) | event
-    return wait_for("select", me, lambda: standard_select(*lists, 0), interests, limit)
+            events_by_fd[fd] = events_by_fd.get(fd, 0) | event
+    return wait_for("select", me, lambda: standard_select(*lists, 0), events_by_fd, limit)
 
 
 class poll:
@@ -78,21 +79,23 @@ class poll:
 
     __slots__ = ("masks", "polling", "real")
 
+    __getstate__: Any = refuse_copy
+
     def __init__(self) -> None:
-        self.real = originals.poll()
+        self.real: Any = originals.poll()
         self.masks: dict[int, int] = {}
-        self.polling = False
+        self.polling: bool = False
 
     def __repr__(self) -> str:
         return f"<poll of {len(self.masks)} fds{', polling' if self.polling else ''}>"
 
     def register(self, fd: Any, eventmask: int = POLLIN | POLLPRI | POLLOUT, /) -> None:
-        """Add an fd, or change what it is watched for."""
+        """Add an fd, or change the events that it is watched for."""
         self.real.register(fd, eventmask)
         self.masks[fileno_of(fd)] = operator.index(eventmask)
 
     def modify(self, fd: Any, eventmask: int, /) -> None:
-        """Change what an fd is watched for. Raises: FileNotFoundError if it was not registered."""
+        """Change the events that an fd is watched for. Raises: FileNotFoundError if it was not registered."""
         self.real.modify(fd, eventmask)
         self.masks[fileno_of(fd)] = operator.index(eventmask)
 
@@ -102,48 +105,53 @@ class poll:
         del self.masks[fileno_of(fd)]
 
     def poll(self, timeout: float | None = None, /) -> list[tuple[int, int]]:
-        """Wait until an fd has an event, for ``timeout`` milliseconds; None or below 0: for ever. Parks: ``poll``.
+        """Wait until an fd has an event, for ``timeout`` milliseconds; None or below 0: forever. Parks: ``poll``.
 
         Raises: RuntimeError if the object is being polled already.
         """
         limit = seconds_of(timeout, "timeout must be an integer or None")
-        if limit is not None and math.ceil(limit) > MOST_MILLISECONDS:
+        if limit is not None and math.ceil(limit) > MAX_MILLISECONDS:
             raise OverflowError("timeout is too large")
         if self.polling:
             raise RuntimeError("concurrent poll() invocation")
         self.polling = True
         try:
-            answers.begin()
-            return self.real.poll(0) or self.poll_long(limit)
+            immediate.count_call()
+            return self.real.poll(0) or self.poll_slow_path(limit)
         finally:
             self.polling = False
 
-    def poll_long(self, limit: float | None) -> list[tuple[int, int]]:
+    def poll_slow_path(self, limit: float | None) -> list[tuple[int, int]]:
+        """Park until an fd has an event or the limit, in milliseconds, is over."""
         if limit == 0:
             return []
-        answers.at_once = 0
+        immediate.in_a_row = 0
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(limit)  # type: ignore[no-any-return]
-        interests = dict(self.masks)
-        asked = originals.poll()  # as the standard does, which takes note of later changes in the next call
-        for fd, mask in interests.items():
-            asked.register(fd, mask)
+        events_by_fd = dict(self.masks)
+        # A copy, as the standard takes note of changes made meanwhile only in the next call.
+        snapshot = originals.poll()
+        for fd, mask in events_by_fd.items():
+            snapshot.register(fd, mask)
         seconds = None if limit is None or limit < 0 else math.ceil(limit) / 1000
-        return wait_for("poll", me, lambda: asked.poll(0), interests, seconds)
+        return wait_for("poll", me, lambda: snapshot.poll(0), events_by_fd, seconds)
 
 
 class epoll:
     """A set of fds in the kernel; only ``poll`` waits. Source: ``select.epoll``."""
 
-    __slots__ = ("channels", "real")
+    __slots__ = ("real", "watchers")
+
+    __getstate__: Any = refuse_copy
 
     def __init__(self, sizehint: int = -1, flags: int = 0) -> None:
         self.adopt(originals.epoll(sizehint, flags))
 
     def adopt(self, real: Any) -> Self:
-        self.real = real
-        self.channels = Channels(real.fileno())
+        """Wrap a standard epoll, and watch its fd."""
+        self.real: Any = real
+        self.watchers: FdWatchers = FdWatchers(real.fileno())
         return self
 
     @classmethod
@@ -173,8 +181,8 @@ class epoll:
         return self.real.closed  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Close the set; whoever waits on it gets EBADF."""
-        self.channels.close()
+        """Close the set; its waiters get EBADF."""
+        self.watchers.close()
         self.real.close()
 
     def register(self, fd: Any, eventmask: int = POLLIN | POLLPRI | POLLOUT) -> None:
@@ -182,7 +190,7 @@ class epoll:
         self.real.register(fd, eventmask)
 
     def modify(self, fd: Any, eventmask: int) -> None:
-        """Change what an fd is watched for. Raises: FileNotFoundError."""
+        """Change the events that an fd is watched for. Raises: FileNotFoundError."""
         self.real.modify(fd, eventmask)
 
     def unregister(self, fd: Any) -> None:
@@ -190,24 +198,23 @@ class epoll:
         self.real.unregister(fd)
 
     def poll(self, timeout: float | None = None, maxevents: int = -1) -> list[tuple[int, int]]:
-        """Wait until an fd has an event, for ``timeout`` seconds; None or below 0: for ever. Parks: ``read fd N``."""
+        """Wait until an fd has an event, for ``timeout`` seconds; None or below 0: forever. Parks: ``read fd N``."""
         limit = seconds_of(timeout, "timeout must be an integer or None")
-        if limit is not None and math.ceil(limit * 1000) > MOST_MILLISECONDS:
+        if limit is not None and math.ceil(limit * 1000) > MAX_MILLISECONDS:
             raise OverflowError("timeout is too large")
-        answers.begin()
+        immediate.count_call()
         events = self.real.poll(0, maxevents)
         if events or limit == 0:
             return events  # type: ignore[no-any-return]
-        answers.at_once = 0
+        immediate.in_a_row = 0
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(timeout, maxevents)  # type: ignore[no-any-return]
-        channel = self.channels.of(me)
-        deadline = None if limit is None or limit < 0 else me.scheduler.clock() + limit
+        watcher = self.watchers.of(me)
+        deadline = None if limit is None or limit < 0 else me.scheduler._clock() + limit
         while not events:
-            try:
-                channel.wait_readable(me, None if deadline is None else max(0.0, deadline - me.scheduler.clock()))
-            except TimeoutError:
+            left = None if deadline is None else max(0.0, deadline - me.scheduler._clock())
+            if watcher.wait_readable(me, left) is TIMED_OUT:
                 return self.real.poll(0, maxevents)  # type: ignore[no-any-return]
             events = self.real.poll(0, maxevents)
         return events  # type: ignore[no-any-return]
@@ -222,46 +229,42 @@ if originals.epoll is None:
 # ---- arguments
 
 
-def seconds_of(timeout: Any, complaint: str) -> float | None:
-    """Check a timeout as the standard does."""
+def seconds_of(timeout: Any, message: str) -> float | None:
+    """Return a timeout as a number, None unchanged. Raises: TypeError with ``message``, ValueError, OverflowError."""
     if timeout is None:
         return None
     if not isinstance(timeout, float):
         try:
             timeout = operator.index(timeout)
         except TypeError:
-            raise TypeError(complaint) from None
+            raise TypeError(message) from None
     if timeout != timeout:
         raise ValueError("Invalid value NaN (not a number)")
-    if abs(timeout) >= LONGEST:
+    if abs(timeout) >= MAX_SECONDS:
         raise OverflowError("timestamp out of range for platform time_t")
     return timeout  # type: ignore[no-any-return]
 
 
 def fileno_of(thing: Any) -> int:
-    """Return the fd that an int is or an object has; the standard has checked it before."""
+    """Return an int itself, or the fd of an object; the standard call has validated it before."""
     return thing if isinstance(thing, int) else thing.fileno()
 
 
-# ---- who polls in a loop
+# ---- yielding in loops that poll
 
 
-class Answers:
-    """How many answers were there at once, one after the other."""
+class ImmediateAnswers:
+    """Counts answers found without waiting, in a row."""
 
-    at_once = 0
+    in_a_row: int = 0
 
-    def begin(self) -> None:
-        """Count one more, as long as nobody waits; after ``EAGER`` let others run, if anybody can park here."""
-        self.at_once += 1
-        if self.at_once > EAGER:
-            self.at_once = 0
-            if isinstance(getcurrent(), Dhaga) or (here.main is not None and self.main_may_park(_get_running_loop())):
+    def count_call(self) -> None:
+        """Count a call; above ``ANSWERS_BEFORE_YIELD`` yield, if the caller can park. A park resets the count."""
+        self.in_a_row += 1
+        if self.in_a_row > ANSWERS_BEFORE_YIELD:
+            self.in_a_row = 0
+            if isinstance(getcurrent(), Dhaga) or isinstance(parking_waiter(), Main):
                 sleep(0)
 
-    def main_may_park(self, loop: object) -> bool:
-        """Tell whether the main code runs, or a loop that it runs itself: see ``dhaga/asyncio.py``."""
-        return loop is None or getattr(loop, "parks", False)
 
-
-answers = Answers()
+immediate: ImmediateAnswers = ImmediateAnswers()

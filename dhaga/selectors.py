@@ -1,30 +1,28 @@
-"""The standard ``selectors`` on dhagas: ``select`` parks where it would have to wait.
+"""The standard ``selectors`` on dhagas: ``select`` parks where it would block.
 
-Each class is the standard's, over what ``dhaga.select`` has in the place of the system's. A plain OS thread waits for
-real. Whatever is not defined here is the standard module's own (``__getattr__``).
+Each class is the standard's, over the counterpart of its system call in ``dhaga.select``. A plain OS thread blocks. All
+other names are the standard module's own.
 """
 
 from __future__ import annotations
 
 import select as system
 import selectors as standard
+from collections.abc import Callable
 from typing import Any
 
+from ._kernel.stdlib_face import fall_back_to
 from .select import select
 
 __all__ = ["DefaultSelector", "SelectSelector"]
 
-# The standard library's own, taken before anybody can patch them.
+# The standard library's classes, taken before a patch can replace them.
 standard_default: Any = standard.DefaultSelector
 standard_kqueue: Any = getattr(standard, "KqueueSelector", None)
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class SelectSelector(standard.SelectSelector):
@@ -60,7 +58,7 @@ if hasattr(system, "epoll"):
 if standard_kqueue is not None:
 
     class KqueueSelector(standard_kqueue):  # type: ignore[misc]
-        """A selector over a kqueue, whose own fd our ``select`` waits for. Source: the standard one."""
+        """A selector over a kqueue, whose own fd our ``select`` waits for. Source: ``selectors.KqueueSelector``."""
 
         def select(self, timeout: float | None = None) -> Any:
             """Wait for events. Parks: ``select``."""
@@ -73,5 +71,5 @@ if standard_kqueue is not None:
     __all__ += ["KqueueSelector"]
     DefaultSelector = KqueueSelector
 
-# What standard modules have bound at import by these private names.
+# Private names under which standard modules have bound a class at import.
 _ServerSelector = _PopenSelector = _TelnetSelector = _WaitSelector = vars().get("PollSelector", SelectSelector)

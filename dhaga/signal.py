@@ -1,49 +1,53 @@
-"""The standard ``signal`` on dhagas: handlers are called in the main code, and who waits for a signal parks.
+"""The standard ``signal`` on dhagas: handlers run in the main code, and waiting for a signal parks.
 
-Whatever is not defined here is the standard module's own.
+A handler may strike any dhaga, which must not park for it: so the function given to ``signal`` is wrapped in a
+``Handler``, which passes the call to the main code (``_kernel/signals.py``). C lets each dhaga of the main OS thread
+set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard module's own.
 """
 
 from __future__ import annotations
 
+import operator
 import signal as standard
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
-from .kernel import originals
-from .kernel.interrupts import on_ctrl_c
-from .kernel.osthread import OSThread
-from .kernel.scheduler import sleep
-from .kernel.summons import call_in_main
-from .kernel.waiting import WaitQueue, this_waiter
+from ._kernel import originals
+from ._kernel.current import this_thread, this_waiter
+from ._kernel.idents import os_thread_of
+from ._kernel.scheduler import sleep
+from ._kernel.signals import BLOCKING, call_in_main, on_ctrl_c
+from ._kernel.stdlib_face import fall_back_to
+from ._kernel.thread_waiter import OSThread
+from ._kernel.wait_queue import WaitQueue
+from .threading import current_thread, main_thread
 
-__all__ = ["getsignal", "pause", "signal", "sigtimedwait", "sigwait", "sigwaitinfo"]
+__all__ = ["getsignal", "pause", "pthread_kill", "set_wakeup_fd", "signal", "sigtimedwait", "sigwait", "sigwaitinfo"]
 
-LOOKS_EVERY = 0.02
-"""Seconds between two looks of ``sigwait`` at the signals that are blocked: 50 a second cost 0.1 % of a core."""
+POLL_INTERVAL = 0.02
+"""Seconds between two polls of ``sigwait`` for blocked signals: 50 a second cost 0.1 % of a core."""
 
 standard_signal, standard_getsignal = standard.signal, standard.getsignal
 standard_pause, standard_sigwait = standard.pause, standard.sigwait
-standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # macOS has neither
+standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # missing on macOS
 standard_sigtimedwait: Any = getattr(standard, "sigtimedwait", None)
-pausing = WaitQueue(standard, "signal.pause")
+standard_pthread_kill: Any = getattr(standard, "pthread_kill", None)
+standard_set_wakeup_fd = standard.set_wakeup_fd
+pause_queue: WaitQueue = WaitQueue(standard, "signal.pause")
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class Handler:
-    """What the standard module calls when a signal has come: it has the program's function called in the main code."""
+    """What the standard module calls for a signal: it has the main code call the program's function."""
 
     __slots__ = ("function",)
 
     def __init__(self, function: Callable[[int, FrameType | None], object]) -> None:
-        self.function = function
+        self.function: Callable[[int, FrameType | None], object] = function
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         call_in_main(self.call, number, frame)
@@ -52,71 +56,114 @@ class Handler:
         try:
             self.function(number, frame)
         finally:
-            pausing.wake_all()
+            pause_queue.wake_all()
 
 
 def signal(signalnum: int, handler: Any) -> Any:
     """Set the handler of a signal. Returns: the former one.
 
-    It is called in the main code of the process: at once if that runs, else in the middle of its park, once the dhaga
-    that computes parks. It may park itself, and what it raises comes to the main code. Source: ``signal.signal``.
+    The handler runs in the main code of the process: at once if that is running, else in the middle of its park, as
+    soon as the running dhaga parks. It may park itself, and its errors are raised in the main code. Raises: ValueError
+    outside of the main code. Source: ``signal.signal``.
     """
+    refuse_in_thread("signal")
     if handler is standard.default_int_handler or handler is on_ctrl_c:
         handler = on_ctrl_c
     elif callable(handler) and not isinstance(handler, standard.Handlers):
         handler = Handler(handler)
-    return shown(standard_signal(signalnum, handler))
+    return unwrap_handler(standard_signal(signalnum, handler))
+
+
+def refuse_in_thread(function: str) -> None:
+    """Raise ValueError, as C does for OS threads, unless the caller is the main thread of the program."""
+    if current_thread() is not main_thread():
+        raise ValueError(f"{function} only works in main thread of the main interpreter")
+
+
+def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
+    """Set the fd that the number of each signal is written to; -1: none. Returns: the former one, or -1.
+
+    The scheduler of the main code has a self-pipe there while the program has no fd of its own; it is not returned.
+    Raises: ValueError outside of the main code. Source: ``signal.set_wakeup_fd``.
+    """
+    refuse_in_thread("set_wakeup_fd")
+    own = wakeup_fd_of_scheduler()
+    if fd == -1 and own != -1:
+        former = standard_set_wakeup_fd(own, warn_on_full_buffer=False)
+    else:
+        former = standard_set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
+    return -1 if former == own else former
+
+
+def wakeup_fd_of_scheduler() -> int:
+    """Return the fd by which signals end the sleep of this thread's scheduler; -1 if it has none."""
+    selector = this_thread.main and this_thread.main.scheduler._selector
+    return selector.wakeup_pipe.write_end.fileno() if selector and selector.wakeup_pipe else -1
+
+
+def pthread_kill(thread_id: int, signalnum: int, /) -> None:
+    """Send a signal to the OS thread that runs a thread. Raises: ProcessLookupError for a dhaga that has ended.
+
+    Source: ``signal.pthread_kill``; a Python handler runs in the main code, whichever thread is sent the signal.
+    """
+    standard_pthread_kill(os_thread_of(operator.index(thread_id)), signalnum)
 
 
 def getsignal(signalnum: int) -> Any:
-    """Return the handler of a signal, as ``signal`` has got it."""
-    return shown(standard_getsignal(signalnum))
+    """Return the handler of a signal as it was given to ``signal``."""
+    return unwrap_handler(standard_getsignal(signalnum))
 
 
-def shown(handler: Any) -> Any:
+def unwrap_handler(handler: Any) -> Any:
+    """Return the program's own handler in place of our wrapper."""
     if isinstance(handler, Handler):
         return handler.function
     return standard.default_int_handler if handler is on_ctrl_c else handler
 
 
 def pause() -> None:
-    """Wait until a signal has come and its handler was called. Parks: until then (``signal.pause``)."""
+    """Wait until a signal has arrived and its handler was called. Parks: until then (``signal.pause``)."""
     if isinstance(this_waiter(), OSThread):
         standard_pause()
         return
     me: Any = this_waiter()
-    me.scheduler.outside_calls += 1  # no deadlock: the wake comes from outside
+    me.scheduler._outside_calls += 1  # an outside wake is expected: no deadlock
     try:
-        pausing.wait(False, pausing.wake_all)
+        pause_queue.wait(False, pause_queue.wake_all)
     finally:
-        me.scheduler.outside_calls -= 1
+        me.scheduler._outside_calls -= 1
+
+
+# In a plain thread it returns once a handler was called: one that is held off would come after it.
+BLOCKING.add(pause.__code__)
 
 
 def sigwait(sigset: Iterable[int]) -> Any:
-    """Wait for a signal that is blocked, and take it. Parks: until it comes (``sleep``), looking 50 times a second."""
+    """Wait for a blocked signal and take it. Parks: until it arrives (``sleep``), polling 50 times a second."""
     sigset = set(sigset)
     if not isinstance(this_waiter(), OSThread):
         while not standard.sigpending() & sigset:
-            sleep(LOOKS_EVERY)
+            sleep(POLL_INTERVAL)
     return standard_sigwait(sigset)
 
 
 def sigwaitinfo(sigset: Iterable[int]) -> Any:
-    """Wait for a signal that is blocked, and take what is known of it. Parks: as ``sigwait`` does."""
+    """Wait for a blocked signal and return its details. Parks: as ``sigwait``."""
     sigset = set(sigset)
     if not isinstance(this_waiter(), OSThread):
         while (found := standard_sigtimedwait(sigset, 0)) is None:
-            sleep(LOOKS_EVERY)
+            sleep(POLL_INTERVAL)
         return found
     return standard_sigwaitinfo(sigset)
 
 
 def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
-    """Do what ``sigwaitinfo`` does. Returns: None after ``timeout`` seconds. Raises: ValueError below 0."""
+    """As ``sigwaitinfo``. Returns: None after ``timeout`` seconds. Raises: ValueError below 0 and for NaN."""
     sigset = set(sigset)
-    if isinstance(this_waiter(), OSThread) or timeout <= 0:
+    # The standard call refuses NaN and what is too large.
+    if isinstance(this_waiter(), OSThread) or not 0 < timeout <= originals.TIMEOUT_MAX:
         return standard_sigtimedwait(sigset, timeout)
     deadline = originals.monotonic() + timeout
     while (found := standard_sigtimedwait(sigset, 0)) is None and (left := deadline - originals.monotonic()) > 0:
-        sleep(min(left, LOOKS_EVERY))
+        sleep(min(left, POLL_INTERVAL))
     return found

@@ -1,15 +1,20 @@
-"""The standard ``ssl`` on dhagas: where a handshake, a read, a write or an ``unwrap`` would have to wait, it parks.
+"""The standard ``ssl`` on dhagas: where a handshake, a read, a write or ``unwrap`` would block, it parks.
 
-``SSLSocket`` is the standard's, on a ``dhaga.socket`` whose fd never blocks: OpenSSL says what it lacks, and the caller
-parks until the fd has it, within the socket's timeout. ``SSLContext`` differs from the standard's by nothing but the
-sockets that it makes; any other context makes the same ones with ``context.sslsocket_class = SSLSocket``. What needs no
-network (``wrap_bio``, certificates, options) is the standard's own, and so is what is not defined here.
+``SSLSocket`` is the standard's, over a ``dhaga.socket`` whose fd never blocks: OpenSSL reports WANT_READ or WANT_WRITE,
+and the caller parks until the fd is ready for that, within the socket's timeout. ``SSLContext`` makes these sockets;
+any other context does so with ``context.sslsocket_class = SSLSocket``. What needs no network (``wrap_bio``,
+certificates, options) is the standard module's own, and so is every name not defined here.
 
-*Broken writes.* Data once offered to OpenSSL are encrypted and on their way, record by record; until that record is out
-it takes whatever is offered next for the same (SSL_write(3), "the write operation must be repeated"), and would swallow
-it. So one writes at a time, a record at a time, and the record of a write that was cancelled or timed out is kept
-(``unfinished``): if the next write does not begin with it, it is finished first. What arrives is therefore a prefix of
-each broken write, in order, and all of the others.
+*Broken writes.* OpenSSL encrypts data as it accepts them, record by record. Until an accepted record is out, it takes
+the next data offered for a repetition of it (SSL_write(3): "the write operation must be repeated"), and would swallow
+them. So ``write_lock`` admits one writer, records are written one at a time, and the record of a write that was
+cancelled or timed out is kept in ``pending_record``. A next write that does not begin with that record finishes it
+first. The peer therefore receives a prefix of each broken write, in order, and all of the others.
+
+*Locks.* ``openssl_lock`` is held for each call into OpenSSL, which admits one a connection; only a callback that parks
+keeps it across a park. A close meanwhile leaves the fd in ``fds_to_close`` for the caller that comes out of OpenSSL.
+``reading_writer`` is a writer that waits to *read* (a handshake): a reader may consume what it waits for, so every
+caller that comes out wakes it.
 """
 
 from __future__ import annotations
@@ -23,160 +28,179 @@ from typing import Any, Self
 
 from greenlet import getcurrent
 
-from .kernel.channel import READ, closed_error
-from .kernel.waiter import Waiter
-from .kernel.waiting import this_waiter
-from .locks import Lock
-from .patience import NOWHERE, plain
+from ._iowait.openssl_errors import forget_errors
+from ._iowait.socket_base import NO_WATCHER, plain
+from ._kernel.current import this_waiter
+from ._kernel.fd_watch import READ, closed_error
+from ._kernel.stdlib_face import fall_back_to
+from ._kernel.turn_budget import end_turn, yield_if_due
+from ._kernel.waiter import TIMED_OUT, Waiter
+from ._sync.lock import Lock
 from .socket import DEFAULT_TIMEOUT, create_connection, socket
 
 __all__ = [name for name in dir(standard) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
 
-# The standard library's own, taken before anybody can patch them.
+# The standard library's functions, taken before a patch can replace them.
 standard_default_context = standard.create_default_context
 standard_unverified_context = standard._create_unverified_context
 standard_DER_cert_to_PEM_cert = standard.DER_cert_to_PEM_cert
 PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
 SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
-SSLError, SSLWantReadError, SSLWantWriteError = standard.SSLError, standard.SSLWantReadError, standard.SSLWantWriteError
+SSLError, SSLEOFError = standard.SSLError, standard.SSLEOFError
+SSLWantReadError, SSLWantWriteError = standard.SSLWantReadError, standard.SSLWantWriteError
 
-LACKS = (SSLWantReadError, SSLWantWriteError)
+WANTS = (SSLWantReadError, SSLWantWriteError)
 RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
-NOTHING = bytes(4)  # no bytes, as FIONREAD tells it: a C int
+ZERO_BYTES = bytes(4)  # the answer of FIONREAD for an empty socket: a C int
 
-# The standard's texts, which some programs look at.
-READING, WRITING = "The read operation timed out", "The write operation timed out"
-SHAKING = "The handshake operation timed out"
+# The standard's messages, which some programs compare.
+READ_TIMED_OUT, WRITE_TIMED_OUT = "The read operation timed out", "The write operation timed out"
+HANDSHAKE_TIMED_OUT = "The handshake operation timed out"
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     """A TLS connection whose blocking methods park. Source: ``ssl.SSLSocket``; ``close`` wakes its waiters with EBADF.
 
-    One dhaga may read while another writes; several writers take turns. With timeout 0 a ``send`` may send a part.
-    ``close`` sends nothing, as the standard's: what a broken write has left is dropped, and the peer finds a ragged
-    end; ``unwrap`` before it. A listening one shakes hands within ``accept``, while others wait for theirs: a server
-    had better accept plainly, and wrap in the dhaga of each connection.
+    One dhaga may read while another writes; writers queue in FIFO order. With timeout 0 ``send`` may send a part. As in
+    the standard, ``close`` sends no closing alert: the rest of a broken write is dropped, and the peer sees a ragged
+    end; call ``unwrap`` before. A listening SSLSocket shakes hands within ``accept``, while other clients wait: a
+    server should accept plain connections, and wrap each in its own dhaga.
     """
 
-    turn: Lock  # of those who write
-    guard: Lock  # around each call into OpenSSL: it does not bear two at once in one connection
-    orphans: list[int]  # the fd, if it was to be closed while OpenSSL, which knows its number, was at work
-    crossed: Waiter | None  # who writes, while it waits to read, for a handshake: a reader may take the end of that
-    sent: int  # how much of the present write OpenSSL has got rid of; negative: what of a broken one is to go first
-    unfinished: bytes  # the record that OpenSSL has taken and not yet sent
+    write_lock: Lock  # held by the one writer
+    openssl_lock: Lock  # around each call into OpenSSL, which admits one a connection
+    fds_to_close: list[int]  # the fd, if it was closed while OpenSSL was at work with its number
+    reading_writer: Waiter | None  # a writer that waits to read: a reader may complete its handshake
+    sent: int  # bytes of the present write that are out; negative: those of a broken one to send first
+    pending_record: bytes  # the record that OpenSSL has accepted and not yet sent
     suppress_ragged_eofs: bool
     _sslobj: Any
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         self = super().__new__(cls, *args, **options)
-        self.turn, self.guard, self.orphans = Lock(), Lock(), []
-        self.crossed, self.unfinished = None, b""
+        self.write_lock, self.openssl_lock, self.fds_to_close = Lock(), Lock(), []
+        self.reading_writer, self.pending_record = None, b""
         return self
 
     @classmethod
     def _create(cls, *args: Any, do_handshake_on_connect: bool = True, **options: Any) -> Self:
-        """Make one for ``wrap_socket``; it is closed if its handshake is cancelled, too, as from Python 3.13 on."""
+        """Make the socket of ``wrap_socket``. A handshake that fails or is cancelled closes it, as from Python 3.13."""
         self: Any = super()._create(*args, do_handshake_on_connect=False, **options)  # type: ignore[misc]
         self.do_handshake_on_connect = do_handshake_on_connect
         if do_handshake_on_connect and self._connected:
             try:
-                if self.patience == 0:
+                if self.call_timeout == 0:
                     raise ValueError("do_handshake_on_connect should not be specified for non-blocking sockets")
                 self.do_handshake()
             except BaseException:
-                self.guard = Lock()  # a Ctrl-C may have struck the release of the old one; nobody else has the socket
+                # A Ctrl-C may have interrupted the release of the old lock. No other reference to the socket exists.
+                self.openssl_lock = Lock()
                 self.close()
                 raise
         return self  # type: ignore[no-any-return]
 
     # ---- waiting
 
-    def take_patience(self) -> None:
-        super().take_patience()
-        plain.setblocking(self, False)  # OpenSSL does not ask for MSG_DONTWAIT
+    def sync_timeout(self) -> None:
+        super().sync_timeout()
+        plain.setblocking(self, False)  # OpenSSL's own calls pass no MSG_DONTWAIT
 
     def reset_blocking(self) -> None:
         if self._sslobj is None:
             super().reset_blocking()
 
-    def insist(self, late: str, deadline: float | None, operation: Callable[..., Any], *args: Any) -> Any:
-        """Do an operation of OpenSSL, again whenever the fd has what it lacked; a read may have to write, too."""
+    def retry_when_ready(
+        self,
+        message: str,
+        deadline: float | None,
+        operation: Callable[..., Any],
+        *args: Any,
+        failure: OSError | None = None,
+    ) -> Any:
+        """Return the result of an OpenSSL operation, retried whenever the fd is ready for what it wants.
+
+        A read may have to write too (renegotiation, key updates), and a write to read. ``failure``: how a first try
+        ended; it is raised if the connection fails again, as it may have been another's (``openssl_errors.py``).
+        """
         while True:
             try:
-                with self.guard:
-                    if self.channels.closed:
+                with self.openssl_lock:
+                    if self.watchers.closed:
                         raise closed_error()
                     return operation(*args)
-            except LACKS as lack:
-                if self.patience == 0:
+            except WANTS as want:
+                if self.call_timeout == 0:
                     raise
-                reads = isinstance(lack, SSLWantReadError)
+                reads, failure = isinstance(want, SSLWantReadError), None
+            except OSError as error:
+                if not isinstance(error, SSLError):
+                    forget_errors()
+                    if failure is None:
+                        failure = error
+                        continue
+                if failure is not None:
+                    raise failure from None
+                raise
             finally:
-                if self.orphans or self.crossed:
-                    self.look_after()
-            deadline = self.wait(reads, late, deadline)
+                if self.fds_to_close or self.reading_writer:
+                    self.finish_deferred()
+            deadline = self.wait(reads, message, deadline)
 
-    def wait(self, reads: bool, late: str, deadline: float | None) -> float | None:
-        """Park until the fd may be read, or written. Returns: the deadline. Raises: TimeoutError, saying ``late``."""
+    def wait(self, reads: bool, message: str, deadline: float | None) -> float | None:
+        """Park until the fd is readable or writable. Returns: the deadline. Raises: TimeoutError with ``message``."""
         me = this_waiter()
-        channel = self.channel_of(me)
-        wait: Any = channel.wait_readable if reads else channel.wait_writable
-        if reads and late is WRITING:
-            self.crossed = me
+        watcher = self.fd_watcher(me)
+        wait: Any = watcher.wait_readable if reads else watcher.wait_writable
+        if reads and message is WRITE_TIMED_OUT:
+            self.reading_writer = me
         if reads:
-            channel.readable = False
+            watcher.readable = False
         try:
-            return self.bounded(wait, me, deadline)
-        except TimeoutError:
-            raise TimeoutError(late) from None
+            return self.park_within_timeout(wait, me, deadline, message)
         finally:
-            if self.crossed is me:
-                self.crossed = None
+            if self.reading_writer is me:
+                self.reading_writer = None
 
-    def look_after(self) -> None:
-        """Do what was left to whoever comes out of OpenSSL: close the fd, wake a writer whose handshake may be done."""
-        self.bury()
-        writer = self.crossed
-        if writer is not None and writer.parked and writer.taken_off():
-            writer.unpark()
+    def finish_deferred(self) -> None:
+        """After a call into OpenSSL: close the fd if that was deferred, and wake the writer that waits to read."""
+        self.close_fds()
+        writer = self.reading_writer
+        if writer is not None and writer._parked and writer._undo_park():
+            writer._wake()
 
     # ---- handshakes
 
     def do_handshake(self, block: bool = False) -> None:
-        """Shake hands. Parks: until it is done (``read fd N``, ``write fd N``). Raises: SSLError, TimeoutError."""
+        """Perform the handshake. Parks: until done (``read fd N``, ``write fd N``). Raises: SSLError, TimeoutError."""
         self._check_connected()  # type: ignore[attr-defined]
-        patience = self.patience
-        if patience == 0 and block:
+        timeout = self.call_timeout
+        if timeout == 0 and block:
             self.settimeout(None)
         try:
-            self.insist(SHAKING, None, self._sslobj.do_handshake)
+            self.retry_when_ready(HANDSHAKE_TIMED_OUT, None, self._sslobj.do_handshake)
         finally:
-            if self.patience != patience:
-                self.settimeout(patience)
+            if self.call_timeout != timeout:
+                self.settimeout(timeout)
 
     def verify_client_post_handshake(self) -> None:
-        """Ask the client for a certificate; the next read or write sends that. Parks: while others write.
+        """Request a certificate from the client; the next read or write sends the request. Parks: while others write.
 
-        OpenSSL cannot answer in the middle of a record: a client with a write that is stuck gets an SSLError.
+        OpenSSL cannot answer in the middle of a record: a client whose write is stuck gets an SSLError.
         """
         connection = self._sslobj
         if connection is None:
             super().verify_client_post_handshake()
-        self.write_in_turn(connection, b"", connection.verify_client_post_handshake)
+        self.write_locked(connection, b"", connection.verify_client_post_handshake)
 
     # ---- reading
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive up to ``buflen`` bytes, of one record. Parks: while there are none (``read fd N``)."""
+        """Receive up to ``buflen`` bytes of one record. Parks: while there are none (``read fd N``)."""
         if self._sslobj is None or flags:
             return super().recv(buflen, flags)
         return self.read(buflen)  # type: ignore[no-any-return]
@@ -187,65 +211,80 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         if connection is None:
             return super().read(len, buffer)
         me: Any = getcurrent()
-        channel: Any = self.channel
-        if getattr(me, "scheduler", None) is not channel.scheduler:
-            return self.read_patiently(connection, len, buffer)
-        if not channel.readable and has_none(connection, len, buffer):  # wait(), insist(), written out: 10 % of an echo
-            if me.pending:
-                raise me.pending.pop(0)
-            me.place = channel
-            me.parked.append(channel.reading)
-            channel.readers.append(me)
-            if not channel.watched:
-                channel.begin(me, READ)
-            me.scheduler.park(me)
+        watcher: Any = self.watcher
+        if getattr(me, "scheduler", None) is not watcher.scheduler:
+            return self.read_slow_path(connection, len, buffer)
+        # wait() and retry_when_ready(), written out: 10 % of an echo.
+        if not watcher.readable and nothing_pending(connection, len, buffer):
+            if me._pending or me._parked:  # parked: the caller is a finalizer
+                return self.read_slow_path(connection, len, buffer)
+            me._target = watcher
+            me._reason = watcher.read_reason
+            me._parked = [me]
+            watcher.readers[me] = None
+            if not watcher.watched:
+                watcher.start_watching(me, READ)
+            me.scheduler._park(me)
+        elif me.scheduler._clock() >= me.scheduler._turn_ends_at:
+            end_turn(me)
         try:
-            with self.guard:
-                if channel.closed:
+            with self.openssl_lock:
+                if watcher.closed:
                     raise closed_error()
                 data = connection.read(len) if buffer is None else connection.read(len, buffer)
-        except LACKS:
-            return self.read_patiently(connection, len, buffer)
-        except SSLError as error:
-            if not self.is_end(error):
-                raise
+        except WANTS:
+            return self.read_slow_path(connection, len, buffer)
+        except OSError as error:
+            if not isinstance(error, SSLError):
+                forget_errors()
+                return self.read_slow_path(connection, len, buffer, error)
+            self.raise_unless_ended(error)
             return b"" if buffer is None else 0
         finally:
-            if self.orphans or self.crossed:
-                self.look_after()
-        if channel.drains:
-            look_ahead(channel, data)
+            if self.fds_to_close or self.reading_writer:
+                self.finish_deferred()
+        if watcher.short_read_means_empty:
+            note_pending_bytes(watcher, data)
         return data
 
-    def read_patiently(self, connection: Any, len: int, buffer: Any) -> Any:
-        channel = self.channels.get(getattr(getcurrent(), "scheduler", NOWHERE))
+    def read_slow_path(self, connection: Any, len: int, buffer: Any, failure: OSError | None = None) -> Any:
+        """Read with a timeout, from another scheduler than the cached watcher's, or after OpenSSL wanted more."""
+        watcher = self.watchers.get(getattr(getcurrent(), "scheduler", NO_WATCHER))
         deadline: float | None = None
-        if channel and not channel.readable and self.patience != 0 and has_none(connection, len, buffer):
-            deadline = self.wait(True, READING, None)
+        if watcher and not watcher.readable and self.call_timeout != 0 and nothing_pending(connection, len, buffer):
+            deadline = self.wait(True, READ_TIMED_OUT, None)
+        elif self.call_timeout != 0:
+            yield_if_due()
         try:
-            data = self.insist(READING, deadline, connection.read, len, *(() if buffer is None else (buffer,)))
-        except SSLError as error:
-            if not self.is_end(error):
-                raise
+            into = () if buffer is None else (buffer,)
+            data = self.retry_when_ready(READ_TIMED_OUT, deadline, connection.read, len, *into, failure=failure)
+        except (SSLError, BrokenPipeError) as error:
+            self.raise_unless_ended(error)
             return b"" if buffer is None else 0
-        if channel and channel.drains:
-            look_ahead(channel, data)
+        if watcher and watcher.short_read_means_empty:
+            note_pending_bytes(watcher, data)
         return data
 
-    def is_end(self, error: standard.SSLError) -> bool:
-        """Tell whether an error is to be taken for the end: the peer has closed without notice."""
-        return error.args[0] == SSL_ERROR_EOF and self.suppress_ragged_eofs
+    def raise_unless_ended(self, error: OSError) -> None:
+        """Raise an error of a read, unless it counts as end of file: the peer closed without an alert."""
+        if isinstance(error, BrokenPipeError):
+            # OpenSSL 3.6 answers such an end with an alert of its own, which may not reach the peer any more.
+            error = SSLEOFError(SSL_ERROR_EOF, "EOF occurred in violation of protocol").with_traceback(
+                error.__traceback__
+            )
+        if error.args[0] != SSL_ERROR_EOF or not self.suppress_ragged_eofs:
+            raise error
 
     # ---- writing
 
     def send(self, data: Any, flags: int = 0) -> int:
-        """Send: all of it, but for timeout 0. Parks: while the buffer is full (``write fd N``), or others write."""
+        """Send all data; with timeout 0 a part. Parks: while the buffer is full (``write fd N``), or others write."""
         if self._sslobj is None or flags:
             return super().send(data, flags)
         return self.write(data)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Send everything. Parks: as ``send``. Raises: TimeoutError, when some may have been sent."""
+        """Send everything. Parks: as ``send``. Raises: TimeoutError, after which a part may have been sent."""
         if data.__class__ is bytes and self._sslobj is not None and not flags:
             sent = self.write(data)
             if sent == len(data):
@@ -254,142 +293,160 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         super().sendall(data, flags)
 
     def write(self, data: Any) -> int:
-        """Do what ``send`` does. Raises: TimeoutError, when some may have been sent. Returns: how many bytes."""
+        """As ``send``. Raises: TimeoutError, after which a part may have been sent. Returns: the number of bytes."""
         connection = self._sslobj
         if connection is None:
             return super().write(data)
+        self.count_send(0)
         if data.__class__ is not bytes or len(data) > RECORD:
             with memoryview(data) as view, view.cast("B") as whole:
-                return self.write_in_turn(connection, whole)
-        if not self.turn.acquire(False):
-            return self.write_in_turn(connection, data)
-        try:  # write_in_turn() and insist(), written out: 6 % of an echo
+                return self.write_locked(connection, whole)
+        if not self.write_lock.acquire(False):
+            return self.write_locked(connection, data)
+        failure = None
+        try:  # write_locked() and retry_when_ready(), written out: 6 % of an echo
             try:
-                if not self.unfinished:
-                    with self.guard:
-                        if self.channels.closed:
+                if not self.pending_record:
+                    with self.openssl_lock:
+                        if self.watchers.closed:
                             raise closed_error()
                         return connection.write(data)  # type: ignore[no-any-return]
-            except LACKS:
+            except WANTS:
                 pass
-            return self.write_now(connection, data, None)
+            except OSError as error:
+                if isinstance(error, SSLError):
+                    raise
+                forget_errors()
+                failure = error
+            return self.write_now(connection, data, None, failure)
         finally:
-            self.turn.release()
-            if self.orphans or self.crossed:
-                self.look_after()
+            self.write_lock.release()
+            if self.fds_to_close or self.reading_writer:
+                self.finish_deferred()
 
-    def write_in_turn(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
-        """Write as soon as no other does; ``then`` do another operation of OpenSSL before any other can write."""
-        deadline = self.take_turn()
+    def write_locked(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
+        """Write under the write lock; ``then``, another operation of OpenSSL, runs before any other writer."""
+        deadline = self.acquire_write_lock()
         try:
             sent = self.write_now(connection, data, deadline)
             if then is not None:
-                self.insist(READING, deadline, then)
+                self.retry_when_ready(READ_TIMED_OUT, deadline, then)
             return sent
         finally:
-            self.turn.release()
+            self.write_lock.release()
 
-    def take_turn(self) -> float | None:
-        """Park while others write. Returns: the deadline of what comes next, if that is known by now."""
-        if self.turn.acquire(False):
+    def acquire_write_lock(self) -> float | None:
+        """Park while others write. Returns: the deadline of the rest of the call, if it is known by now."""
+        if self.write_lock.acquire(False):
             return None
-        if self.patience == 0:
+        if self.call_timeout == 0:
             raise SSLWantWriteError(SSL_ERROR_WANT_WRITE, "The operation did not complete (write): others do")
-        return self.bounded(self.wait_turn, this_waiter(), None)
+        return self.park_within_timeout(self.wait_write_lock, this_waiter(), None, WRITE_TIMED_OUT)
 
-    def wait_turn(self, me: object, left: float | None) -> None:
-        if not self.turn.acquire(timeout=-1 if left is None else left):
-            raise TimeoutError(WRITING)
+    def wait_write_lock(self, me: object, left: float | None) -> object:
+        """Acquire the write lock. Returns: TIMED_OUT after ``left`` seconds."""
+        return self.write_lock.acquire(timeout=-1 if left is None else left) or TIMED_OUT
 
-    def write_now(self, connection: Any, data: bytes | memoryview, deadline: float | None) -> int:
-        """Send what is left of a broken write, unless this one repeats it, then this one. Returns: how much of it."""
-        broken = self.unfinished
+    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        """Send a file, by ``send``: the kernel's TLS, which the standard uses from Python 3.15 on, would block."""
+        if self._sslobj is None:
+            return super().sendfile(file, offset, count)
+        return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
+
+    def write_now(
+        self, connection: Any, data: bytes | memoryview, deadline: float | None, failure: OSError | None = None
+    ) -> int:
+        """Send the rest of a broken write, unless this one repeats it, then this one. Returns: how much of this one."""
+        broken = self.pending_record
         self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
         try:
-            self.insist(WRITING, deadline, self.offer, connection, data)
-        except LACKS:  # with timeout 0; the next write is to begin with what is left
+            self.retry_when_ready(WRITE_TIMED_OUT, deadline, self.write_records, connection, data, failure=failure)
+        except WANTS:  # timeout 0: the next write is to begin with the rest
             if self.sent <= 0:
                 raise
         return self.sent
 
-    def offer(self, connection: Any, data: Any) -> None:
-        """Give OpenSSL one record after the other. What it does not get rid of, it has kept, and so do we."""
+    def write_records(self, connection: Any, data: Any) -> None:
+        """Pass one record after the other to OpenSSL; keep a copy of each that it has accepted and not sent."""
         while self.sent < len(data):
-            begun = self.unfinished
-            record = begun if self.sent < 0 else data[self.sent : self.sent + (len(begun) or RECORD)]
+            pending = self.pending_record
+            record: Any = pending if self.sent < 0 else data[self.sent : self.sent + (len(pending) or RECORD)]
             try:
                 connection.write(record)
-            except LACKS:
-                self.unfinished = bytes(record)
+                self.pending_record = b""
+                self.sent += len(record)
+            except WANTS:
+                self.pending_record = bytes(record)
                 raise
-            self.unfinished = b""
-            self.sent += len(record)
+            finally:
+                if record.__class__ is memoryview:  # a kept error keeps this frame, which must not keep the buffer
+                    record.release()
 
     # ---- ends
 
     def unwrap(self) -> Any:
-        """End TLS in both directions, and go on in clear. Parks: until the peer has done so, too (``read fd N``)."""
+        """End TLS in both directions, and continue in clear. Parks: until the peer has done so too (``read fd N``)."""
         connection = self._sslobj
         if connection is None:
             return super().unwrap()
-        self.write_in_turn(connection, b"", connection.shutdown)
+        self.write_locked(connection, b"", connection.shutdown)
         self._sslobj = None
         self.reset_blocking()
         return self
 
     def _real_close(self) -> None:
-        self.leave()
+        self.stop_watching()
         self._sslobj = None
         fd = plain.detach(self)
         if fd >= 0:
-            self.orphans.append(fd)
-            self.bury()
+            self.fds_to_close.append(fd)
+            self.close_fds()
 
-    def bury(self) -> None:
-        """Close the fd, unless somebody is at work on it, another OS thread or a callback: then they do, at the end."""
-        while self.orphans and self.guard.acquire(False):
+    def close_fds(self) -> None:
+        """Close the fd, unless a call into OpenSSL is under way: then its caller does so afterwards."""
+        while self.fds_to_close and self.openssl_lock.acquire(False):
             try:
-                close(self.orphans.pop())
+                close(self.fds_to_close.pop())
             finally:
-                self.guard.release()
+                self.openssl_lock.release()
 
 
-def has_none(connection: Any, size: int, buffer: Any) -> bool:
-    """Tell whether OpenSSL has no bytes at hand for a read that asks for some."""
+def nothing_pending(connection: Any, size: int, buffer: Any) -> bool:
+    """Return whether OpenSSL holds no decrypted bytes for a read of some."""
     return not connection.pending() and (size if buffer is None else memoryview(buffer).nbytes) > 0
 
 
-def look_ahead(channel: Any, data: Any) -> None:
-    """Have the next read park without trying if nothing more has come: asking costs 1 µs, a try in vain 5."""
+def note_pending_bytes(watcher: Any, data: Any) -> None:
+    """Let the next read park without a try if the fd is empty: FIONREAD costs 1 µs, a try in vain 5."""
     if (len(data) if data.__class__ is bytes else data) < RECORD:
         try:
-            channel.readable = ioctl(channel.fd, FIONREAD, NOTHING) != NOTHING
-        except OSError:  # closed meanwhile
+            watcher.readable = ioctl(watcher.fd, FIONREAD, ZERO_BYTES) != ZERO_BYTES
+        except OSError:  # the fd was closed meanwhile
             pass
 
 
 class SSLContext(standard.SSLContext):
     """What connections have in common: certificates, protocols, options. Source: ``ssl.SSLContext``.
 
-    Its callbacks may park; a cancel that meets them there ends the handshake, by the ``SSLError`` of one that failed.
+    Its callbacks may park; a cancel that reaches them fails the handshake with ``SSLError``.
     """
 
-    sslsocket_class = SSLSocket
+    sslsocket_class: type[SSLSocket] = SSLSocket
 
 
-def adopted(context: standard.SSLContext) -> SSLContext:
-    """Have a context of the standard make our sockets."""
+def with_own_sockets(context: standard.SSLContext) -> SSLContext:
+    """Turn a standard context into one that makes our sockets."""
     context.__class__ = SSLContext
     return context  # type: ignore[return-value]
 
 
 def create_default_context(*args: Any, **options: Any) -> SSLContext:
-    """Make a context with the standard's secure settings, which verifies. Source: ``ssl.create_default_context``."""
-    return adopted(standard_default_context(*args, **options))
+    """Make a verifying context with the standard's secure settings. Source: ``ssl.create_default_context``."""
+    return with_own_sockets(standard_default_context(*args, **options))
 
 
 def _create_unverified_context(*args: Any, **options: Any) -> SSLContext:
-    return adopted(standard_unverified_context(*args, **options))
+    return with_own_sockets(standard_unverified_context(*args, **options))
 
 
 _create_default_https_context = create_default_context
@@ -402,7 +459,7 @@ def get_server_certificate(
     ca_certs: str | None = None,
     timeout: Any = DEFAULT_TIMEOUT,
 ) -> str:
-    """Fetch a server's certificate, verified if there are ``ca_certs``. Parks: as ``connect`` and ``do_handshake``."""
+    """Fetch a server's certificate, verified if ``ca_certs`` are given. Parks: as ``connect`` and ``do_handshake``."""
     context = SSLContext(ssl_version)
     context.check_hostname = False
     context.verify_mode = CERT_NONE if ca_certs is None else CERT_REQUIRED

@@ -1,9 +1,15 @@
-"""The sync-looking face of Tornado's ``IOStream`` and ``SSLIOStream``, for what speaks to Tornado's own kind.
+"""Blocking-style reads and writes over Tornado's ``IOStream`` and ``SSLIOStream``, for code that shares them with
+Tornado.
 
-All reads are made of one kind of Tornado's: the next bytes, whatever they are. A read that is cut short stays where it
-is, and what it brings goes to the buffer here, from which a reader of any kind is served next. Tornado's own reads
-cannot be cancelled, and one that waits for a line would not serve a reader who asks for five bytes. Not here: sockets
-of our own (``socket.py``), which are faster.
+All reads rest on a single kind of Tornado read: the next bytes, whatever they are. A Tornado read cannot be cancelled.
+So one that is under way outlives a cancelled reader (``pending_read``), its bytes go to ``buffer``, and the next reader
+of any kind is served from there. A Tornado read for a line could not serve a next reader that asks for five bytes.
+
+A Stream is *open*, in a *handshake* (``handshake`` is set: reads and writes are refused), or *closed*. Any number of
+dhagas of one OS thread may use it: readers queue for ``read_lock``; Tornado queues the writes. ``close`` may be called
+anywhere.
+
+The sockets of ``socket.py`` are faster.
 """
 
 from __future__ import annotations
@@ -18,56 +24,51 @@ from typing import Any, Self, TypeVar
 
 from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError, UnsatisfiableReadError
 
-from .kernel.api import Timeout, current
-from .kernel.microthread import Dhaga, Main
-from .locks import Lock
+from ._kernel.api import Timeout, current
+from ._kernel.arguments import check_seconds
+from ._kernel.microthread import Dhaga, Main
+from ._kernel.scheduler import Scheduler
+from ._sync.lock import Lock
+from .aio._await import as_coroutine, await_
 from .socket import create_connection
-from .tasks import await_, awaiting
 
 T = TypeVar("T")
 
 CHUNK = 65536
-"""How much one read asks for: Tornado's own ``read_chunk_size``."""
+"""Bytes that one read asks for: Tornado's own ``read_chunk_size``."""
 
 Position = Callable[[bytearray, int], int | None]
+"""Returns the end of the data to read, given the buffer and how much of it was looked at before; None: read on."""
 
 
-class Arrival:
-    """A Future that a waiter is parked on, and that outlives the wait; the place of that park."""
+class FutureWait:
+    """A Future on which a waiter is parked, and which outlives the wait: the wait target of that park."""
 
     __slots__ = ("future", "me")
 
     def __init__(self, me: Dhaga | Main, future: Future[Any]) -> None:
-        self.me = me
-        self.future = future
+        self.me: Dhaga[Any] | Main = me
+        self.future: Future[Any] = future
 
     def wait(self, reason: str) -> Any:
-        """Park until the Future is done. Returns and raises what it holds."""
+        """Park until the Future is done. Returns, Raises: what it holds."""
         if not self.future.done():
-            self.me.prepare(reason, self)
-            self.future.add_done_callback(self.arrive)
-            self.me.park()
+            self.me._prepare(reason, self)
+            self.future.add_done_callback(self.on_done)
+            self.me._park()
         return self.future.result()
 
-    def arrive(self, _: object) -> None:
-        self.me.scheduler.wake_in_callback(self.me)
+    def on_done(self, _: object) -> None:
+        """Wake the waiter. From: a callback of the loop."""
+        self.me.scheduler._wake_in_callback(self.me)
 
-    def remove(self, waiter: object) -> bool:
-        """Undo the park; False if the Future is done, and its callback on its way."""
-        return self.future.remove_done_callback(self.arrive) > 0
-
-
-async def made(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    return fn(*args)
+    def _remove(self, waiter: object) -> bool:
+        """Undo the park. Returns: False if the Future is done, with its callback under way."""
+        return self.future.remove_done_callback(self.on_done) > 0
 
 
-def call(me: Dhaga | Main, fn: Callable[..., Any], *args: Any) -> Any:
-    """Call into Tornado, which asks for the running loop: main code has none, so that it goes by a Task."""
-    return fn(*args) if isinstance(me, Dhaga) else await_(made(fn, args))
-
-
-def bounded(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
-    """Call a function within a Timeout, if there is one: one of None takes 2 µs, of 50 of a round trip."""
+def call_within(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
+    """Call a function within a Timeout, if any: a Timeout of None costs 2 µs, of 50 of a round trip."""
     if timeout is None:
         return fn(*args)
     with Timeout(timeout):
@@ -75,21 +76,27 @@ def bounded(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
 
 
 class Stream:
-    """An ``IOStream`` that is read and written as a blocking file is: by any number of dhagas of one OS thread.
+    """An ``IOStream`` that is read and written like a blocking file, by any number of dhagas of one OS thread.
 
-    Readers take turns in the order they come, and so do writers. What is cut short by a cancel or a timeout has read
-    nothing: the bytes are for the next reader. What a writer has handed over is written in any case.
+    Readers are served in FIFO order, and so are writers. A read cut short by a cancel or timeout consumes nothing: the
+    bytes are for the next reader. Data handed to a write are written in any case.
     """
 
-    def __init__(self, iostream: IOStream) -> None:
-        self.iostream = iostream
-        self.scheduler = current().scheduler
-        if iostream.io_loop.asyncio_loop is not self.scheduler.loop:  # type: ignore[attr-defined]
-            raise RuntimeError(f"{iostream!r} belongs to another loop: make the Stream in a dhaga of that one")
-        self.buffer = bytearray()
-        self.filling: Future[bytes] | None = None
-        self.shaking: Future[Any] | None = None  # hands; once it is done, that has failed, and the socket is gone
-        self.reading = Lock()
+    def __init__(self, iostream: Any) -> None:
+        """Take an IOStream of this scheduler's loop, or make one over a connected standard socket."""
+        self.scheduler: Scheduler = current().scheduler
+        if not isinstance(iostream, IOStream):
+            iostream = self.scheduler._call_as_callback(IOStream, iostream)
+        self.iostream: Any = iostream
+        if iostream.io_loop.asyncio_loop is not self.scheduler.loop:
+            raise RuntimeError(
+                f"{iostream!r} belongs to another loop. A dhaga sees no running one, from which Tornado would take its "
+                "own: give Stream the socket, or make the IOStream in a coroutine on the loop of the dhaga's scheduler"
+            )
+        self.buffer: bytearray = bytearray()
+        self.pending_read: Future[bytes] | None = None
+        self.handshake: Future[Any] | None = None  # a done one has failed, and the socket is gone
+        self.read_lock: Lock = Lock()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed() else "open"
@@ -102,17 +109,19 @@ class Stream:
         self.close()
 
     def closed(self) -> bool:
-        return self.iostream.closed() or (self.shaking is not None and self.shaking.done())
+        """Return whether the stream is closed, or its handshake has failed."""
+        return self.iostream.closed() or (self.handshake is not None and self.handshake.done())
 
-    def here(self) -> Dhaga | Main:
-        """Return the caller. Raises: RuntimeError from another OS thread's scheduler, and while hands are shaken;
-        StreamClosedError if that has failed; ParkError.
+    def check_caller(self) -> Dhaga | Main:
+        """Return the caller. Raises: RuntimeError from another scheduler, and during a handshake; ParkError.
+
+        Also StreamClosedError if the handshake has failed.
         """
         me = current()
         if me.scheduler is not self.scheduler:
             raise RuntimeError(f"{self!r} lives in {self.scheduler!r}: only close() may be called from elsewhere")
-        if self.shaking is not None:
-            if self.shaking.done():
+        if self.handshake is not None:
+            if self.handshake.done():
                 raise StreamClosedError
             raise RuntimeError(f"{self!r} is in start_tls: read and write when that has returned")
         return me
@@ -120,10 +129,11 @@ class Stream:
     # ---- reading
 
     def read_bytes(self, num_bytes: int, partial: bool = False, timeout: float | None = None) -> bytes:
-        """Read that many bytes, or with ``partial`` as many of them as come first.
+        """Read ``num_bytes`` bytes; with ``partial``, as many of them as arrive first.
 
-        Parks: while they are not there (``stream.read``). From: a dhaga, main code of its thread. What is more than
-        ``max_buffer_size`` closes the stream. Raises: StreamClosedError (its ``real_error`` says why), TimeoutError.
+        Parks: while they are missing (``stream.read``). From: a dhaga or main code of its thread. Beyond
+        ``max_buffer_size`` the stream is closed. Raises: StreamClosedError (its ``real_error`` has the cause),
+        TimeoutError.
         """
         if num_bytes < 0:
             raise ValueError(f"read_bytes needs a number of bytes that is not negative: {num_bytes}")
@@ -131,7 +141,7 @@ class Stream:
         return self.read(lambda data, _: min(len(data), num_bytes) if len(data) >= least else None, timeout)
 
     def read_into(self, buf: Any, partial: bool = False, timeout: float | None = None) -> int:
-        """Fill a writable buffer, or with ``partial`` its beginning. Returns: how many bytes; see ``read_bytes``."""
+        """Fill a writable buffer; with ``partial``, a first part of it. Returns: its size. See ``read_bytes``."""
         with memoryview(buf).cast("B") as view:
             if view.readonly:
                 raise TypeError(f"read_into needs a buffer that can be written into, not {type(buf).__name__}")
@@ -140,7 +150,8 @@ class Stream:
         return len(data)
 
     def read_until(self, delimiter: bytes, max_bytes: int | None = None, timeout: float | None = None) -> bytes:
-        """Read up to and with ``delimiter``. One that is not within ``max_bytes`` closes the stream, as in Tornado.
+        """Read up to and including ``delimiter``. If it is not within ``max_bytes``, the stream is closed, as in
+        Tornado.
 
         Parks, From, Raises: see ``read_bytes``.
         """
@@ -149,7 +160,7 @@ class Stream:
 
         def end_of(data: bytearray, seen: int) -> int | None:
             at = data.find(delimiter, max(0, seen - len(delimiter) + 1))
-            return self.within(max_bytes, None if at < 0 else at + len(delimiter), delimiter)
+            return self.check_limit(max_bytes, None if at < 0 else at + len(delimiter), delimiter)
 
         return self.read(end_of, timeout)
 
@@ -159,13 +170,14 @@ class Stream:
 
         def end_of(data: bytearray, _: int) -> int | None:
             found = pattern.search(data)
-            return self.within(max_bytes, None if found is None else found.end(), regex)
+            return self.check_limit(max_bytes, None if found is None else found.end(), regex)
 
         return self.read(end_of, timeout)
 
     def read_until_close(self, timeout: float | None = None) -> bytes:
-        """Read all that comes until the other side closes. An error raises, and leaves what has come; a reset, which
-        Tornado takes for an end, too.
+        """Read until the peer closes. An error is raised, and what has arrived stays in the buffer.
+
+        So it is with a reset, which Tornado treats as an end.
         """
         try:
             return self.read(lambda _, __: None, timeout)
@@ -174,19 +186,20 @@ class Stream:
                 raise
             return self.take(len(self.buffer))
 
-    def within(self, max_bytes: int | None, end: int | None, wanted: bytes) -> int | None:
-        """Return ``end``. Raises: UnsatisfiableReadError if it is, or is going to be, beyond the limit."""
+    def check_limit(self, max_bytes: int | None, end: int | None, wanted: bytes) -> int | None:
+        """Return ``end``. Raises: UnsatisfiableReadError if it lies, or must lie, beyond ``max_bytes``."""
         if max_bytes is not None and (len(self.buffer) if end is None else end) > max_bytes:
-            raise UnsatisfiableReadError(f"{wanted!r} is not within {max_bytes} bytes")
+            raise UnsatisfiableReadError(f"{wanted!r} is not check_limit {max_bytes} bytes")
         return end
 
     def read(self, end_of: Position, timeout: float | None) -> bytes:
-        """Fill the buffer until ``end_of(buffer, how much of it was there before)`` says where the read ends."""
-        return bounded(timeout, self.read_in_turn, end_of)
+        """Fill the buffer until ``end_of`` finds the end of the read, and return the bytes up to it."""
+        return call_within(timeout, self.read_locked, end_of)
 
-    def read_in_turn(self, end_of: Position) -> bytes:
-        me = self.here()
-        with self.reading:
+    def read_locked(self, end_of: Position) -> bytes:
+        """Do what ``read`` does, under the read lock."""
+        me = self.check_caller()
+        with self.read_lock:
             seen = 0
             try:
                 while (end := end_of(self.buffer, seen)) is None:
@@ -198,18 +211,20 @@ class Stream:
             return self.take(end)
 
     def fill(self, me: Dhaga | Main) -> None:
-        """Add what comes next to the buffer. Raises: StreamClosedError, StreamBufferFullError."""
+        """Add the next bytes to the buffer. Raises: StreamClosedError, StreamBufferFullError."""
         if len(self.buffer) >= self.iostream.max_buffer_size:
             raise StreamBufferFullError("Reached maximum read buffer size")
-        if self.filling is None:
-            self.filling = call(me, self.iostream.read_bytes, CHUNK, True)
+        if self.pending_read is None:
+            self.pending_read = me.scheduler._call_as_callback(self.iostream.read_bytes, CHUNK, True)
         try:
-            self.buffer += Arrival(me, self.filling).wait("stream.read")
+            self.buffer += FutureWait(me, self.pending_read).wait("stream.read")
         finally:
-            if self.filling.done():
-                self.filling = None
+            if self.pending_read.done():
+                self.pending_read = None
 
     def take(self, count: int) -> bytes:
+        """Remove and return the first ``count`` bytes of the buffer."""
+        # One copy instead of two: a slice of a bytearray is a bytearray.
         with memoryview(self.buffer) as view:
             data = bytes(view[:count])
         del self.buffer[:count]
@@ -218,15 +233,15 @@ class Stream:
     # ---- writing
 
     def write(self, data: Any, timeout: float | None = None) -> None:
-        """Write all of ``data``, after what others have written before.
+        """Write all of ``data``, after earlier writes.
 
-        Parks: until it is with the operating system (``stream.write``). From: see ``read_bytes``. A cancel or a timeout
-        ends the wait, not the writing: to stop that, ``close()``. Raises: StreamClosedError, TimeoutError,
-        StreamBufferFullError.
+        Parks: until the operating system has it (``stream.write``). From: see ``read_bytes``. A cancel or timeout ends
+        the wait, not the write; ``close`` stops that. Raises: StreamClosedError, TimeoutError, StreamBufferFullError.
         """
-        me = self.here()
-        future = call(me, self.iostream.write, data)
-        bounded(timeout, Arrival(me, future).wait, "stream.write")
+        check_seconds(timeout)
+        me = self.check_caller()
+        future = me.scheduler._call_as_callback(self.iostream.write, data)
+        call_within(timeout, FutureWait(me, future).wait, "stream.write")
 
     # ---- the connection
 
@@ -237,31 +252,35 @@ class Stream:
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Go on encrypted, once both sides have shaken hands; if that fails or is cut short, the stream is closed.
+        """Switch to TLS by a handshake; if it fails or is cut short, the stream is closed.
 
         Parks: ``await``. From: see ``read_bytes``. Raises: ssl.SSLError, StreamClosedError, TimeoutError, RuntimeError
-        (it is being done already), ValueError (a read or a write is under way, or bytes were read ahead).
+        (a handshake is under way), ValueError (a read or write is under way, or bytes were read ahead).
         """
-        me = self.here()
-        if self.filling is not None or self.buffer or self.reading.locked():
+        check_seconds(timeout)
+        me = self.check_caller()
+        if self.pending_read is not None or self.buffer or self.read_lock.locked():
             raise ValueError(f"{self!r} is not idle: what it has read would be lost to TLS")
-        self.shaking = call(me, self.iostream.start_tls, server_side, ssl_options, server_hostname)
+        self.handshake = me.scheduler._call_as_callback(
+            self.iostream.start_tls, server_side, ssl_options, server_hostname
+        )
         try:
-            self.iostream = await_(awaiting(self.shaking), timeout)  # a Task: when that ends, Tornado has closed
+            # In a Task: when that has ended, by a cancel as well, Tornado has closed the stream.
+            self.iostream = await_(as_coroutine(self.handshake), timeout)
         except CancelledError as error:
             raise StreamClosedError from error
-        self.shaking = None
+        self.handshake = None
 
     def close(self) -> None:
-        """Close the stream; whoever reads or writes gets StreamClosedError. Parks: never. From: anywhere."""
-        self.scheduler.call(self.shut)
+        """Close the stream; its readers and writers get StreamClosedError. Parks: never. From: any thread."""
+        self.scheduler._call(self.close_in_thread)
 
-    def shut(self) -> None:
-        """Do what ``close`` does, in the thread of the stream."""
-        if self.shaking is None:
+    def close_in_thread(self) -> None:
+        """Close the stream. From: its own OS thread."""
+        if self.handshake is None:
             self.iostream.close()
-        else:  # Tornado closes what it belongs to meanwhile
-            self.shaking.cancel()
+        else:  # Tornado closes the stream of a cancelled handshake
+            self.handshake.cancel()
 
 
 def connect(
@@ -272,12 +291,12 @@ def connect(
     max_buffer_size: int | None = None,
     timeout: float | None = None,
 ) -> Stream:
-    """Connect to a host and port; with ``ssl_options`` over TLS, in which that host is verified.
+    """Connect to a host and port; with ``ssl_options`` over TLS, which verifies that host.
 
-    Parks: while it connects. From: a dhaga, main code. Raises: OSError, TimeoutError, ssl.SSLError.
+    Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError, ssl.SSLError.
     """
     with Timeout(timeout):
-        stream = Stream(call(current(), IOStream, dial(address), max_buffer_size))
+        stream = Stream(current().scheduler._call_as_callback(IOStream, dial(address), max_buffer_size))
         if ssl_options is not None:
             try:
                 stream.start_tls(False, ssl_options, server_hostname or address[0])
@@ -288,9 +307,9 @@ def connect(
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
-    """Connect a socket for Tornado to use; cut short, none is left.
+    """Return a connected standard socket for Tornado; a cancel leaves none behind.
 
-    Parks: while it connects. From: a dhaga, main code. Raises: OSError, TimeoutError.
+    Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError.
     """
     with create_connection(address, None) as connected:
         family, kind = connected.family, connected.type

@@ -1,14 +1,17 @@
-"""The standard ``subprocess`` on dhagas: its own code, which finds ``dhaga.os``, ``dhaga.io`` and the like where it
-looks for ``os`` and ``io``. So the whole contract is the standard's; a plain OS thread blocks.
+"""The standard ``subprocess`` on dhagas: its own code, run in a namespace where ``os``, ``io`` and others are dhaga's.
 
-What is written anew is the wait for a process alone: it sleeps until the end of the child, and does not ask again and
-again. Whatever is not defined here is the standard module's own.
+So the whole contract is the standard's, and a plain OS thread blocks. Only the wait for a process is written anew: it
+parks on a pidfd instead of polling. All other names are the standard module's own.
+
+``namespace`` stands in for the globals of the standard module. Names that a face replaces are stored in it; all others
+are looked up in the standard module at each use, so that a program's mocks take effect.
 """
 
 from __future__ import annotations
 
 import subprocess as standard
 import time
+from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -18,56 +21,57 @@ import dhaga.selectors as selectors
 import dhaga.threading as threading
 import dhaga.time as parking_time
 
-from .children import await_end, standard_waitpid
-from .kernel.originals import Namespace
-from .kernel.osthread import OSThread
-from .kernel.waiting import this_waiter
+from ._iowait.child_wait import standard_waitpid, wait_for_exit
+from ._kernel.arguments import check_seconds
+from ._kernel.current import this_waiter
+from ._kernel.originals import Namespace
+from ._kernel.stdlib_face import fall_back_to
+from ._kernel.thread_waiter import OSThread
 
 __all__ = ["Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"]
 
 F = TypeVar("F")
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *dir(standard)})
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class Seen(Namespace):
-    """The standard module as its own code is to see it here."""
+class StandardNamespace(Namespace):
+    """Globals of the standard module as its own code sees them here."""
 
     def __missing__(self, name: str) -> Any:
-        """Find the standard ``os`` if that is patched, too: a program's tests may mock it."""
+        """Return a standard name; ``os`` is ours, unless a program's test has put a mock in its place."""
         found = super().__missing__(name)
         return os if name == "os" and found.waitpid is standard_waitpid else found
 
 
-seen = Seen(standard)
+namespace: StandardNamespace = StandardNamespace(standard)
 
 
-def on_dhagas(function: F) -> F:
-    """Return a function of the standard module that sees what is ``seen``."""
+def bound_to_namespace(function: F) -> F:
+    """Return a copy of a standard function whose globals are ``namespace``."""
     assert isinstance(function, FunctionType)
-    twin = FunctionType(function.__code__, seen, function.__name__, function.__defaults__, function.__closure__)
-    twin.__kwdefaults__, twin.__annotations__ = function.__kwdefaults__, function.__annotations__
-    twin.__qualname__, twin.__doc__, twin.__module__ = function.__qualname__, function.__doc__, __name__
-    return twin  # type: ignore[return-value]
+    copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, function.__annotations__
+    copy.__qualname__, copy.__doc__, copy.__module__ = function.__qualname__, function.__doc__, __name__
+    return copy  # type: ignore[return-value]
 
 
 class Popen(standard.Popen[Any]):
-    """A child process. Parks: ``wait`` and ``communicate``, and whatever reads or writes its pipes.
+    """A child process. Parks: ``wait``, ``communicate``, and reads and writes of its pipes.
 
-    A cancel in one of these leaves the process as it is; ``run`` and its like kill it. Source: ``subprocess.Popen``.
+    A cancel in one of these leaves the process running; ``run`` and its relatives kill it. Source:
+    ``subprocess.Popen``.
     """
 
     def _wait(self, timeout: Any) -> Any:
+        """Park until the child has ended, then let the standard method reap it."""
+        check_seconds(timeout)
         if self.returncode is not None or timeout == 0 or isinstance(me := this_waiter(), OSThread):
             return standard_wait(self, timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
-        await_end(self.pid, me, timeout)
+        wait_for_exit(self.pid, me, timeout)
         if deadline is None:
             return standard_wait(self, None)
         try:
@@ -77,19 +81,19 @@ class Popen(standard.Popen[Any]):
             raise
 
 
-standard_wait: Any = on_dhagas(standard.Popen._wait)  # type: ignore[attr-defined]
-for name, method in vars(standard.Popen).items():
-    if isinstance(method, FunctionType) and method.__globals__ is vars(standard) and name not in vars(Popen):
-        setattr(Popen, name, on_dhagas(method))
+standard_wait: Any = bound_to_namespace(standard.Popen._wait)  # type: ignore[attr-defined]
+for _name, _method in vars(standard.Popen).items():
+    if isinstance(_method, FunctionType) and _method.__globals__ is vars(standard) and _name not in vars(Popen):
+        setattr(Popen, _name, bound_to_namespace(_method))
 
-call = on_dhagas(standard.call)
-check_call = on_dhagas(standard.check_call)
-check_output = on_dhagas(standard.check_output)
-getoutput = on_dhagas(standard.getoutput)
-getstatusoutput = on_dhagas(standard.getstatusoutput)
-run = on_dhagas(standard.run)
+call = bound_to_namespace(standard.call)
+check_call = bound_to_namespace(standard.check_call)
+check_output = bound_to_namespace(standard.check_output)
+getoutput = bound_to_namespace(standard.getoutput)
+getstatusoutput = bound_to_namespace(standard.getstatusoutput)
+run = bound_to_namespace(standard.run)
 
-seen.update(io=io, selectors=selectors, threading=threading, time=parking_time)
-seen.update({name: globals()[name] for name in __all__})
-if hasattr(standard, "_PopenSelector"):  # the one name of it that is private: what it has chosen at import
-    seen["_PopenSelector"] = getattr(selectors, standard._PopenSelector.__name__)
+namespace.update(io=io, selectors=selectors, threading=threading, time=parking_time)
+namespace.update({name: globals()[name] for name in __all__})
+if hasattr(standard, "_PopenSelector"):  # the class that the standard module has chosen at import, by its private name
+    namespace["_PopenSelector"] = getattr(selectors, standard._PopenSelector.__name__)

@@ -1,6 +1,12 @@
-"""Tools for testing what runs on dhagas: a virtual clock, a settled state, an order of steps, cancels at every park.
+"""Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park.
 
-With pytest comes the rest, a mark and a fixture: see ``pytest_plugin.py``. Nothing but that imports this module. What
+- The **virtual clock** belongs to a scheduler whose selector, instead of sleeping until the next deadline, moves the
+  clock there. It stands still while a call is under way in an OS thread, since that takes real time.
+- ``settle`` parks until the loop would sleep: then every dhaga waits, for the clock or for something from outside.
+- ``cancel_at_every_park`` replays a scenario with its victim watched by a ``ParkWatch``, which
+  sees each park and each wake, and injects a cancel or a timeout at the nth.
+
+The mark and the fixture for pytest are in ``pytest_plugin.py``; nothing else in the package imports this module. What
 ``__all__`` does not name is for Dhaga's own tests.
 """
 
@@ -14,41 +20,42 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self
 
 from greenlet import getcurrent
 
-from .kernel.api import current, park, spawn
-from .kernel.deadlock import Watch
-from .kernel.errors import Cancelled
-from .kernel.graveyard import bury_guests_of_closed_loops, graveyard
-from .kernel.lives import Implicit
-from .kernel.loop import HubSelector
-from .kernel.microthread import Dhaga
-from .kernel.priorities import HIGH, NORMAL, Urgent
-from .kernel.scheduler import Scheduler, schedulers
-from .kernel.waiting import here
+from ._kernel.api import current, park, spawn
+from ._kernel.context_manager import contextmanager
+from ._kernel.current import this_thread
+from ._kernel.deadlock import DeadlockWatch
+from ._kernel.errors import Cancelled
+from ._kernel.loop import HubSelector
+from ._kernel.microthread import Dhaga
+from ._kernel.run_modes import ImplicitMode
+from ._kernel.run_queues import HIGH, NORMAL, HighQueue
+from ._kernel.scheduler import Scheduler, schedulers
+from ._kernel.shutdown import ended_schedulers, retire_closed_guests
 
 __all__ = ["Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "settle", "virtual_clock"]
 
-CANCELS = 5
-"""How often ``abandon`` cancels a dhaga before it lets it be."""
+MAX_CANCELS = 5
+"""``abandon`` cancels a dhaga so often before it gives up."""
 
 seed: int | None = None
-"""Of ``pytest --dhaga-seed``: shuffles the run queues of virtual clocks; None for first in, first out."""
+"""Of ``pytest --dhaga-seed``: shuffles the run queues of virtual clocks; None for FIFO."""
 
 ROUNDING = 1e-6
-"""Seconds by which a deadline may be missed where durations are added up, and still be meant."""
+"""A deadline that differs by less, in seconds, from a sum of durations is the same deadline."""
 
 
 class VirtualClock:
-    """Tell seconds that pass when everybody sleeps: ``clock()``, from 0; from ``virtual_clock()``.
+    """The clock of ``virtual_clock()``: ``clock()`` returns seconds, from 0, that pass only while every dhaga sleeps.
 
-    ``now`` may be set, forwards; who sleeps then is woken at the next switch to the loop.
+    ``now`` may be set, to a later time; sleepers that are due are woken when the loop runs next.
     """
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now: float = 0.0
 
     def __call__(self) -> float:
         return self.now
@@ -58,9 +65,9 @@ class VirtualClock:
 
 
 class JumpingSelector(HubSelector):
-    """A selector that does not wait for a deadline: it moves the clock there.
+    """A selector that moves the virtual clock to the next deadline instead of waiting for it.
 
-    While a call is under way in a helper thread the clock stands still: that takes real time.
+    While a call is under way in an OS thread the clock stands still, and the selector waits in real time.
     """
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -69,63 +76,63 @@ class JumpingSelector(HubSelector):
         self.scheduler: Scheduler | None = None
 
     def select(self, timeout: float | None = None) -> Any:
-        if not timeout or self.idlers:
+        if not timeout or self.idle_callbacks:
             return super().select(timeout)
         events = super().select(0)
         if events:
             return events
         assert self.scheduler is not None
-        if self.scheduler.outside_calls:
+        if self.scheduler._outside_calls:
             return super().select(None)
         self.jump(timeout)
         return []
 
     def jump(self, seconds: float) -> None:
-        """Move the clock, to the very deadline if that is what the loop is to be called for: sums of floats differ."""
+        """Move the clock; to the very deadline of a timer if that is meant, as sums of floats differ."""
         assert self.scheduler is not None
         there = self.clock.now + seconds
-        deadline = self.scheduler.timers.next_deadline()
+        deadline = self.scheduler._timers.next_deadline()
         if deadline is not None and abs(deadline - there) < ROUNDING:
             there = max(deadline, self.clock.now)
         self.clock.now = there
 
 
 class ShuffledQueue(deque[Any]):
-    """A queue that gives a random entry, from a seed: order must not matter for what is right; priority may."""
+    """A run queue that yields a random entry, by a seed: correctness must not depend on order. HIGH ones stay first."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self.random = random.Random(seed)
+        self.random: random.Random = random.Random(seed)
 
     def popleft(self) -> Any:
-        if self and type(self[0]) is not Urgent:
+        if self and type(self[0]) is not HighQueue:
             self.rotate(-self.random.randrange(len(self)))
         return super().popleft()
 
 
-@contextlib.contextmanager
+@contextmanager
 def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
-    """Give the main code a scheduler on a clock that jumps to the next deadline as soon as everybody waits.
+    """Give the main code a scheduler on a clock that jumps to the next deadline as soon as every dhaga waits.
 
-    Sleeps, timeouts and the loop's own timers are on it; calls in helper threads and sockets take their real time.
-    From: main code, outside a running loop. ``shuffle``: a seed by which those who are runnable take turns at random,
-    what must not matter; by default that of ``pytest --dhaga-seed``, or none.
-    Raises: AssertionError in the end that names the dhagas, timers and fds that are left over; RuntimeError in a
-    dhaga, coroutine or callback.
+    Sleeps, timeouts and the loop's timers use it; calls in OS threads and sockets take real time. ``shuffle``: a seed
+    that shuffles the run queue, by default that of ``pytest --dhaga-seed``.
+    From: main code, outside a running loop.
+    Raises: AssertionError at the end, naming the dhagas, timers and fds that are left; RuntimeError in a dhaga,
+    coroutine or callback.
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
         raise RuntimeError(
             "virtual_clock() is for main code: it cannot take over a loop that runs already; a pytest test that is "
             "marked dhaga asks for the fixture dhaga_clock instead"
         )
-    former, here.main = here.main, None
+    outer, this_thread.main = this_thread.main, None
     scheduler = new_virtual_scheduler(clock := VirtualClock(), seed if shuffle is None else shuffle)
     try:
         yield clock
         problems = leftovers(scheduler)
     finally:
         abandon(scheduler)
-        here.main = former
+        this_thread.main = outer
     assert not problems, f"left over: {'; '.join(problems)}"
 
 
@@ -134,137 +141,166 @@ def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = clock  # type: ignore[method-assign]
     scheduler = Scheduler("virtual", loop=loop)
-    scheduler.clock = clock
-    scheduler.selector = selector
+    scheduler._clock = clock
+    scheduler._selector = selector
     selector.scheduler = scheduler
-    selector.watch = Watch(scheduler, schedulers)
+    selector.watch = DeadlockWatch(scheduler, schedulers)
     if shuffle is not None:
-        scheduler.ready = ShuffledQueue(shuffle)
-        for starter in scheduler.starters:
-            starter.fresh = ShuffledQueue(shuffle)
-    Implicit(scheduler)
+        scheduler._run_queue = ShuffledQueue(shuffle)
+        for starter in scheduler._new_queues:
+            starter.not_started = ShuffledQueue(shuffle)
+    ImplicitMode(scheduler)
     return scheduler
 
 
 def leftovers(scheduler: Scheduler) -> list[str]:
-    """Name what a scheduler still has that a finished program would not: dhagas, timers, registered fds."""
-    problems = [repr(dhaga) for dhaga in scheduler.in_order()]
-    if len(scheduler.timers):
-        problems.append(f"{len(scheduler.timers)} timers")
-    problems += [repr(channel) for channel in scheduler.poller.channels.values()]
+    """Describe what a scheduler has that a finished program would not: dhagas, timers, registered fds."""
+    problems = [repr(dhaga) for dhaga in scheduler._in_order()]
+    if len(scheduler._timers):
+        problems.append(f"{len(scheduler._timers)} timers")
+    problems += [repr(channel) for channel in scheduler._poller.watchers.values()]
     return problems
 
 
 def abandon(scheduler: Scheduler) -> None:
-    """Cancel what is left of the main code's scheduler and close it, whatever the state; what will not end is kept."""
-    for _ in range(CANCELS):
-        scheduler.cancel_all("the test is over")
-        for dhaga in scheduler.in_order():
+    """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
+    for _ in range(MAX_CANCELS):
+        scheduler._cancel_all("the test is over")
+        for dhaga in scheduler._in_order():
             with contextlib.suppress(Exception, SystemExit, Cancelled):
                 dhaga.join(1)
-    if scheduler.live:
-        graveyard.append(scheduler)
-    scheduler.life.close()
+    if scheduler._live:
+        ended_schedulers.append(scheduler)
+    scheduler._mode.close()
 
 
 def settle() -> None:
-    """Return when nobody else has anything to do before the clock or somebody outside moves.
+    """Wait until no other dhaga can run before the clock moves or something comes from outside.
 
-    So a test can look at what has become of all that it set going, without a sleep. Parks: until then (``settle``).
-    From: a dhaga or main code of a scheduler that runs its own loop. Raises: RuntimeError for a guest.
+    So a test sees the outcome of what it started, without a sleep.
+    Parks: until then (``settle``). From: a dhaga or main code of a scheduler that runs its own loop. Raises:
+    RuntimeError for a guest.
     """
     me = current()
-    selector = me.scheduler.selector
+    selector = me.scheduler._selector
     if selector is None:
         raise RuntimeError("settle() works where Dhaga runs the loop: a host's loop does not say when it is idle")
-    park("settle", undo=lambda: selector.idlers.remove(me.wake), start=lambda: selector.idlers.append(me.wake))
+    park(
+        "settle",
+        undo=lambda: selector.idle_callbacks.remove(me.wake),
+        start=lambda: selector.idle_callbacks.append(me.wake),
+    )
 
 
 class Sequencer:
-    """Make steps of several dhagas and threads happen in the order of their numbers: ``with sequence(3): ...``, from 0.
+    """Runs steps of several dhagas and threads in the order of their numbers: ``with sequence(3): ...``, from 0.
 
-    Parks: until the steps before it have ended (``step 3``). From: a dhaga, main code, any OS thread. Raises:
-    RuntimeError for a number that was taken before. A step that nobody takes is a Deadlock, if all wait for it.
+    Parks: until the steps before have ended (``step 3``). From: a dhaga, main code, any OS thread. Raises: RuntimeError
+    for a number taken before; Deadlock if all wait for a step that is never taken.
     """
 
     def __init__(self) -> None:
-        self.turn = 0
-        self.waiting: dict[int, Any] = {}
+        self._next = 0
+        self._waiting: dict[int, Any] = {}
 
-    def __call__(self, number: int) -> Step:
-        return Step(self, number)
+    def __call__(self, number: int) -> SequencerStep:
+        return SequencerStep(self, number)
 
-    def wake_next(self) -> None:
-        """Wake whoever waits for the turn that has come."""
-        following = self.waiting.pop(self.turn, None)
-        if following is not None:
-            following.wake()
+    def _wake_next(self) -> None:
+        """Wake the waiter of the step that may begin."""
+        waiter = self._waiting.pop(self._next, None)
+        if waiter is not None:
+            waiter.wake()
 
     def __repr__(self) -> str:
-        return f"<Sequencer at step {self.turn}, parked before {sorted(self.waiting)}>"
+        return f"<Sequencer at step {self._next}, parked before {sorted(self._waiting)}>"
 
 
-class Step:
+class SequencerStep:
     """One numbered block of a Sequencer."""
 
     def __init__(self, sequencer: Sequencer, number: int) -> None:
-        self.sequencer = sequencer
-        self.number = number
+        self._sequencer = sequencer
+        self._number = number
 
     def __enter__(self) -> Self:
-        sequencer = self.sequencer
-        if self.number in sequencer.waiting or self.number < sequencer.turn:
-            raise RuntimeError(f"step {self.number} was taken before")
-        if self.number != sequencer.turn:
-            park(f"step {self.number}", undo=self.leave, start=self.queue_up)
+        sequencer = self._sequencer
+        if self._number in sequencer._waiting or self._number < sequencer._next:
+            raise RuntimeError(f"step {self._number} was taken before")
+        if self._number != sequencer._next:
+            park(f"step {self._number}", undo=self._cancel, start=self._enqueue)
         return self
 
-    def queue_up(self) -> None:
-        self.sequencer.waiting[self.number] = current()
-        if self.number == self.sequencer.turn:  # it came just now, in another OS thread
-            self.sequencer.wake_next()
+    def _enqueue(self) -> None:
+        self._sequencer._waiting[self._number] = current()
+        if self._number == self._sequencer._next:  # the step before ended just now, in another OS thread
+            self._sequencer._wake_next()
 
-    def leave(self) -> None:
-        """Undo: the turn of a step that is cancelled never comes."""
-        if self.sequencer.waiting.pop(self.number, None) is None:
-            raise ValueError("its turn has come")
+    def _cancel(self) -> None:
+        """Undo the park. Those after a cancelled step wait until it is taken again."""
+        if self._sequencer._waiting.pop(self._number, None) is None:
+            raise ValueError("the step has begun")
 
     def __exit__(self, *_: object) -> None:
-        self.sequencer.turn += 1
-        self.sequencer.wake_next()
+        self._sequencer._next += 1
+        self._sequencer._wake_next()
 
 
-class WatchedPark(list[str]):
-    """The ``parked`` of a victim: calls ``at_park`` when it parks for the nth time, ``at_wake`` when that park ends."""
+class ParkWatch:
+    """Counts the parks of a victim, calls ``at_park`` at the nth, and ``at_wake`` when that park ends.
 
-    def __init__(self, nth: int, at_park: Callable[[], object], at_wake: Callable[[], object]) -> None:
-        super().__init__()
-        self.left = nth
-        self.at_park = at_park
-        self.at_wake = at_wake
+    The victim gets a class of its own, in which ``_parked`` is a property, and a queue of its own for its wakes.
+    """
+
+    def __init__(self, nth: int) -> None:
+        self.parks_left: int = nth
+        self.at_park: Callable[[], object] = lambda: None
+        self.at_wake: Callable[[], object] = lambda: None
         self.reasons: list[str] = []
 
-    def append(self, reason: str) -> None:
-        super().append(reason)
+    def begin(self, victim: Dhaga) -> None:
+        slot: Any = Dhaga.__dict__["_parked"]
+
+        def park(dhaga: Dhaga, ticket: list[Any]) -> None:
+            slot.__set__(dhaga, ticket)
+            self.note_park(dhaga._reason)
+
+        kind = type(victim)
+        namespace = {"__slots__": (), "_parked": property(slot.__get__, park)}
+        victim.__class__ = type(kind.__name__, (kind,), namespace)
+        victim._queue = WatchedQueue(victim._queue, self)
+
+    def note_park(self, reason: str) -> None:
         self.reasons.append(reason)
-        self.left -= 1
-        if not self.left:
+        self.parks_left -= 1
+        if not self.parks_left:
             self.at_park()
 
-    def __delitem__(self, index: SupportsIndex | slice) -> None:
-        super().__delitem__(index)  # raises IndexError where another wake was first
-        if not self.left:
-            self.left = -1
+    def note_wake(self) -> None:
+        if not self.parks_left:
+            self.parks_left = -1
             self.at_wake()
 
 
-Scenario = Callable[[], tuple[Dhaga, Callable[[], object]]]
-"""Starts dhagas and returns one of them, the victim, with a check to be made when all have ended.
+class WatchedQueue:
+    """The queue that a victim's wakes append to."""
 
-The check asserts that nothing is lost: permits, locks, items, bytes. The victim must not have run yet.
+    def __init__(self, queue: Any, watch: ParkWatch) -> None:
+        self.queue = queue
+        self.watch = watch
+
+    def append(self, waiter: Any) -> None:
+        self.queue.append(waiter)
+        self.watch.note_wake()
+
+
+Scenario = Callable[[], tuple[Dhaga, Callable[[], object]]]
+"""Starts dhagas; returns one of them, the victim, and a check to call when all have ended.
+
+The check asserts that no permit, lock, item or byte is lost. The victim must not have run yet.
 """
 
-Strike = Callable[[Dhaga], object]
+Injection = Callable[[Dhaga], object]
 
 
 def cancel(victim: Dhaga) -> None:
@@ -272,99 +308,101 @@ def cancel(victim: Dhaga) -> None:
 
 
 def time_out(victim: Dhaga) -> None:
-    victim.expire()
+    if any(entry[2] is victim for entry in victim.scheduler._timers.heap):
+        victim._expire()
+    else:
+        victim._time_out()
 
 
 MOMENTS = ("at once", "in its turn", "after the wake")
-"""When the victim is struck: before anybody else runs, after all that are runnable, once it is woken but has not
-run.
-"""
+"""Before any other dhaga runs; after all that are runnable; once the victim is woken but has not run."""
 
 
 def cancel_at_every_park(scenario: Scenario) -> int:
-    """Replay a scenario on the virtual clock, striking its victim at its 1st, 2nd, 3rd … park: a cancel, or a timeout.
+    """Replay a scenario, with a cancel or a timeout injected at its victim's 1st, 2nd, 3rd … park.
 
-    Each strike comes at once, after all who are runnable, or when the victim is woken but has not run yet. After each
-    replay every dhaga must have ended and the scenario's check passed; what else the victim ends by is raised. A
-    failure tells in a note where the strike was. Parks: while dhagas run (``join``). From: main code, outside a running
-    loop. Returns: how many parks there were. Raises: AssertionError, Deadlock, what the scenario raises.
+    Each replay has a virtual clock; each error comes at three moments (``MOMENTS``). After each replay every dhaga must
+    have ended and the check must pass; what else the victim ends by is raised, with a note that names the injection.
+    Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of parks.
+    Raises: AssertionError, Deadlock, what the scenario raises.
     """
     parks = 0
-    for strike, moment in itertools.product((cancel, time_out), MOMENTS):
+    for inject, moment in itertools.product((cancel, time_out), MOMENTS):
         for nth in itertools.count(1):
-            if not replay(scenario, nth, strike, moment):
+            if not replay(scenario, nth, inject, moment):
                 parks = max(parks, nth - 1)
                 break
     return parks
 
 
-def replay(scenario: Scenario, nth: int, strike: Strike, moment: str) -> bool:
-    """Run a scenario once, striking its victim at the nth park; False if it ended before that."""
-    park_of_victim = WatchedPark(nth, lambda: None, lambda: None)
+def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool:
+    """Run a scenario once, with an error injected at the nth park. Returns: False if the victim ended before that."""
+    park_of_victim = ParkWatch(nth)
     try:
         with virtual_clock():
             victim, check = scenario()
-            watch(victim, park_of_victim, strike, moment)
-            while live := victim.scheduler.in_order():
+            inject_at(victim, park_of_victim, inject, moment)
+            while live := victim.scheduler._in_order():
                 live[0].join()
             with contextlib.suppress(Cancelled, TimeoutError):
                 victim.result()
             check()
     except BaseException as error:
         seen = ", ".join(park_of_victim.reasons)
-        error.add_note(f"the victim was to get a {strike.__name__} {moment} at park {nth} of: {seen}")
+        with contextlib.suppress(AttributeError):  # a frozen dataclass takes no notes
+            error.add_note(f"the victim was to get a {inject.__name__} {moment} at park {nth} of: {seen}")
         raise
-    return park_of_victim.left <= 0
+    return park_of_victim.parks_left <= 0
 
 
-def watch(victim: Dhaga, parked: WatchedPark, strike: Strike, moment: str) -> None:
-    """Have the victim struck, by a dhaga that waits for nothing else, or by its own wake."""
+def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) -> None:
+    """Prepare the injection: by a dhaga that waits for nothing, or within the victim's own wake."""
     assert victim.state == "NEW", f"{victim!r} has parked before it could be watched"
 
-    def strikes() -> None:
-        strike(victim)
+    def inject_now() -> None:
+        inject(victim)
 
     def at_park() -> None:
-        spawn(strikes, name="striker", priority=HIGH if moment == "at once" else NORMAL)
+        spawn(inject_now, name="injector", priority=HIGH if moment == "at once" else NORMAL)
 
     if moment == "after the wake":
-        parked.at_wake = strikes
+        parked.at_wake = inject_now
     else:
         parked.at_park = at_park
-    victim.parked = parked
-    victim.asked += 1  # replay() sees its error
+    parked.begin(victim)
+    victim._result_waiters += 1  # replay() calls result(), so its error is not reported
 
 
 # ---- for Dhaga's own tests
 
 
 def other_threads() -> set[threading.Thread]:
-    """Return the OS threads that Dhaga did not start as helpers."""
+    """Return the OS threads apart from those of the shared offload pool."""
     return {thread for thread in threading.enumerate() if thread.name != "dhaga-offload"}
 
 
 def close_leftover_schedulers() -> list[str]:
-    """Close the main code's scheduler, stop those with threads, forget guests; returns what was left over in them."""
+    """Close the main code's scheduler, stop those with threads, forget guests. Returns: what was left in them."""
     problems = []
     for scheduler in list(schedulers):
         problems += leftovers(scheduler)
         if scheduler.thread is not None:
             problems.append(f"{scheduler!r} was not stopped")
             scheduler.stop(5)
-    bury_guests_of_closed_loops()
-    if here.main is not None:
-        abandon(here.main.scheduler)
+    retire_closed_guests()
+    if this_thread.main is not None:
+        abandon(this_thread.main.scheduler)
     return problems
 
 
 def open_fds() -> set[int]:
-    """Return the file descriptors that this process has open."""
+    """Return the open file descriptors of this process."""
     return {fd for fd in map(int, os.listdir("/dev/fd")) if is_open(fd)}
 
 
 def is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
-    except OSError:  # the one that listed them
+    except OSError:  # the one that listed the directory
         return False
     return True

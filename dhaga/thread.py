@@ -1,6 +1,6 @@
-"""The standard ``_thread`` on dhagas: what lies below ``threading``, for programs that use it directly.
+"""The standard ``_thread`` on dhagas, the base of ``threading``, for programs that use it directly.
 
-Whatever is not defined here is the standard module's own.
+A name that is not defined here is the standard module's own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
-from .kernel.callers import scheduler_here
-from .kernel.microthread import Dhaga
-from .local import local as _local
-from .locks import Lock, RLock
+from ._kernel.arguments import check_wait_timeout
+from ._kernel.current_scheduler import current_scheduler
+from ._kernel.microthread import Dhaga
+from ._kernel.stdlib_face import fall_back_to, refuse_copy
+from ._sync.local import local as _local
+from ._sync.lock import Lock, RLock
 from .threading import _active, get_ident
 
 __all__ = ["LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"]
@@ -21,16 +23,16 @@ __all__ = ["LockType", "RLock", "_local", "allocate", "allocate_lock", "get_iden
 LockType = lock = allocate_lock = allocate = Lock
 
 UnraisableHookArgs: Any = next(kind for kind in tuple.__subclasses__() if kind.__name__ == "UnraisableHookArgs")
-"""What ``sys.unraisablehook`` gets; ``sys`` has no name for it."""
+"""The type of the argument of ``sys.unraisablehook``, which ``sys`` does not name."""
 
 running: dict[int, Dhaga] = {}
-"""What was started here and has not ended, by ident."""
+"""Dhagas that were started here and have not ended, by ident."""
 
-count_others = standard._count
+standard_count: Callable[[], int] = standard._count
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(standard, name)
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 def start_new_thread(
@@ -54,18 +56,20 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
         try:
             function(*args, **kwargs)
         except SystemExit:
-            pass  # it ends the thread alone
-        except Exception as error:
-            tell_unraisable(function, error)
+            pass  # it ends this thread only
+        except BaseException as error:
+            if not dhaga._is_own_error(error):
+                raise
+            call_unraisablehook(function, error)
 
-    dhaga = scheduler_here().spawn(run, daemon=daemon)
+    dhaga = current_scheduler().spawn(run, daemon=daemon)
     running[dhaga.ident] = dhaga
-    dhaga.keep(lambda: running)
+    dhaga._keep(lambda: running)
     return dhaga
 
 
-def tell_unraisable(function: Callable[..., object], error: Exception) -> None:
-    """Bring an error that has ended a thread to ``sys.unraisablehook``, in the words of this Python."""
+def call_unraisablehook(function: Callable[..., object], error: BaseException) -> None:
+    """Report an error that ended a thread to ``sys.unraisablehook``, worded as by this Python."""
     message, culprit = "Exception ignored in thread started by", cast(Any, function)
     if sys.version_info >= (3, 13):
         message, culprit = f"{message} {function!r}", None
@@ -73,15 +77,18 @@ def tell_unraisable(function: Callable[..., object], error: Exception) -> None:
 
 
 def _count() -> int:
-    """Return how many threads run that Python has started, dhagas and others."""
-    alive = [dhaga for dhaga in running.values() if not dhaga.done]  # in a forked child all but one are done
-    return count_others() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
+    """Return the number of running threads that Python has started, dhagas included."""
+    # A fork marks the dhagas that stayed in the parent as done.
+    alive = [dhaga for dhaga in running.values() if not dhaga._done]
+    return standard_count() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
 
 
 class _ThreadHandle:
-    """What joins a thread that ``start_joinable_thread`` has started. Source: Python 3.13."""
+    """Handle of a thread that ``start_joinable_thread`` has started. Source: Python 3.13."""
 
     __slots__ = ("dhaga",)
+
+    __getstate__: Any = refuse_copy
 
     def __init__(self) -> None:
         self.dhaga: Dhaga | None = None
@@ -91,33 +98,35 @@ class _ThreadHandle:
 
     @property
     def ident(self) -> int:
-        """The number of the thread, 0 before its start."""
+        """The ident of the thread; 0 before its start."""
         return 0 if self.dhaga is None else self.dhaga.ident
 
-    def started(self) -> Dhaga:
+    def _started_dhaga(self) -> Dhaga:
         if self.dhaga is None:
             raise RuntimeError("thread not started")
         return self.dhaga
 
     def is_done(self) -> bool:
-        """Tell whether the thread has ended."""
-        return self.dhaga is not None and self.dhaga.done
+        """Return whether the thread has ended."""
+        return self.dhaga is not None and self.dhaga._done
 
     def join(self, timeout: float | None = None, /) -> None:
         """Wait until the thread has ended. Parks: while it lives (``join``). Raises: RuntimeError on itself."""
-        dhaga = self.started()
+        dhaga = self._started_dhaga()
         if dhaga.ident == get_ident():
             raise RuntimeError("Cannot join current thread")
+        if timeout is not None:
+            check_wait_timeout(timeout)
         dhaga.join(timeout if timeout is None or timeout >= 0 else None)
 
     def _set_done(self) -> None:
-        self.started()
+        self._started_dhaga()
 
 
 def start_joinable_thread(
     function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
 ) -> _ThreadHandle:
-    """Run ``function()`` in a dhaga. Returns: what joins it. Source: Python 3.13, for ``threading`` alone."""
+    """Run ``function()`` in a dhaga. Returns: the handle to join it. Source: Python 3.13, for ``threading`` alone."""
     if not callable(function):
         raise TypeError("thread function must be callable")
     if handle is None:

@@ -1,12 +1,15 @@
 """The standard ``threading`` on dhagas: ``import dhaga.threading as threading`` is the whole swap.
 
-Thread, Timer, local and the questions about who runs; the primitives come from ``locks.py``, ``semaphores.py`` and
-``events.py``. What concerns OS threads alone is the standard module's own.
+Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``. What concerns OS threads
+alone is left to the standard module, and ``__getattr__`` says so.
+
+A Thread is not a Dhaga: it makes one at ``start``, and is in ``_active`` by the dhaga's ident until that ends. Code
+that no Thread of ours runs gets a stand-in from ``current_thread``: ``_MainThread`` for main code, ``_DummyThread`` for
+a spawned dhaga, ForeignThread for an OS thread.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import warnings
@@ -28,14 +31,23 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from .events import Barrier, Event
-from .kernel import originals
-from .kernel.callers import scheduler_here
-from .kernel.microthread import Dhaga
-from .local import local
-from .locks import Condition, Lock, RLock
-from .oldnames import OldNames
-from .semaphores import BoundedSemaphore, Semaphore
+from ._kernel import hooks, originals
+from ._kernel.arguments import check_wait_timeout
+from ._kernel.cancellation import NoPark
+from ._kernel.current import parking_waiter
+from ._kernel.current_scheduler import current_scheduler
+from ._kernel.errors import Cancelled, Expired
+from ._kernel.microthread import Dhaga
+from ._kernel.wait_queue import WaitQueue
+from ._kernel.waiter import Waiter
+from ._sync.barrier import Barrier
+from ._sync.condition import Condition
+from ._sync.event import Event
+from ._sync.iterators import concurrent_tee, serialize_iterator, synchronized_iterator
+from ._sync.local import local
+from ._sync.lock import Lock, RLock
+from ._sync.semaphore import BoundedSemaphore, Semaphore
+from ._sync.thread_legacy import LegacyThreadNames
 
 __all__ = [
     "TIMEOUT_MAX",
@@ -52,6 +64,7 @@ __all__ = [
     "ThreadError",
     "Timer",
     "active_count",
+    "concurrent_tee",
     "current_thread",
     "enumerate",
     "excepthook",
@@ -61,9 +74,11 @@ __all__ = [
     "gettrace",
     "local",
     "main_thread",
+    "serialize_iterator",
     "setprofile",
     "settrace",
     "stack_size",
+    "synchronized_iterator",
 ]
 
 if sys.version_info >= (3, 12):
@@ -73,11 +88,11 @@ if sys.version_info >= (3, 12):
 
 __excepthook__ = threading.__excepthook__
 excepthook = __excepthook__
-"""Called with ``ExceptHookArgs`` when ``Thread.run`` raises; may be replaced by assignment, as may the standard one."""
+"""Called with ``ExceptHookArgs`` when ``Thread.run`` raises. Assign to replace it, here or in the standard module."""
 
 
 def __getattr__(name: str) -> Any:
-    """Say why a name of the standard module is missing here."""
+    """Raise AttributeError, saying why a name of the standard module is missing here."""
     if hasattr(threading, name):
         raise AttributeError(
             f"dhaga.threading has no {name!r}, which is about OS threads alone: take it from the standard module, "
@@ -87,22 +102,24 @@ def __getattr__(name: str) -> Any:
 
 
 class Active(dict[int, "Thread"]):
-    """Threads that run now, by ident; what ``threading._active`` is under the patch."""
+    """Running Threads by ident; under the patch it is ``threading._active``."""
 
     def __delitem__(self, ident: int) -> None:
-        """Take one out, if it has not gone by itself, as the standard's dummies never do."""
+        """Remove a Thread. No-op if its end has removed it already, unlike in the standard's dict."""
         self.pop(ident, None)
 
 
 _active = Active()
 
 
-class Thread(OldNames):
+class Thread(LegacyThreadNames):
     """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
 
-    It runs on the scheduler of whoever starts it. Source: ``threading.Thread``; ``native_id`` is that of the OS thread,
-    which many share; ``context`` as in 3.14, by default a copy of the starter's context variables.
+    It runs on the scheduler of its starter. Source: ``threading.Thread``; ``native_id`` is that of the OS thread, which
+    many share; ``context`` is as in 3.14, by default a copy of the starter's.
     """
+
+    _starter: WaitQueue | None = None
 
     def __init__(
         self,
@@ -133,34 +150,64 @@ class Thread(OldNames):
         return f"<{type(self).__name__}({self.name}, {state}{' daemon' if self.daemon else ''}{number})>"
 
     def start(self) -> None:
-        """Start the thread's activity. Raises: RuntimeError the second time, or if ``__init__`` was not called."""
+        """Start the thread's activity.
+
+        Parks: until it has begun (``thread.start``), where parking can work. Raises: RuntimeError the second time, or
+        if ``__init__`` was not called.
+        """
         self._check_initialised()
         if self._dhaga is not None:
             raise RuntimeError("threads can only be started once")
-        scheduler = scheduler_here()
+        scheduler = current_scheduler()
         self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, self._context)
         self._native_id = threading.get_native_id()
         _active[self._dhaga.ident] = self
-        self._dhaga.keep(actives)  # one that is cancelled before its first turn never comes to _bootstrap
-        scheduler.admit(self._dhaga)
+        self._dhaga._keep(active_ref)  # a dhaga cancelled before it first runs never calls _bootstrap
+        try:
+            scheduler._admit(self._dhaga)
+        except BaseException:
+            # As in the standard: not started, hence not among the running ones, and it may be tried again.
+            _active.pop(self._dhaga.ident, None)
+            self._dhaga = None
+            raise
         self._tell_started()
+        self._wait_until_begun(self._dhaga)
 
     def _check_initialised(self) -> None:
         if "_dhaga" not in self.__dict__:
             raise RuntimeError("Thread.__init__() was not called before this")
 
+    def _wait_until_begun(self, dhaga: Dhaga) -> None:
+        """Park until the thread has begun, so that it gets as far as its first park: programs stop it right after.
+
+        Parks: until then (``thread.start``); a cancel stays pending, as the thread is on its way. Never within
+        ``no_park()``, in a coroutine, nor in a finalizer that strikes a caller in the middle of a park. Raises: what a
+        signal's handler raises meanwhile.
+        """
+        me = parking_waiter()
+        if me is not None and not me._parked and not any(isinstance(cause, NoPark) for cause in me._pending):
+            self._starter = WaitQueue(self, "thread.start")
+            me._park_on(self._starter)
+            dhaga._joiners.append(me._parked)  # for the end of one that is cancelled before it begins
+            me._park()
+            raise_interrupt(me)
+
     def _bootstrap(self) -> None:
+        if self._starter is not None:
+            self._starter.wake_all()
         try:
             self.run()
         except SystemExit:
-            pass  # as the standard says: it ends the thread, silently
-        except Exception as error:
-            tell_excepthook(self, error)
+            pass  # as in the standard: it ends the thread silently
+        except BaseException as error:
+            if not self._dhaga._is_own_error(error):  # type: ignore[union-attr]
+                raise
+            call_excepthook(self, error)
         finally:
             _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
 
     def run(self) -> None:
-        """Call the target; subclasses override it."""
+        """Call the target. Subclasses override it."""
         try:
             if self._target is not None:
                 self._target(*self._args, **self._kwargs)
@@ -177,16 +224,18 @@ class Thread(OldNames):
             raise RuntimeError("cannot join thread before it is started")
         if self._dhaga is getcurrent():
             raise RuntimeError("cannot join current thread")
-        if not self._dhaga.done:  # in a forked child it is, as the standard has it
+        if timeout is not None:
+            check_wait_timeout(timeout)
+        if not self._dhaga._done:  # in a forked child it is done, as with the standard
             self._dhaga.join(timeout)
 
     def cancel(self, reason: object = None) -> bool:
-        """Have ``Cancelled(reason)`` raised in the thread at its park. More than the standard Thread can."""
+        """Raise ``Cancelled(reason)`` in the thread at its park. Source: ours; the standard Thread has no cancel."""
         return self._dhaga is not None and self._dhaga.cancel(reason)
 
     @property
     def name(self) -> str:
-        """The name, for people alone; may be set."""
+        """The name, for display only; may be set."""
         self._check_initialised()
         return self._name
 
@@ -199,24 +248,24 @@ class Thread(OldNames):
 
     @property
     def ident(self) -> int | None:
-        """A number that no other dhaga of this process has; None before the start."""
+        """A number unique among the dhagas of this process; None before the start."""
         self._check_initialised()
         return self._dhaga.ident if self._dhaga is not None else None
 
     @property
     def native_id(self) -> int | None:
-        """The kernel's number of the OS thread that runs it."""
+        """The operating system's number of the OS thread that runs it."""
         self._check_initialised()
         return self._native_id
 
     def is_alive(self) -> bool:
-        """Tell whether the thread was started and has not ended."""
+        """Return whether the thread was started and has not ended."""
         self._check_initialised()
-        return self._dhaga is not None and not self._dhaga.done
+        return self._dhaga is not None and not self._dhaga._done
 
     @property
     def daemon(self) -> bool:
-        """Whether the interpreter's exit cancels it instead of waiting for it; may be set before the start."""
+        """Whether the interpreter's exit cancels the thread instead of waiting for it. Set it before the start."""
         self._check_initialised()
         return self._daemonic
 
@@ -228,16 +277,24 @@ class Thread(OldNames):
         self._daemonic = daemonic
 
 
+def raise_interrupt(me: Waiter) -> None:
+    """Raise what is pending of a Ctrl-C or of a signal's handler; cancels stay pending."""
+    for error in list(me._pending):
+        if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
+            me._pending.remove(error)
+            raise error
+
+
 dangling: weakref.WeakSet[Thread] = weakref.WeakSet()
 
 
 def new_name(target: object) -> str:
-    """Return a name with a number that no other thread has, dhaga or not."""
+    """Return a default name; its number is from the standard module, so no other thread has it."""
     name: str = threading._newname("Thread-%d")  # type: ignore[attr-defined]
     return name if target is None or not hasattr(target, "__name__") else f"{name} ({target.__name__})"
 
 
-def tell_excepthook(thread: Thread, error: BaseException) -> None:
+def call_excepthook(thread: Thread, error: BaseException) -> None:
     args = ExceptHookArgs((type(error), error, error.__traceback__, thread))
     hook = threading.excepthook if excepthook is __excepthook__ else excepthook
     try:
@@ -249,7 +306,7 @@ def tell_excepthook(thread: Thread, error: BaseException) -> None:
 
 
 class Timer(Thread):
-    """Call a function after a while, unless cancelled. Source: ``threading.Timer``."""
+    """A thread that calls a function after ``interval`` seconds. Source: ``threading.Timer``."""
 
     def __init__(
         self,
@@ -261,12 +318,12 @@ class Timer(Thread):
         super().__init__()
         self.interval = interval
         self.function = function
-        self.args = args if args is not None else []
-        self.kwargs = kwargs if kwargs is not None else {}
-        self.finished = Event()
+        self.args: Iterable[Any] = args if args is not None else []
+        self.kwargs: Mapping[str, Any] = kwargs if kwargs is not None else {}
+        self.finished: Event = Event()
 
     def cancel(self, reason: object = None) -> bool:
-        """Stop the timer if it has not called its function yet."""
+        """Stop the timer, unless it has called its function already."""
         self.finished.set()
         return True
 
@@ -276,8 +333,8 @@ class Timer(Thread):
         self.finished.set()
 
 
-class Outsider(Thread):
-    """What ``current_thread()`` says of code that no Thread of ours runs; the names of its kinds are the standard's."""
+class ForeignThread(Thread):
+    """Stand-in for code that no Thread of ours runs; subclasses bear the standard's names."""
 
     def __init__(self, name: str, ident: int, is_alive: Callable[[], bool], daemon: bool) -> None:
         self._name = name
@@ -299,68 +356,70 @@ class Outsider(Thread):
         raise RuntimeError(f"cannot join {self.name}: it was not started as a Thread of dhaga.threading")
 
 
-class _MainThread(Outsider):
-    """The process's main code."""
+class _MainThread(ForeignThread):
+    """Stand-in for the main code of the process; in a forked child for the code that has forked (``ident``)."""
 
-    def __init__(self) -> None:
+    def __init__(self, ident: int | None = None) -> None:
         thread = originals.main_thread()
-        super().__init__(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
+        # Never a daemon, whatever has forked: threads take the flag of the thread that makes them.
+        super().__init__(thread.name, ident or thread.ident or 0, thread.is_alive, daemon=False)
 
 
-class _DummyThread(Outsider):
-    """A dhaga that was spawned, or an OS thread that Python has not started. Source: the standard's of 3.13, which go
-    with their threads.
+class _DummyThread(ForeignThread):
+    """Stand-in for a spawned dhaga, or an OS thread that Python has not started.
+
+    Source: that of 3.13, which is dropped at the end of its thread.
     """
 
 
-OfUnknown: type = threading._DummyThread
+StandardDummyThread: type = threading._DummyThread
 the_main_thread: Thread = _MainThread()
 _active[the_main_thread.ident or 0] = the_main_thread
-actives = weakref.ref(_active)
+active_ref: weakref.ref[Active] = weakref.ref(_active)
 
 
-class Here(originals.local):
-    """What stands for an OS thread's own code."""
+class CurrentThread(originals.local):
+    """The Thread of the code of an OS thread outside of dhagas; made on first use."""
 
     thread: Thread | None = None
 
 
-here = Here()
+this_thread: CurrentThread = CurrentThread()
 
 
 def current_thread() -> Thread:
-    """Return the Thread that runs; for code that none runs an object with the same questions answered."""
+    """Return the running Thread; for other code a stand-in with the same attributes."""
     me = getcurrent()
     if isinstance(me, Dhaga):
-        return _active.get(me.ident) or dummy_of(me)
-    if here.thread is None:
-        here.thread = _active.get(originals.get_ident()) or outsider_of(originals.current_thread())
-    return here.thread
+        return _active.get(me.ident) or dummy_thread_of(me)
+    if this_thread.thread is None:
+        this_thread.thread = _active.get(originals.get_ident()) or foreign_thread_of(originals.current_thread())
+    return this_thread.thread
 
 
-def dummy_of(dhaga: Dhaga) -> Thread:
+def dummy_thread_of(dhaga: Dhaga) -> Thread:
     dummy = _active[dhaga.ident] = _DummyThread(dhaga.name, dhaga.ident, dhaga.is_alive, dhaga.daemon)
-    dhaga.keep(actives)
+    dhaga._keep(active_ref)
     return dummy
 
 
-def outsider_of(thread: threading.Thread) -> Outsider:
-    kind = _DummyThread if isinstance(thread, OfUnknown) else Outsider
+def foreign_thread_of(thread: threading.Thread) -> ForeignThread:
+    kind = _DummyThread if isinstance(thread, StandardDummyThread) else ForeignThread
     return kind(thread.name, thread.ident or 0, thread.is_alive, thread.daemon)
 
 
 def main_thread() -> Thread:
-    """Return what stands for the process's main code; in a forked child the Thread in which the fork was made."""
+    """Return the Thread of the main code; in a forked child that of the caller of fork."""
     return the_main_thread
 
 
 def enumerate() -> list[Thread]:
-    """Return the Threads that run now, the main thread among them, and the dhagas that have asked who they are."""
+    """Return the running Threads, the main one included, and stand-ins of dhagas that called ``current_thread``."""
     return list(_active.values())
 
 
 def active_count() -> int:
-    """Return how many Threads run now."""
+    """Return the number of running Threads."""
     return len(_active)
 
 
@@ -371,27 +430,34 @@ def currentThread() -> Thread:
 
 
 def activeCount() -> int:
-    """Return how many Threads run now. Source: deprecated, in threading as well."""
+    """Return the number of running Threads. Source: deprecated, in threading as well."""
     warnings.warn("activeCount() is deprecated, use active_count() instead", DeprecationWarning, stacklevel=2)
     return active_count()
 
 
 def get_ident() -> int:
-    """Return the number of the dhaga that runs, or of the OS thread."""
+    """Return the ident of the running dhaga; outside of dhagas that of the OS thread."""
     me = getcurrent()
     return me.ident if isinstance(me, Dhaga) else originals.get_ident()
 
 
-get_native_id = threading.get_native_id
+get_native_id: Callable[[], int] = threading.get_native_id
 
 
 def after_fork_in_child() -> None:
-    """Let the thread in which the fork was made be the main thread of the child, and the only one."""
+    """Make the caller of fork the main thread of the child, and the only one.
+
+    Source: threading, which keeps a Thread that has forked, and makes a ``_MainThread`` for other code.
+    """
     global the_main_thread
     me = current_thread()
+    if isinstance(me, _DummyThread):
+        me = _MainThread(me.ident)
+        if not isinstance(getcurrent(), Dhaga):
+            this_thread.thread = me
     the_main_thread = me
     _active.clear()
     _active[me.ident or 0] = me
 
 
-os.register_at_fork(after_in_child=after_fork_in_child)
+hooks.in_forked_child.append(after_fork_in_child)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dhaga import testing
-from dhaga.kernel.waiting import here
-from tests.crowd import Crowd, Stress
+from dhaga._kernel.current import this_thread
+from tests.kit.crowd import Crowd, Stress
+from tests.kit.marks import CROWD, starts_process
 
 SERVICE = re.compile(r"\bDHAGA_(?!POLLER)[A-Z]+")
 """What the reason names by which a test is skipped where its service does not answer."""
@@ -40,6 +41,21 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# ---- marks: see tests/kit/marks.py
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that start a process, and those of a crowd, where that shows."""
+    for item in items:
+        if isinstance(item, pytest.Function):
+            fixtures = item._fixtureinfo.name2fixturedefs.values()
+            functions = [item.function, *(each.func for defs in fixtures for each in defs)]
+            if starts_process(iter(functions)):
+                item.add_marker(pytest.mark.process)
+            if "crowd" in item.fixturenames or CROWD.search(item.name):
+                item.add_marker(pytest.mark.crowd)
+
+
 # ---- services
 
 
@@ -63,7 +79,7 @@ def must_not_be_skipped(report: Any) -> Any:
     return report
 
 
-# ---- crowds: see tests/crowd.py
+# ---- crowds: see tests/kit/crowd.py
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -100,7 +116,7 @@ def nothing_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
     threads = testing.other_threads()
     yield
     problems = testing.close_leftover_schedulers()
-    assert here.main is None
+    assert this_thread.main is None
     deadline = time.monotonic() + 2
     while (left := testing.other_threads() - threads) and time.monotonic() < deadline:
         time.sleep(0.01)

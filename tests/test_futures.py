@@ -9,6 +9,7 @@ import functools
 import gc
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,11 +17,12 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import futures, workers
+from dhaga import futures
+from dhaga._workers import dhaga_pool
 from dhaga.futures import CancelledError, Executor, Future, as_completed, wait
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Event, local
-from tests.parking import parked, victim
+from tests.kit.parking import parked, victim
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_a_plain_thread_blocks_in_result() -> None:
     future: Future[int] = Future()
     seen: list[int] = []
     thread = in_thread(lambda: seen.append(future.result(5)))
-    while not future.joiners:
+    while not future._joiners:
         time.sleep(0.001)
     future.set_result(7)
     thread.join()
@@ -285,7 +287,7 @@ def test_withdraw_is_the_cancel_of_the_standard(executor: Executor) -> None:
     running = executor.submit(dhaga.sleep, 1)
     settle()
     pending: Future[int] = Future()
-    assert (running.withdraw(), pending.withdraw()) == (False, True)
+    assert (running._cancel_unbegun(), pending._cancel_unbegun()) == (False, True)
     assert running.result() is None and pending.cancelled()
 
 
@@ -308,7 +310,7 @@ def test_a_cancelled_waiter_leaves_call_and_future_whole() -> None:
         other = dhaga.spawn(lambda: (future.result(), executor.shutdown()))
 
         def check() -> None:
-            assert other.done and other.fault is None and future.result() == 7 and not future.joiners
+            assert other._done and other._error is None and future.result() == 7 and not future._joiners
 
         return waiting, check
 
@@ -359,7 +361,7 @@ def test_as_completed_counts_its_timeout_from_the_call(clock: Any, executor: Exe
     calls = naps(executor, 1, 2, 9)
     ended = as_completed(calls, timeout=3)
     assert [next(ended).result(), next(ended).result()] == [1, 2]
-    with pytest.raises(TimeoutError, match="1 futures have not ended"):
+    with pytest.raises(TimeoutError, match="1 of those waited for have not ended"):
         next(ended)
     assert clock.now == 3 and not any(f._waiters for f in calls)
 
@@ -439,7 +441,7 @@ def test_bad_arguments_are_refused_at_once() -> None:
         wait([], return_when="soon")
     for call in (wait, as_completed):
         with pytest.raises(TypeError, match="futures of concurrent"):
-            call([dhaga])  # type: ignore[list-item, operator]
+            call([dhaga])  # type: ignore[list-item, operator, call-overload, type-var]
     for bad in (0, -1):
         with pytest.raises(ValueError, match="dhagas must be 1 or more"):
             Executor(dhagas=bad)
@@ -471,7 +473,7 @@ def test_workers_are_reused_and_end_when_idle_for_long(clock: Any) -> None:
         first = {executor.submit(dhaga.current).result() for _ in range(5)}
         assert len(first) == 1
         clock.now = 0
-        dhaga.sleep(workers.IDLE_SECONDS + 1)
+        dhaga.sleep(dhaga_pool.IDLE_SECONDS + 1)
         assert not any(worker.is_alive() for worker in first)
         assert executor.submit(int, "7").result() == 7
 
@@ -558,7 +560,7 @@ def test_an_executor_serves_one_loop_after_the_other() -> None:
         return await asyncio.get_running_loop().run_in_executor(executor, lambda: dhaga.current().scheduler.name)
 
     assert asyncio.run(main()).startswith("guest") and asyncio.run(main()).startswith("guest")
-    assert len(executor.staffs) == 1
+    assert len(executor._worker_pools) == 1
 
 
 async def a_coroutine_function() -> None:
@@ -571,3 +573,14 @@ def test_what_cannot_be_called_is_refused_at_once(executor: Executor) -> None:
     for bad in (a_coroutine_function, functools.partial(a_coroutine_function)):
         with pytest.raises(TypeError, match=r"call await_.*run_in_dhaga"):
             executor.submit(bad)
+
+
+def test_the_traceback_of_an_error_does_not_grow_with_each_call_of_result() -> None:
+    def entries() -> int:
+        with pytest.raises(LookupError) as info:
+            future.result()
+        return len(list(traceback.walk_tb(info.value.__traceback__)))
+
+    future: Future[None] = Future()
+    future.set_exception(LookupError())
+    assert entries() == entries() == entries()

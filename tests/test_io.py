@@ -9,8 +9,8 @@ import pytest
 
 from dhaga import io
 from dhaga.testing import settle
-from tests.parking import parked
-from tests.scripts import Program
+from tests.kit.parking import parked
+from tests.kit.scripts import Program
 
 
 @pytest.mark.parametrize("mode", ["r", "rb", "w", "wb"])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import dhaga
 from dhaga.metrics import Counter, RateMeter, Reading
 from dhaga.testing import VirtualClock, virtual_clock
-from tests.scripts import prints
+from tests.kit.scripts import prints
 
 
 @pytest.fixture
@@ -143,12 +143,12 @@ def test_nothing_is_lost_or_told_twice_by_concurrent_takes() -> None:
 @pytest.mark.usefixtures("hasty")
 def test_nothing_is_lost_or_told_twice_by_concurrent_reads() -> None:
     meter, readings = RateMeter(), list[Reading]()
-    began = meter.mark[1]
+    began = meter._mark[1]
     added = counted_by_all(meter.add, lambda: readings.append(meter.read()))
     readings.append(meter.read())
     all_told = sum(readings, Reading())
     assert all_told.count == added
-    assert all_told.elapsed == pytest.approx(meter.mark[1] - began, rel=1e-9)
+    assert all_told.elapsed == pytest.approx(meter._mark[1] - began, rel=1e-9)
     assert min(reading.count for reading in readings) >= 0
     assert min(reading.elapsed for reading in readings) >= 0
 

@@ -1,17 +1,27 @@
 """What the distribution and the checkout promise: metadata, the wheel, the top level, the make targets."""
 
+import importlib
+import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+WORKFLOWS = ROOT / ".github/workflows"
 
 
 def files_in_git() -> list[str]:
@@ -35,24 +45,151 @@ def test_core_needs_greenlet_and_tornado_alone():
     assert names == ["greenlet", "tornado"]
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(tmp_path):
+def build_sdist(folder):
     pytest.importorskip("hatchling")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    assert wheel.name == f"dhaga-{PROJECT['version']}-py3-none-any.whl"
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+def test_the_extra_all_brings_every_optional_feature():
+    (everything,) = EXTRAS["all"]
+    named = re.fullmatch(r"dhaga\[(.+)\]", everything)[1].split(",")
+    assert sorted(named) == sorted(EXTRAS.keys() - {"all", "examples"})
+
+
+def test_what_developers_need_is_in_groups_and_not_published():
+    assert {"bench", "dev", "examples", "packages", "test", "tools"} <= PYPROJECT["dependency-groups"].keys()
+    assert not PYPROJECT["dependency-groups"].keys() & EXTRAS.keys() - {"examples"}
+
+
+def test_each_classifier_is_one_that_an_index_knows():
+    known = pytest.importorskip("trove_classifiers").classifiers
+    assert set(PROJECT["classifiers"]) <= known
+    assert PROJECT["classifiers"] == sorted(PROJECT["classifiers"], key=version_key)
+
+
+def version_key(classifier):
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", classifier)]
+
+
+def test_readme_needs_no_checkout_around_it():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```", "", readme, flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"""(?:src|href)=["']([^"']+)|\]\(([^)\s]+)""", re.sub(r"`[^`\n]*`", "", prose))
+    assert [target for pair in targets for target in pair if target and not target.startswith(("https://", "#"))] == []
+
+
+def test_the_sdist_holds_what_its_tests_need_and_no_reports(tmp_path):
+    with tarfile.open(build_sdist(tmp_path)) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    in_git = {name for name in files_in_git() if (ROOT / name).exists()}
+    left_out = {name for name in in_git - names if not name.startswith(".git")}
+    assert left_out == {"benchmarks/results/report.html"}
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Copy what a wheel is built from, as it is in git."""
+    pytest.importorskip("hatchling")
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "hatch_build.py"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "dhaga", tmp_path / "dhaga", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    return tmp_path
+
+
+def compiles():
+    """Whether there are a compiler and the headers of this Python, which a machine may lack."""
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    return shutil.which(compiler) and (Path(sysconfig.get_path("include")) / "Python.h").exists()
+
+
+def build(checkout, *arguments, **environ):
+    """Build in a copy of the checkout. Returns: the file built, and what was said."""
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(checkout / "dist"), *arguments]
+    kept = {name: value for name, value in os.environ.items() if name not in ("DHAGA_PURE", "CC")}
+    done = subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True, env=kept | environ)
+    (built,) = (checkout / "dist").iterdir()
+    return built, [line for line in (done.stdout + done.stderr).splitlines() if built.name not in line]
+
+
+PURE = f"dhaga-{PROJECT['version']}-py3-none-any.whl"
+OTHERS = {"dhaga/py.typed", "dhaga/_kernel/_frame_chunks.pyi", "dhaga/debug/_remote/web_page.html"}
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(checkout):
+    (checkout / "dhaga/_kernel/_frame_chunks.cpython-399-alien.so").write_bytes(b"from an editable install")
+    wheel, said = build(checkout, "--target", "wheel", DHAGA_PURE="1")
+    assert (wheel.name, said) == (PURE, [])
 
     names = set(zipfile.ZipFile(wheel).namelist())
     info = f"dhaga-{PROJECT['version']}.dist-info"
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dhaga").rglob("*.py")}
-    others = {"dhaga/py.typed", "dhaga/debug/page.html"}
-    assert {name for name in names if not name.startswith(f"{info}/")} == sources | others
+    sources.remove("dhaga/_pytest_entry/_dhaga_pytest.py")  # installed beside the package
+    assert {name for name in names if not name.startswith(f"{info}/")} == sources | OTHERS | {"_dhaga_pytest.py"}
     assert f"{info}/licenses/LICENSE" in names
 
 
+@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
+def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkout):
+    wheel, said = build(checkout, "--target", "wheel")
+    version = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    platform = sysconfig.get_platform().split("-")[0]
+    assert re.fullmatch(rf"dhaga-[\d.]+-{version}-{version}-{platform}\w+\.whl", wheel.name)
+    assert said == []
+    compiled = [name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith(".py")]
+    module = f"dhaga/_kernel/_frame_chunks{sysconfig.get_config_var('EXT_SUFFIX')}"
+    assert {name for name in compiled if ".dist-info/" not in name} == OTHERS | {module}
+    assert not list((checkout / "dhaga").rglob("*.so"))
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", "/no/such/compiler", "cc --no-such-option"])
+def test_without_a_compiler_the_wheel_is_the_pure_one_after_a_line_of_warning(checkout, compiler):
+    wheel, said = build(checkout, "--target", "wheel", CC=compiler)
+    assert wheel.name == PURE
+    (warning,) = said
+    assert warning.startswith(f"dhaga is installed as pure Python, without its accelerator: {compiler.split()[0]}: ")
+
+
+@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
+def test_an_editable_install_compiles_into_the_checkout_and_leaves_none_that_is_out_of_date(checkout, monkeypatch):
+    monkeypatch.delenv("DHAGA_PURE", raising=False)
+    monkeypatch.syspath_prepend(str(checkout))
+    hook = importlib.import_module("hatch_build").AcceleratorHook
+    warned = []
+    app = SimpleNamespace(display_warning=warned.append)
+
+    def install(**environ):
+        data = {"force_include": {}, "pure_python": True, "infer_tag": False}
+        with monkeypatch.context() as patch:
+            for name, value in environ.items():
+                patch.setenv(name, value)
+            each = hook(str(checkout), {}, None, None, "", "wheel", app)
+            each.initialize("editable", data)
+            each.finalize("editable", data, "")
+        return [path.name for path in checkout.rglob("*.so")], data["pure_python"], data["force_include"]
+
+    module = f"_frame_chunks{sysconfig.get_config_var('EXT_SUFFIX')}"
+    assert install() == ([module], False, {})
+    assert install(CC="/bin/false") == ([], True, {})
+    assert len(warned) == 1
+    assert install() == ([module], False, {})
+    assert install(DHAGA_PURE="1") == ([], True, {})
+    assert len(warned) == 1
+
+
+def test_the_source_distribution_can_be_compiled(checkout):
+    sdist, said = build(checkout, "--target", "sdist")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"hatch_build.py", "dhaga/_kernel/_frame_chunks.c", "dhaga/_kernel/accelerator.py"} <= names
+    assert said == []
+
+
 def test_the_top_level_holds_nothing_unexpected():
-    folders = {"dhaga", "tests", "examples", "benchmarks"}
-    files = {"pyproject.toml", "Makefile", "LICENSE", "README.md", "CHANGES.md"}
+    folders = {"dhaga", "tests", "examples", "benchmarks", "docs"}
+    files = {"pyproject.toml", "hatch_build.py", "Makefile", "LICENSE", "README.md", "CHANGES.md", "CONTRIBUTING.md"}
     top = {name.partition("/")[0] for name in files_in_git()}
     assert {name for name in top if not name.startswith(".")} <= folders | files
 
@@ -65,7 +202,8 @@ def test_the_newest_entry_in_changes_is_this_version():
 def test_every_python_that_is_tested_is_declared():
     declared = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     (tested,) = re.findall(r"^tested='(.+)'$", (ROOT / ".ci/find-python").read_text(encoding="utf-8"), re.MULTILINE)
-    assert declared == tested.split()[::-1]
+    assert sorted(tested.split()) == declared
+    assert tested.split()[0] == "3.14" and tested.split()[-1] == declared[0]
     assert PROJECT["requires-python"] == f">={declared[0]}"
 
 
@@ -73,9 +211,55 @@ def test_make_help_lists_every_target_and_readme_names_no_other():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     listed = set(re.findall(r"^([a-z%-]+):.*## ", makefile, re.MULTILINE))
-    assert listed == {*phony.split(), "test-%"}
+    assert listed == {*phony.split(), "test-%", "stdlib-%"}
 
     readme = ROOT / "README.md"
     if readme.exists():
         named = re.findall(r"(?:`|^    |\$ )make ([a-z-]+)", readme.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= listed
+
+
+def test_ci_runs_what_readme_promises_by_targets_that_there_are():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    phony = set(re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[0].split())
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    steps = re.findall(r"^step (\d+) make (?:--\S+ )*(\S+)", script, re.MULTILINE)
+    assert [target for _, target in steps][:2] == ["demo", "test"]
+    assert {target for _, target in steps} - {"$others", "$stdlib"} <= phony
+    assert "$others" in script  # test-3.12 and its like: with `make test` that is `make test-all`
+    assert "$stdlib" in script
+    # A step that hangs takes its limit beside what the others take, 45 minutes: CI has 90.
+    assert max(int(seconds) for seconds, _ in steps) <= 45 * 60
+
+
+def test_workflows_run_targets_that_there_are_on_every_tested_python():
+    yaml = pytest.importorskip("yaml")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {*re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)[0].split(), "test-${{ matrix.python }}"}
+    (tested,) = re.findall(r"^tested='(.+)'$", (ROOT / ".ci/find-python").read_text(encoding="utf-8"), re.MULTILINE)
+
+    jobs = yaml.safe_load((WORKFLOWS / "tests.yml").read_text())["jobs"]
+    matrices = [job["strategy"]["matrix"] for job in jobs.values() if "strategy" in job]
+    assert set(tested.split()) <= {python for matrix in matrices for python in matrix.get("python", ())}
+    named = {target for matrix in matrices for target in matrix.get("target", ())}
+    release = yaml.safe_load((WORKFLOWS / "release.yml").read_text())["jobs"]
+    for job in [*jobs.values(), *release.values()]:
+        for step in job.get("steps", ()):
+            words = step.get("run", "").replace("${{ matrix.python }}", "%").split()
+            if words[:1] == ["make"]:
+                named |= {word for word in words[1:] if not word.startswith("-") and "=" not in word}
+    assert named - {"${{", "}}", "matrix.target"} <= {target.replace("${{ matrix.python }}", "%") for target in targets}
+
+
+def test_only_the_job_that_publishes_may_identify_itself_to_the_index():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((WORKFLOWS / "release.yml").read_text())["jobs"]
+    assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == ["publish"]
+    assert jobs["publish"]["needs"] == "build" and jobs["build"]["needs"] == "tests"
+
+
+def test_each_folder_that_the_makefile_names_is_there():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"\btests/[\w/]+(?:\.py|\.ini)?", makefile)) - {"tests/test_"}
+    named = {name for name in named if not name.endswith("_")}  # beginnings, for wildcards
+    assert {name for name in named if not (ROOT / name).exists()} == {"tests/_sync/test_lock", "tests/x/test_z"}

@@ -5,32 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import random
 import re
 import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 import dhaga
-from dhaga import queue, testing
+from dhaga import queue
 from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
 from dhaga.testing import cancel_at_every_park
 from dhaga.threading import Event, Lock
-from dhaga.workers import Crew
-from tests.parking import victim
-from tests.scripts import Program, prints, run
+from tests.kit.parking import victim
+from tests.kit.pools import pooled
+from tests.kit.scripts import Program, prints
 
-
-@pytest.fixture
-def pool() -> Iterator[Pool]:
-    with Pool(2, 8) as pool:
-        yield pool
+pool = pytest.fixture(pooled)
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -51,7 +45,9 @@ def thread_name() -> str:
 def test_a_call_is_made_in_a_dhaga_of_the_pools_threads(pool: Pool) -> None:
     name, kind = pool.submit(lambda: (thread_name(), type(dhaga.current()))).result()
     assert name in (f"{pool.name}-1", f"{pool.name}-2") and issubclass(kind, dhaga.Dhaga)
-    assert re.match(rf"<Pool {pool.name} open, 2 threads, <Staff 0 of [12] workers busy, 0 calls due>>", repr(pool))
+    assert re.match(
+        rf"<Pool {pool.name} open, 2 threads, <WorkerPool 0 of [12] workers busy, 0 calls due>>", repr(pool)
+    )
 
 
 def test_results_come_back_to_dhagas_plain_threads_and_coroutines(pool: Pool) -> None:
@@ -112,10 +108,6 @@ def test_every_thread_takes_calls_that_block_it() -> None:
         assert sorted(pool.map(lambda _: barrier.wait(20), range(3))) == [0, 1, 2]
 
 
-def test_idle_workers_are_used_again(pool: Pool) -> None:
-    assert len({pool.submit(dhaga.current).result() for _ in range(50)}) <= 2
-
-
 def test_context_variables_go_along_and_are_not_those_of_the_former_call() -> None:
     variable = contextvars.ContextVar("variable", default="none")
     with Pool(1, 1) as pool:
@@ -158,7 +150,7 @@ def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
     submitters = [dhaga.spawn(pool.submit, int) for _ in range(2)]
     for submitter in submitters:
         until(lambda s=submitter: s.reason == "semaphore.acquire")  # type: ignore[misc]
-        submitter.asked += 1
+        submitter._result_waiters += 1
     pool.shutdown(wait=False)
     gate.set()
     for submitter in submitters:
@@ -225,42 +217,6 @@ def test_a_running_call_is_cancelled_from_another_thread_and_its_worker_lives_on
         assert pool.submit(lambda: dhaga.current().name).result() == ends.get()
 
 
-def test_cancels_at_any_moment_hit_their_own_call_or_none() -> None:
-    """A call counts what it was hit by; a cancel that comes too late for it must not show up in another."""
-    choose = random.Random(testing.seed)
-    with Pool(2, 4) as pool:
-        wanted: set[int] = set()
-        stray: list[int] = []
-
-        def call(number: int) -> int:
-            try:
-                for _ in range(number % 3):
-                    dhaga.sleep(0)
-            except dhaga.Cancelled:
-                if number not in wanted:
-                    stray.append(number)
-                raise
-            return number
-
-        calls = []
-        for number in range(3000):
-            calls.append(pool.submit(call, number))
-            if choose.random() < 0.5:
-                victim = choose.randrange(max(0, number - 20), number + 1)
-                wanted.add(victim)
-                calls[victim].cancel()
-        results = ["cancelled" if isinstance(outcome(f), CancelledError) else f.result() for f in calls]
-        assert stray == [] and all(r == n for n, r in enumerate(results) if r != "cancelled")
-        assert {n for n, r in enumerate(results) if r == "cancelled"} <= wanted
-
-
-def outcome(future: Future[Any]) -> BaseException | None:
-    try:
-        return future.exception(20)
-    except CancelledError as error:
-        return error
-
-
 def test_a_cancelled_caller_leaves_nothing_of_its_call() -> None:
     def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
         lock = Lock()
@@ -273,35 +229,12 @@ def test_a_cancelled_caller_leaves_nothing_of_its_call() -> None:
 
         def check() -> None:
             pool.shutdown()
-            assert not lock.locked() and not pool.staff.backlog and pool.staff.places is not None
-            assert pool.staff.places._value == 1
+            assert not lock.locked() and not pool._workers.backlog and pool._workers.permits is not None
+            assert pool._workers.permits._value == 1
 
         return victim(uses), check
 
     assert cancel_at_every_park(scenario) >= 2
-
-
-def test_a_shutdown_finds_the_thread_gone_that_it_was_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last worker takes the last call, and ends its thread, between two steps of who shuts the pool down."""
-    pool = Pool(1, 3)
-    (crew,) = pool.staff.crews
-    begun, gate = threading.Event(), threading.Event()
-
-    def call() -> bool:
-        begun.set()
-        return gate.wait(20)  # and nobody else runs in this thread meanwhile
-
-    def hire_late(crew: Crew, number: int) -> None:
-        gate.set()
-        crew.scheduler.life.thread.join(20)
-        hire(crew, number)
-
-    first, last = pool.submit(call), pool.submit(int)
-    assert begun.wait(20)
-    hire = Crew.hire
-    monkeypatch.setattr(Crew, "hire", hire_late)
-    pool.shutdown()
-    assert (first.result(), last.result()) == (True, 0) and crew.scheduler.closing and len(crew.room) == 3
 
 
 # ---- map
@@ -449,7 +382,7 @@ def test_shutdown_names_the_calls_that_do_not_end_in_time() -> None:
 
 def test_shutdown_without_wait_ends_the_threads_later() -> None:
     pool = Pool(2, 1)
-    threads = [crew.scheduler.thread for crew in pool.staff.crews]
+    threads = [group.scheduler.thread for group in pool._workers.groups]
     gate = Event()
     calls = [pool.submit(gate.wait) for _ in range(3)]
     pool.shutdown(wait=False)
@@ -492,7 +425,7 @@ def test_a_coroutine_cannot_wait_for_the_end_of_a_pool(pool: Pool) -> None:
 
 def test_a_pool_that_is_dropped_does_what_it_was_given_and_ends_its_threads() -> None:
     pool = Pool(2, 1)
-    threads = [crew.scheduler.thread for crew in pool.staff.crews]
+    threads = [group.scheduler.thread for group in pool._workers.groups]
     calls = [pool.submit(dhaga.sleep, 0.01) for _ in range(3)]
     gone = weakref.ref(pool)
     del pool
@@ -514,7 +447,7 @@ def test_what_calls_have_spawned_ends_with_the_threads() -> None:
     with Pool(1, 1) as pool:
         spawned = pool.submit(dhaga.spawn, child).result()
         until(lambda: spawned.reason == "sleep")
-    assert ends == ["finally"] and spawned.done
+    assert ends == ["finally"] and spawned._done
 
 
 # ---- bad input
@@ -547,41 +480,6 @@ def test_bad_calls_are_refused_at_once(pool: Pool) -> None:
         pool.imap_unordered(int, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="look_ahead must be 1 or more"):
         pool.imap_unordered(int, [1], look_ahead=0)
-
-
-# ---- many at once
-
-
-def test_nothing_is_lost_or_doubled_when_many_submit_at_once() -> None:
-    made: list[int] = []
-    with Pool(3, 8) as pool:
-
-        def submits(base: int) -> list[int]:
-            calls = [pool.submit(lambda n: (made.append(n), n)[1], base + n) for n in range(400)]
-            return [f.result(30) for f in calls]
-
-        results: dict[int, list[int]] = {}
-        threads = [threading.Thread(target=lambda b=b: results.update({b: submits(b)})) for b in (0, 1000, 2000)]
-        for thread in threads:
-            thread.start()
-        dhagas = [dhaga.spawn(submits, base) for base in (3000, 4000)]
-        within = pool.submit(lambda: pool.submit(submits, 5000).result())
-        assert [d.result() for d in dhagas] == [list(range(b, b + 400)) for b in (3000, 4000)]
-        assert within.result() == list(range(5000, 5400))
-        for thread in threads:
-            thread.join()
-    assert results == {b: list(range(b, b + 400)) for b in (0, 1000, 2000)}
-    assert Counter(made) == Counter(n for b in range(0, 6000, 1000) for n in range(b, b + 400))
-
-
-def test_workers_that_idle_out_lose_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dhaga.workers.IDLE_SECONDS", 0.0005)
-    choose = random.Random(testing.seed)
-    with Pool(2, 1) as pool:
-        for n in range(500):
-            assert pool.submit(abs, -n).result(20) == n
-            if choose.random() < 0.5:
-                dhaga.sleep(choose.random() * 0.001)
 
 
 # ---- processes
@@ -691,53 +589,3 @@ def test_a_forked_child_is_told_that_the_pool_is_gone() -> None:
         "8",
         "parent 0",
     ]
-
-
-def test_whenever_a_fork_comes_every_call_is_known_to_be_gone_in_the_child() -> None:
-    code = """
-        import os, signal, sys, threading
-        from dhaga.futures import BrokenExecutor
-        from dhaga.pool import Pool
-
-        def feeds():
-            while not over:
-                recent[:] = [pool.submit(int) for _ in range(50)]
-                for future in list(recent):
-                    future.result()
-
-        sys.setswitchinterval(0.00001)
-        pool, recent, over = Pool(2, 4), [], False
-        thread = threading.Thread(target=feeds)
-        thread.start()
-        for _ in range(20):
-            pid = os.fork()
-            if pid == 0:
-                signal.alarm(20)
-                outcomes = {type(future.exception(10)) for future in list(recent)}
-                os._exit(not outcomes <= {BrokenExecutor, type(None)})
-            assert os.waitpid(pid, 0)[1] == 0
-        over = True
-        thread.join()
-        pool.shutdown()
-    """
-    assert prints(code, "-W", "ignore::DeprecationWarning") == []
-
-
-def test_a_call_that_forks_goes_on_in_the_child_alone_and_ends_it() -> None:
-    code = """
-        import os, sys
-        import dhaga
-        from dhaga.pool import Pool
-
-        def call():
-            pid = os.fork()
-            if pid == 0:
-                dhaga.sleep(0.01)
-                print("child")
-                sys.exit(3)
-            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-        with Pool(1, 1) as pool:
-            print("parent", pool.submit(call).result())
-    """
-    assert run(code).lines == ["child", "parent 3"]

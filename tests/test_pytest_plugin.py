@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dhaga import debug, testing
-from dhaga.kernel import scheduler as kernel
-from tests.scripts import Program, run
+from dhaga._kernel import hooks
+from tests.kit.scripts import Program, run
 
 ROOT = Path(__file__).parents[1]
 HEAD = """
@@ -184,7 +184,7 @@ def test_leaves():
 
 @pytest.mark.dhaga
 def test_sees_nobody():
-    assert dhaga.current().scheduler.live == {dhaga.current()}
+    assert dhaga.current().scheduler._live == {dhaga.current()}
 """,
     )
     done.assert_outcomes(passed=1, failed=1)
@@ -257,7 +257,7 @@ def test_fails():
     raise LookupError("its own")
 
 def test_sees_nobody():
-    assert not dhaga.current().scheduler.live
+    assert not dhaga.current().scheduler._live
 """)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["E*LookupError: its own"])
@@ -266,13 +266,13 @@ def test_sees_nobody():
 
 def test_recording_where_dhagas_are_spawned_goes_on_if_it_was_on(tests: Tests) -> None:
     code = "@pytest.mark.dhaga\ndef test_it(): ..."
-    assert kernel.births is None
+    assert hooks.on_spawn is None
     tests(code)
-    assert kernel.births is None
+    assert hooks.on_spawn is None
     debug.record_origins()
     try:
         tests(code)
-        assert kernel.births is not None
+        assert hooks.on_spawn is not None
     finally:
         debug.record_origins(False)
 
@@ -296,6 +296,8 @@ def test_has_a_timeout_of_its_own(dhaga_clock):
     text = done.stdout.str()
     dump = ["*  test_slow WAITING*", "*  child WAITING*sleep, in <Scope*"]
     done.stdout.fnmatch_lines(["E*TimeoutError: test_slow was not done within 1000 s", *dump])
+    noted = [line for line in text.splitlines() if line.startswith("E  ")]
+    assert not any("main code RUNNING" in line or "pluggy" in line for line in noted)
     done.stdout.fnmatch_lines(["E*TimeoutError: not done within 1 s"])
     assert text.count("scheduler virtual (implicit)") == 1
 

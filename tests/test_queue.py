@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue as standard
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import dhaga
 from dhaga import queue as ours
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
-from tests.parking import parked, victim
+from tests.kit.parking import parked, victim
 
 
 class OwnQueue(Queue[Any]):
@@ -29,6 +30,8 @@ class OwnQueue(Queue[Any]):
 
 
 every = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, OwnQueue, SimpleQueue])
+
+
 bounded = pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue, OwnQueue])
 
 
@@ -140,7 +143,7 @@ def test_a_get_ends_at_its_second_exactly(kind: Any) -> None:
         queue.put("item")
         for d in dhagas:
             d.join()
-        assert queue.empty() and not queue.getters
+        assert queue.empty() and not queue._getters.parked()
     assert trace == [(0, "Empty", 0), (2.5, "Empty", 2.5), (5, "Empty", 5), (12, "item", 10)]
 
 
@@ -177,7 +180,7 @@ def test_a_cancelled_getter_takes_no_item(kind: Any) -> None:
         assert second.result() == "item"
         with pytest.raises(dhaga.Cancelled):
             first.result()
-        assert not queue.getters
+        assert not queue._getters.parked()
 
 
 @every
@@ -289,7 +292,12 @@ def test_no_item_is_lost_or_doubled_at_whatever_park_of_a_putter_it_is_cancelled
 
         def check() -> None:
             assert sorted(got) == sorted(put) and set(put) >= {0, 1, 2}
-            assert queue.empty() and not queue.putters and not queue.getters and not queue.unfinished_tasks
+            assert (
+                queue.empty()
+                and not queue._putters.parked()
+                and not queue._getters.parked()
+                and not queue.unfinished_tasks
+            )
 
         dhaga.spawn(puts, 0, 0.1)
         dhaga.spawn(gets)
@@ -320,7 +328,7 @@ def test_no_item_is_lost_or_doubled_at_whatever_park_of_a_getter_it_is_cancelled
 
         def check() -> None:
             got.extend(taken(queue))
-            assert sorted(got) == list(range(6)) and not queue.getters
+            assert sorted(got) == list(range(6)) and not queue._getters.parked()
 
         dhaga.spawn(gets, 0.1)
         dhaga.spawn(puts)
@@ -350,7 +358,7 @@ def test_nobody_is_forgotten_at_whatever_park_of_a_join_it_is_cancelled(kind: An
                 queue.task_done()
 
         def check() -> None:
-            assert joined.count("other") == 2 and not queue.joiners and not queue.unfinished_tasks
+            assert joined.count("other") == 2 and not queue._joiners.parked() and not queue.unfinished_tasks
 
         dhaga.spawn(works)
         dhaga.spawn(joins, "other")
@@ -485,7 +493,7 @@ def test_an_immediate_shutdown_leaves_a_join_waiting_for_what_is_being_worked_of
         d = parked(queue.join)
         queue.shutdown(immediate=True)
         settle()
-        assert not d.done and queue.unfinished_tasks == 1
+        assert not d._done and queue.unfinished_tasks == 1
         queue.task_done()
         d.join()
 
@@ -553,12 +561,17 @@ def test_the_repr_tells_what_is_in_it_and_who_waits(kind: Any) -> None:
         assert repr(queue) == f"<{name} of 1, 0 parked in get, 0 in put, shut down>"
 
 
-def test_the_repr_of_a_simple_queue_tells_it_too() -> None:
-    with virtual_clock():
-        queue: SimpleQueue[int] = SimpleQueue()
-        d = parked(queue.get)
-        assert repr(queue) == "<SimpleQueue of 0, 1 parked in get>"
-        queue.put(1)
-        d.join()
-        queue.put(2)
-        assert repr(queue) == "<SimpleQueue of 1, 0 parked in get>"
+@pytest.mark.parametrize(
+    ("kind", "others"), [(Queue, deque([5])), (LifoQueue, [5]), (PriorityQueue, [5]), (Queue, [5])]
+)
+def test_the_items_may_be_replaced(kind: Any, others: Any) -> None:
+    queue = kind()
+    queue.put(1)
+    queue.queue = others
+    assert (queue.qsize(), queue.queue) == (1, others) and queue.empty() is False
+    if kind is Queue and type(others) is list:  # the deque's method does not fit: an error, as the standard's
+        with pytest.raises(AttributeError):
+            queue.get()
+    else:
+        queue.put(6)
+        assert sorted(taken(queue)) == [5, 6] and not others

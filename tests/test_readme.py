@@ -1,4 +1,4 @@
-"""What README shows runs as it stands there."""
+"""What README shows runs as it stands there, and what CONTRIBUTING.md names is there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tables import readme
+from benchmarks.tables import readme, readme_charts
+from tests import test_layers
+from tests.kit.snippets import snippets
 
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-FOUND = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-TESTS = [snippet for snippet in FOUND if "import pytest" in snippet]
-SNIPPETS = [snippet for snippet in FOUND if snippet not in TESTS]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+SNIPPETS = [snippet.code for snippet in snippets(README)]
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -30,14 +31,6 @@ def test_every_python_snippet_of_the_readme_runs(number: int) -> None:
     done = run("-c", SNIPPETS[number])
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
-
-
-def test_the_tests_in_the_readme_pass(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (snippet,) = TESTS
-    pytester.makepyfile(snippet)
-    done = pytester.runpytest_inprocess("-p", "dhaga.pytest_plugin", "-p", "no:faulthandler")
-    done.assert_outcomes(passed=snippet.count("\ndef test_"))
 
 
 def test_the_first_snippet_works_off_every_job() -> None:
@@ -75,20 +68,35 @@ def test_the_example_of_parking_runs() -> None:
 # ---- figures
 
 
-def test_what_stands_between_markers_is_what_was_measured() -> None:
+@pytest.mark.parametrize("page", readme.PAGES, ids=lambda page: page.name)
+def test_what_stands_between_markers_is_what_was_measured(page: Path) -> None:
     """Mend it with `python -m benchmarks.tables --readme`."""
-    assert readme.rewritten(README) == README
+    assert readme.rewritten(page.read_text()) == page.read_text()
 
 
-def test_no_table_of_figures_is_typed() -> None:
-    typed = readme.BLOCK.sub("", README)
+@pytest.mark.parametrize(
+    ("page", "others"), [(readme.README, []), (readme.BENCHMARKS, ["| work | dhagas beside others |"])]
+)
+def test_no_table_of_figures_is_typed(page: Path, others: list[str]) -> None:
+    typed = readme.BLOCK.sub("", page.read_text())
     heads = [line for line, rule in pairwise(typed.splitlines()) if re.fullmatch(r"\|[-| :]+\|", rule)]
-    assert heads == ["| package | version | |", "| engine | hook | |"]
+    assert heads == others
 
 
-def test_every_block_is_shown_and_every_picture_is_there() -> None:
-    assert sorted(name for _, name, _ in readme.BLOCK.findall(README)) == sorted(readme.BLOCKS)
-    assert all((ROOT / path).is_file() for path in re.findall(r'(?:src|href)="([^"]+)"', README))
+def test_every_block_is_shown_once_and_every_picture_is_there() -> None:
+    texts = {page: page.read_text() for page in readme.PAGES}
+    shown = [name for text in texts.values() for _, name, _ in readme.BLOCK.findall(text)]
+    assert sorted(shown) == sorted(readme.BLOCKS)
+    pictures = [
+        page.parent / path
+        for page, text in texts.items()
+        for path in re.findall(r"!\[[^]]*\]\((?!http)([^)]+)\)", text)
+    ]
+    assert len(pictures) == len(readme_charts.SHOWN) and all(picture.is_file() for picture in pictures)
+
+
+def test_the_readme_is_a_screen_and_a_half() -> None:
+    assert len(README.splitlines()) <= 180
 
 
 @pytest.mark.parametrize("name", ["kernel", "swap", "web"])
@@ -96,3 +104,25 @@ def test_a_measured_table_is_printed_again(name: str) -> None:
     done = run("-m", f"benchmarks.{name}", "--markdown", f"benchmarks/results/{name}.json")
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(r"^\| [^\n]* reached +\|$", done.stdout, re.MULTILINE)
+
+
+# ---- CONTRIBUTING.md
+
+
+def test_every_path_for_contributors_is_there() -> None:
+    paths = re.findall(r"`((?:dhaga|tests|examples|benchmarks)/[\w/.]+)`", CONTRIBUTING)
+    missing = {path for path in paths if not (ROOT / path).exists() and "NAME" not in path}
+    assert len(paths) > 20 and not missing
+
+
+def test_every_target_for_contributors_is_there() -> None:
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", CONTRIBUTING, re.MULTILINE))
+    assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_the_map_for_contributors_is_that_of_the_layers() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", CONTRIBUTING, re.MULTILINE)
+    base = {"the base": test_layers.BASE, "–": frozenset[str]()}
+    words = {district: cell.replace("`", "").split(", ") for district, cell in rows}
+    found = {d: frozenset[str]().union(*(base.get(each, {each}) for each in cells)) for d, cells in words.items()}
+    assert found == test_layers.ALLOWED

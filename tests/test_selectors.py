@@ -11,8 +11,7 @@ import pytest
 import dhaga
 from dhaga import selectors, socket
 from dhaga.testing import settle
-
-from .scripts import prints
+from tests.kit.scripts import prints
 
 NAMES = ["DefaultSelector", "SelectSelector", "PollSelector", "EpollSelector", "KqueueSelector"]
 each_class = pytest.mark.parametrize("name", [name for name in NAMES if hasattr(standard, name)])

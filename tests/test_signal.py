@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal as standard
+from time import sleep as standard_sleep
 
 import pytest
 
-from tests.scripts import prints, run
+from tests.kit.scripts import Program, prints, run
 
 START = """
 import os, signal as standard, sys
@@ -46,7 +47,7 @@ def test_a_handler_runs_in_the_main_code_which_is_parked_and_may_park_itself() -
         event = threading.Event()
         soon(kill)
         soon(event.set, seconds=0.2)  # long after the handler
-        print(event.wait(), log, event.waiters)
+        print(event.wait(), log, event._waiters)
         event.clear(), log.clear()
         soon(kill)
         soon(event.set, seconds=0.03)  # while the handler sleeps
@@ -199,7 +200,10 @@ def test_an_interrupt_from_a_thread_comes_to_the_main_code_that_joins_it() -> No
         START
         + """if True:
         import _thread
-        thread = threading.Thread(target=_thread.interrupt_main)
+        def interrupt(seconds):
+            time.sleep(seconds)
+            _thread.interrupt_main()
+        thread = threading.Thread(target=interrupt, args=(0.01,))
         thread.start()
         try:
             thread.join()
@@ -207,8 +211,108 @@ def test_an_interrupt_from_a_thread_comes_to_the_main_code_that_joins_it() -> No
             print("interrupted")
         time.sleep(0.01)
         print(threading.active_count())
+        thread = threading.Thread(target=_thread.interrupt_main)
+        try:
+            thread.start()
+        except KeyboardInterrupt:
+            print("interrupted at the start")
+        thread.join()
+        time.sleep(0.01)
     """
-    ) == ["interrupted", "1"]
+    ) == ["interrupted", "1", "interrupted at the start"]
+
+
+def test_a_ctrl_c_that_strikes_a_thread_which_computes_ends_the_program_and_not_just_the_thread() -> None:
+    program = Program(
+        START
+        + """if True:
+        def computes():
+            print("busy")
+            while True:
+                pass
+        threading.excepthook = lambda args: print("unexpected", args)
+        dhaga.spawn(dhaga.sleep).join()
+        try:
+            threading.Thread(target=computes).start()
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    ).interrupt_at("busy")
+    standard_sleep(0.5)  # one that comes at once counts as the same
+    program.process.send_signal(standard.SIGINT)
+    outcome = program.outcome()
+    assert (outcome.lines, outcome.err, outcome.status) == (["interrupted"], "", 0)
+
+
+def test_a_thread_may_not_set_handlers_nor_the_wakeup_fd() -> None:
+    assert (
+        prints(
+            START
+            + """if True:
+        def go():
+            for call in (lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL), lambda: signal.set_wakeup_fd(-1)):
+                try:
+                    call()
+                except ValueError as error:
+                    print(error)
+        thread = threading.Thread(target=go)
+        thread.start()
+        thread.join()
+        dhaga.spawn(go).join()
+    """
+        )
+        == [f"{name} only works in main thread of the main interpreter" for name in ("signal", "set_wakeup_fd")] * 2
+    )
+
+
+def test_the_schedulers_own_wakeup_fd_is_hidden_and_comes_back() -> None:
+    assert prints(
+        START
+        + """if True:
+        import socket
+        dhaga.spawn(dhaga.sleep).join()
+        ours = standard.set_wakeup_fd(-1)
+        standard.set_wakeup_fd(ours, warn_on_full_buffer=False)
+        ends = socket.socketpair()
+        for end in ends:
+            end.setblocking(False)
+        print(ours != -1, signal.set_wakeup_fd(ends[0].fileno()), signal.set_wakeup_fd(-1) == ends[0].fileno())
+        print(signal.set_wakeup_fd(-1), standard.set_wakeup_fd(-1) == ours)
+        try:
+            signal.set_wakeup_fd("1")
+        except TypeError:
+            print("refused")
+    """
+    ) == ["True -1 True", "-1 True", "refused"]
+
+
+def test_a_signal_for_a_dhaga_is_sent_to_its_os_thread() -> None:
+    assert prints(
+        START
+        + """if True:
+        import threading as real
+        signal.signal(signal.SIGUSR1, handler)
+        def go():
+            signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+            time.sleep(0.1)
+        thread = threading.Thread(target=go)
+        thread.start()
+        signal.pthread_kill(thread.ident, 0)
+        thread.join()
+        print(log)
+        with dhaga.Scheduler() as other:
+            victim = other.spawn(dhaga.sleep, 10)
+            signal.pthread_kill(victim.ident, signal.SIGUSR1)
+            time.sleep(0.1)
+            print(len(log))
+        for ident in (thread.ident, victim.ident, 0):
+            try:
+                signal.pthread_kill(ident, signal.SIGUSR1)
+            except ProcessLookupError as error:
+                print(error)
+        signal.pthread_kill(real.main_thread().ident, 0)
+    """
+    ) == ["[True, True]", "4", *["[Errno 3] No such process"] * 3]
 
 
 def test_pause_and_the_waits_for_blocked_signals_let_others_run() -> None:
@@ -308,3 +412,16 @@ def test_a_thousand_signals_at_odd_moments_lose_no_item() -> None:
         print(got == list(range(20_000)))
     """
     ) == ["True"]
+
+
+def test_pause_returns_once_the_handler_was_called() -> None:
+    assert prints(
+        START
+        + """if True:
+        came = []
+        signal.signal(signal.SIGALRM, lambda number, frame: came.append(1))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        signal.pause()
+        print(len(came))
+    """
+    ) == ["1"]

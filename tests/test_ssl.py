@@ -18,27 +18,15 @@ import pytest
 import dhaga
 from dhaga import socket, ssl
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
-from tests.certificates import NAME, authority, certificate, client_context, server_context, stranger
-from tests.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tls
-
-
-def read_by_file(sock: Any) -> bytes:
-    with sock.makefile("rb") as file:
-        return file.read(1)
-
-
-def send_a_file(sock: Any) -> int:
-    with tempfile.TemporaryFile() as file:
-        file.write(b"!")
-        file.seek(0)
-        return sock.sendfile(file)
-
+from tests.kit.certificates import NAME, authority, certificate, client_context, server_context, stranger
+from tests.kit.sockets import by_file, send_a_file
+from tests.kit.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tls
 
 READERS: dict[str, Callable[[Any], Any]] = {
     "recv": lambda sock: sock.recv(10),
     "read": lambda sock: sock.read(10),
     "recv_into": lambda sock: sock.recv_into(bytearray(10)),
-    "makefile": read_by_file,
+    "makefile": by_file,
 }
 WRITERS: dict[str, Callable[[Any], Any]] = {
     "send": lambda sock: sock.send(b"!"),
@@ -298,7 +286,7 @@ def test_with_timeout_0_it_raises_what_it_lacks() -> None:
         sent = fill(one)
         with pytest.raises(ssl.SSLWantWriteError):
             one.send(b"!")
-        whole = len(sent) - len(one.unfinished)
+        whole = len(sent) - len(one.pending_record)
         assert received(other, whole) == sent[:whole]
         assert one.send(b"!") == 1
         assert received(other, len(sent) + 1 - whole) == sent[whole:] + b"!"

@@ -21,9 +21,9 @@ import dhaga
 from dhaga import select, socket, ssl
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Event
-from tests import scripts
-from tests.certificates import NAME, authority, certificate, client_context, server_context
-from tests.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tcp_pair, tls
+from tests.kit import scripts
+from tests.kit.certificates import NAME, authority, certificate, client_context, server_context
+from tests.kit.tls import LOCAL, VERSIONS, caught, fill, received, result_or_error, shake, tcp_pair, tls
 
 RECORD = 1 << 14
 END = b"this is the end"
@@ -143,7 +143,7 @@ def test_a_listener_outlives_an_accept_that_is_broken_off() -> None:
                 accepted[0].sendall(b"1")
                 accepted[0].close()
             second = dhaga.spawn(connects)
-            while not second.done:  # the first client may still be in the queue
+            while not second._done:  # the first client may still be in the queue
                 with suppress(OSError), dhaga.Timeout(1):
                     sock, _ = listener.accept()
                     sock.sendall(b"2")
@@ -190,7 +190,7 @@ def test_the_timeout_bounds_a_write_of_many_records_as_a_whole() -> None:
         writing = dhaga.spawn(caught, one.sendall, bytes(10_000_000))
 
         def reads_slowly() -> None:
-            while not writing.done:
+            while not writing._done:
                 other.recv(1 << 14)
                 dhaga.sleep(0.5)
 
@@ -206,7 +206,7 @@ def test_a_timeout_block_interrupts_what_waits() -> None:
         for wait in (lambda: one.recv(1), lambda: one.sendall(b"x"), one.unwrap):
             with pytest.raises(TimeoutError, match="not done within"), dhaga.Timeout(1):
                 wait()
-        whole = len(sent) - len(one.unfinished)
+        whole = len(sent) - len(one.pending_record)
         assert received(other, whole) == sent[:whole]
 
 
@@ -218,8 +218,8 @@ def test_closing_sends_nothing_of_a_broken_write() -> None:
     one, other = shake(near, far, client_context(), server_context(), suppress_ragged_eofs=False)
     with one:
         sent = fill(other)
-        assert other.unfinished
-        whole = len(sent) - len(other.unfinished)
+        assert other.pending_record
+        whole = len(sent) - len(other.pending_record)
         other.close()
         assert received(one, whole) == sent[:whole]
         with pytest.raises(ssl.SSLEOFError):
@@ -268,7 +268,7 @@ def test_detaching_gives_the_fd_away_in_clear_and_wakes_who_waits() -> None:
         assert os.get_blocking(fd)
         with socket.socket(fileno=fd) as clear:
             clear.sendall(b"what is this?")
-            with pytest.raises(ssl.SSLError, match="WRONG_VERSION_NUMBER"):
+            with pytest.raises(ssl.SSLError, match=r"WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE"):
                 other.recv(1)
         assert isinstance(caught(one.recv, 1), OSError)
 
@@ -611,7 +611,7 @@ def test_a_child_process_does_not_disturb_the_connection() -> None:
         """
         import gc, os
         import dhaga
-        from tests.tls import fill, received, tls
+        from tests.kit.tls import fill, received, tls
         with tls() as (one, other):
             sent = fill(one)
             writing = dhaga.spawn(one.sendall, b"tail")
@@ -639,7 +639,7 @@ def test_ctrl_c_breaks_a_handshake_off_and_closes() -> None:
         """
         import threading
         from dhaga import socket
-        from tests.certificates import client_context
+        from tests.kit.certificates import client_context
         near, far = socket.socketpair()
         def hears():
             global first
@@ -755,32 +755,3 @@ def test_a_client_may_renew_its_keys_while_the_server_reads(version: str, order:
                     heard += more
                 client.stdin.close()
                 assert connection.recv(100) == b""
-
-
-@pytest.mark.slow
-def test_a_thousand_handshakes_at_once_in_one_thread() -> None:
-    client, server = client_context(), server_context()
-    peers = 1000
-
-    def answer(sock: Any) -> None:
-        with server.wrap_socket(sock, server_side=True) as other:
-            other.sendall(other.recv(10) + b" pong")
-            other.recv(1)
-
-    def talk(address: Any) -> bytes:
-        with socket.create_connection(address) as sock, client.wrap_socket(sock, server_hostname=NAME) as one:
-            one.sendall(b"ping")
-            answer: bytes = one.recv(10)
-            return answer
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 5 * peers)), hard))
-    try:
-        with socket.create_server(LOCAL, backlog=peers) as listener:
-            clients = [dhaga.spawn(talk, listener.getsockname()) for _ in range(peers)]
-            servers = [dhaga.spawn(answer, listener.accept()[0]) for _ in range(peers)]
-            assert {d.result(100) for d in clients} == {b"ping pong"}
-            for d in servers:
-                d.result(100)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

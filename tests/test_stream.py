@@ -14,8 +14,8 @@ from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError,
 import dhaga
 from dhaga.stream import Stream
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
-from tests.parking import parked, victim
-from tests.scripts import Program
+from tests.kit.parking import parked, victim
+from tests.kit.scripts import Program
 
 Pair = tuple[Stream, Stream]
 
@@ -30,7 +30,14 @@ def pair() -> Iterator[Pair]:
 
 def make_pair(**options: Any) -> Pair:
     near, far = stdsocket.socketpair()
-    return Stream(IOStream(near, **options)), Stream(IOStream(far, **options))
+    return stream_over(near, **options), stream_over(far, **options)
+
+
+def stream_over(sock: stdsocket.socket, **options: Any) -> Stream:
+    async def make() -> IOStream:
+        return IOStream(sock, **options)
+
+    return Stream(dhaga.await_(make()))
 
 
 KINDS: list[tuple[str, Callable[[Stream], Any], bytes]] = [
@@ -278,12 +285,12 @@ def test_streams_work_on_a_loop_that_others_run(run: Any) -> None:
 @pytest.mark.parametrize("count", [50, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_many_streams_talk_at_once(count: int) -> None:
     def echo(sock: stdsocket.socket) -> None:
-        with Stream(IOStream(sock)) as far:
+        with Stream(sock) as far:
             for _ in range(3):
                 far.write(far.read_until(b"\n"))
 
     def talk(sock: stdsocket.socket, line: bytes) -> bool:
-        with Stream(IOStream(sock)) as near:
+        with Stream(sock) as near:
             for _ in range(3):
                 near.write(line)
                 if near.read_until(b"\n") != line:
@@ -303,10 +310,7 @@ def test_ctrl_c_ends_a_read_of_main_code_and_loses_no_byte() -> None:
     code = """
         import socket, dhaga
         from dhaga.stream import Stream
-        from tornado.iostream import IOStream
-        def make():
-            return [Stream(IOStream(end)) for end in socket.socketpair()]
-        near, far = dhaga.spawn(make).result()
+        near, far = [Stream(end) for end in socket.socketpair()]
         far.write(b"half a ")
         dhaga.spawn(print, "waiting", flush=True)  # once the main code is parked
         try:

@@ -14,8 +14,8 @@ from tornado.iostream import StreamClosedError
 import dhaga
 from dhaga import socket, stream
 from dhaga.testing import cancel_at_every_park, open_fds, settle
-from tests import certificates
-from tests.parking import parked, victim
+from tests.kit import certificates
+from tests.kit.parking import parked, victim
 from tests.test_stream import Pair, error_of
 from tests.test_stream import pair as pair
 

@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import children, subprocess
+from dhaga import subprocess
+from dhaga._iowait import child_wait
 from dhaga.testing import open_fds, settle
-from tests.parking import parked
-from tests.scripts import Program, prints
+from tests.kit.parking import parked
+from tests.kit.scripts import Program, prints
 
 LONG = ["sleep", "60"]
 PIPE = standard.PIPE
@@ -25,11 +26,19 @@ PIPE = standard.PIPE
 
 @pytest.fixture(autouse=True)
 def nothing_of_processes_left() -> Any:
-    before = open_fds()
+    before, had_children = open_fds(), has_children()
     yield
     assert open_fds() <= before | new_fds_of_the_kernel(before)
-    with pytest.raises(ChildProcessError):  # no zombie, and no child
+    assert had_children or not has_children()  # a server of multiprocessing may live on
+
+
+def has_children() -> bool:
+    """Return whether this process has a child, or a zombie, which is gone then."""
+    try:
         os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def new_fds_of_the_kernel(before: set[int]) -> set[int]:
@@ -211,7 +220,7 @@ def test_without_a_pidfd_it_asks_from_time_to_time(monkeypatch: pytest.MonkeyPat
         raise OSError(24, "Too many open files")
 
     for missing in (None, no_more):
-        monkeypatch.setattr(children, "pidfd_open", missing)
+        monkeypatch.setattr(child_wait, "pidfd_open", missing)
         process = subprocess.Popen(["sleep", "0.1"])
         others = []
         waiting = parked(process.wait)
@@ -227,9 +236,8 @@ def test_without_a_pidfd_it_asks_from_time_to_time(monkeypatch: pytest.MonkeyPat
 def test_the_standard_module_has_what_is_relied_on() -> None:
     assert callable(standard.Popen._wait)  # type: ignore[attr-defined]
     assert standard._PopenSelector.__name__ in dir(__import__("selectors"))  # type: ignore[attr-defined]
-    twins = [
-        value for value in vars(subprocess.Popen).values() if getattr(value, "__globals__", None) is subprocess.seen
-    ]
+    methods = vars(subprocess.Popen).values()
+    twins = [each for each in methods if getattr(each, "__globals__", None) is subprocess.namespace]
     assert len(twins) > 20
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import dhaga
 from dhaga import testing
-from dhaga.kernel.waiting import here
+from dhaga._kernel.current import this_thread
 from dhaga.queue import Queue
 from dhaga.testing import Sequencer, ShuffledQueue, cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Lock, Semaphore
@@ -85,7 +85,7 @@ def test_what_is_left_over_is_named_and_ended() -> None:
     with pytest.raises(AssertionError, match=r"left over: 1 timers"):
         with virtual_clock():
             scheduler = dhaga.current().scheduler
-            scheduler.timers.add(5, dhaga.current())  # type: ignore[arg-type]
+            scheduler._timers.add(5, dhaga.current())  # type: ignore[arg-type]
     with pytest.raises(LookupError):
         with virtual_clock():
             dhaga.spawn(left, name="left")
@@ -494,4 +494,4 @@ def test_the_primitives_pass() -> None:
         return victim, check
 
     assert cancel_at_every_park(scenario) >= 6
-    assert here.main is None
+    assert this_thread.main is None

@@ -58,6 +58,19 @@ def test_an_error_goes_to_the_unraisablehook_as_that_of_a_standard_thread(monkey
     assert (ours.err_msg, ours.object) == (its.err_msg, its.object) and ours.exc_traceback is not None
 
 
+def test_a_keyboard_interrupt_of_its_own_code_is_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def target() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with virtual_clock():
+        thread.start_new_thread(target, ())
+        dhaga.sleep(1)
+    assert [args.exc_type for args in told] == [KeyboardInterrupt]
+
+
 def test_count_tells_how_many_run_and_what_has_ended_is_let_go() -> None:
     with virtual_clock():
         before = thread._count()

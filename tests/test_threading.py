@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import importlib
 import inspect
 import sys
 import threading as standard
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ import dhaga
 from dhaga import threading
 from dhaga.testing import settle, virtual_clock
 from dhaga.threading import Thread, Timer
-from tests.scripts import run
+from tests.kit.scripts import prints, run
 
 IMPORTED = {"threading": {"WeakSet"}, "queue": {"heappush", "heappop", "time"}}
 """Functions and classes."""
@@ -62,6 +62,88 @@ def test_a_thread_calls_its_target_with_its_arguments_once_its_turn_comes() -> N
         thread.join()
         assert not thread.is_alive()
         assert trace == [((1, 2), {"three": 3}, 2, thread)]
+
+
+@pytest.mark.parametrize("priority", [dhaga.HIGH, dhaga.NORMAL, dhaga.LOW])
+def test_start_returns_once_the_thread_has_begun_whatever_its_starters_priority(priority: Any) -> None:
+    trace: list[str] = []
+
+    def target() -> None:
+        trace.append("begun")
+        dhaga.sleep(1)
+        trace.append("ended")
+
+    def start() -> None:
+        thread = Thread(target=target)
+        thread.start()
+        trace.append("started")
+        thread.join()
+
+    with virtual_clock():
+        dhaga.spawn(start, priority=priority).result()
+    assert trace == ["begun", "started", "ended"]
+
+
+def test_a_cancel_strikes_the_starter_at_its_next_park_and_no_start_is_lost() -> None:
+    trace: list[str] = []
+
+    def cancels() -> None:
+        victim.cancel()
+        dhaga.sleep(1)
+
+    def starter() -> None:
+        Thread(target=cancels).start()
+        trace.append("started")
+        dhaga.sleep(1)
+
+    with virtual_clock():
+        victim = dhaga.spawn(starter)
+        victim.cancel()  # it has not begun, and never will
+        victim = dhaga.spawn(starter)
+        victim.join()
+        with pytest.raises(dhaga.Cancelled):
+            victim.result()
+        dhaga.sleep(2)
+    assert trace == ["started"]
+
+
+def test_start_parks_neither_within_no_park_nor_in_a_coroutine() -> None:
+    trace: list[str] = []
+
+    async def main() -> None:
+        thread = Thread(target=trace.append, args=("ran",))
+        thread.start()
+        assert not trace
+        await asyncio.to_thread(lambda: None)
+
+    with virtual_clock():
+        with dhaga.no_park():
+            thread = Thread(target=trace.append, args=("ran",))
+            thread.start()
+            assert not trace
+        thread.join()
+    assert trace == ["ran"]
+    trace.clear()
+    asyncio.run(main())
+    assert trace == ["ran"]
+
+
+def test_a_keyboard_interrupt_of_its_own_code_is_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Odd(BaseException): ...
+
+    told: list[type | None] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.exc_type))
+
+    def target(error: type[BaseException]) -> None:
+        raise error
+
+    with virtual_clock():
+        for error in (KeyboardInterrupt, Odd, dhaga.Cancelled, SystemExit):
+            thread = Thread(target=target, args=(error,))
+            thread.start()
+            thread.join()
+        dhaga.sleep(1)
+    assert told == [KeyboardInterrupt, Odd]
 
 
 def test_threads_run_side_by_side() -> None:
@@ -266,9 +348,11 @@ def test_current_thread_enumerate_and_active_count_tell_who_runs() -> None:
 def test_a_thread_that_is_cancelled_before_its_first_turn_is_not_enumerated() -> None:
     with virtual_clock():
         thread = Thread(target=fails)
-        thread.start()
+        with dhaga.no_park():  # where start() does not wait
+            thread.start()
         thread.cancel()
         thread.join()
+        assert not thread.is_alive()
         assert threading.enumerate() == [threading.main_thread()]
 
 
@@ -405,61 +489,30 @@ def test_a_cancelled_timer_ends_at_once_and_calls_nothing() -> None:
     assert trace == [2]
 
 
-# ---- old and private names
+def test_a_child_forked_by_a_daemon_dhaga_does_the_work_of_its_threads() -> None:
+    """As with the standard, where code that no Thread runs becomes a _MainThread in the child, which is no daemon."""
+    assert prints("""
+        import os, warnings
+        import dhaga
+        from dhaga import threading
 
+        warnings.simplefilter("ignore", DeprecationWarning)
 
-def test_the_deprecated_names_work_and_warn() -> None:
-    thread, event, condition = Thread(name="one"), threading.Event(), threading.Condition()
+        def works():
+            dhaga.sleep(0.01)
+            print("the work is done", flush=True)
 
-    def warned(use: Callable[[], object], instead: str) -> object:
-        with pytest.warns(DeprecationWarning, match=instead) as told:
-            value = use()
-        assert told[0].filename == __file__
-        return value
+        def forks():
+            if os.fork() == 0:
+                main = threading.main_thread()
+                print(main is threading.current_thread(), main, main.daemon, flush=True)
+                threading.Thread(target=works).start()
+            else:
+                os.wait()
+                done.set()
 
-    assert warned(lambda: thread.getName(), "get the name attribute") == "one"
-    warned(lambda: thread.setName("two"), "set the name attribute")
-    warned(lambda: thread.setDaemon(True), "set the daemon attribute")
-    assert warned(lambda: thread.isDaemon(), "get the daemon attribute") is True and thread.name == "two"
-    assert warned(lambda: event.isSet(), r"use is_set\(\)") is False
-    with condition:
-        warned(lambda: condition.notifyAll(), r"use notify_all\(\)")
-    assert warned(lambda: threading.currentThread(), r"use current_thread\(\)") is threading.main_thread()
-    assert warned(lambda: threading.activeCount(), r"use active_count\(\)") == 1
-
-
-def test_private_names_tell_debuggers_and_monitors_the_state() -> None:
-    with virtual_clock():
-        thread = Thread(target=dhaga.sleep, args=(1,))
-        started = thread._started
-        assert not started.is_set() and not thread._is_stopped and thread._ident is thread._tstate_lock is None
-        thread.start()
-        assert started.is_set() and thread._started is started and thread._ident == thread.ident
-        assert threading._active[thread.ident or 0] is thread and not thread._is_stopped and thread._initialized
-        lock = thread._tstate_lock
-        assert lock is not None and not lock.acquire(timeout=0) and lock is thread._tstate_lock
-        waited_for = getattr(standard, "_shutdown_locks", {lock})
-        assert lock in waited_for
-        assert lock.acquire(timeout=5) and thread._is_stopped and thread._tstate_lock is None
-        if waited_for != {lock}:
-            assert lock not in waited_for
-        assert thread.ident not in threading._active
-
-
-def test_who_asks_for_a_dummy_of_its_own_may_delete_it() -> None:
-    def deletes() -> tuple[Thread, bool]:
-        me = threading.current_thread()
-        listed = me in threading.enumerate()
-        del threading._active[threading.get_ident()]
-        return me, listed and me not in threading.enumerate()
-
-    with virtual_clock():
-        me, gone = dhaga.spawn(deletes).result()
-        assert gone and isinstance(me, threading._DummyThread) and repr(me).startswith("<_DummyThread(dhaga-")
-    del threading._active[me.ident]  # the standard's are still there
-
-
-def test_the_main_thread_is_of_the_standards_kind() -> None:
-    main = threading.main_thread()
-    assert isinstance(main, threading._MainThread) and threading._active[standard.get_ident()] is main
-    assert repr(main) == f"<_MainThread(MainThread, started {main.ident})>" == repr(standard.main_thread())
+        done = threading.Event()
+        forking = dhaga.spawn(forks, daemon=True)
+        done.wait()
+        print(forking.ident)
+    """) == ["True <_MainThread(MainThread, started 1)> False", "the work is done", "1"]

@@ -1,17 +1,17 @@
-"""Seeing inside: who waits for what, who blocks, where time goes. It costs nothing until it is asked."""
+"""Look inside a running process: dumps, statistics, traces, a watchdog, an inspector; free of cost until used."""
 
 from __future__ import annotations
 
-from .dump import dump
-from .inspector import Inspector, inspect
-from .logs import DhagaNames
-from .origins import record as record_origins
-from .page import Page, serve
-from .signals import dump_at
-from .stats import SchedulerStats, Stats, stats
-from .trace import Trace, trace
-from .views import DhagaView, SchedulerView, Snapshot, snapshot
-from .watchdog import Blocked, Watchdog, watch
+from ._dump import dump
+from ._dump_signal import dump_at
+from ._log_filter import DhagaNames
+from ._remote.inspector import Inspector, inspect
+from ._remote.web_page import Page, serve
+from ._snapshot import DhagaView, SchedulerView, Snapshot, snapshot
+from ._spawn_sites import record as record_origins
+from ._stats import SchedulerStats, Stats, stats
+from ._trace import Trace, trace
+from ._watchdog import Blocked, Watchdog, watch
 
 __all__ = [
     "Blocked",

@@ -1,10 +1,10 @@
-"""HTTP for dhagas: the clients."""
+"""HTTP for dhagas: the clients. The WSGI server is ``http.wsgi``."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .client import HTTPClient
+from ._client.http_client import HTTPClient
 
 if TYPE_CHECKING:
     from .requests import Session as Session  # not in __all__: a star import must not ask for requests

@@ -1,4 +1,4 @@
-"""What a client may do: how much it may send, how long it may take, and what it is told when it does otherwise."""
+"""Limits of what a client may send and how long it may take, and the refusal it gets beyond them."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a client may send, in bytes and fields, and how long each step may take, in seconds (None: for ever)."""
+    """How much a client may send, in bytes and fields, and how long each step may take, in seconds (None: no limit)."""
 
     line: int = 8192
-    """A request line or a field. RFC 9112, 3: at least 8000 for a request line. Larger: 414, 431."""
+    """Size of the request line or of a field. RFC 9112, 3 asks for 8000 at least. Larger: 414, 431."""
     head: int = 65_536
-    """All lines together: as much as one ``recv`` brings. Browsers send some 1 KB, and cookies of 4 KB each."""
+    """Size of all lines together, as much as one ``recv`` brings. Browsers send some 1 KB, and cookies of 4 KB each."""
     fields: int = 100
-    """What Apache allows, too; each costs time, however short."""
+    """Number of fields, the limit of Apache; each costs time, however short."""
     body: int | None = None
-    """A request's body. None, as it is streamed: the server holds 64 KB of it, and the app knows what it expects."""
+    """Size of a request's body.
+
+    None, because it is streamed: the server buffers 64 KB, and the app knows what it expects.
+    """
     idle_timeout: float | None = 75.0
-    """Between two requests. Proxies drop idle connections after 60 s mostly; whoever keeps them longer does not meet
-    a request that is on its way."""
+    """Between two requests. Most proxies drop idle connections after 60 s; closing later than the proxy avoids the race
+    with a request already on its way.
+    """
     header_timeout: float | None = 20.0
-    """From the first byte of a head to its last: some round trips of a bad mobile network. Then 408."""
+    """From the first byte of a head to its last, some round trips of a bad mobile network. Then 408."""
     body_timeout: float | None = 30.0
-    """For each piece of a body, of any size. Then 408."""
+    """For each piece of a body, of any size. Then 408. ``min_body_rate`` bounds all of them together."""
+    min_body_rate: int | None = 500
+    """Bytes a second that a body must bring while the server waits for it, after the first ``body_timeout`` seconds, as
+    Apache's MinRate. Then 408. Without it 10,000 connections of a byte each 29 s would hold a server for ever.
+    """
     write_timeout: float | None = 60.0
-    """For each piece of a response, of 64 KB, until the client's system has taken it. Then the connection is cut."""
+    """For each 64 KB of a response, until the client's kernel has taken them. Then the connection is cut."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -35,9 +43,16 @@ class Limits:
             if value is not None and not value > 0:
                 raise ValueError(f"{field.name} must be above 0, or None for no limit, not {value!r}")
 
+    def body_seconds(self, received: int, waited: float) -> float | None:
+        """Return how long the next piece of a body may take, after so many bytes and seconds of waiting."""
+        if self.body_timeout is None or self.min_body_rate is None:
+            return self.body_timeout
+        allowed = self.body_timeout + received / self.min_body_rate
+        return max(0.0, min(self.body_timeout, allowed - waited))
+
 
 class Refusal(OSError):
-    """A request that is not served: ``status`` says so to the client, the text to the log. The connection ends."""
+    """A request that is not served: ``status`` is sent to the client, the text is logged, and the connection ends."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)

@@ -1,1 +1,1 @@
-"""Dhagas in the frameworks of others: one module a framework, imported by nobody but its users."""
+"""Dhagas in other frameworks: one module per framework, imported only by its users."""

@@ -1,8 +1,20 @@
 """gunicorn's worker on dhagas: ``gunicorn -k dhaga.integrations.gunicorn.Worker``, or ``-k egg:dhaga#dhaga``.
 
-Each connection is a dhaga, so that one process serves as many slow requests at once as ``worker_connections`` says.
-Requests are read and answered by gunicorn's own ``AsyncWorker``: its settings, limits, hooks and access log all count.
-What lives here is the life around them: connections, their wait for the next request, heartbeat, signals, the stop.
+``-k dhaga`` works under ``python -m dhaga -m gunicorn`` alone: gunicorn looks a bare name up among its own workers.
+A worker patches itself before it loads the app (``DHAGA_PATCH=0``: it does not); the master stays as it is. With
+``preload_app`` the app was imported by the master, before the patch: what it has bound is replaced where that can be.
+Each connection is a dhaga, so that one process serves up to ``worker_connections`` slow requests at once. gunicorn's
+own ``AsyncWorker`` reads and answers requests: its settings, limits, hooks and access log all apply. Here is the rest:
+accepting, the wait for the next request, heartbeat, signals, the stop.
+
+The main code only beats the heart: it parks on gunicorn's own self-pipe ``PIPE``, into which signals and
+``wake_heartbeat`` write. (That pipe is gunicorn's, with its handlers: there is none of ours to replace by
+``_kernel.loop.WakeupPipe``.) Signal handlers that log or exit do so in a dhaga, as no handler may switch. A connection
+is idle while ``timeout_ctx`` is entered; it is then in ``idle_deadlines``, in the order of its deadlines, as keepalive
+is the same for all. To end it, its receiving side is shut down: data already received is still answered. Stopping:
+listeners closed, idle connections ended after a moment, the rest cancelled after ``graceful_timeout``.
+Not bounded, as with gunicorn's own asynchronous workers: how long a body may stall or trickle in, and a client may read
+nothing. A proxy in front is to do that, as gunicorn advises; ``python -m dhaga serve`` has ``http.limits`` for it.
 """
 
 from __future__ import annotations
@@ -13,84 +25,108 @@ import os
 import selectors
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
+from signal import SIGABRT
 from socket import SHUT_RD
 from time import monotonic
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 from greenlet import getcurrent
-from gunicorn.sock import ssl_context
-from gunicorn.workers.base_async import AsyncWorker
 
-from ..kernel.api import sleep, spawn
-from ..kernel.callers import scheduler_here
-from ..kernel.errors import Cancelled
-from ..kernel.microthread import OWN, Dhaga
-from ..patience import plain
+from .._iowait.socket_base import plain
+from .._kernel.api import sleep, spawn
+from .._kernel.current_scheduler import current_scheduler
+from .._kernel.errors import Cancelled
+from .._kernel.extras import missing_extra
+from .._kernel.microthread import PACKAGE_PREFIX, Dhaga
+from .._kernel.scheduler import Scheduler
+from .._kernel.turn_budget import yield_if_due
+from ..monkey import _doors, original
 from ..select import POLLIN, POLLOUT, poll, select
 from ..servers import TCPServer
+from ..servers._asgi import is_asgi, refusal
 
-HEARTBEAT = 1.0
-"""Seconds between two signs of life: gunicorn's own workers give one a second, and ``timeout`` counts in seconds."""
+try:
+    from gunicorn.errors import AppImportError
+    from gunicorn.sock import ssl_context
+    from gunicorn.workers.base_async import AsyncWorker
+except ModuleNotFoundError as error:
+    raise missing_extra("dhaga.integrations.gunicorn", "gunicorn", error) from None
 
-LAST_CALL = 1.0
-"""Seconds that a worker which stops still listens to silent connections, at most: what is on its way is answered, and
-no reload takes long."""
+HEARTBEAT_SECONDS = 1.0
+"""Seconds between two heartbeats, as in gunicorn's own workers; ``timeout`` counts in seconds."""
 
-SHORT = 1 << 16
-"""Bytes of a body up to which the head is copied before it (2 µs), to wake the client's process once, not twice."""
+IDLE_GRACE_SECONDS = 1.0
+"""Seconds for which a stopping worker still reads idle connections: requests on their way are answered, and a reload
+stays short.
+"""
+
+JOIN_BYTES = 1 << 16
+"""Bodies up to this size are joined to the head (a copy of 2 µs), to wake the client's process once, not twice."""
 
 
-class Silence:
-    """The time in which a connection waits for its next request; entered anew for each."""
+OWN_PACKAGES = ("gunicorn",)
+"""Imported before the patch. Of its classes the reloaders alone are derived from what is replaced, from Thread."""
+
+WAY_OUT = "`python -m dhaga -m gunicorn -k dhaga …` patches before its first line"
+
+
+class KeepAliveWait:
+    """The wait of one connection for its next request, as a context manager entered for each."""
 
     __slots__ = ("client", "worker")
 
     def __init__(self, client: Any, worker: Worker) -> None:
-        self.client = client
-        self.worker = worker
+        self.client: Any = client
+        self.worker: Worker = worker
 
     def __enter__(self) -> None:
         worker = self.worker
-        worker.silent[self] = monotonic() + worker.cfg.keepalive
+        worker.idle_deadlines[self] = monotonic() + worker.cfg.keepalive
 
     def __exit__(self, *error: object) -> None:
-        self.worker.silent.pop(self, None)
+        self.worker.idle_deadlines.pop(self, None)
 
     def end(self) -> None:
-        """Have the connection read its end: after what has come already, which is thus still answered."""
-        self.worker.silent.pop(self, None)
-        with contextlib.suppress(OSError):  # it has ended already
-            plain.shutdown(self.client, SHUT_RD)  # of the fd: TLS would go on in clear
+        """Let the connection read its end, after the data already received, which is still answered."""
+        self.worker.idle_deadlines.pop(self, None)
+        with contextlib.suppress(OSError):  # already disconnected
+            plain.shutdown(self.client, SHUT_RD)  # plain, on the fd: SSLSocket.shutdown would go on unencrypted
 
 
-class Answer:
-    """The client's socket as one answer is written to it: the head goes out with the beginning of the body.
+class ResponseSocket:
+    """The client's socket during one response: the head is sent together with the beginning of the body.
 
-    Against two calls that is 9 µs less of a request's 91. Interim answers (1xx) go out at once; and so does the head
-    before whatever else is done with the socket.
+    That saves 9 µs of a request's 91. Interim responses (1xx) are sent at once, and so is the head before any other use
+    of the socket.
     """
 
-    __slots__ = ("begun", "client", "head")
+    __slots__ = ("client", "head", "head_seen")
 
     def __init__(self, client: Any) -> None:
-        self.client = client
-        self.begun = False
-        self.head = b""
+        self.client: Any = client
+        self.head_seen: bool = False
+        self.head: bytes = b""
 
     def sendall(self, data: bytes) -> None:
-        """Send, or keep what will be sent with the next part. Parks: as a socket's ``sendall``."""
-        if not self.begun and not data.startswith(b"HTTP/1.1 1"):
-            self.begun, self.head = True, data
-        elif self.head and len(data) <= SHORT:
+        """Send, or keep the head until the next part. Parks: as a socket's ``sendall``."""
+        if not self.head_seen and not data.startswith(b"HTTP/1.1 1"):
+            self.head_seen, self.head = True, data
+        elif self.head and len(data) <= JOIN_BYTES:
             head, self.head = self.head, b""
             self.client.sendall(head + data)
         else:
             self.flush()
             self.client.sendall(data)
 
+    def send(self, data: bytes) -> int:
+        """Send everything, as a blocking socket does, which WebSocket libraries rely on. Parks: as ``sendall``."""
+        self.flush()
+        self.client.sendall(data)
+        return len(data)
+
     def flush(self) -> None:
-        """Send a head to which nothing has come."""
+        """Send a head that is still kept."""
         if self.head:
             head, self.head = self.head, b""
             self.client.sendall(head)
@@ -100,13 +136,13 @@ class Answer:
         return getattr(self.client, name)
 
 
-class Place:
-    """Where a worker listens, as gunicorn asks for it per connection: the name, also of what is closed meanwhile."""
+class BoundAddress:
+    """A worker's listener as gunicorn queries it per connection: only its address, valid after it is closed."""
 
     __slots__ = ("name",)
 
     def __init__(self, listener: Any) -> None:
-        self.name = listener.getsockname()
+        self.name: Any = listener.getsockname()
 
     def getsockname(self) -> Any:
         """Return the address."""
@@ -114,13 +150,16 @@ class Place:
 
 
 class Worker(AsyncWorker):  # type: ignore[misc]
-    """A process of gunicorn in which each connection is a dhaga. Source: gunicorn's ``Worker`` and ``AsyncWorker``."""
+    """A gunicorn process in which each connection is a dhaga. Source: gunicorn's ``Worker`` and ``AsyncWorker``."""
 
     alive: bool
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse what this worker cannot obey. Raises: RuntimeError, which gunicorn prints, and does not start."""
+        """Refuse settings that this worker cannot honour.
+
+        Raises: RuntimeError, which gunicorn prints instead of starting.
+        """
         if cfg.threads > 1:
             raise RuntimeError(
                 f"threads = {cfg.threads} makes no sense with a worker that serves each connection in a dhaga: leave "
@@ -132,30 +171,40 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     # ---- life
 
     def init_process(self) -> None:
-        """Begin, after the fork: before it there must be no scheduler. Parks: for the whole life of the worker."""
-        self.scheduler = scheduler_here()
+        """Begin, after the fork, before which no scheduler may exist. Parks: for the whole life of the worker."""
+        os.environ.update(self.cfg.env)  # as gunicorn does next; DHAGA_PATCH may be among it
+        error = _doors.patch_for_door(*OWN_PACKAGES)
+        if error is not None and self.age == 1:  # once, not in each worker
+            self.log.warning("%s", _doors.unpatched_line("gunicorn's worker", error, WAY_OUT))
+        self.scheduler: Scheduler = current_scheduler()
         self.servers: list[TCPServer] = []
-        self.silences: dict[Any, Silence] = {}
-        self.silent: dict[Silence, float] = {}
-        log_to(self.log)
+        self.keep_alive_waits: dict[Any, KeepAliveWait] = {}
+        self.idle_deadlines: dict[KeepAliveWait, float] = {}
+        add_log_handlers(self.log)
         super().init_process()
 
+    def load_wsgi(self) -> None:
+        """Load the app. Raises: AppImportError, by which gunicorn ends, if it is an ASGI app."""
+        super().load_wsgi()
+        if is_asgi(self.wsgi):
+            raise AppImportError(refusal(getattr(self.app, "app_uri", None) or repr(self.wsgi)))
+
     def run(self) -> None:
-        """Serve until told to stop, then let finish what is under way. Parks: between heartbeats (``select``)."""
-        flatten(self.cfg)
-        let_http2_park()
+        """Serve until told to stop, then let current requests finish. Parks: between heartbeats (``select``)."""
+        cache_settings(self.cfg)
+        patch_http2_selector()
         for listener in self.sockets:
             self.servers.append(self.serve(listener))
         if self.cfg.keepalive:
-            spawn(self.end_silences, name="keep-alive", daemon=True)
+            spawn(self.end_idle, name="keep-alive", daemon=True)
         while self.alive:
-            self.beat()
+            self.heartbeat()
         self.stop()
 
     def serve(self, listener: Any) -> TCPServer:
-        """Accept from one of the sockets that gunicorn has bound; all share the places for ``worker_connections``."""
+        """Accept from one of gunicorn's listeners; all share the permits of ``worker_connections``."""
         server = TCPServer(
-            partial(self.handle, Place(listener)),
+            partial(self.handle, BoundAddress(listener)),
             listener.sock,
             ssl_context=ssl_context(self.cfg) if self.cfg.is_ssl else None,
             max_connections=self.worker_connections,
@@ -166,42 +215,47 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             server.permits = self.servers[0].permits
         return server.start()
 
-    def beat(self) -> None:
-        """Give a sign of life, and wait until the next is due; a signal, or ``ring``, ends that early."""
+    def heartbeat(self) -> None:
+        """Notify the arbiter, and wait until the next heartbeat; a signal or ``wake_heartbeat`` ends the wait early."""
         self.notify()
         if self.alive and self.ppid != os.getppid():
             self.log.info("Parent changed, shutting down: %s", self)
             self.alive = False
-        if select([self.PIPE[0]], [], [], HEARTBEAT)[0]:
+        if select([self.PIPE[0]], [], [], HEARTBEAT_SECONDS)[0]:
             os.read(self.PIPE[0], 4096)
 
-    def ring(self) -> None:
-        """End the wait of ``beat``."""
-        with contextlib.suppress(BlockingIOError):  # a full pipe rings as well
+    def wake_heartbeat(self) -> None:
+        """End the wait of ``heartbeat`` by its self-pipe."""
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
             os.write(self.PIPE[1], b".")
 
-    def accept_no_more(self) -> None:
+    def stop_accepting(self) -> None:
         for server in self.servers:
             server.close()
 
     def stop(self) -> None:
-        """Accept no more, and wait for the connections, for ``graceful_timeout``; then cancel them."""
-        self.accept_no_more()
+        """Stop accepting and wait for the connections for ``graceful_timeout``, then cancel them."""
+        self.stop_accepting()
         for listener in self.sockets:
             listener.close()
-        ends = [spawn(self.end, server, daemon=True) for server in self.servers]
-        spawn(self.end_all_silences, daemon=True)
-        while any(end.is_alive() for end in ends):
-            self.beat()
+        stopping = [spawn(self.end, server, daemon=True) for server in self.servers]
+        spawn(self.end_idle_at_stop, daemon=True)
+        while any(end.is_alive() for end in stopping):
+            self.heartbeat()
 
     def end(self, server: TCPServer) -> None:
         server.stop(self.cfg.graceful_timeout)
-        self.ring()
+        self.wake_heartbeat()
 
-    # ---- signals: no handler switches
+    # ---- signals: a handler must not switch
+
+    def init_signals(self) -> None:
+        """Set gunicorn's handlers, that of SIGABRT by the standard ``signal``: it has to interrupt what blocks."""
+        super().init_signals()
+        original("signal", "signal")(SIGABRT, self.handle_abort)
 
     def handle_quit(self, number: int, frame: FrameType | None) -> None:
-        """End now: in a dhaga, whose SystemExit reaches the main code where that waits."""
+        """Exit now: in a dhaga, whose SystemExit is raised in the main code at its park."""
         if self.servers:
             self.alive = False
             self.scheduler.spawn(super().handle_quit, number, frame, name="quick stop", daemon=True)
@@ -209,15 +263,16 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             super().handle_quit(number, frame)
 
     def handle_usr1(self, number: int, frame: FrameType | None) -> None:
-        """Open the log files anew: in a dhaga, as the handler may strike in the middle of a line."""
+        """Reopen the log files: in a dhaga, as the signal may interrupt the writing of a line."""
         self.scheduler.spawn(super().handle_usr1, number, frame, name="log files", daemon=True)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """Strike the request that has kept all others waiting for ``timeout``, and stop.
+        """Abort the request that has blocked the worker for ``timeout``, and stop.
 
-        Its SystemExit shows in the log where it stood. Code of this package is not struck; gunicorn kills then.
+        The SystemExit raised at the interrupted line shows in the log where it blocked. Code of this package is not
+        interrupted; gunicorn then kills the process.
         """
-        if self.servers and (not isinstance(getcurrent(), Dhaga) or is_ours(frame)):
+        if self.servers and (not isinstance(getcurrent(), Dhaga) or is_dhaga_frame(frame)):
             self.alive = False
             self.cfg.worker_abort(self)
         else:
@@ -225,64 +280,65 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     # ---- connections
 
-    def handle(self, place: Place, client: Any, address: Any) -> None:
+    def handle(self, bound_address: BoundAddress, client: Any, address: Any) -> None:
         """Serve a connection to its end."""
         if self.cfg.is_ssl:
             client.suppress_ragged_eofs = self.cfg.suppress_ragged_eofs
         me = getcurrent()
-        self.silences[me] = Silence(client, self)
+        self.keep_alive_waits[me] = KeepAliveWait(client, self)
         try:
-            super().handle(place, client, address)
+            super().handle(bound_address, client, address)
         finally:
-            del self.silences[me]
+            del self.keep_alive_waits[me]
 
-    def timeout_ctx(self) -> Silence:
-        """Bound the wait of the caller's connection for a request."""
-        return self.silences[getcurrent()]
+    def timeout_ctx(self) -> KeepAliveWait:
+        """Return the context manager around the wait of the caller's connection for a request."""
+        return self.keep_alive_waits[getcurrent()]
 
-    def end_silences(self) -> None:
-        """End each silence after ``keepalive`` seconds; all have as many, so that the oldest is the next."""
+    def end_idle(self) -> None:
+        """End idle connections after ``keepalive`` seconds; all have the same timeout, so the oldest is the next."""
         while True:
             now = monotonic()
-            while self.silent and (oldest := next(iter(self.silent.items())))[1] <= now:
+            while self.idle_deadlines and (oldest := next(iter(self.idle_deadlines.items())))[1] <= now:
                 oldest[0].end()
-            sleep(next(iter(self.silent.values()), now + self.cfg.keepalive) - now)
+            sleep(next(iter(self.idle_deadlines.values()), now + self.cfg.keepalive) - now)
 
-    def end_all_silences(self) -> None:
-        """End those that have lasted for a while after the stop began."""
+    def end_idle_at_stop(self) -> None:
+        """End idle connections, every ``IDLE_GRACE_SECONDS`` from the stop on."""
         while True:
-            sleep(LAST_CALL)
-            for silence in list(self.silent):
-                silence.end()
+            sleep(IDLE_GRACE_SECONDS)
+            for wait in list(self.idle_deadlines):
+                wait.end()
 
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
-        """Answer a request. Raises: StopIteration if the connection is to end with it."""
+        """Answer a request. Raises: StopIteration if the connection ends with it."""
+        yield_if_due()  # a client that pipelines without end keeps gunicorn's parser from ever waiting
         if self.nr + 1 >= self.max_requests:
-            self.accept_no_more()
-        answer = Answer(client)
+            self.stop_accepting()
+        response = ResponseSocket(client)
         try:
-            goes_on = super().handle_request(name, request, answer, address)
+            keep_alive = super().handle_request(name, request, response, address)
         except StopIteration:
-            answer.flush()
-            if not self.alive:  # it may have been the last of max_requests
-                self.ring()
+            response.flush()
+            if not self.alive:  # perhaps by this request, the last of max_requests
+                self.wake_heartbeat()
             raise
-        answer.flush()
-        return goes_on
+        response.flush()
+        return keep_alive
 
     def handle_error(self, request: Any, client: Any, address: Any, error: BaseException) -> None:
-        """Answer and log what went wrong; a cancel belongs to a stop, and the connection ends with it."""
+        """Answer and log an error; a cancel comes from a stop, and ends the connection."""
         if not isinstance(error, Cancelled):
             super().handle_error(request, client, address, error)
         elif request is not None:
             self.log.warning("Cut off by the stop: %s %s", request.method, request.uri)
 
 
-class Selector(selectors.SelectSelector):
+class WorkerSelector(selectors.SelectSelector):
     """The standard selector, whose ``select`` parks."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait for what is registered. Parks: until something is ready (``poll``)."""
+        """Wait for the registered fds. Parks: until one is ready (``poll``)."""
         waiting = poll()
         keys = list(self.get_map().values())
         for key in keys:
@@ -291,26 +347,26 @@ class Selector(selectors.SelectSelector):
         return [(key, key.events) for key in keys if key.fd in ready]
 
 
-def let_http2_park() -> None:
-    """Have gunicorn's HTTP/2, where it waits for a client to take more, ask a selector that holds up nobody else."""
-    with contextlib.suppress(ImportError):  # gunicorn has had none before 25
+def patch_http2_selector() -> None:
+    """Make gunicorn's HTTP/2 wait for a client to read by a selector that parks."""
+    with contextlib.suppress(ImportError):  # HTTP/2 came with gunicorn 25
         from gunicorn.http2 import connection
 
-        connection.selectors = SimpleNamespace(DefaultSelector=Selector, EVENT_READ=EVENT_READ)
+        connection.selectors = SimpleNamespace(DefaultSelector=WorkerSelector, EVENT_READ=EVENT_READ)
 
 
-def is_ours(frame: FrameType | None) -> bool:
-    return frame is None or frame.f_globals.get("__name__", "").startswith(OWN)
+def is_dhaga_frame(frame: FrameType | None) -> bool:
+    return frame is None or frame.f_globals.get("__name__", "").startswith(PACKAGE_PREFIX)
 
 
-def log_to(log: Any) -> None:
-    """Have what dhagas log go where gunicorn's errors go, unless the program has said where."""
-    ours = logging.getLogger(OWN[:-1])
-    if not ours.hasHandlers():
+def add_log_handlers(log: Any) -> None:
+    """Send Dhaga's log records to gunicorn's error log, unless the program has configured a handler."""
+    dhaga_logger = logging.getLogger(PACKAGE_PREFIX[:-1])
+    if not dhaga_logger.hasHandlers():
         for handler in log.error_log.handlers:
-            ours.addHandler(handler)
+            dhaga_logger.addHandler(handler)
 
 
-def flatten(settings: Any) -> None:
-    """Keep gunicorn's settings as plain attributes, too: a request looks at 21, each of which costs 0.2 µs else."""
+def cache_settings(settings: Any) -> None:
+    """Store gunicorn's settings as plain attributes as well: a request reads 21, each 0.2 µs otherwise."""
     vars(settings).update({name: setting.get() for name, setting in settings.settings.items()})

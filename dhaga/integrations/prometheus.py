@@ -1,4 +1,4 @@
-"""A collector for ``prometheus_client``: the figures of ``dhaga.debug.stats()``, asked for at each scrape.
+"""A collector for ``prometheus_client``: the figures of ``dhaga.debug.stats()``, read at each scrape.
 
 ``pip install 'dhaga[prometheus]'``, then ``REGISTRY.register(Collector())``.
 """
@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector as Standard
+from .._kernel.extras import missing_extra
+from ..debug._stats import SchedulerStats, Stats, stats
 
-from dhaga.debug.stats import SchedulerStats, Stats, stats
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import Collector as Standard
+except ModuleNotFoundError as error:
+    raise missing_extra("dhaga.integrations.prometheus", "prometheus", error) from None
 
 GAUGES = {
     "live": "Dhagas that have not ended",
@@ -31,11 +35,11 @@ COUNTERS = {
 class Collector(Standard):
     """Figures of every scheduler of this process, each under the label ``scheduler``.
 
-    ``dhaga_delay_seconds``, from wake to run, has samples while a watchdog looks: ``dhaga.debug.watch()``.
+    ``dhaga_delay_seconds``, from wake to run, has samples only while a watchdog runs: ``dhaga.debug.watch()``.
     """
 
     def collect(self) -> Iterator[Metric]:
-        """Ask for the figures. Parks: never. From: any thread."""
+        """Return the current figures. Parks: never. From: any thread."""
         found = stats()
         for field, words in GAUGES.items():
             gauge = GaugeMetricFamily(f"dhaga_{field}", words, labels=["scheduler"])
@@ -60,6 +64,6 @@ def delays_of(found: Stats) -> Metric:
 
 
 def buckets_of(each: SchedulerStats, bounds: tuple[float, ...]) -> list[tuple[str, float]]:
-    """Return each bound with how many are not beyond it."""
+    """Return each bound with the cumulative count up to it."""
     names = [*(f"{bound:g}" for bound in bounds), "+Inf"]
     return list(zip(names, accumulate(map(float, each.delays)), strict=True))

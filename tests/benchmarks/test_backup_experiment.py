@@ -9,23 +9,25 @@ from typing import Any
 
 import pytest
 
-from benchmarks import backup
-from benchmarks.backups import report
-from benchmarks.backups.processes import ProcessFailed, running
-from benchmarks.backups.quantities import duration, rate
-from benchmarks.backups.run import NotRight, Run, Way, back_up
-from benchmarks.backups.samples import RIVALS, Effort
-from benchmarks.backups.tree import Shape, plant
+from benchmarks.backup import __main__ as backup
+from benchmarks.backup import report
+from benchmarks.backup.processes import ProcessFailed, running
+from benchmarks.backup.quantities import duration, rate
+from benchmarks.backup.run import BackupRun, LinkProfile, WrongBackup, back_up
+from benchmarks.backup.samples import RIVALS, Effort
+from benchmarks.backup.tree import TreeShape, plant
 from benchmarks.tables.outcome import Outcome
-from benchmarks.tables.shape import problems
+from benchmarks.tables.validation import problems
 
 pytestmark = pytest.mark.once
 
-SMALL = Shape(5, 100_000)
+SMALL = TreeShape(5, 100_000)
 
 
 def run(seconds: float, cpu: float, peak: float) -> dict[str, Any]:
-    return asdict(Run(seconds, cpu, 0.2, int(peak * 1e6), 37_000_000, 0.5, 0.1, 0.2, [(0.1, 0), (1.0, 37_000_000)]))
+    return asdict(
+        BackupRun(seconds, cpu, 0.2, int(peak * 1e6), 37_000_000, 0.5, 0.1, 0.2, [(0.1, 0), (1.0, 37_000_000)])
+    )
 
 
 def samples(*rates: str) -> dict[str, Any]:
@@ -50,10 +52,10 @@ def outcome(*rates: str) -> Outcome:
 def test_ratios_are_taken_within_a_round_and_memory_over_one_worker() -> None:
     values = {claim.what: list(claim.samples) for claim in outcome("100mbit").claims}
     assert values == {
-        "100mbit: 4 x 32 dhagas over 32 threads": [4.0, 2.0],
-        "100mbit: 4 x 32 dhagas over 128 threads": [1.0, 0.5],
-        "100mbit: 1 x 128 dhagas over 128 threads": [2.0, 2.0],
-        "100mbit: 1 x 1024 dhagas over 4 x 32 dhagas": [2.0, 4.0],
+        "100 Mbit/s: 4 x 32 dhagas over 32 threads": [4.0, 2.0],
+        "100 Mbit/s: 4 x 32 dhagas over 128 threads": [1.0, 0.5],
+        "100 Mbit/s: 1 x 128 dhagas over 128 threads": [2.0, 2.0],
+        "100 Mbit/s: 1 x 1024 dhagas over 4 x 32 dhagas": [2.0, 4.0],
         "CPU seconds, 4 x 32 dhagas to 128 threads": [0.5, 0.5],
         "CPU seconds, 1 x 128 dhagas to 128 threads": [0.5, 0.25],
         "memory that concurrency adds, 4 x 32 dhagas to 128 threads": [0.125, 0.125],
@@ -68,7 +70,7 @@ def test_it_is_whole_for_any_lines_and_draws_from_what_was_saved(rates: tuple[st
 
 
 def test_the_notes_say_what_the_line_allows() -> None:
-    (said,) = [note for note in outcome("100mbit").notes if "Nobody" in note]
+    (said,) = [note for note in outcome("100mbit").notes if "No rival" in note]
     assert "take 32 workers 8.0 s" in said and "37 MB" in said and "in 3.0 s" in said and "2.7 times" in said
 
 
@@ -80,15 +82,15 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_backup_through_the_relay_arrives_whole(tree: Path) -> None:
-    found = back_up(tree, SMALL, RIVALS["4 x 32 dhagas"], Way("2ms", "100mbit", None))
+    found = back_up(tree, SMALL, RIVALS["4 x 32 dhagas"], LinkProfile("2ms", "100mbit", None))
     assert 0 < found.sent < found.progress[-1][1] and 0 < found.line < 1
     assert found.seconds > 0.008  # handshake, greeting, have, put: four round trips at least
     assert found.peak > 10_000_000 and found.cpu > 0 and found.cpu_beside > 0
 
 
 def test_a_backup_that_is_not_what_was_to_be_saved_does_not_count(tree: Path) -> None:
-    with pytest.raises(NotRight, match=r"files=5, .* of Shape.files=6"):
-        back_up(tree, Shape(6, 100_000), "--workers threads --threads 1", Way("0", "unlimited", None))
+    with pytest.raises(WrongBackup, match=r"files=5, .* of TreeShape.files=6"):
+        back_up(tree, TreeShape(6, 100_000), "--workers threads --threads 1", LinkProfile("0", "unlimited", None))
     assert [path.name for path in tree.parent.iterdir()] == ["tree"]
 
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.backups.relay import WINDOW, End, Line, main
+from benchmarks.backup.relay import WINDOW, LinkDirection, RelayConnection, main
 
 pytestmark = pytest.mark.once
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "benchmarks.backups.relay"]
+COMMAND = [sys.executable, "-m", "benchmarks.backup.relay"]
 
 
 class Timeline:
@@ -70,8 +70,8 @@ class Transport:
 # ---- the line
 
 
-def line(timeline: Timeline, delay: float = 1.0, rate: float = 1000.0) -> Line:
-    return Line(delay, rate, timeline.call_later, timeline.clock)
+def line(timeline: Timeline, delay: float = 1.0, rate: float = 1000.0) -> LinkDirection:
+    return LinkDirection(delay, rate, timeline.call_later, timeline.clock)
 
 
 def test_bytes_arrive_their_own_length_and_half_a_round_trip_later() -> None:
@@ -112,9 +112,9 @@ def test_an_answer_sent_on_arrival_goes_by_the_same_clock() -> None:
 # ---- one end
 
 
-def ends() -> tuple[Timeline, End, End]:
+def ends() -> tuple[Timeline, RelayConnection, RelayConnection]:
     timeline = Timeline()
-    near, far = End(line(timeline)), End(line(timeline))
+    near, far = RelayConnection(line(timeline)), RelayConnection(line(timeline))
     near.meet(far)
     far.meet(near)
     for each in (near, far):
@@ -122,7 +122,7 @@ def ends() -> tuple[Timeline, End, End]:
     return timeline, near, far
 
 
-def told(end: End) -> list[Any]:
+def told(end: RelayConnection) -> list[Any]:
     assert isinstance(end.transport, Transport)
     return end.transport.told
 
@@ -167,7 +167,7 @@ def test_a_lost_connection_ends_the_other_one_when_its_bytes_have_arrived() -> N
 
 def test_what_comes_before_the_server_is_reached_goes_when_it_is() -> None:
     timeline = Timeline()
-    near, far = End(line(timeline)), End(line(timeline))
+    near, far = RelayConnection(line(timeline)), RelayConnection(line(timeline))
     near.connection_made(Transport())  # type: ignore[arg-type]
     near.data_received(b"early")
     near.eof_received()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from benchmarks.backups.tree import SHAPES, Shape, plant, sizes
+from benchmarks.backup.tree import SHAPES, TreeShape, plant, sizes
 
 pytestmark = pytest.mark.once
 
@@ -31,7 +31,7 @@ def test_most_files_are_small_and_most_bytes_are_in_large_ones() -> None:
 
 
 def planted(root: Path, seed: int = 6) -> dict[str, bytes]:
-    shape = Shape(40, 40 * 31_250)
+    shape = TreeShape(40, 40 * 31_250)
     return {str(path.relative_to(root)): path.read_bytes() for path in plant(root, shape, seed)}
 
 
@@ -53,5 +53,5 @@ def test_it_packs_about_as_well_as_real_trees_do(one: dict[str, bytes]) -> None:
 
 
 def test_a_file_may_be_longer_than_what_it_is_cut_from(tmp_path: Path) -> None:
-    (path,) = plant(tmp_path, Shape(1, 5_000_000))
+    (path,) = plant(tmp_path, TreeShape(1, 5_000_000))
     assert path.stat().st_size == 5_000_000

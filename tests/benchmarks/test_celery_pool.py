@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.celeries.brokers import serving
-from benchmarks.celeries.findings import Rows, claims, tables
-from benchmarks.celeries.marks import Marks
-from benchmarks.celeries.pictures import charts
-from benchmarks.celeries.samples import Sample, Work, between, sample
-from benchmarks.celeries.workers import Crew
+from benchmarks.celery_pool.brokers import serving
+from benchmarks.celery_pool.charts import charts
+from benchmarks.celery_pool.completion_times import CompletionTimes
+from benchmarks.celery_pool.report import Rows, claims, tables
+from benchmarks.celery_pool.samples import Sample, Work, between, sample
+from benchmarks.celery_pool.workers import PoolOptions
 from benchmarks.machine import children, private_memory
-from tests.test_aio_libraries import address_of
+from tests.scenarios.test_asyncio_libraries import address_of
 
 pytestmark = pytest.mark.once
 
@@ -49,7 +49,7 @@ def test_waves_of_tasks_that_wait_have_the_ideal_rate_if_each_takes_no_longer_th
 
 
 def test_marks_are_seen_by_whoever_has_the_file(tmp_path: Path) -> None:
-    mine, other = Marks(tmp_path / "marks"), Marks(tmp_path / "marks")
+    mine, other = CompletionTimes(tmp_path / "marks"), CompletionTimes(tmp_path / "marks")
     before = time.monotonic()
     for number in (3, 0, 7):
         mine.set(number)
@@ -87,7 +87,7 @@ def test_a_worker_with_dhagas_does_what_it_is_given(tmp_path: Path) -> None:
     if not shutil.which("redis-server"):
         address_of("DHAGA_REDIS", "redis://127.0.0.1:6379/0")
     with serving() as addresses:
-        found = sample(Crew("dhaga", 10), Work(empty=40, kept=20, waves=2, seconds=0.01), addresses, tmp_path)
+        found = sample(PoolOptions("dhaga", 10), Work(empty=40, kept=20, waves=2, seconds=0.01), addresses, tmp_path)
     assert (found.in_flight, found.seconds) == (10, 0.01)
     assert found.waiting > 0 and found.empty > 0 and found.kept > 0
     assert found.busy > 1e6

@@ -11,14 +11,25 @@ from typing import Any
 import pytest
 
 import dhaga
-from benchmarks import file_io
+from benchmarks.file_io import __main__ as file_io
+from benchmarks.file_io import background_load, disk, latency, report, rocksdb_puts
+from benchmarks.file_io.notes import notes
+from benchmarks.file_io.write_paths import (
+    LOG,
+    PLAIN_INTERVAL,
+    RECORD,
+    RECORDS,
+    SHARED,
+    URGENT,
+    WAYS,
+    WritePath,
+    interval_of,
+    ways,
+)
 from benchmarks.tables.outcome import Outcome
-from benchmarks.tables.shape import problems
-from benchmarks.writes import crowd, disk, figures, latency, puts
-from benchmarks.writes.notes import notes
-from benchmarks.writes.ways import LOG, NO_HASTE, RECORD, RECORDS, SHARED, URGENT, WAYS, Way, interval_of, ways
-from dhaga.haste import AT_ONCE, SOON
-from dhaga.offload import shared
+from benchmarks.tables.validation import problems
+from dhaga._workers.switch_interval import OFFLOAD_INTERVAL, URGENT_INTERVAL
+from dhaga._workers.thread_pool import shared
 from examples.wal.recovery import verify
 
 pytestmark = pytest.mark.once
@@ -41,42 +52,42 @@ def test_each_way_makes_one_durable_write(tmp_path: Path) -> None:
     assert verify(tmp_path / "log").next == 2
 
 
-@pytest.mark.parametrize("hasty", [True, False])
-def test_a_busy_block_without_haste_has_none_for_the_crowd_either(hasty: bool) -> None:
+@pytest.mark.parametrize("short_interval", [True, False])
+def test_a_busy_block_without_a_short_interval_has_none_for_the_background_load_either(short_interval: bool) -> None:
     seen: list[float] = []
-    way = Way("looks", lambda: seen.append(sys.getswitchinterval()), hasty=hasty)
+    way = WritePath("looks", lambda: seen.append(sys.getswitchinterval()), short_interval=short_interval)
     usual = sys.getswitchinterval()
-    latency.block(way, True, 3, latency.Waits())
-    assert seen == pytest.approx([SOON if hasty else usual] * 3)
+    latency.block(way, True, 3, latency.WaitTimes())
+    assert seen == pytest.approx([OFFLOAD_INTERVAL if short_interval else usual] * 3)
 
 
-@pytest.mark.parametrize(("name", "hastened"), [(URGENT, True), (NO_HASTE, False)])
-def test_one_way_leaves_the_interpreter_its_own_interval(tmp_path: Path, name: str, hastened: bool) -> None:
+@pytest.mark.parametrize(("name", "shortened"), [(URGENT, True), (PLAIN_INTERVAL, False)])
+def test_one_way_leaves_the_interpreter_its_own_interval(tmp_path: Path, name: str, shortened: bool) -> None:
     usual = sys.getswitchinterval()
     with ways(tmp_path) as found, interval_of(found[WAYS.index(name)]):
         seen = dhaga.spawn(dhaga.offload, sys.getswitchinterval, priority=dhaga.HIGH).result()
-    assert seen == pytest.approx(AT_ONCE if hastened else usual)
-    assert (sys.getswitchinterval(), usual > SOON) == (usual, True)
+    assert seen == pytest.approx(URGENT_INTERVAL if shortened else usual)
+    assert (sys.getswitchinterval(), usual > OFFLOAD_INTERVAL) == (usual, True)
 
 
 def test_the_crowd_computes_and_keeps_the_shared_pool_busy() -> None:
-    with crowd.crowd() as others:
+    with background_load.under_load() as others:
         turns = others.turns
         dhaga.sleep(0.01)
-        assert len(shared.threads) == shared.limit < crowd.CALLING
+        assert len(shared._threads) == shared._limit < background_load.CALLING
         assert others.turns > turns
-    assert not shared.calls
+    assert not shared._calls
 
 
 def test_a_block_takes_its_samples_or_ends_with_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ways(tmp_path) as found:
-        waits = latency.Waits()
+        waits = latency.WaitTimes()
         latency.block(found[WAYS.index(SHARED)], False, 5, waits)
         assert [len(waits.all), len(waits.start), len(waits.back), waits.turns] == [5, 5, 5, []]
         for total, *stages in zip(waits.all, waits.start, waits.write, waits.back, strict=True):
             assert total == pytest.approx(sum(stages))
         monkeypatch.setattr(latency, "BUDGET", 0.0)
-        waits = latency.Waits()
+        waits = latency.WaitTimes()
         latency.block(found[WAYS.index(LOG)], False, 5, waits)
         assert [len(waits.all), waits.start] == [1, []]
 
@@ -108,14 +119,14 @@ def made_up(busy: float, with_puts: bool = True) -> dict[str, Any]:
 
 def test_ratios_are_taken_within_a_round_and_claimed() -> None:
     rounds = [made_up(busy) for busy in (1.2, 4.0, 1.4)]
-    median, tail = figures.claims(rounds)
+    median, tail = report.claims(rounds)
     assert list(median.samples) == pytest.approx([1.2, 4.0, 1.4])
     assert (round(median.value, 2), median.reached) == (1.4, True)
     assert (list(tail.samples), tail.bound, tail.reached) == (pytest.approx([1.2, 4.0, 1.4]), 3.0, True)
-    assert not figures.claims([made_up(1.6)])[0].reached
-    assert figures.kept(rounds, URGENT) == 0.5
-    assert figures.percentile(range(1, 101), 50) == 51
-    assert figures.percentile(range(1, 101), 99) == 100
+    assert not report.claims([made_up(1.6)])[0].reached
+    assert report.kept(rounds, URGENT) == 0.5
+    assert report.percentile(range(1, 101), 50) == 51
+    assert report.percentile(range(1, 101), 99) == 100
 
 
 def test_notes_say_what_was_done_and_what_is_left_out() -> None:
@@ -124,20 +135,20 @@ def test_notes_say_what_was_done_and_what_is_left_out() -> None:
     assert "75.0% slower: a put takes 1000 µs" in told
     assert "at once, through the shared pool: 2.0 times" in told
     assert "RocksDB is left out" in " ".join(notes([made_up(2.0, with_puts=False)]))
-    assert len(figures.tables([made_up(2.0, with_puts=False)])) == len(figures.tables([made_up(2.0)])) - 1
+    assert len(report.tables([made_up(2.0, with_puts=False)])) == len(report.tables([made_up(2.0)])) - 1
 
 
 def test_puts_are_left_out_without_rocksdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(puts, "rocksdict", None)
-    assert puts.measure(tmp_path, 0.01) is None
+    monkeypatch.setattr(rocksdb_puts, "rocksdict", None)
+    assert rocksdb_puts.measure(tmp_path, 0.01) is None
 
 
 def test_puts_go_into_a_store_each_way(tmp_path: Path) -> None:
     pytest.importorskip("rocksdict")
-    found = puts.measure(tmp_path, 0.01)
+    found = rocksdb_puts.measure(tmp_path, 0.01)
     assert found is not None
     assert {(kind, way) for kind, ways in found.items() for way in ways} == {
-        (kind, way) for kind in ("buffered", "synced") for way in puts.WAYS
+        (kind, way) for kind in ("buffered", "synced") for way in rocksdb_puts.WAYS
     }
 
 
@@ -169,7 +180,7 @@ def test_the_program_measures_all_and_leaves_nothing_but_what_it_is_asked_for(tm
     assert [len(claim.samples) for claim in outcome.claims] == [1, 1]
     waits = outcome.samples["waits, µs"]
     assert set(waits) == set(WAYS)
-    assert all(waits[way][state] for way in WAYS for state in figures.STATES)
+    assert all(waits[way][state] for way in WAYS for state in report.STATES)
     assert outcome.knobs["file system"] == disk.file_system(files)
     assert json.dumps(outcome.samples) in json.dumps(json.loads((results / "file_io.json").read_text()))
 

@@ -10,10 +10,10 @@ import pytest
 from benchmarks import markdown
 from benchmarks.kernel.rows import ROWS
 from benchmarks.kernel.runner import Results
-from benchmarks.tables import claims, figures, kinds
+from benchmarks.tables import claim_groups, claims, number_format
 from benchmarks.tables.experiments import EXPERIMENTS
 from benchmarks.tables.outcome import RESULTS, Claim, Outcome, Table, score
-from benchmarks.tables.shape import problems
+from benchmarks.tables.validation import problems
 from tests.benchmarks import made_badly, made_up
 
 pytestmark = pytest.mark.once
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.once
     ],
 )
 def test_a_figure_is_printed_with_what_counts(value: float, text: str) -> None:
-    assert figures.printed(value) == text
+    assert number_format.printed(value) == text
 
 
 def test_a_claim_is_judged_by_the_figures_that_are_printed() -> None:
@@ -91,7 +91,8 @@ def test_a_markdown_table_is_read_as_it_was_laid_out() -> None:
 def test_every_result_of_an_earlier_benchmark_is_read() -> None:
     read = {outcome.name: outcome for outcome in claims.earlier()}
     assert set(read) == set(claims.EARLIER)
-    assert {path.stem for path in RESULTS.glob("*.json")} <= {*claims.EARLIER, *EXPERIMENTS}
+    compared_with = {"instructions", "startup"}  # by their own benchmarks
+    assert {path.stem for path in RESULTS.glob("*.json")} <= {*claims.EARLIER, *EXPERIMENTS, *compared_with}
     assert all(outcome.claims or outcome.tables for outcome in read.values())
     assert all(claim.samples for outcome in read.values() for claim in outcome.claims)
 
@@ -131,7 +132,7 @@ def test_claims_that_differ_only_in_size_share_a_line() -> None:
         Claim("rate beside gevent: odd", 1.0, True, [0.9]),
         Claim("memory: all", 8, False, [6.0, 7.0], "GB", "10"),
     ]
-    assert list(kinds.lines([*same, *others])) == [
+    assert list(claim_groups.lines([*same, *others])) == [
         ["rate beside gevent", "–", "≥ 1.2x", "1.10 to 1.50x", "**2 of 3**"],
         ["rate beside gevent", "–", "≥ 1x", "0.90x", "**no**"],
         ["memory", "10", "≤ 8 GB", "6.50 GB (6.00–7.00)", "yes"],

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from benchmarks import pipeline
 from benchmarks.machine import cpus
-from benchmarks.pipelines import apps, report, samples, servers
-from benchmarks.pipelines.backend import Backend, answering
-from benchmarks.pipelines.samples import Effort, Samples
-from benchmarks.pipelines.servers import DHAGAS, RIVALS, THREADS, Rival, serving
+from benchmarks.pipeline import __main__ as pipeline
+from benchmarks.pipeline import apps, report, samples, servers
+from benchmarks.pipeline.backend import Backend, answering
+from benchmarks.pipeline.samples import Effort, Samples
+from benchmarks.pipeline.servers import DHAGAS, RIVALS, THREADS, Rival, serving
 from benchmarks.tables.outcome import Outcome
-from benchmarks.tables.shape import problems
+from benchmarks.tables.validation import problems
 
 pytestmark = pytest.mark.once
 

@@ -13,10 +13,10 @@ import pytest
 
 import dhaga
 from benchmarks.machine import compiler
-from benchmarks.pipelines import backend as backends
-from benchmarks.pipelines.backend import Backend, answering
-from benchmarks.pipelines.calls import REQUEST, Answer, BackendError, Calls, connected
-from benchmarks.pipelines.coroutine_calls import CoroutineCalls
+from benchmarks.pipeline import backend as backends
+from benchmarks.pipeline.asyncio_client import AsyncBackendClient
+from benchmarks.pipeline.backend import Backend, answering
+from benchmarks.pipeline.client import REQUEST, Answer, BackendClient, BackendError, connected
 from dhaga import socket as parking
 
 pytestmark = pytest.mark.once
@@ -111,7 +111,7 @@ class Script:
 
 def test_connection_is_kept_for_the_next_call() -> None:
     script = Script(PAGE, PAGE[:20], PAGE[20:-3], PAGE[-3:])
-    calls = Calls(script, 0)
+    calls = BackendClient(script, 0)
     assert [calls.call(), calls.call()] == [b"hello", b"hello"]
     assert (script.opened, script.sent, script.closed) == (1, 2, 0)
 
@@ -119,7 +119,7 @@ def test_connection_is_kept_for_the_next_call() -> None:
 @pytest.mark.parametrize("reply", [b"", PAGE[:-1], PAGE.replace(b"200 OK", b"500 No")], ids=["closed", "cut", "500"])
 def test_connection_that_has_failed_is_not_used_again(reply: bytes) -> None:
     script = Script(reply, b"", PAGE)
-    calls = Calls(script, 0)
+    calls = BackendClient(script, 0)
     with pytest.raises(BackendError):
         calls.call()
     script.pieces = [PAGE]
@@ -134,7 +134,7 @@ def test_answer_without_length_is_not_taken_for_whole() -> None:
 
 
 def test_dhagas_call_at_once_each_over_a_connection_of_its_own(backend: Backend) -> None:
-    calls = Calls(parking, backend.port)
+    calls = BackendClient(parking, backend.port)
     answers = [dhaga.result() for dhaga in [dhaga.spawn(calls.call) for _ in range(20)]]
     assert sorted(map(int, answers)) == list(range(1, 21))
     assert len(calls.free) == 20  # no one was free before the last had begun: they have not waited for each other
@@ -145,7 +145,7 @@ def test_dhagas_call_at_once_each_over_a_connection_of_its_own(backend: Backend)
 
 
 def test_cancelled_call_takes_its_connection_along(backend: Backend) -> None:
-    calls = Calls(parking, backend.port)
+    calls = BackendClient(parking, backend.port)
     caller = dhaga.spawn(calls.call)
     dhaga.sleep(DELAY / 4e3)
     caller.cancel()
@@ -155,14 +155,14 @@ def test_cancelled_call_takes_its_connection_along(backend: Backend) -> None:
     calls.free[0].sock.close()
 
 
-async def gathered(calls: CoroutineCalls, count: int) -> list[int]:
+async def gathered(calls: AsyncBackendClient, count: int) -> list[int]:
     answers = await asyncio.gather(*(calls.call() for _ in range(count)))
     return sorted(map(int, answers))
 
 
 def test_coroutines_call_at_once_each_over_a_connection_of_its_own(backend: Backend) -> None:
     async def scenario() -> None:
-        calls = CoroutineCalls(backend.port)
+        calls = AsyncBackendClient(backend.port)
         assert await gathered(calls, 20) == list(range(1, 21))
         assert await gathered(calls, 1) == [21]
         assert len(calls.free) == 20
@@ -182,7 +182,7 @@ def test_coroutines_call_at_once_each_over_a_connection_of_its_own(backend: Back
 def test_coroutine_hears_that_the_backend_has_gone() -> None:
     async def scenario() -> None:
         with answering(DELAY) as backend:
-            calls = CoroutineCalls(backend.port)
+            calls = AsyncBackendClient(backend.port)
             waiting = asyncio.create_task(calls.call())
             await asyncio.sleep(DELAY / 4e3)
         with pytest.raises(OSError):

@@ -15,18 +15,18 @@ from typing import Any
 import pytest
 
 import dhaga
-from benchmarks import polling
-from benchmarks.counting import ways
-from benchmarks.counting.callers import PACE, Callers, written
-from benchmarks.counting.outputs import LIBRARIES, LINE, OUTPUTS
-from benchmarks.counting.polls import Polled, judged, polled
-from benchmarks.counting.report import claims
-from benchmarks.counting.sharing import SHARING, Acknowledged, Locked, Owned
+from benchmarks.polling import __main__ as polling
+from benchmarks.polling import counters
+from benchmarks.polling.callers import PACE, Callers, written
+from benchmarks.polling.line_writers import SHARING, AcknowledgedWriter, LockedWriter, QueuedWriter
+from benchmarks.polling.outputs import LIBRARIES, LINE, OUTPUTS
+from benchmarks.polling.poller import RateReadings, judged, polled
+from benchmarks.polling.report import claims
 from benchmarks.tables.outcome import Outcome
-from benchmarks.tables.shape import problems
+from benchmarks.tables.validation import problems
 from dhaga.metrics import Reading
 from dhaga.testing import virtual_clock
-from tests.scripts import ROOT
+from tests.kit.scripts import ROOT
 
 pytestmark = pytest.mark.once
 
@@ -39,7 +39,7 @@ def test_a_poller_that_sleeps_too_long_overstates_the_rate_by_as_much() -> None:
     marks = [0.0, 1.1, 2.4, 3.5, 4.8]
     counts = [110, 130, 110, 130]
     readings = [Reading(count, count / 100) for count in counts]
-    found = judged(Polled(1.0, 0, counts, readings, marks), [n / 100 for n in range(1, 1000)])
+    found = judged(RateReadings(1.0, 0, counts, readings, marks), [n / 100 for n in range(1, 1000)])
     assert found["true"] == pytest.approx(100)
     assert found["nominal"] == pytest.approx(20)
     assert found["nominal, worst poll"] == pytest.approx(30)
@@ -50,7 +50,7 @@ def test_a_poller_that_sleeps_too_long_overstates_the_rate_by_as_much() -> None:
 def test_what_a_meter_leaves_out_is_an_error_of_its_own() -> None:
     """It has seen nothing of the second half, as if counts were lost."""
     readings = [Reading(100, 1.0), Reading(0, 1.0)]
-    found = judged(Polled(1.0, 0, [100, 0], readings, [0.0, 1.0, 2.0]), [n / 100 for n in range(1, 201)])
+    found = judged(RateReadings(1.0, 0, [100, 0], readings, [0.0, 1.0, 2.0]), [n / 100 for n in range(1, 201)])
     assert (found["meter"], found["meter, worst poll"], found["nominal"]) == (-50, -100, -50)
 
 
@@ -58,7 +58,7 @@ def test_the_mean_of_rates_gives_short_readings_too_much_weight() -> None:
     """A burst of 10 in the tenth of a second that the first reading takes, 10 more in the two seconds of the next."""
     readings = [Reading(10, 0.1), Reading(10, 2.0)]
     done = [0.01 * n for n in range(1, 11)] + [0.1 + 0.2 * n for n in range(1, 11)]
-    found = judged(Polled(0.1, 0, [10, 10], readings, [0.0, 0.105, 2.105]), done)
+    found = judged(RateReadings(0.1, 0, [10, 10], readings, [0.0, 0.105, 2.105]), done)
     assert found["true"] == pytest.approx(20 / 2.105)
     assert abs(found["meter"]) < 1 < 400 < found["mean of rates"]
 
@@ -73,10 +73,10 @@ def test_tasks_are_polled_and_every_count_is_there(work: str, schedulers: int) -
 # ---- ways to count
 
 
-@pytest.mark.parametrize("way", ways.WAYS)
-@pytest.mark.parametrize("place", ways.PLACES)
+@pytest.mark.parametrize("way", counters.WAYS)
+@pytest.mark.parametrize("place", counters.PLACES)
 def test_every_way_counts_everywhere(place: str, way: str) -> None:
-    assert ways.rate(place, way, 0.005) > 0
+    assert counters.rate(place, way, 0.005) > 0
 
 
 # ---- one output
@@ -111,16 +111,16 @@ def waits_of(way: Callable[..., Any], callers: int) -> tuple[list[float], list[i
 
 
 def test_under_the_lock_each_waits_for_all_before() -> None:
-    assert waits_of(Locked, 4) == ([1, 2, 3, 4], [1, 1, 1, 1])
+    assert waits_of(LockedWriter, 4) == ([1, 2, 3, 4], [1, 1, 1, 1])
 
 
 def test_with_the_queue_nobody_waits() -> None:
-    waits, calls = waits_of(Owned, 4)
+    waits, calls = waits_of(QueuedWriter, 4)
     assert waits == [0, 0, 0, 0] and sum(calls) == 4
 
 
 def test_an_acknowledged_line_waits_for_the_batches_up_to_its_own() -> None:
-    waits, calls = waits_of(Acknowledged, 4)
+    waits, calls = waits_of(AcknowledgedWriter, 4)
     assert sum(calls) == 4 and len(calls) <= 2
     assert waits == [number + 1 for number, lines in enumerate(calls) for _ in range(lines)]
 
@@ -169,7 +169,7 @@ def test_what_is_stopped_amid_its_calls_ends(way: str) -> None:
 
 def lines_full(scheduler: dhaga.Scheduler) -> bool:
     """Tell whether every caller waits for room in the queue."""
-    return sum(each.parked == ["queue.put"] for each in scheduler.in_order()) == 20
+    return sum(each.reason == "queue.put" for each in scheduler._in_order()) == 20
 
 
 # ---- the report

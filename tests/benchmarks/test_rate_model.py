@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import rate_model
-from benchmarks.model.rows import QUICK, ROWS
-from benchmarks.model.run import Plan
-from benchmarks.model.runs import at_once, in_turn
+from benchmarks.rate_model import __main__ as rate_model
+from benchmarks.rate_model.rows import QUICK, ROWS
+from benchmarks.rate_model.run import Plan
+from benchmarks.rate_model.runner import at_once, in_turn
 
 pytestmark = pytest.mark.once
 HANGS = ["--latency", "20ms*9,30s", "--window", "100ms", "--tail", "5s"]
@@ -88,8 +88,8 @@ def test_bad_input_is_told_at_once(arguments: list[str], word: str, capsys: pyte
 def test_a_run_that_fails_ends_with_its_words_and_status_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("benchmarks.model.options.find_spec", lambda name: True)
-    monkeypatch.setattr("benchmarks.model.runs.sys.executable", "/bin/false")
+    monkeypatch.setattr("benchmarks.rate_model.options.find_spec", lambda name: True)
+    monkeypatch.setattr("benchmarks.rate_model.runner.sys.executable", "/bin/false")
     assert rate_model.main(["--output", str(tmp_path), "gevent"]) == 1
     assert capsys.readouterr().err == "rate_model: gevent: exit status 1\n"
 

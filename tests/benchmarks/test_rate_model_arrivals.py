@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.model import arrivals as module
-from benchmarks.model.arrivals import LEAD, Arrivals
-from benchmarks.model.latency import duration, latencies, spelled
+from benchmarks.rate_model import arrivals as module
+from benchmarks.rate_model.arrivals import LEAD, Arrivals
+from benchmarks.rate_model.latency_spec import duration, in_words, latencies, spelled
 
 pytestmark = pytest.mark.once
 
@@ -76,6 +76,11 @@ def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
 def test_what_is_no_list_of_latencies_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="20ms"):
         latencies(text)
+
+
+def test_upstreams_are_told_in_words() -> None:
+    assert in_words(1000, latencies("20ms*9,30s")) == "1,000/s to 9 upstreams of 20 ms, 1 that hangs"
+    assert in_words(50, latencies("1.5s*2"), real=True) == "50/s to 2 upstreams of 1.5 s (processes)"
 
 
 @pytest.mark.parametrize("text", ["20ms", "20ms*9,30s", "1ms,2ms,1ms*3", "500us*2,1.5s"])

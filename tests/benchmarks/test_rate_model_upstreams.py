@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from benchmarks.model.clients import REQUEST, AsyncPool, Pool, complete
-from benchmarks.model.run import Plan
-from benchmarks.model.runs import upstreams_of
+from benchmarks.rate_model.clients import REQUEST, AsyncPool, Pool, complete
+from benchmarks.rate_model.run import Plan
+from benchmarks.rate_model.runner import upstreams_of
 
 pytestmark = pytest.mark.once
 ANSWER = b"HTTP/1.1 200 OK\r\nServer: x\r\ncontent-length: 3\r\n\r\nyes"

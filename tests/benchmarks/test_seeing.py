@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import seeing
 from benchmarks.tables.claims import earlier
-from dhaga.debug import watchdog
+from dhaga.debug import _watchdog
 
 pytestmark = pytest.mark.once
 
@@ -54,9 +54,9 @@ def test_what_is_looked_at_is_really_looked_at_and_no_more_when_it_is_over() -> 
     seen = {}
     for name, way in seeing.WAYS.items():
         with way():
-            seen[name] = (watchdog.watchdog is not None, greenlet.gettrace() is not None)
+            seen[name] = (_watchdog.watchdog is not None, greenlet.gettrace() is not None)
             assert seeing._yields(1000) > 0
-        assert (watchdog.watchdog, greenlet.gettrace()) == (None, None)
+        assert (_watchdog.watchdog, greenlet.gettrace()) == (None, None)
     assert seen == {
         "off": (False, False),
         "watch": (True, False),
@@ -81,5 +81,7 @@ def test_what_cannot_be_measured_is_refused(options: list[str], message: str) ->
 
 def test_a_watchdogs_looks_count_as_often_as_it_looks_in_reality() -> None:
     # 0.5 µs a yield, and 0.6 beside one look in 1,000 yields: a look takes 100 µs, and there are 20 in a second
-    assert seeing.watched(0.5, 0.6, 0.001) == pytest.approx(0.5 * (1 + 100e-6 * watchdog.LOOKS / seeing.THRESHOLD))
+    assert seeing.watched(0.5, 0.6, 0.001) == pytest.approx(
+        0.5 * (1 + 100e-6 * _watchdog.LOOKS_PER_THRESHOLD / seeing.THRESHOLD)
+    )
     assert seeing.watched(0.5, 0.6, 0) == 0.6

@@ -16,11 +16,17 @@ from typing import Any
 
 import pytest
 
-from benchmarks.tables import __main__, experiments, pictures, readme
+from benchmarks.rate_model.charts import latency_chart, rate_chart
+from benchmarks.rate_model.run_statistics import PERCENTS
+from benchmarks.tables import __main__, experiments, readme, readme_charts
+from benchmarks.tables.beside_target import Distance, distance
+from benchmarks.tables.charts import COLOURS
+from benchmarks.tables.outcome import RESULTS, Claim
+from benchmarks.tables.overview import Work
 from benchmarks.tables.report import Part, page
-from benchmarks.tables.svg import standalone
+from benchmarks.tables.svg import inline, standalone
 from tests.benchmarks import made_up
-from tests.browser import browsing
+from tests.kit.browser import browsing
 
 pytestmark = pytest.mark.once
 
@@ -148,8 +154,8 @@ def test_what_cannot_be_meant_is_refused_at_once(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_it_at_once_and_leaves_no_process_behind(tmp_path: Path, number: int) -> None:
     program = (
-        "from benchmarks.tables import __main__, experiments, runs\n"
-        "runs.GRACE = 0.1\n"
+        "from benchmarks.tables import __main__, experiments, isolated_process\n"
+        "isolated_process.GRACE = 0.1\n"
         "experiments.EXPERIMENTS.clear()\n"
         "experiments.EXPERIMENTS.update({name: f'tests.benchmarks.{name}' for name in ('endless', 'made_up')})\n"
         "__main__.main()\n"
@@ -227,7 +233,77 @@ def test_claims_stand_beside_what_was_published() -> None:
     row = re.search(r"<tr>\s*<th scope=\"row\">time of 32 threads.*?</tr>", made(), re.DOTALL)
     assert row
     cells = [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row[0], re.DOTALL)]
-    assert cells == ["2.1x | in 2013", "≥ 1.5x", "1.70x", "1.60–1.90", "", "yes"]
+    assert cells == ["2.1x | in 2013", "≥ 1.5x", "1.70x", "1.60–1.90", "13 % above", "yes"]
+
+
+def claimed(bound: float, at_least: bool, *samples: float) -> Distance:
+    return distance(Claim("a figure", bound, at_least, samples, "s"))
+
+
+def test_figures_have_a_place_beside_their_target_on_one_scale() -> None:
+    close, twice, far = (claimed(10, True, value).value for value in (10.3, 20, 1e9))
+    assert 0.05 < close < twice < far == 1
+    assert claimed(10, True, 5).value == claimed(10, False, 20).value == -twice
+    assert claimed(10, False, 5).value == twice
+    found = claimed(10, False, 5, 10, 20)
+    assert (found.low, found.value, found.high) == (-twice, 0, twice)
+    assert (claimed(0, False, 0).value, claimed(0, False, 1).value) == (0, -1)
+
+
+@pytest.mark.parametrize(
+    ("bound", "at_least", "value", "said"),
+    [
+        (10, True, 10, "on target"),
+        (10, True, 7.2, "28 % short"),
+        (10, True, 12, "20 % above"),
+        (10, True, 30, "3.00x the target"),
+        (10, False, 1, "90 % below"),
+        (10, False, 11, "10 % over"),
+        (0, False, 0, "on target"),
+        (0, False, 3, "above 0"),
+    ],
+)
+def test_how_far_a_figure_is_from_its_target_is_said(bound: float, at_least: bool, value: float, said: str) -> None:
+    assert claimed(bound, at_least, value).words == said
+
+
+def test_the_page_begins_with_what_is_true_for_a_user() -> None:
+    works = [Work("yield", {"gevent": 3.0, "uvloop": 0.5}), Work("echo", {"gevent": 1.0, "uvloop": 0.8})]
+    outcome = made_up.outcome()
+    outcome.claims = []
+    text = page([Part(outcome, (), "again")], [Part(made_up.outcome("second"), (), "again")], works)
+    assert text.index("How much faster, at what") < text.index("1 of 2 targets reached") < text.index('id="second"')
+    plain = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text[text.index("<header") :]))
+    assert "beside gevent 2.00x the median of 2 kinds of work; ahead in 1, level in 1" in plain
+    assert "beside uvloop 0.65x the median of 2 kinds of work; ahead in 0" in plain
+    assert "beside threads" not in plain
+    assert 'class="times behind"><b>0.50x</b>' in text
+    assert plain.count("2 rows, no targets") == 2  # in the contents, and above its own section
+    assert text.count('href="#top"') == 3
+    assert "prefers-color-scheme: dark" in text
+
+
+def test_charts_of_the_page_take_its_colours_and_files_their_own() -> None:
+    chart = made_up.draw(made_up.outcome())[0]
+    inlined = inline(chart.svg, "key", "A title", "Words")
+    assert "var(--dhaga, #d9480f)" in inlined and "currentColor" in inlined and "#000000" not in inlined
+    assert "var(" not in standalone(chart.svg, chart.caption)
+    assert not re.search(r"\d\.\d{3}", "".join(re.findall(r' d="([^"]*)"', inlined)))
+
+
+def test_the_line_of_dhagas_is_the_thickest() -> None:
+    one = {"line": [1.0, 2.0], "added": [0.1] * len(PERCENTS)}
+    figures: Any = dict.fromkeys(("threads", "gevent", "dhagas"), one)
+    for chart in (rate_chart("Rates", figures, 2.0, 1.0), latency_chart("Latencies", figures)):
+        widths = {
+            name: max(map(float, re.findall(rf"stroke: {COLOURS[name]};[^\"]*stroke-width: ([\d.]+)", chart.svg)))
+            for name in ("dhaga", "gevent", "threads")
+        }
+        assert widths["dhaga"] > 2 * max(widths["gevent"], widths["threads"])
+
+
+def test_the_recorded_report_is_at_most_a_megabyte() -> None:
+    assert (RESULTS / "report.html").stat().st_size <= 1_000_000
 
 
 def test_a_chart_stands_alone_in_a_file() -> None:
@@ -240,7 +316,9 @@ def test_a_chart_stands_alone_in_a_file() -> None:
 
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    path.write_text(made())
+    part = Part(made_up.outcome(), made_up.draw(made_up.outcome()), "again")
+    work = Work("memory of a parked one, 100,000", {"threads": 99.5, "gevent": 1.0, "asyncio": 0.01, "uvloop": 2.5})
+    path.write_text(page([part], [Part(made_up.outcome("second"), part.charts, "again")], [work]))
     with browsing(tmp_path / "profile", performance="ALL") as browser:
         browser.get(path.as_uri())
         for width in (1200, 400):
@@ -255,6 +333,22 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
             )
             assert len(sizes) == 4
             assert all(size["width"] > 350 and size["height"] > 150 for size in sizes)
+            bars = browser.execute_script(
+                "return [...document.querySelectorAll('.times .bar')].map(bar => bar.getBoundingClientRect().width)"
+            )
+            assert bars[0] > bars[3] > bars[1] and bars[2] > bars[3]
+        colours = []
+        for theme in ("light", "dark"):
+            features = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+            colours.append(
+                browser.execute_script(
+                    "return ['body', 'figure .wide', '#top h1', 'figure svg'].map("
+                    "each => getComputedStyle(document.querySelector(each)))"
+                    ".map((style, at) => at < 2 ? style.backgroundColor : style.color)"
+                )
+            )
+        assert all(by_day != by_night for by_day, by_night in zip(*colours, strict=True))
         assert browser.get_log("browser") == []
         asked = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [each["params"] for each in asked if each["method"] == "Network.requestWillBeSent"]
@@ -277,21 +371,22 @@ def test_what_stands_between_markers_is_written_anew(tmp_path: Path, experimenti
     assert readme.rewritten(written, tmp_path) == written
 
 
-def test_readme_shows_charts_of_what_was_measured(
+def test_a_page_shows_charts_of_what_was_measured(
     tmp_path: Path, experimenting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pictures, "SHOWN", (pictures.Picture("made_up", "The same", "seconds of all rounds"),))
-    assert pictures.shown(tmp_path) == ""
+    picture = readme_charts.Picture("made_up", "The same", "seconds of all rounds")
+    monkeypatch.setattr(readme_charts, "SHOWN", (picture,))
+    assert readme_charts.shown(tmp_path) == ""
     made_up.outcome().save(tmp_path)
     experiments.EXPERIMENTS["made_up"] = "tests.benchmarks.made_up"
-    pictures.draw(tmp_path)
+    readme_charts.draw(tmp_path)
     assert "The same, as often as one likes." in (tmp_path / "made_up.svg").read_text()
-    assert pictures.shown(tmp_path) == (
-        '<img src="benchmarks/results/made_up.svg" width="49%" alt="seconds of all rounds">\n\nSeconds of all rounds.'
+    assert readme_charts.shown(tmp_path) == (
+        f"![seconds of all rounds]({readme_charts.FOLDER}/made_up.svg)\n\nSeconds of all rounds."
     )
-    monkeypatch.setattr(pictures, "SHOWN", (pictures.Picture("made_up", "Another", ""),))
+    monkeypatch.setattr(readme_charts, "SHOWN", (readme_charts.Picture("made_up", "Another", ""),))
     with pytest.raises(LookupError, match="made_up draws nothing called Another"):
-        pictures.draw(tmp_path)
+        readme_charts.draw(tmp_path)
 
 
 def test_a_block_that_nobody_writes_is_an_error(tmp_path: Path) -> None:

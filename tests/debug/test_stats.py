@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import socket as standard
+from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import debug, socket
-from dhaga.debug import delays as sampling
-from dhaga.debug.delays import BOUNDS, Delays
+from dhaga.debug import _stats as sampling
+from dhaga.debug._stats import BOUNDS, DelayHistogram
 from dhaga.testing import settle, virtual_clock
 
 
@@ -25,6 +26,7 @@ def test_who_is_where_is_counted() -> None:
         settle()
         late = dhaga.spawn(int)
         found = only()
+        each: dhaga.Dhaga[Any]
         for each in (*dhagas, late):
             each.join()
     assert (found.name, found.live, found.parked, found.runnable, found.timers) == ("virtual", 4, 3, 1, 3)
@@ -80,20 +82,20 @@ def test_delays_are_sampled_while_a_watchdog_looks() -> None:
 
 
 def test_a_scheduler_that_is_held_has_one_probe_in_its_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "sampled", {})
+    monkeypatch.setattr(sampling, "histograms", {})
     with virtual_clock():
         scheduler = dhaga.current().scheduler
         for looks in (1, 2, 3):
             for _ in range(5):
                 sampling.sample(scheduler)
-            assert scheduler.runnable() == 1
+            assert scheduler._runnable() == 1
             settle()
-            assert scheduler.runnable() == 0
-            assert sum(sampling.sampled[scheduler].counts) == looks
+            assert scheduler._runnable() == 0
+            assert sum(sampling.histograms[scheduler].counts) == looks
 
 
 def test_a_histogram_knows_its_quantiles() -> None:
-    delays = Delays()
+    delays = DelayHistogram()
     assert delays.quantile(0.5) == 0
     for seconds in (2e-6, 3e-6, 0.01, 100):
         delays.add(seconds)

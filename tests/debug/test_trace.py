@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,12 @@ import pytest
 
 import dhaga
 from dhaga import debug, queue
-from dhaga.debug.trace import Slices
-from dhaga.kernel.originals import Thread
-from dhaga.kernel.waiter import Waiter
+from dhaga._kernel import hooks
+from dhaga._kernel.originals import Thread
+from dhaga.debug._trace import SliceBuilder
 from dhaga.testing import virtual_clock
-from tests import scripts
 from tests.debug import chrome
+from tests.kit import scripts
 
 
 def hand_over(path: Path) -> chrome.Picture:
@@ -41,9 +39,8 @@ def hand_over(path: Path) -> chrome.Picture:
 @pytest.fixture(autouse=True)
 def nobody_is_told() -> Iterator[None]:
     """Nothing is left in place when a trace is over."""
-    unpark = Waiter.unpark
     yield
-    assert Waiter.unpark is unpark
+    assert hooks.on_wake is None
     assert greenlet.gettrace() is None
 
 
@@ -99,68 +96,14 @@ def test_only_the_last_events_are_kept_and_nothing_is_made_up_before_them() -> N
         for _ in range(100):
             dhaga.sleep(0)
         trace.stop()
-        notes = list(trace.notes)
-        slices = [each for each in Slices(notes, trace.began, trace.complete()).events() if each["ph"] == "X"]
+        notes = list(trace._records)
+        slices = [
+            each for each in SliceBuilder(notes, trace._began, trace._complete_since()).events() if each["ph"] == "X"
+        ]
     assert len(notes) == 10
-    first = (notes[0][0] - trace.began) / 1000
+    first = (notes[0][0] - trace._began) / 1000
     assert first > 0
     assert all(each["ts"] >= first for each in slices)  # type: ignore[operator]
-
-
-# ---- of whom
-
-
-def test_a_trace_begun_before_there_is_a_scheduler_has_all_that_come(tmp_path: Path) -> None:
-    with debug.trace(tmp_path / "trace.json"):
-        with virtual_clock():
-            dhaga.spawn(dhaga.sleep, 1, name="first").join()
-        with dhaga.Scheduler("io") as io:
-            io.spawn(dhaga.sleep, 0.001, name="second").join()
-
-        async def host() -> None:
-            await dhaga.spawn(dhaga.sleep, 0.001, name="third")
-
-        asyncio.run(host())
-    picture = chrome.read(tmp_path / "trace.json")
-    assert {"first", "second", "third", "hub of virtual", "hub of io"} <= set(picture.tracks)
-    for name in ("first", "second", "third"):
-        assert picture.names(name) == ["running", "sleep", "running"]
-
-
-def test_a_scheduler_that_ends_within_a_trace_leaves_its_thread_as_it_was() -> None:
-    async def host() -> object:
-        await dhaga.spawn(dhaga.sleep, 0)
-        return greenlet.gettrace()
-
-    assert dhaga.kernel.waiting.here.main is None
-    with debug.trace():
-        assert asyncio.run(host()) is not None
-        assert greenlet.gettrace() is None
-
-
-def test_schedulers_of_one_thread_are_noted_once_each_switch() -> None:
-    async def host() -> None:
-        for _ in range(3):
-            await dhaga.spawn(dhaga.sleep, 0)
-
-    dhaga.spawn(int).join()
-    with debug.trace() as trace:
-        asyncio.run(host())
-    times = [note[0] for note in trace.notes if note[3] is not None]
-    switches = [(note[1], note[2]) for note in trace.notes if note[3] is not None]
-    assert all(one[1] is other[0] for one, other in pairwise(switches))
-    assert times == sorted(times)
-
-
-def test_one_trace_in_another_writes_its_part(tmp_path: Path) -> None:
-    with virtual_clock(), debug.trace(tmp_path / "outer.json"):
-        dhaga.spawn(dhaga.sleep, 1, name="before").join()
-        with debug.trace(tmp_path / "inner.json"):
-            dhaga.spawn(dhaga.sleep, 1, name="within").join()
-        dhaga.spawn(dhaga.sleep, 1, name="after").join()
-    outer, inner = (chrome.read(tmp_path / f"{name}.json") for name in ("outer", "inner"))
-    assert {"before", "within", "after"} & set(outer.tracks) == {"before", "within", "after"}
-    assert {"before", "within", "after"} & set(inner.tracks) == {"within"}
 
 
 # ---- the file

@@ -101,12 +101,12 @@ def picture(root: Path, *, read: bool = True) -> dict[bytes, tuple[object, ...]]
 def _look(path: bytes, read: bool) -> tuple[object, ...]:
     status = os.lstat(path)
     if os.path.islink(path):
-        return ("link", os.readlink(path), status.st_mtime_ns)
+        return ("link", os.readlink(path), status.st_mtime_ns, status.st_uid, status.st_gid)
     content = None
     if read and not os.path.isdir(path):
         with open(path, "rb") as file:
             content = file.read()
-    return (oct(status.st_mode), status.st_mtime_ns, content)
+    return (oct(status.st_mode), status.st_mtime_ns, status.st_uid, status.st_gid, content)
 
 
 @contextmanager

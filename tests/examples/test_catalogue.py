@@ -61,17 +61,17 @@ def test_what_waits_for_a_commit_is_committed_with_the_next_and_a_failure_is_of_
         commit(due)
 
     monkeypatch.setattr(catalogue, "_commit", note)
-    crew = unit.crew(2, 8)
+    group = unit.group(2, 8)
     with catalogue._lock:
-        tasks = [crew.start(catalogue.commit, keys[0])]
+        tasks = [group.start(catalogue.commit, keys[0])]
         wait_for(lambda: len(catalogue._due) == 1)
     unit.futures.wait(tasks, 20)
     with catalogue._lock:
-        tasks += [crew.start(catalogue.commit, key) for key in keys[1:]]
+        tasks += [group.start(catalogue.commit, key) for key in keys[1:]]
         wait_for(lambda: len(catalogue._due) == 7)
     unit.futures.wait(tasks, 20)
     failed = [task for task in tasks if task.exception()]
-    crew.stop(5)
+    group.stop(5)
     assert [len(lot) for lot in lots] == [1, 7, 6]
     assert len(failed) == 1
     assert len(catalogue.snapshots()) == 7
@@ -159,6 +159,40 @@ def test_pages_give_every_entry_once(unit: Unit, tmp_path: Path) -> None:
     assert found == many
     assert sizes == [PAGE_ROWS, PAGE_ROWS, 7, 2, 1]
     catalogue.close()
+
+
+FORMAT_0 = """
+    CREATE TABLE snapshots (
+        key INTEGER PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, source TEXT NOT NULL,
+        files INTEGER NOT NULL DEFAULT 0, bytes INTEGER NOT NULL DEFAULT 0, committed REAL);
+    CREATE TABLE entries (
+        snapshot INTEGER NOT NULL REFERENCES snapshots ON DELETE CASCADE, number INTEGER NOT NULL,
+        path BLOB NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
+        size INTEGER NOT NULL, target BLOB NOT NULL, chunks BLOB NOT NULL,
+        PRIMARY KEY (snapshot, number)) WITHOUT ROWID;
+    INSERT INTO snapshots VALUES (1, 'old', 'host', '/source', 1, 7, 1.5);
+    INSERT INTO entries VALUES (1, 0, x'61', 'file', 420, 5, 7, x'', x'');
+"""
+
+
+def test_a_catalogue_from_before_owners_and_holes_is_read_and_written(unit: Unit, tmp_path: Path) -> None:
+    db = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    db.executescript(FORMAT_0)
+    db.close()
+    for name in ("new", "newer"):
+        catalogue = Catalogue(tmp_path / "db", unit)
+        assert catalogue.page(catalogue.find("old")[0], 0) == [Entry(b"a", FILE, 0o644, 5, 7, uid=-1, gid=-1)]
+        assert catalogue.page(committed(catalogue, name), 0) == ENTRIES
+        catalogue.close()
+
+
+def test_a_catalogue_of_a_later_format_is_refused(unit: Unit, tmp_path: Path) -> None:
+    Catalogue(tmp_path / "db", unit).close()
+    db = sqlite3.connect(tmp_path / "db", isolation_level=None)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(BackupError, match="is of format 99, and this server knows 1: use a newer one"):
+        Catalogue(tmp_path / "db", unit)
 
 
 def test_a_file_that_is_no_catalogue_is_refused(unit: Unit, tmp_path: Path) -> None:

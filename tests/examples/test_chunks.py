@@ -11,7 +11,7 @@ import zstandard
 from examples.backup.chunks import (
     BATCH_CHUNKS,
     CHUNK_SIZE,
-    Damaged,
+    DamagedChunk,
     batches,
     digest_of,
     digests_in,
@@ -47,7 +47,7 @@ def test_any_flipped_byte_of_a_packed_chunk_is_found() -> None:
         flipped[place] ^= 0x10
         try:
             assert unpack_chunk(digest_of(data), bytes(flipped)) == data  # a bit that zstd does not use
-        except Damaged as error:
+        except DamagedChunk as error:
             assert digest_of(data).hex() in str(error)
 
 
@@ -55,31 +55,31 @@ def test_a_flipped_byte_of_the_data_itself_is_found() -> None:
     data = bytearray(random.Random(1).randbytes(1000))
     packed = bytearray(pack_chunk(bytes(data)))
     packed[500] ^= 1  # random bytes are stored as they are
-    with pytest.raises(Damaged, match="another hash"):
+    with pytest.raises(DamagedChunk, match="another hash"):
         unpack_chunk(digest_of(bytes(data)), bytes(packed))
 
 
 def test_another_chunk_is_not_taken_for_the_one_asked_for() -> None:
-    with pytest.raises(Damaged, match="another hash"):
+    with pytest.raises(DamagedChunk, match="another hash"):
         unpack_chunk(digest_of(b"one"), pack_chunk(b"other"))
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     huge = zstandard.ZstdCompressor().compress(bytes(50_000_000))
-    with pytest.raises(Damaged, match="would unpack to 50000000 bytes"):
+    with pytest.raises(DamagedChunk, match="would unpack to 50000000 bytes"):
         unpack_chunk(digest_of(b""), huge)
 
 
 def test_a_chunk_of_unknown_size_is_refused() -> None:
     stream = zstandard.ZstdCompressor().compressobj()
     packed = stream.compress(b"x" * 1000) + stream.flush()
-    with pytest.raises(Damaged, match="does not say how large it is"):
+    with pytest.raises(DamagedChunk, match="does not say how large it is"):
         unpack_chunk(digest_of(b"x" * 1000), packed)
 
 
 @pytest.mark.parametrize("packed", [b"", b"no zstd at all", pack_chunk(b"x" * 1000)[:-3]])
 def test_what_zstd_cannot_read_is_damaged(packed: bytes) -> None:
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedChunk):
         unpack_chunk(digest_of(b"x" * 1000), packed)
 
 

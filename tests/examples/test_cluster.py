@@ -21,10 +21,10 @@ from examples.backup.rpc import Address, Client
 from examples.backup.workers import UNITS, Unit, threads
 from examples.cluster.__main__ import main
 from examples.cluster.brokers import Broker
-from examples.cluster.driver import Driver, Patience
+from examples.cluster.driver import Driver, Timeouts
 from examples.cluster.fleet import Fleet, grow, listed, snapshot_name
 from examples.cluster.outcome import Outcome
-from examples.cluster.tasks import Errand, Report, Unsavable, look_into
+from examples.cluster.tasks import Report, SourceBackup, Unsavable, look_into
 from tests.examples.kit import ROOT, Service, as_nobody, free_port, picture, snapshots_of
 from tests.examples.relay import Relay
 
@@ -59,7 +59,7 @@ def test_two_tasks_for_one_source_at_the_same_time_leave_one_snapshot(service: S
     begun = threading.Barrier(2)
     reports = [Report("one"), Report("other")]
 
-    class Slow(Errand):
+    class Slow(SourceBackup):
         def problem(self, path: bytes, text: str) -> None:
             raise AssertionError(text)
 
@@ -90,9 +90,9 @@ def test_a_source_that_is_saved_already_is_not_read_again(service: Service, tmp_
     (source,) = grow(tmp_path, 1)
     working = connect(service)
     first, second, other = Report("w"), Report("w"), Report("w")
-    Errand(working).run(source, "run-1", first)
-    Errand(working).run(source, "run-1", second)
-    Errand(working).run(source, "run-2", other)  # over the same connection, as a new snapshot
+    SourceBackup(working).run(source, "run-1", first)
+    SourceBackup(working).run(source, "run-1", second)
+    SourceBackup(working).run(source, "run-2", other)  # over the same connection, as a new snapshot
     working.close()
     assert (first.was_there, second.was_there, other.was_there) == (False, True, False)
     assert (first.files, second.files, other.files) == (3, 0, 3)
@@ -118,10 +118,17 @@ def test_the_server_knows_who_is_at_work_until_the_connection_ends(service: Serv
     asking.close()
 
 
+def test_a_problem_is_told_in_a_form_that_no_terminal_obeys(service: Service) -> None:
+    saving = SourceBackup(connect(service))
+    saving.problem(b"a\x1b]0;title\x07", "wrong\nforged")
+    assert saving.problems == [r"'a\x1b]0;title\x07': 'wrong\nforged'"]
+    saving.client.close()
+
+
 def test_a_source_that_cannot_be_listed_makes_no_snapshot(service: Service, tmp_path: Path) -> None:
     working = connect(service)
     with pytest.raises(Unsavable, match=r"cannot back up .*/nothing: No such file or directory"):
-        Errand(working).run(f"{tmp_path}/nothing", "name", Report("w"))
+        SourceBackup(working).run(f"{tmp_path}/nothing", "name", Report("w"))
     working.close()
     assert snapshots_of(service) == []
     (tmp_path / "secret").mkdir(mode=0)
@@ -158,7 +165,7 @@ class Mail:
         """Do what a worker does."""
         report = Report("w")
         working = connect(self.service)
-        Errand(working).run(source, name, report)
+        SourceBackup(working).run(source, name, report)
         working.close()
         self.results[task_id] = {"status": "SUCCESS", "result": vars(report)}
 
@@ -166,7 +173,7 @@ class Mail:
 def drive(mail: Any, sources: list[str], resend_after: float = 0.3, give_up_after: float = 60.0) -> Outcome:
     """A run of a driver over these sources."""
     address = Address(*mail.service.address)
-    driver = Driver(mail, address, "run", Fleet.of(sources), Patience(resend_after, give_up_after))
+    driver = Driver(mail, address, "run", Fleet.of(sources), Timeouts(resend_after, give_up_after))
     return driver.run(lambda driver: None)
 
 
@@ -200,7 +207,7 @@ def test_what_a_dead_worker_held_is_sent_again(service: Service, tmp_path: Path)
 
     sources = grow(tmp_path, 3)
     mail: Any = Mail(service, die_of_the_first)
-    driver = Driver(mail, Address(*service.address), "run", Fleet.of(sources), Patience(0.3))
+    driver = Driver(mail, Address(*service.address), "run", Fleet.of(sources), Timeouts(0.3))
     outcome = driver.run(let_die)
     assert outcome.most_held == 3
     assert counted(service) == once_each(sources)
@@ -226,7 +233,7 @@ def test_what_a_worker_holds_for_long_is_not_sent_again(service: Service, tmp_pa
     working = connect(service)
     sources = grow(tmp_path, 1)
     mail: Any = Mail(service, hold)
-    Driver(mail, Address(*service.address), "run", Fleet.of(sources), Patience(0.3)).run(let_go)
+    Driver(mail, Address(*service.address), "run", Fleet.of(sources), Timeouts(0.3)).run(let_go)
     working.close()
     assert mail.sent == sources
     assert counted(service) == once_each(sources)

@@ -19,11 +19,11 @@ from examples.backup.rpc import Address
 from examples.backup.wire import BackupError
 from examples.backup.workers import UNITS, Unit
 from examples.cluster.brokers import Broker
-from examples.cluster.conduct import check_broker, forget
-from examples.cluster.driver import Driver, Patience
+from examples.cluster.driver import Driver, Timeouts
 from examples.cluster.fleet import Fleet, grow
 from examples.cluster.processes import Workers
-from examples.cluster.tasks import Crew, application
+from examples.cluster.runner import check_broker, forget
+from examples.cluster.tasks import WorkerOptions, application
 from tests.examples.kit import Service, picture, snapshots_of
 from tests.examples.relay import Relay
 
@@ -90,8 +90,8 @@ def test_each_source_has_one_snapshot_though_a_worker_was_killed(
 ) -> None:
     sources = grow(tmp_path / "fleet", SOURCES)
     app = application(broker)
-    with Relay(service.address, delay=0.03) as relay, Workers(broker, Crew(pool, IN_HAND), 2) as workers:
-        driver = Driver(app, Address(*relay.address), "run", Fleet.of(sources), Patience(resend_after=1.0))
+    with Relay(service.address, delay=0.03) as relay, Workers(broker, WorkerOptions(pool, IN_HAND), 2) as workers:
+        driver = Driver(app, Address(*relay.address), "run", Fleet.of(sources), Timeouts(resend_after=1.0))
         killer = Killer(workers)
         outcome = driver.run(killer)
         driver.server.close()

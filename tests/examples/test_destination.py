@@ -29,7 +29,8 @@ def write(place: Destination, entry: Entry, data: bytes = b"data") -> None:
 def test_a_file_gets_bytes_mode_and_time(tmp_path: Path) -> None:
     with Destination(str(tmp_path / "new" / "place")) as place:
         place.make_directory(b"a")
-        write(place, Entry(b"a/file", FILE, 0o4751, 1_234_567_890_123_456_789))
+        mine = {"uid": os.geteuid(), "gid": os.getegid()}
+        write(place, Entry(b"a/file", FILE, 0o4751, 1_234_567_890_123_456_789, **mine))
         place.finish_directory(Entry(b"a", DIRECTORY, 0o500, 99))
     status = (tmp_path / "new/place/a/file").stat()
     assert (status.st_mode & 0o7777, status.st_mtime_ns) == (0o4751, 1_234_567_890_123_456_789)

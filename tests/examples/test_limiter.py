@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from examples.backup.limiter import CREDIT, MOST_IN_FLIGHT, PATIENCE, WINDOW, Bandwidth, Growth, Sample
+from examples.backup.limiter import CREDIT, MOST_IN_FLIGHT, PATIENCE, WINDOW, Bandwidth, ConcurrencyControl, Sample
 from examples.backup.workers import Unit
 
 
@@ -59,17 +59,17 @@ def test_bandwidth_unused_is_not_saved_up(unit: Unit) -> None:
 
 def test_bandwidth_holds_for_workers_together(unit: Unit) -> None:
     bandwidth = Bandwidth(1e6, unit)
-    crew = unit.crew(2, 8)
+    group = unit.group(2, 8)
     began = time.monotonic()
 
     def work() -> None:
         for _ in range(25):
             bandwidth.take(1000)
 
-    tasks = [crew.start(work) for _ in range(16)]
+    tasks = [group.start(work) for _ in range(16)]
     assert not unit.futures.wait(tasks, 10).not_done
     seconds = time.monotonic() - began
-    crew.stop(5)
+    group.stop(5)
     assert bandwidth.passed == 400_000
     assert seconds > 0.4 - CREDIT - 0.01  # what is above is the machine's
 
@@ -77,7 +77,7 @@ def test_bandwidth_holds_for_workers_together(unit: Unit) -> None:
 # ---- growth ----
 
 
-def settle(growth: Growth, speed: Any, *, cpu: float = 0.0, size: int = 0, windows: int = 60) -> list[int]:
+def settle(growth: ConcurrencyControl, speed: Any, *, cpu: float = 0.0, size: int = 0, windows: int = 60) -> list[int]:
     """Let a job run whose requests a second are `speed(workers)`; give the number of workers after each window."""
     now, requests, used = 0.0, 0.0, 0.0
     counts = []
@@ -90,20 +90,20 @@ def settle(growth: Growth, speed: Any, *, cpu: float = 0.0, size: int = 0, windo
 
 
 def test_growth_stops_where_the_bandwidth_is_used() -> None:
-    growth = Growth(4, processors=2, rate=1e6)
+    growth = ConcurrencyControl(4, processors=2, rate=1e6)
     counts = settle(growth, lambda workers: min(workers * 10.0, 1e6 / 5000), size=5000)  # 20 workers suffice
     assert counts[0] == 4 and counts == sorted(counts)
     assert 20 <= counts[-1] <= 40
 
 
 def test_growth_stops_where_the_processors_are_used() -> None:
-    growth = Growth(4, processors=2)
+    growth = ConcurrencyControl(4, processors=2)
     counts = settle(growth, lambda workers: min(workers * 10.0, 2000.0), cpu=0.001)  # 200 workers use two processors
     assert 200 <= counts[-1] <= 400
 
 
 def test_growth_rests_where_it_does_not_help_and_tries_again() -> None:
-    growth = Growth(4, processors=2)
+    growth = ConcurrencyControl(4, processors=2)
     counts = settle(growth, lambda workers: min(workers, 40) * 10.0, windows=12)
     assert 40 <= counts[-1] <= 160
     assert counts[-1] == counts[-3]
@@ -112,14 +112,14 @@ def test_growth_rests_where_it_does_not_help_and_tries_again() -> None:
 
 
 def test_growth_has_an_end() -> None:
-    assert settle(Growth(4, processors=64), lambda workers: workers * 10.0)[-1] == MOST_IN_FLIGHT
+    assert settle(ConcurrencyControl(4, processors=64), lambda workers: workers * 10.0)[-1] == MOST_IN_FLIGHT
 
 
 def test_a_stalled_job_does_not_grow() -> None:
-    assert settle(Growth(4, processors=2), lambda workers: 0.0)[-1] == 4
+    assert settle(ConcurrencyControl(4, processors=2), lambda workers: 0.0)[-1] == 4
 
 
 def test_looks_that_follow_closely_decide_nothing() -> None:
-    growth = Growth(4, processors=2)
+    growth = ConcurrencyControl(4, processors=2)
     growth.observe(Sample(0.0, 0, 0, 0.0))
     assert [growth.observe(Sample(number / 1000, number, 0, 0.0)) for number in range(1, 100)] == [4] * 99

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,17 +12,19 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga.semaphores import Semaphore
+from dhaga._sync.semaphore import Semaphore
 from dhaga.testing import virtual_clock
 from examples.load import __main__ as command
-from examples.load import books
-from examples.load.arrivals import times
-from examples.load.books import Book
+from examples.load import statistics
 from examples.load.bounds import to_find
-from examples.load.conduct import Closed, Open, conduct
-from examples.load.finding import Finder, Step
-from examples.load.load import Load, Silent
+from examples.load.latency_bars import ROWS, bars
+from examples.load.latency_histogram import LatencyHistogram
+from examples.load.load import Load, NoRequestMade
+from examples.load.open_loop import times
+from examples.load.rate_search import RateSearch, Step
+from examples.load.runner import ClosedLoad, OpenLoad, conduct
 from examples.load.scenarios import Scenarios, get
+from examples.load.statistics import Statistics
 from examples.load.users import User
 
 URL = "http://made.up/"
@@ -61,12 +64,12 @@ def loading(serve: Callable[[str], int], *scenarios: Callable[[User], object], t
         yield Load(URL, Scenarios(scenarios or [get]), lambda: Session(serve), timeout, clock)
 
 
-def accounts_are_right(book: Book) -> bool:
+def accounts_are_right(book: Statistics) -> bool:
     ended = book.dropped.total + book.passed.total + book.failed.total + book.cut.total
     return book.under_way == 0 and book.carried + book.due.total == ended
 
 
-def slower_than(book: Book, seconds: float) -> int:
+def slower_than(book: Statistics, seconds: float) -> int:
     """Count the requests that took longer."""
     latencies = book.figures().latencies.histogram
     return sum(
@@ -81,7 +84,7 @@ def slower_than(book: Book, seconds: float) -> int:
 
 def test_latencies_are_those_of_the_server() -> None:
     with loading(slow(0.05)) as load:
-        book = conduct(load, Open(100, 2))
+        book = conduct(load, OpenLoad(100, 2))
     assert (book.due.total, book.passed.total) == (200, 200)
     figures = book.figures()
     assert [figures.latency(what) for what in ("p0", "p50", "p99", "max")] == pytest.approx([0.05] * 4, rel=0.002)
@@ -92,7 +95,7 @@ def stalling(began: float, ended: float) -> Callable[[str], int]:
     """A server that answers at once, but for a time in which it answers nobody."""
 
     def serve(url: str) -> int:
-        now = dhaga.current().scheduler.clock()
+        now = dhaga.current().scheduler._clock()
         dhaga.sleep(ended - now if began <= now < ended else 0.001)
         return 200
 
@@ -101,7 +104,7 @@ def stalling(began: float, ended: float) -> Callable[[str], int]:
 
 def test_a_stall_is_seen_by_all_who_were_due_meanwhile() -> None:
     with loading(stalling(3, 4)) as load:
-        book = conduct(load, Open(100, 10))
+        book = conduct(load, OpenLoad(100, 10))
     assert slower_than(book, 0.005) == pytest.approx(100, abs=1)
     assert book.figures().latency("p99") == pytest.approx(0.9, abs=0.02)
     assert accounts_are_right(book)
@@ -109,7 +112,7 @@ def test_a_stall_is_seen_by_all_who_were_due_meanwhile() -> None:
 
 def test_who_waits_for_answers_sees_a_stall_once() -> None:
     with loading(stalling(3, 4)) as load:
-        book = conduct(load, Closed(1, 5))
+        book = conduct(load, ClosedLoad(1, 5))
     assert slower_than(book, 0.005) == 1
     assert book.passed.total > 3000
 
@@ -121,11 +124,49 @@ def test_lateness_of_the_tester_is_in_the_latency() -> None:
 
     with loading(slow(0.01)) as load:
         busy = dhaga.spawn(compute)
-        book = conduct(load, Open(100, 3))
+        book = conduct(load, OpenLoad(100, 3))
         busy.join()
     assert slower_than(book, 0.02) == pytest.approx(49, abs=2)
     assert book.lateness.value("max") == pytest.approx(0.5, abs=0.02)
     assert accounts_are_right(book)
+
+
+def test_bars_hold_each_latency_once_and_name_the_percentiles() -> None:
+    found = LatencyHistogram()
+    for seconds, number in ((0.0011, 60), (0.012, 38), (1.7, 2)):
+        for _ in range(number):
+            found.note(seconds)
+    lines = bars(found).splitlines()[1:]
+    rows = [re.fullmatch(r" *(.+?) – +(.+?)  (.{30}) +([\d,]+) +(\S+?%)(?:  (.*))?", line) for line in lines]
+    assert all(rows) and len(rows) <= ROWS
+    told = {row[1]: (row[3].strip(), row[4], row[5], row[6]) for row in rows if row}
+    assert told["1.00 ms"] == ("█" * 30, "60", "60.0%", "p50")
+    assert told["10.0 ms"] == ("█" * 19, "38", "38.0%", "p90")
+    assert told["1.00 s"] == ("█", "2", "2.00%", "p99")
+    assert told["100 ms"] == ("", "0", "0%", None)
+    assert sum(int(row[4]) for row in rows if row) == len(found)
+    assert bars(LatencyHistogram()) == ""
+
+
+def test_bars_get_finer_where_latencies_are_near_each_other() -> None:
+    found = LatencyHistogram()
+    for microseconds in range(2_000, 4_000, 10):
+        found.note(microseconds / 1e6)
+    assert [line.split(" –")[0].strip() for line in bars(found).splitlines()[1:]] == ["2.00 ms", "2.50 ms", "3.00 ms"]
+
+
+def test_how_much_of_a_test_is_over_is_known_meanwhile() -> None:
+    shares: list[float] = []
+
+    def visit(user: User) -> None:
+        shares.append(load.share)
+        user.get()
+
+    with loading(slow(0), visit) as load:
+        assert load.share == 0
+        conduct(load, OpenLoad(1, 3, ramp=1))
+        assert load.share == 1
+    assert shares[0] < 0.5 < shares[-1] < 1
 
 
 # ---- accounts
@@ -133,7 +174,7 @@ def test_lateness_of_the_tester_is_in_the_latency() -> None:
 
 def test_beyond_the_bound_runs_are_dropped_and_count_as_errors() -> None:
     with loading(slow(1.0)) as load:
-        book = conduct(load, Open(100, 2, most=10))
+        book = conduct(load, OpenLoad(100, 2, most=10))
     assert (book.due.total, book.passed.total, book.dropped.total) == (200, 20, 180)
     assert book.figures().errors == 0.9
     assert book.failures["dropped: 10 runs were under way"] == 180
@@ -142,7 +183,7 @@ def test_beyond_the_bound_runs_are_dropped_and_count_as_errors() -> None:
 
 def test_who_hangs_is_timed_out_and_is_in_the_latencies() -> None:
     with loading(slow(math.inf), timeout=0.5) as load:
-        book = conduct(load, Open(10, 1))
+        book = conduct(load, OpenLoad(10, 1))
     assert book.failures == {"timed out": 10}
     assert book.figures().latency("p0") == pytest.approx(0.5, rel=0.002)
     assert accounts_are_right(book)
@@ -154,7 +195,7 @@ def test_what_is_under_way_at_the_end_is_awaited_and_then_cut_off() -> None:
             user.get()
 
     with loading(slow(0.3), long, timeout=1.0) as load:
-        book = conduct(load, Open(10, 2.05))
+        book = conduct(load, OpenLoad(10, 2.05))
     assert (book.due.total, book.passed.total, book.failed.total) == (21, 1, 0)
     assert book.cut.total == 20
     assert accounts_are_right(book)
@@ -162,7 +203,7 @@ def test_what_is_under_way_at_the_end_is_awaited_and_then_cut_off() -> None:
 
 def test_the_rate_is_that_of_the_time_and_not_of_what_was_awaited() -> None:
     with loading(slow(1.0)) as load:
-        book = conduct(load, Open(100, 2))
+        book = conduct(load, OpenLoad(100, 2))
     assert book.passed.total == 200
     assert book.figures().rate == pytest.approx(50, abs=1)
 
@@ -176,7 +217,7 @@ def test_users_come_within_the_ramp_which_is_not_measured() -> None:
         user.get()
 
     with loading(slow(0.1), visit) as load:
-        book = conduct(load, Closed(10, seconds=5, ramp=2, pause=0.4))
+        book = conduct(load, ClosedLoad(10, seconds=5, ramp=2, pause=0.4))
     assert begun == pytest.approx([0.2 * number for number in range(10)])
     assert book.figures().rate == pytest.approx(20, abs=0.5)
     assert accounts_are_right(book)
@@ -189,7 +230,7 @@ def test_the_rate_grows_within_the_ramp() -> None:
     assert len(due) == 200
     assert due == sorted(due)
     with loading(slow(0.1)) as load:
-        book = conduct(load, Open(100, 1, ramp=2))
+        book = conduct(load, OpenLoad(100, 1, ramp=2))
     assert book.due.total == 100
     assert book.carried == pytest.approx(10, abs=1)
     assert accounts_are_right(book)
@@ -202,9 +243,9 @@ def statuses(url: str) -> int:
     return int(url.rpartition("/")[2])
 
 
-def runs_of(*scenarios: Callable[[User], object]) -> Book:
+def runs_of(*scenarios: Callable[[User], object]) -> Statistics:
     with loading(statuses, *scenarios) as load:
-        return conduct(load, Open(10, 1))
+        return conduct(load, OpenLoad(10, 1))
 
 
 def test_a_status_fails_a_run_unless_it_is_expected() -> None:
@@ -237,7 +278,7 @@ def test_what_a_scenario_swallows_fails_its_run_all_the_same() -> None:
             user.get()
 
     with loading(refused, tries) as load:
-        assert conduct(load, Open(10, 1)).failures == {"connection refused": 10}
+        assert conduct(load, OpenLoad(10, 1)).failures == {"connection refused": 10}
 
 
 def test_users_who_fail_at_once_keep_nobody_from_running() -> None:
@@ -246,15 +287,15 @@ def test_users_who_fail_at_once_keep_nobody_from_running() -> None:
         raise ConnectionRefusedError(111, "Connection refused")
 
     with loading(refused) as load:
-        book = conduct(load, Closed(3, 1))
+        book = conduct(load, ClosedLoad(3, 1))
     assert len(load.users) == 3
     assert book.passed.total == 0
     assert book.failures["connection refused"] == pytest.approx(100, abs=5)
 
 
 def test_a_scenario_without_a_request_is_refused() -> None:
-    with loading(slow(0), lambda user: None) as load, pytest.raises(Silent, match="made no request"):
-        conduct(load, Closed(5, 1))
+    with loading(slow(0), lambda user: None) as load, pytest.raises(NoRequestMade, match="made no request"):
+        conduct(load, ClosedLoad(5, 1))
 
 
 def test_steps_and_names_have_tallies_of_their_own() -> None:
@@ -264,7 +305,7 @@ def test_steps_and_names_have_tallies_of_their_own() -> None:
             user.get("/done", name="thanks")
 
     with loading(slow(0.1), buy) as load:
-        book = conduct(load, Open(10, 1))
+        book = conduct(load, OpenLoad(10, 1))
     tallies = book.tallies
     assert sorted(tallies) == ["GET /pay", "check out", "thanks"]
     means = [tallies[name].latencies.value("mean") for name in sorted(tallies)]
@@ -279,7 +320,7 @@ def test_a_step_may_hold_something_else_than_requests() -> None:
                 user.sleep(0.1)
 
     with loading(slow(0), query) as load:
-        tallies = conduct(load, Open(10, 1)).tallies
+        tallies = conduct(load, OpenLoad(10, 1)).tallies
     assert [tallies[name].latencies.value("max") for name in ("first", "second")] == pytest.approx([0.1, 0.1], rel=0.01)
 
 
@@ -304,8 +345,8 @@ def test_a_step_fails_by_what_is_in_it() -> None:
 
 def test_too_many_names_share_a_tally() -> None:
     book = runs_of(lambda user: [user.get(f"/{number}", expect=range(600)) for number in range(200, 320)])
-    assert len(book.tallies) == books.MOST + 1
-    assert book.tallies[books.OTHERS].done.total == 10 * 20
+    assert len(book.tallies) == statistics.MOST + 1
+    assert book.tallies[statistics.OTHERS].done.total == 10 * 20
 
 
 def test_scenarios_are_chosen_by_their_weights() -> None:
@@ -329,10 +370,10 @@ def narrow(places: int, seconds: float) -> Callable[[str], int]:
     return serve
 
 
-def found(serve: Callable[[str], int], bound: str, rate: float | None = None) -> Finder:
+def found(serve: Callable[[str], int], bound: str, rate: float | None = None) -> RateSearch:
     told: list[Step] = []
     with loading(serve) as load:
-        finder = Finder(load, [to_find(bound)], 2.0, told.append)
+        finder = RateSearch(load, [to_find(bound)], 2.0, told.append)
         finder.find(rate or finder.first_rate())
     assert told == finder.steps
     return finder
@@ -375,7 +416,7 @@ def test_a_fast_refusal_is_no_success() -> None:
 
 def test_the_highest_rate_is_told_with_its_steps() -> None:
     with loading(narrow(1, 0.1)) as load:
-        finder = Finder(load, [to_find("p90=150ms")], 2.0, lambda step: None)
+        finder = RateSearch(load, [to_find("p90=150ms")], 2.0, lambda step: None)
         outcome = command.find(finder, 20)
     assert finder.passed is not None and finder.failed is not None
     assert outcome.status == 0
@@ -384,6 +425,6 @@ def test_the_highest_rate_is_told_with_its_steps() -> None:
     assert f"found: {finder.passed.rate:.4g} runs a second" in outcome.text
     assert str(finder.passed) in outcome.text and str(finder.failed) in outcome.text
     with loading(slow(0.2)) as load:
-        outcome = command.find(Finder(load, [to_find("p50=100ms")], 2.0, lambda step: None), 2)
+        outcome = command.find(RateSearch(load, [to_find("p50=100ms")], 2.0, lambda step: None), 2)
     assert (outcome.status, outcome.figures["found"]) == (1, None)
     assert "none: not even the lowest rate that was tried" in outcome.text

@@ -16,8 +16,8 @@ from requests import HTTPError
 import dhaga
 from dhaga.http.wsgi import Server
 from dhaga.servers import TCPServer
-from examples.load.light import Session
-from examples.load.troubles import said
+from examples.load.error_labels import said
+from examples.load.light_client import Session
 from examples.load.wire import CutOff
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -20,9 +23,9 @@ from dhaga.http.wsgi import Server
 from examples.load import __main__ as command
 from examples.load import options
 from examples.load.bounds import to_fail_by, to_find
-from examples.load.finding import Finder
 from examples.load.quantities import percent, seconds, share, told
-from examples.load.scenarios import Wrong, read
+from examples.load.rate_search import RateSearch
+from examples.load.scenarios import BadScenario, read
 from tests.examples.kit import ROOT
 
 pytestmark = pytest.mark.once
@@ -88,10 +91,31 @@ def test_users_repeat_their_runs_with_each_client(url: str, client: str, capsys:
 
 def test_json_alone_is_on_standard_output(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Finder, "found", lambda finder: bool(finder.steps))
+        patch.setattr(RateSearch, "found", lambda finder: bool(finder.steps))
         arguments = ["--find", "p50=1s", "--rate", "40", "--step", "0.2s", "--json", "-"]
         command.main([url, *arguments])
     assert json.loads(capsys.readouterr().out)["steps"][0]["wanted"] == 40
+
+
+def test_progress_is_drawn_in_the_terminal_of_standard_error_alone(url: str) -> None:
+    master, terminal = pty.openpty()
+    line = [sys.executable, "-m", "examples.load", url, "--rate", "50", "--duration", "2.5s"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(
+        line, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment
+    ) as process:
+        os.close(terminal)
+        drawn = b""
+        with contextlib.suppress(OSError):  # EIO: the other end is closed
+            while piece := os.read(master, 4096):
+                drawn += piece
+        os.close(master)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert re.search(r"% of 2\.5 s, \d s left", drawn.decode())
+    assert "requests" in drawn.decode()
+    assert out.startswith("http://") and "\x1b" not in out and "left" not in out
+    assert re.search(r"latency of all requests:\n.*█", out)
 
 
 @pytest.mark.parametrize(("bound", "status"), [("p99<1h", 1), ("p99>1h", 0), ("errors>50%", 1), ("rate<1", 0)])
@@ -147,14 +171,14 @@ def test_scenarios_have_weights(tmp_path: Path) -> None:
 )
 def test_a_scenario_that_cannot_be_had_is_told(tmp_path: Path, text: str, said: str) -> None:
     scenario(tmp_path, "PRICE = 7\ndef browse(user): ...\nasync def later(user): ...\ndef alone(): ...")
-    with pytest.raises(Wrong, match=said):
+    with pytest.raises(BadScenario, match=said):
         read([str(tmp_path / text)])
-    with pytest.raises(Wrong, match="there is no module nowhere"):
+    with pytest.raises(BadScenario, match="there is no module nowhere"):
         read(["nowhere.at_all:browse"])
 
 
 def test_a_file_that_is_no_python_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Wrong, match="cannot be imported: SyntaxError"):
+    with pytest.raises(BadScenario, match="cannot be imported: SyntaxError"):
         read([f"{scenario(tmp_path, 'def browse(user)')}:browse"])
 
 
@@ -200,7 +224,7 @@ def test_what_does_not_go_together_is_told(arguments: str, said: str, capsys: py
 def test_nobody_to_test_is_told_at_once(place: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main([f"http://{place}/", "--rate", "5"]) == 2
     captured = capsys.readouterr()
-    assert (captured.out, captured.err.startswith("error: nobody to test at")) == ("", True)
+    assert (captured.out, captured.err.startswith("error: no server to test at")) == ("", True)
     assert said in captured.err
 
 
@@ -221,7 +245,7 @@ def test_a_scenario_that_never_parks_is_told_and_ctrl_c_ends_it(url: str, tmp_pa
     path = scenario(tmp_path, "def spin(user):\n    while True:\n        pass")
     with started(url, "--users", 1, "--scenario", f"{path}:spin") as process:
         assert process.stderr is not None
-        assert "nobody else has run there" in process.stderr.readline()
+        assert "no other dhaga has run there" in process.stderr.readline()
         assert any("shop.py:" in line for line in process.stderr)
         for patience in (0.5, 10, 10):  # the first waits for a park
             process.send_signal(signal.SIGINT)

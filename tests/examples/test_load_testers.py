@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from benchmarks import load_testers
-from benchmarks.tables.outcome import Outcome
-from benchmarks.testers.findings import (
+from benchmarks.load_testers import __main__ as load_testers
+from benchmarks.load_testers.charts import charts
+from benchmarks.load_testers.report import (
     FLAT_OUT,
     Rows,
     claims,
@@ -20,8 +20,8 @@ from benchmarks.testers.findings import (
     table_of_users,
     users_held,
 )
-from benchmarks.testers.pictures import charts
-from benchmarks.testers.samples import Sample
+from benchmarks.load_testers.samples import Sample
+from benchmarks.tables.outcome import Outcome
 
 pytestmark = pytest.mark.once
 

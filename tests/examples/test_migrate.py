@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from tests.scripts import ROOT
+from tests.kit.scripts import ROOT
 
 GUIDE = pathlib.Path(ROOT) / "examples" / "migrate" / "README.md"
 REPORT = """\
@@ -35,6 +35,14 @@ def test_the_three_forms_print_the_same(form: str) -> None:
     if importlib.util.find_spec(form) is None:
         pytest.skip(f"{form} is not installed")
     command = [sys.executable, "-W", "ignore", "-m", f"examples.migrate.on_{form}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", REPORT)
+
+
+def test_the_gevent_form_prints_the_same_on_our_own_gevent() -> None:
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-m", "dhaga", "--as", "gevent"]
+    command += ["-m", "examples.migrate.on_gevent"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", REPORT)

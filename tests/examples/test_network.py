@@ -7,19 +7,24 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from examples.backup import client
+from examples.backup.catalogue import Catalogue
 from examples.backup.chunks import digest_of, pack_chunk
+from examples.backup.jobs import Summary
+from examples.backup.report import show_snapshots, show_summary
+from examples.backup.rpc import Link
 from examples.backup.store import settled
 from examples.backup.tree import DIRECTORY, FILE, Entry
-from examples.backup.wire import FRAME_LIMIT, GREETING_LIMIT, BackupError, Disconnected, Wire, pack, sign
+from examples.backup.wire import FRAME_LIMIT, GREETING_LIMIT, BackupError, Disconnected, Refused, Wire, pack, sign
 from tests.examples.kit import Service, fill, free_port, picture, snapshots_of
 from tests.examples.relay import Relay
-from tests.sockets import eventually
+from tests.kit.socket_cases import eventually
 
 
 @pytest.mark.logs  # of connections that broke
@@ -186,11 +191,15 @@ BAD_FRAMES = [
     (frame(pack([["have"], []])), "bad request: expected a method and its arguments"),
     (frame(pack(["__init__"])), "bad request: there is no method '__init__'"),
     (frame(pack(["have"])), "bad request: have takes list"),
-    (frame(pack(["have", {}])), "bad request: have takes list"),
+    (frame(pack(["have", 7])), "bad request: have takes list"),
     (frame(pack(["have", [7]])), "bad request: a digest has 32 bytes"),
     (frame(pack(["get", [b"../../../../etc/passwd"]])), "bad request: a digest has 32 bytes"),
     (frame(pack(["put", b"short", b""])), "bad request: a digest has 32 bytes"),
     (frame(pack(["snapshots", 1])), "bad request: snapshots takes no argument"),
+    (frame(pack(["page", 2**63, 0])), "bad request: page takes int, int"),
+    (frame(pack(["commit", 2**64 - 1])), "bad request: commit takes int"),
+    (frame(pack(["add", [list(replace(Entry(b"a", FILE), size=2**63).to_wire())]])), "bad entry: a of kind 'file'"),
+    (frame(b"\x93\xa4have\x90\x80"), "bad frame: 8 bytes that are not msgpack"),
 ]
 
 
@@ -230,6 +239,59 @@ def test_the_server_takes_no_entry_that_climbs_out(service: Service, path: bytes
         assert stranger.ask(["begin", "name", "host", "/"]) == ["ok", True]
         status, said = stranger.ask(["add", [Entry(path, FILE).to_wire()]])
         assert status == "error" and "refused" in said
+
+
+@pytest.mark.parametrize("name", ["latest", "", "\x1b]0;title\x07", "two\nlines", "x" * 201])
+def test_a_snapshot_gets_no_name_by_which_it_cannot_be_asked_for(service: Service, name: str) -> None:
+    with Stranger(service, "") as stranger:
+        status, said = stranger.ask(["begin", name, "host", "/"])
+        assert status == "error" and "cannot name a snapshot" in said
+        assert stranger.ask(["begin", "good", "host", "/"]) == ["ok", True]
+
+
+@pytest.mark.logs
+def test_a_request_that_fails_unforeseen_is_logged(
+    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Catalogue, "snapshots", lambda self: 1 / 0)
+    with Stranger(service, "") as stranger:
+        stranger.wire.send(["snapshots"])
+        assert stranger.is_cut()
+    eventually(lambda: any("a request failed" in record.getMessage() for record in caplog.records))
+
+
+ESCAPE = "\x1b]0;title\x07"
+
+
+def test_what_others_have_named_does_not_reach_the_terminal(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Stranger(service, "") as stranger:
+        assert stranger.ask(["begin", "good", f"host{ESCAPE}", "/\nforged"]) == ["ok", True]
+        assert stranger.ask(["commit", 0]) == ["ok", None]
+    show_snapshots(snapshots_of(service))
+    summary = Summary(snapshot=f"name{ESCAPE}")
+    show_summary(summary, as_json=False)
+    with pytest.raises(Refused) as caught:
+        Link(ScriptedWire(["error", f"no{ESCAPE}"])).call("find", "x")
+    shown = capsys.readouterr().out + str(caught.value)
+    assert "\x1b" not in shown
+    assert len(shown.splitlines()) == 8
+
+
+class ScriptedWire(Wire):
+    """Receives what it is told."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(None)
+        self.answer = answer
+
+    def send(self, message: object) -> None:
+        """Send nothing."""
+
+    def receive(self) -> object:
+        """Give the answer."""
+        return self.answer
 
 
 def test_a_snapshot_without_its_chunks_is_not_committed(service: Service) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.backup import store as store_module
-from examples.backup.chunks import PACKED_LIMIT, Damaged, digest_of, pack_chunk
+from examples.backup.chunks import PACKED_LIMIT, DamagedChunk, digest_of, pack_chunk
 from examples.backup.store import SYNC_ALL_FROM, Store
 from examples.backup.wire import BackupError
 from examples.backup.workers import Unit
@@ -41,7 +41,7 @@ def test_a_chunk_is_kept_once(unit: Unit, tmp_path: Path) -> None:
 
 def test_what_is_not_its_name_is_refused_and_not_kept(unit: Unit, tmp_path: Path) -> None:
     store = Store(tmp_path, unit)
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedChunk):
         store.put(ONE, pack_chunk(b"two"))
     assert not store.has(ONE)
     assert list((tmp_path / "incoming").iterdir()) == []
@@ -54,7 +54,7 @@ def test_settling_makes_chunks_durable_before_they_get_their_place(
 ) -> None:
     store = Store(tmp_path, unit)
     digests = [put(store, b"%d" % number) for number in range(count)]
-    put(store, b"of somebody else")
+    put(store, b"of another file")
     trace: list[tuple[str, str]] = []
     real_fsync, real_rename = store_module._fsync, os.rename
 
@@ -85,7 +85,7 @@ def test_settling_makes_chunks_durable_before_they_get_their_place(
 def test_settling_what_is_missing_is_an_error(unit: Unit, tmp_path: Path) -> None:
     store = Store(tmp_path, unit)
     put(store, b"one")
-    with pytest.raises(Damaged, match=f"{TWO.hex()} is missing from the store: run the backup again"):
+    with pytest.raises(DamagedChunk, match=f"{TWO.hex()} is missing from the store: run the backup again"):
         store.settle([ONE, TWO])
     store.close()
 

@@ -13,6 +13,7 @@ from examples.backup.tree import (
     FILE,
     LINK,
     MORE,
+    MOST_HOLES,
     PART_CHUNKS,
     Entry,
     Skipped,
@@ -110,7 +111,7 @@ def test_paths_that_lead_out_or_are_not_plain_are_refused(path: bytes) -> None:
         check_path(path)
 
 
-ENTRY = Entry(b"a/b", FILE, 0o644, -5, 64, b"", b"d" * 64)
+ENTRY = Entry(b"a/b", FILE, 0o644, -5, 64, b"", b"d" * 64, 1000, 0, (8).to_bytes(8) + (8).to_bytes(8))
 
 
 def test_an_entry_survives_the_wire() -> None:
@@ -132,6 +133,18 @@ def test_an_entry_survives_the_wire() -> None:
         {4: -1},
         {5: None},
         {6: b"d" * 63},
+        {4: 2**63},
+        {5: b"a\0b"},
+        {1: "name", 5: b"../a"},
+        {7: -2},
+        {7: 2**32 - 1},
+        {8: 2**32},
+        {9: b"h" * 15},
+        {9: (5).to_bytes(8) + (0).to_bytes(8)},
+        {9: (60).to_bytes(8) + (5).to_bytes(8)},
+        {9: (9).to_bytes(8) + (9).to_bytes(8) + (17).to_bytes(8) + (1).to_bytes(8)},
+        {9: ((0).to_bytes(8) + (1).to_bytes(8)) * 2},
+        {9: b"".join((2 * hole).to_bytes(8) + (1).to_bytes(8) for hole in range(MOST_HOLES + 1)), 4: 10**6},
     ],
 )
 def test_a_strangers_entry_is_checked(change: dict[int, object]) -> None:

@@ -79,7 +79,7 @@ def test_what_arrives_while_the_disk_is_busy_is_the_next_batch(
     disk.gate.release()
     assert first.result() == 1
     disk.wait_for_write()
-    assert (disk.writes, any(other.done for other in others)) == ([1, 9], False)
+    assert (disk.writes, any(other._done for other in others)) == ([1, 9], False)
     disk.gate.release()
     assert [other.result() for other in others] == list(range(2, 11))
     wal.close()
@@ -190,7 +190,7 @@ def test_closing_waits_for_what_is_under_way(tmp_path: Path, disk: Disk, monkeyp
     dhaga.sleep(0)
     with pytest.raises(WalError, match="is closed"):
         wal.append(b"too late")
-    assert not any(each.done for each in closing)
+    assert not any(each._done for each in closing)
     disk.gate.release(9)
     for each in closing:
         each.result()

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from examples.wal import WriteAheadLog
-from tests.scripts import ROOT
+from tests.kit.scripts import ROOT
 
 ROUNDS = 5
 APPENDER = """

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 import dhaga
-from examples.web import app, compare, ways
+from examples.web import app, compare, servers
 from tests.examples.kit import ROOT
 
 SECONDS = 0.05  # that the backend takes
@@ -21,7 +21,7 @@ SECONDS = 0.05  # that the backend takes
 @pytest.fixture(scope="module")
 def behind() -> Iterator[str]:
     """The backend's URL."""
-    with ways.backend(SECONDS) as url:
+    with servers.backend(SECONDS) as url:
         yield url
 
 
@@ -50,7 +50,7 @@ def test_news_reach_all_who_wait_and_those_who_come_later() -> None:
 def test_what_is_not_answered_is_not_counted() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    nobody = compare.crowd(3, "/", port)
+    nobody = compare.batch(3, "/", port)
     assert nobody.cells()[:2] == ["3", "0"]
     assert len(compare.line(["", "", *nobody.cells(), "1"])) == len(compare.line(compare.HEAD))
 
@@ -65,7 +65,7 @@ def test_the_command_serves_until_ctrl_c() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"BACKEND=http://127.0.0.1:")
-        ways.wait_until_it_answers(process, f"http://{place}/")
+        servers.wait_until_it_answers(process, f"http://{place}/")
         assert compare.ask(int(place.rpartition(":")[2]), "/report/3")
         os.killpg(process.pid, signal.SIGINT)  # what a terminal sends to all of them
         assert process.wait(20) == 0

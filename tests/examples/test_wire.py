@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
-from examples.backup.wire import FRAME_LIMIT, Disconnected, Wire, WireError, pack, sign
+from examples.backup.wire import FRAME_LIMIT, Disconnected, Wire, WireError, pack, sign, unpack
 
 Pair = tuple[Wire, socket.socket]
 
@@ -26,7 +27,7 @@ def pair() -> Iterator[Pair]:
 
 def test_messages_come_as_they_were_sent_however_they_are_cut(pair: Pair) -> None:
     wire, far = pair
-    messages: list[object] = [["have", [b"\0" * 32]], None, {"text": "grüße"}, b"", -(2**63), [b"x" * 500]]
+    messages: list[object] = [["have", [b"\0" * 32]], None, ["grüße"], b"", -(2**63), [b"x" * 500]]
     data = b"".join(struct.pack(">I", len(pack(message))) + pack(message) for message in messages)
 
     def send() -> None:
@@ -50,14 +51,40 @@ def test_what_is_sent_is_a_length_and_msgpack(pair: Pair) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"\xc1", b"\x91", b"\x01\x02", b"\xa2\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x91" * 5000],
-    ids=["empty", "no type", "cut short", "two values", "bad text", "huge array", "deep"],
+    [
+        *(b"", b"\xc1", b"\x91", b"\x01\x02", b"\xa2\xff\xff", b"\xdd\xff\xff\xff\xff", b"\x91" * 5000),
+        *(b"\x80", b"\x81\x01\x02", b"\xc7\x00\x01", b"\xd6\xff\0\0\0\0"),
+    ],
+    ids=[
+        *("empty", "no type", "cut short", "two values", "bad text", "huge array", "deep"),
+        *("map", "full map", "extension", "time"),
+    ],
 )
 def test_bytes_that_are_not_msgpack_are_refused(pair: Pair, body: bytes) -> None:
     wire, far = pair
     far.sendall(struct.pack(">I", len(body)) + body)
     with pytest.raises(WireError, match="not msgpack"):
         wire.receive()
+
+
+@pytest.mark.parametrize("value", [b"\x80", b"\x90", b"\xc7\x00\x01", b"\xa1x", b"\x91\x90"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_small_frame_does_not_become_much_memory(value: bytes, nested: bool) -> None:
+    count = 1_000_000 // len(value)
+    parts = [b"\xdd" + struct.pack(">I", 40_000) + value * 40_000 for _ in range(count // 40_000)]
+    bomb = b"\xdc" + struct.pack(">H", len(parts)) + b"".join(parts) if nested else b""
+    bomb = bomb or b"\xdd" + struct.pack(">I", count) + value * count
+    tracemalloc.start()
+    with pytest.raises(WireError, match="not msgpack"):
+        unpack(bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 24 * len(bomb)
+
+
+def test_what_the_longest_honest_frames_hold_is_taken() -> None:
+    page = [["a" * 20, 7, b"", 3]] * 40_000
+    assert unpack(pack(["ok", page])) == ["ok", page]
 
 
 def test_an_over_long_frame_is_refused_by_its_length_alone(pair: Pair) -> None:

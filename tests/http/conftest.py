@@ -9,8 +9,9 @@ from importlib.util import find_spec
 import pytest
 from tornado.httpclient import AsyncHTTPClient
 
-from dhaga.http import HTTPClient
+from dhaga.http import HTTPClient, Session
 from tests.http.served import Server, Silent
+from tests.http.site import Site
 
 KINDS = {
     "simple": "tornado.simple_httpclient.SimpleAsyncHTTPClient",
@@ -49,3 +50,18 @@ def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     AsyncHTTPClient.configure(KINDS[request.param])
     yield request.param
     AsyncHTTPClient.configure(None)
+
+
+# ---- sessions
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    with Session() as session:
+        yield session
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with Site() as site:
+        yield site

@@ -18,7 +18,7 @@ from tornado.web import Application, RequestHandler
 
 import dhaga
 from dhaga.http import HTTPClient
-from tests.parking import parked
+from tests.kit.parking import parked
 
 
 class Hello(RequestHandler):
@@ -62,12 +62,20 @@ class Gathering(RequestHandler):
 
 
 class Pieces(RequestHandler):
-    async def get(self) -> None:
+    """Sends one piece, and another; ``/gated`` only when the client has asked for it: TCP keeps no two writes apart."""
+
+    go_on: asyncio.Event
+    flushed: asyncio.Event
+
+    async def get(self, gated: str | None) -> None:
         with contextlib.suppress(StreamClosedError):  # the client has gone
-            for piece in (b"a" * 10, b"b" * 10):
-                self.write(piece)
-                await self.flush()
-                await asyncio.sleep(0.01)
+            self.write(b"a" * 10)
+            await self.flush()
+            if gated:
+                await Pieces.go_on.wait()
+            self.write(b"b" * 10)
+            await self.flush()
+            Pieces.flushed.set()
 
 
 ROUTES: list[Any] = [
@@ -75,7 +83,7 @@ ROUTES: list[Any] = [
     ("/moved", Moved),
     ("/broken", Broken),
     ("/port", Port),
-    ("/pieces", Pieces),
+    ("/pieces(/gated)?", Pieces),
     (r"/all/(\d+)", Gathering),
 ]
 FOLDER = Path(tornado.__file__).parent / "test"
@@ -93,6 +101,7 @@ class Server:
 
     async def listen(self) -> None:
         Gathering.here, Gathering.complete = 0, asyncio.Event()
+        Pieces.go_on, Pieces.flushed = asyncio.Event(), asyncio.Event()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(FOLDER / "test.crt", FOLDER / "test.key")
         self.http = HTTPServer(Application(ROUTES, compress_response=True))
@@ -103,6 +112,14 @@ class Server:
         for server in (self.http, self.https):
             server.stop()
             await server.close_all_connections()
+
+    def send_next_piece(self) -> None:
+        """Open the gate of ``/pieces/gated``. From: anywhere."""
+        self.scheduler.loop.call_soon_threadsafe(Pieces.go_on.set)
+
+    def wait_for_last_piece(self) -> None:
+        """Park until the last piece of ``/pieces/gated`` was handed to the system."""
+        self.run(Pieces.flushed.wait)
 
     def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.scripts import prints
+from tests.kit.scripts import prints
 
 SERVER = """
 import asyncio, resource, sys

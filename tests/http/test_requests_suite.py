@@ -103,4 +103,4 @@ def test_requests_own_tests_pass_with_our_session(suite: Path, tmp_path: Path) -
 def assert_they_mean_it(outcomes: Counter[str], connections: Counter[Any]) -> None:
     """There are some 600 tests, and all connections were ours."""
     assert outcomes["passed"] > 550 and outcomes["skipped"] < 30, outcomes
-    assert set(connections) == {"dhaga.http.pools"} and connections.total() > 200, connections
+    assert set(connections) == {"dhaga.http._client.urllib3_pools"} and connections.total() > 200, connections

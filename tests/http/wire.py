@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dhaga import socket
+from dhaga.http._server.request_parser import RequestParser
+from dhaga.http.limits import Limits, Refusal
 from dhaga.http.wsgi import Server
 
 TEXT = [("Content-Type", "text/plain")]
+
+Start = Callable[..., Any]
 
 
 def get(path: str = "/", *fields: str, version: str = "1.1", method: str = "GET") -> bytes:
@@ -90,6 +94,38 @@ def answers(data: bytes) -> list[Answer]:
         found.append(Answer(data))
         data = found[-1].rest
     return found
+
+
+# ---- the server's own parser
+
+Parsed = tuple[list[tuple[str, str, bytes]], str]
+"""The requests understood, as method, path and body, and the status of the refusal that ended them."""
+
+
+def parse(segments: list[bytes], limits: Limits) -> Parsed:
+    """Feed a parser as a connection does, until it is refused, or closes after a request."""
+    parser = RequestParser(limits)
+    found: list[tuple[str, str, bytes]] = []
+    environ: Any = None
+    try:
+        for segment in segments:
+            parser.buffer += segment
+            while parser.buffer:
+                if environ is None:
+                    environ = parser.head({})
+                    if environ is None:
+                        break
+                elif not parser.complete:
+                    parser.feed()
+                if parser.complete:
+                    found.append((environ["REQUEST_METHOD"], environ["PATH_INFO"], b"".join(parser.pieces)))
+                    parser.pieces.clear()
+                    environ = None
+                    if not parser.persistent:
+                        return found, ""
+    except Refusal as refusal:
+        return found, refusal.status
+    return found, ""
 
 
 # ---- apps

@@ -41,14 +41,23 @@ def worker_exit(server, worker):
 
 
 class Gunicorn:
-    """A master with its workers. ``options`` are those of gunicorn's command line."""
+    """A master with its workers. ``options`` are gunicorn's; ``launcher``: those of Python's that it is run by."""
 
-    def __init__(self, log: Path, *options: str, app: str = APP, hooks: str = "", **environment: str) -> None:
+    def __init__(
+        self,
+        log: Path,
+        *options: str,
+        app: str = APP,
+        hooks: str = "",
+        kind: str = "dhaga.integrations.gunicorn.Worker",
+        launcher: tuple[str, ...] = (),
+        **environment: str,
+    ) -> None:
         self.log = log
         settings = log.with_name("settings.py")
         settings.write_text(HOOKS + hooks)
-        ours = ["-k", "dhaga.integrations.gunicorn.Worker", "--no-control-socket", "-c", str(settings)]
-        command = [sys.executable, "-m", "gunicorn", *ours, *options, app]
+        ours = ["-k", kind, "--no-control-socket", "-c", str(settings)]
+        command = [sys.executable, *launcher, "-m", "gunicorn", *ours, *options, app]
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 command,
@@ -128,10 +137,11 @@ class Gunicorn:
 
 
 def rest(sock: socket.socket) -> bytes:
-    """Receive to the end."""
+    """Receive to the end. With OpenSSL 3.6 the standard's TLS over a Unix socket ends by EPIPE if no alert came."""
     parts = []
-    while part := sock.recv(65536):
-        parts.append(part)
+    with contextlib.suppress(BrokenPipeError):
+        while part := sock.recv(65536):
+            parts.append(part)
     return b"".join(parts)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.examples.relay import Relay
-from tests.test_aio_libraries import address_of
+from tests.scenarios.test_asyncio_libraries import address_of
 
 celery = pytest.importorskip("celery")
 pytest.importorskip("redis")

@@ -21,7 +21,7 @@ import pytest
 from dhaga.futures import Executor
 from dhaga.pool import Pool
 from tests.integrations import dasks
-from tests.scripts import ROOT
+from tests.kit.scripts import ROOT
 
 pytestmark = [
     pytest.mark.once,
@@ -240,7 +240,7 @@ def test_a_worker_that_closes_cancels_its_tasks_and_shuts_its_executor_alone() -
             tasks = client.map(dasks.wait, range(10))
             await until(client, lambda counts: counts == [10])
             await worker.close()
-            assert dasks.count() == 0 and not executor.futures and not tasks[0].done()
+            assert dasks.count() == 0 and not executor._futures and not tasks[0].done()
         with pytest.raises(RuntimeError, match="after shutdown"):
             executor.submit(int)
 

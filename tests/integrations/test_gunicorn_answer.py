@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dhaga.integrations.gunicorn import Answer
+from dhaga.integrations.gunicorn import ResponseSocket
 
 
 class Written:
@@ -20,7 +20,7 @@ HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
 def test_a_head_goes_out_with_the_beginning_of_its_body() -> None:
     client = Written()
-    answer = Answer(client)
+    answer = ResponseSocket(client)
     for data in (HEAD, b"hello ", b"world"):
         answer.sendall(data)
     answer.flush()
@@ -29,7 +29,7 @@ def test_a_head_goes_out_with_the_beginning_of_its_body() -> None:
 
 def test_a_head_without_a_body_goes_out_in_the_end() -> None:
     client = Written()
-    answer = Answer(client)
+    answer = ResponseSocket(client)
     answer.sendall(HEAD)
     assert client.calls == []
     answer.flush()
@@ -38,7 +38,7 @@ def test_a_head_without_a_body_goes_out_in_the_end() -> None:
 
 def test_interim_answers_do_not_wait() -> None:
     client = Written()
-    answer = Answer(client)
+    answer = ResponseSocket(client)
     hints = b"HTTP/1.1 103 Early Hints\r\n\r\n"
     for data in (hints, hints, HEAD, b"hello"):
         answer.sendall(data)
@@ -47,7 +47,7 @@ def test_interim_answers_do_not_wait() -> None:
 
 def test_a_large_body_is_not_copied() -> None:
     client = Written()
-    answer = Answer(client)
+    answer = ResponseSocket(client)
     for data in (HEAD, bytes(100_000)):
         answer.sendall(data)
     assert client.calls == [HEAD, bytes(100_000)]
@@ -55,6 +55,6 @@ def test_a_large_body_is_not_copied() -> None:
 
 def test_whatever_else_is_done_with_the_socket_comes_after_the_head() -> None:
     client = Written()
-    answer = Answer(client)
+    answer = ResponseSocket(client)
     answer.sendall(HEAD)
     assert answer.calls == [HEAD]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from tests.test_aio_libraries import address_of
+from tests.scenarios.test_asyncio_libraries import address_of
 
 psycopg2 = pytest.importorskip("psycopg2")
 extensions = pytest.importorskip("psycopg2.extensions")
@@ -105,6 +105,92 @@ def test_another_dhaga_can_have_the_server_cancel_a_query(url: str) -> None:
     assert dhaga.spawn(fn).result() == 3
 
 
+def test_dhagas_that_share_a_connection_commit_execute_and_fetch_one_after_the_other(url: str) -> None:
+    def fn() -> int:
+        connection = psycopg2.connect(url)
+        answers: list[int] = []
+
+        def execute(n: int) -> None:
+            cursor = connection.cursor()
+            for _ in range(5):
+                cursor.execute(f"select {n} from pg_sleep(0.002)")
+                dhaga.sleep(0)
+                answers.append(cursor.fetchone()[0])
+
+        def fetch(cursor: Any) -> list[Any]:
+            cursor.itersize = 10
+            cursor.execute("select generate_series(0, 99)")
+            return list(cursor)
+
+        def commit() -> None:
+            while others_left():
+                connection.commit()
+                connection.rollback()
+                dhaga.sleep(0.001)
+
+        def others_left() -> bool:
+            return any(d.is_alive() for d in executing)
+
+        executing = [dhaga.spawn(execute, n) for n in (1, 2, 3)]
+        dhaga.spawn(commit).result()
+        for d in executing:
+            d.result()
+        assert sorted(answers) == [1] * 5 + [2] * 5 + [3] * 5
+        named = [dhaga.spawn(fetch, connection.cursor(f"named{n}")) for n in (1, 2)]
+        assert [d.result() for d in named] == [[(n,) for n in range(100)]] * 2
+        connection.rollback()
+        connection.autocommit = True
+        sleeper = dhaga.spawn(connection.cursor().execute, "select pg_sleep(0.05)")
+        dhaga.sleep(0.01)
+        connection.close()  # waits for the query
+        sleeper.result()
+        return int(connection.closed)
+
+    assert dhaga.spawn(fn).result() == 1
+
+
+def test_the_programs_own_classes_of_connections_and_cursors_are_asked(url: str) -> None:
+    from psycopg2.extras import DictConnection, DictCursor, RealDictCursor
+
+    asked: list[str] = []
+
+    class Own(extensions.connection):  # type: ignore[misc, name-defined]
+        def commit(self) -> None:
+            asked.append("commit")
+            super().commit()
+
+    def rows(cursor: Any) -> list[Any]:
+        cursor.execute("select 1 as one")
+        return list(cursor)
+
+    def fn() -> None:
+        with psycopg2.connect(url, connection_factory=Own) as own:
+            assert isinstance(own, Own) and repr(type(own)) == repr(Own)
+            assert rows(own.cursor()) == [(1,)] and rows(own.cursor(cursor_factory=RealDictCursor)) == [{"one": 1}]
+        assert asked == ["commit"]
+        by_name = psycopg2.connect(url, connection_factory=DictConnection)
+        assert isinstance(by_name.cursor(), DictCursor) and rows(by_name.cursor())[0]["one"] == 1
+        by_function = psycopg2.connect(url, connection_factory=lambda dsn: extensions.connection(dsn))
+        assert type(by_function) is extensions.connection and rows(by_function.cursor()) == [(1,)]
+        for connection in (own, by_name, by_function):
+            connection.close()
+
+    dhaga.spawn(fn).result()
+
+
+def test_a_coroutine_is_told_when_a_dhaga_uses_the_connection(url: str) -> None:
+    async def main() -> None:
+        connection = await dhaga.aio.run_in_dhaga(psycopg2.connect, url)
+        query = dhaga.spawn(lambda: connection.cursor().execute("select pg_sleep(0.05)"))
+        await asyncio.sleep(0.01)
+        with pytest.raises(dhaga.ParkError):
+            connection.commit()
+        await query
+        connection.close()
+
+    asyncio.run(main())
+
+
 def test_copy_is_refused_rather_than_blocking_all_dhagas(url: str) -> None:
     def fn() -> None:
         connection = psycopg2.connect(url)
@@ -142,7 +228,9 @@ def test_uninstall_puts_back_what_was_there() -> None:
     integration.install()
     integration.install()
     assert extensions.get_wait_callback() is integration.wait
+    assert psycopg2._connect is integration.connect
     integration.uninstall()
+    assert psycopg2._connect is integration.standard_connect
     assert extensions.get_wait_callback() is other
     integration.install()
     extensions.set_wait_callback(None)

@@ -20,8 +20,8 @@ from taskiq.receiver import Receiver
 import dhaga
 from dhaga.futures import Executor
 from dhaga.threading import Event
-from tests.scripts import ROOT
-from tests.test_aio_libraries import address_of
+from tests.kit.scripts import ROOT
+from tests.scenarios.test_asyncio_libraries import address_of
 
 pytestmark = [
     pytest.mark.once,

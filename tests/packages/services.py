@@ -60,6 +60,8 @@ class HTTPHandler(BaseHTTPRequestHandler):
     def answer(self, body: bytes) -> None:
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.send_header("X-Elastic-Product", "Elasticsearch")  # without which its client takes no answer
         self.end_headers()
         self.wfile.write(body)
 

@@ -61,8 +61,8 @@ class Tree:
 
     def must_have_ended(self, scope: dhaga.Scope, children: list[dhaga.Dhaga[None]]) -> None:
         left = [child for child in children if child.is_alive()]
-        if left or scope.children:
-            self.attempt.run.ledger.fail(f"{scope!r} was left before {left or list(scope.children)}")
+        if left or scope._children:
+            self.attempt.run.ledger.fail(f"{scope!r} was left before {left or list(scope._children)}")
 
     def live(self, depth: int) -> None:
         """Be a child: sleep, raise, or have children. It may be struck by a cancel."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.certificates import NAME, client_context, server_context
+from tests.kit.certificates import NAME, client_context, server_context
 from tests.soak.attempts import Attempt
 from tests.soak.echo import Client, Echo
 from tests.soak.run import Run

@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
+from tests.kit.suite import terminated
 from tests.stdlib.expectations import Set, known_losses, lost_by_gevent
 from tests.stdlib.run import over
 from tests.stdlib.trial import Trial
-from tests.suite import terminated
 
 COUNTS = ("passed", "failed", "known to fail", "skipped", "shaky")
 

@@ -80,7 +80,7 @@ class ModuleRun:
             with tempfile.TemporaryDirectory(prefix="dhaga-stdlib-", ignore_cleanup_errors=True) as directory:
                 child = Child(self, Path(directory))
                 child.watch()
-            if over.is_set() or child.done or not self.blame(child):
+            if over.is_set() or child._done or not self.blame(child):
                 break
         self.settle_fixtures()
         return self.records
@@ -128,7 +128,7 @@ class Child:
         self.journal = directory / "journal"
         self.trace = directory / "trace"
         self.position = 0
-        self.loaded = self.done = False
+        self.loaded = self._done = False
         self.current = self.ended = self.verdict = self.why = ""
         self.began = self.last = time.monotonic()
         self.process = self.start(directory)
@@ -173,13 +173,13 @@ class Child:
             time.sleep(GLANCE_SECONDS)
         if not self.verdict:
             self.read()
-        if not self.verdict and not self.done:
+        if not self.verdict and not self._done:
             self.verdict, self.why = "died", f"the process exited with {self.process.poll()}\n{self.written()}"
-        self.end()
+        self._end()
 
     def limit(self) -> float:
         """Return the seconds after which no news is a hang."""
-        if self.done:
+        if self._done:
             return EXIT_SECONDS
         return self.run.limits.test_seconds if self.loaded else LOADING_SECONDS
 
@@ -213,7 +213,7 @@ class Child:
                 self.verdict, self.why = "failed", text
             case {"done": _}:
                 self.settle_current()
-                self.done = True
+                self._done = True
 
     def settle_current(self) -> None:
         """Take a test that has ended without a word for passed, now that others follow."""
@@ -228,7 +228,7 @@ class Child:
             time.sleep(0.3)
         self.verdict = "hung"
         self.why = f"no news for {self.limit():g} s\n{self.trace.read_text(errors='replace')}\n{self.written()}"
-        if self.done:
+        if self._done:
             self.run.settle(self.run.loading, "hung", f"does not exit: {self.why}")
 
     def written(self) -> str:
@@ -236,7 +236,7 @@ class Child:
         self.output.seek(0)
         return self.output.read()[-1500:]
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """End what is left of the process and of those it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)

@@ -19,13 +19,17 @@ import pytest
 import dhaga
 
 WHY_NOT = "this interpreter ships without the package `test`"
-pytest.importorskip("test.support", reason=WHY_NOT)
+support = pytest.importorskip("test.support", reason=WHY_NOT)
 
+FOLDER = "test_io." if (Path(support.__file__).parents[1] / "test_io").is_dir() else ""
+"""Where the suites are: from Python 3.15 on in a package."""
+
+GENERAL = "test_io.test_general" if FOLDER else "test_io"
 SUITES = {
-    "test_bufio": ("CBufferSizeTest",),
-    "test_file": ("CAutoFileTests", "COtherFileTests"),
-    "test_io": ("CIOTest", "CMiscIOTest"),
-    "test_univnewlines": ("CTestCRNewlines", "CTestLFNewlines", "CTestCRLFNewlines", "CTestMixedNewlines"),
+    f"{FOLDER}test_bufferedio" if FOLDER else "test_bufio": ("CBufferSizeTest",),
+    f"{FOLDER}test_file": ("CAutoFileTests", "COtherFileTests"),
+    GENERAL: ("CIOTest", "CMiscIOTest"),
+    f"{FOLDER}test_univnewlines": ("CTestCRNewlines", "CTestLFNewlines", "CTestCRLFNewlines", "CTestMixedNewlines"),
 }
 
 
@@ -40,7 +44,7 @@ def names_for(module: types.ModuleType) -> dict[str, Any]:
 
 def opens(kind: type, test: str) -> bool:
     """Tell whether a test opens a file, as far as its text tells; what does not says nothing about ours."""
-    return "self.open" in inspect.getsource(getattr(kind, test)) or kind.__name__ not in SUITES["test_io"]
+    return "self.open" in inspect.getsource(getattr(kind, test)) or kind.__name__ not in SUITES[GENERAL]
 
 
 def cases() -> Iterator[Any]:

@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import gc
 import importlib.util
+import sys
 import types
 import unittest
 from collections.abc import Callable, Iterator
@@ -26,14 +27,18 @@ WHY_NOT = "this interpreter ships without the package `test`"
 support = pytest.importorskip("test.support", reason=WHY_NOT)
 threading_helper = pytest.importorskip("test.support.threading_helper", reason=WHY_NOT)
 
+TAKES_A_LOCK = "a Condition takes a lock: the standard's own suite leaves it out, too"
 OWN_REPR = "our repr tells who holds it and who waits, instead of an address"
 NOT_APPLICABLE = {
     "Lock test_repr": OWN_REPR,
     "Lock test_locked_repr": OWN_REPR,
     "RLock test_repr": OWN_REPR,
     "RLock test_locked_repr": OWN_REPR,
+    "RLock test_repr_count": OWN_REPR,
     "ConditionAsRLock test_repr": OWN_REPR,
     "ConditionAsRLock test_locked_repr": OWN_REPR,
+    "ConditionAsRLock test_repr_count": OWN_REPR,
+    **({"ConditionAsRLock test_constructor_noargs": TAKES_A_LOCK} if sys.version_info >= (3, 15) else {}),
     "Event test_repr": OWN_REPR,
     "Event test_at_fork_reinit": "looks at the private Condition inside; ours has none",
     "Semaphore test_repr": OWN_REPR,
@@ -92,7 +97,7 @@ def sleeping_retry(seconds: float, *_: object) -> Iterator[None]:
 @contextlib.contextmanager
 def wait_threads_exit(timeout: float | None = None) -> Iterator[None]:
     """Wait until the dhagas of the block have ended."""
-    live = dhaga.current().scheduler.live
+    live = dhaga.current().scheduler._live
     before = set(live)
     yield
     while left := live - before:
@@ -128,7 +133,7 @@ def dhaga_modules() -> dict[str, Any]:
 
 def lock_suites(module: types.ModuleType) -> dict[str, type]:
     t = dhaga.threading
-    kinds = {
+    kinds: dict[str, tuple[Any, dict[str, Any]]] = {
         "Lock": (module.LockTests, {"locktype": t.Lock}),
         "RLock": (module.RLockTests, {"locktype": t.RLock}),
         "ConditionAsRLock": (module.RLockTests, {"locktype": t.Condition}),

@@ -21,6 +21,7 @@ class Served:
     process: subprocess.Popen[str]
     url: str
     lines: str
+    told: str
 
     def post(self, topic: str, text: str) -> None:
         """Publish."""
@@ -35,10 +36,11 @@ def serving(*arguments: str) -> Iterator[Served]:
     process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout
-        match = re.fullmatch(r"(http://\S+/) and lines at (\S+)\n", process.stdout.readline())
+        told = "".join(process.stdout.readline() for _ in range(4))
+        match = re.match(r"page: +(http://\S+/)\n(?:.*\n){2}lines: +(\S+) ", told)
         if not match:
             raise AssertionError(process.communicate()[1])
-        yield Served(process, match[1], match[2])
+        yield Served(process, match[1], match[2], told)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=20)
         assert process.returncode == 0, errors

@@ -18,7 +18,7 @@ from examples.notifications.history import History
 from examples.notifications.messages import Id, Message, Refused, checked_name, checked_text
 
 
-class Ear:
+class RecordingSubscriber:
     """A subscriber that remembers what it has got."""
 
     def __init__(self) -> None:
@@ -99,23 +99,23 @@ def test_a_history_is_bounded_by_messages_and_by_bytes(count: int, size: int) ->
 def test_a_subscriber_gets_what_it_has_missed_and_then_what_comes_each_once() -> None:
     with running() as broker:
         ids = [broker.publish("a", str(number)) for number in range(5)]
-        ear = Ear()
-        missed = ear.listen(broker, "a", after=ids[1])
+        subscriber = RecordingSubscriber()
+        missed = subscriber.listen(broker, "a", after=ids[1])
         assert (missed.gap, missed.last) == (False, ids[-1])
         broker.publish("a", "5")
         broker.publish("b", "not for it")
         delivered(broker)
-    assert ear.heard == ["2", "3", "4", "5"]
+    assert subscriber.heard == ["2", "3", "4", "5"]
 
 
 def test_without_an_id_nothing_of_the_past_comes() -> None:
     with running() as broker:
         broker.publish("a", "past")
-        ear = Ear()
-        assert ear.listen(broker, "a").messages == []
+        subscriber = RecordingSubscriber()
+        assert subscriber.listen(broker, "a").messages == []
         broker.publish("a", "now")
         delivered(broker)
-    assert ear.heard == ["now"]
+    assert subscriber.heard == ["now"]
 
 
 def test_several_topics_come_in_one_order() -> None:
@@ -123,29 +123,29 @@ def test_several_topics_come_in_one_order() -> None:
         start = broker.last
         for number in range(20):
             broker.publish("ab"[number % 3 == 0], str(number))
-        ear = Ear()
-        ear.listen(broker, "a", "b", after=start)
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a", "b", after=start)
         for number in range(20, 30):
             broker.publish("ab"[number % 3 == 0], str(number))
         delivered(broker)
-    assert ear.heard == [str(number) for number in range(30)]
+    assert subscriber.heard == [str(number) for number in range(30)]
 
 
 def test_what_is_gone_or_of_another_life_is_told_as_a_gap() -> None:
     with running(history=2) as broker:
         ids = [broker.publish("a", str(number)) for number in range(4)]
-        assert [Ear().listen(broker, "a", after=id).gap for id in (Id(1, 0), ids[0], ids[1], ids[3])] == [
-            *(True, True, False, False)
-        ]
+        assert [
+            RecordingSubscriber().listen(broker, "a", after=id).gap for id in (Id(1, 0), ids[0], ids[1], ids[3])
+        ] == [*(True, True, False, False)]
         future = Id(ids[-1].milliseconds + 10**9, 0)
-        assert Ear().listen(broker, "a", after=future).gap
+        assert RecordingSubscriber().listen(broker, "a", after=future).gap
 
 
 def test_at_any_moment_a_subscriber_may_come_and_loses_and_doubles_nothing() -> None:
     chance = random.Random(7)
     with running() as broker:
         start = broker.publish("a", "0")
-        ears: list[Ear] = []
+        subscribers: list[RecordingSubscriber] = []
 
         def publish() -> None:
             for number in range(1, 200):
@@ -154,44 +154,44 @@ def test_at_any_moment_a_subscriber_may_come_and_loses_and_doubles_nothing() -> 
                     sleep(0)
 
         publisher = spawn(publish)
-        while not publisher.done:
-            ears.append(Ear())
-            ears[-1].listen(broker, "a", after=start)
+        while publisher.is_alive():
+            subscribers.append(RecordingSubscriber())
+            subscribers[-1].listen(broker, "a", after=start)
             sleep(0)
         delivered(broker)
-    assert len(ears) > 10
-    assert all(ear.heard == [str(number) for number in range(1, 200)] for ear in ears)
+    assert len(subscribers) > 10
+    assert all(subscriber.heard == [str(number) for number in range(1, 200)] for subscriber in subscribers)
 
 
 def test_to_subscribe_twice_is_refused_and_changes_nothing() -> None:
     with running() as broker:
-        ear = Ear()
-        ear.listen(broker, "a")
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a")
         with pytest.raises(Refused, match="a is subscribed to already"):
-            ear.listen(broker, "b", "a")
+            subscriber.listen(broker, "b", "a")
         broker.publish("b", "no")
         broker.publish("a", "yes")
         delivered(broker)
-    assert ear.heard == ["yes"]
+    assert subscriber.heard == ["yes"]
 
 
 def test_after_unsubscribing_nothing_comes() -> None:
     with running() as broker:
-        ear = Ear()
-        ear.listen(broker, "a", "b")
-        broker.unsubscribe(ear, ["a"])
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a", "b")
+        broker.unsubscribe(subscriber, ["a"])
         broker.publish("a", "no")
         broker.publish("b", "yes")
         delivered(broker)
-    assert ear.heard == ["yes"]
+    assert subscriber.heard == ["yes"]
 
 
 def test_to_leave_is_possible_while_others_hold_the_broker_up() -> None:
     with running() as broker:
-        ear = Ear()
-        ear.listen(broker, "a")
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a")
         with broker.lock:
-            broker.unsubscribe(ear, ["a", "never heard of"])
+            broker.unsubscribe(subscriber, ["a", "never heard of"])
         assert not broker.topics["a"].subscribers
 
 
@@ -201,15 +201,15 @@ def test_to_leave_is_possible_while_others_hold_the_broker_up() -> None:
 def test_topics_are_bounded_and_the_oldest_that_nobody_hears_goes_first() -> None:
     with running(topics=3) as broker:
         first = broker.publish("heard", "1")
-        ear = Ear()
-        ear.listen(broker, "heard")
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "heard")
         broker.publish("old", "2")
         broker.publish("young", "3")
         broker.publish("new", "4")
         assert sorted(broker.topics) == ["heard", "new", "young"]
-        assert Ear().listen(broker, "heard", after=first).gap is False
-        assert Ear().listen(broker, "young", after=first).gap is False
-        Ear().listen(broker, "new")
+        assert RecordingSubscriber().listen(broker, "heard", after=first).gap is False
+        assert RecordingSubscriber().listen(broker, "young", after=first).gap is False
+        RecordingSubscriber().listen(broker, "new")
         with pytest.raises(Refused, match="no more can begin") as caught:
             broker.publish("more", "5")
         assert caught.value.status == 503
@@ -220,16 +220,16 @@ def test_a_topic_that_was_forgotten_tells_of_a_gap() -> None:
         first = broker.publish("a", "1")
         broker.publish("a", "2")
         broker.publish("b", "3")
-        assert Ear().listen(broker, "a", after=first).gap
+        assert RecordingSubscriber().listen(broker, "a", after=first).gap
 
 
 def test_a_subscription_that_is_refused_leaves_nothing() -> None:
     with running(topics=2) as broker:
-        ear, other = Ear(), Ear()
+        subscriber, other = RecordingSubscriber(), RecordingSubscriber()
         other.listen(broker, "a")
         with pytest.raises(Refused, match="no more can begin"):
-            ear.listen(broker, "a", "b", "c")
-        assert [dict(topic.subscribers) for topic in broker.topics.values() if ear in topic.subscribers] == []
+            subscriber.listen(broker, "a", "b", "c")
+        assert [dict(topic.subscribers) for topic in broker.topics.values() if subscriber in topic.subscribers] == []
 
 
 def test_publishers_wait_for_a_courier_that_is_behind_and_are_refused_in_the_end(
@@ -245,23 +245,23 @@ def test_publishers_wait_for_a_courier_that_is_behind_and_are_refused_in_the_end
     waiting = spawn(broker.publish, "a", "4", timeout=5)
     broker.start()
     waiting.join()
-    ear = Ear()
-    ear.listen(broker, "a", after=Id(waiting.result().milliseconds - 10**6, 0))
+    subscriber = RecordingSubscriber()
+    subscriber.listen(broker, "a", after=Id(waiting.result().milliseconds - 10**6, 0))
     broker.close(5)
-    assert ear.heard == ["1", "2", "4"]
+    assert subscriber.heard == ["1", "2", "4"]
 
 
 def test_what_was_taken_is_delivered_before_the_end_and_nothing_is_taken_after_it() -> None:
     with running() as broker:
-        ear = Ear()
-        ear.listen(broker, "a")
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a")
         for number in range(50):
             broker.publish("a", str(number))
-    assert ear.heard == [str(number) for number in range(50)]
+    assert subscriber.heard == [str(number) for number in range(50)]
     with pytest.raises(Refused, match="stops"):
         broker.publish("a", "late")
     with pytest.raises(Refused, match="stops"):
-        ear.listen(broker, "b")
+        subscriber.listen(broker, "b")
 
 
 def test_a_publisher_that_is_cancelled_or_timed_out_has_published_or_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,8 +269,8 @@ def test_a_publisher_that_is_cancelled_or_timed_out_has_published_or_has_not(mon
 
     def scenario() -> Any:
         broker = Broker()
-        ear = Ear()
-        ear.listen(broker, "a")
+        subscriber = RecordingSubscriber()
+        subscriber.listen(broker, "a")
         broker.publish("a", "1")
         broker.lock.acquire()
         victim: Dhaga[Id] = spawn(broker.publish, "a", "2")
@@ -290,7 +290,7 @@ def test_a_publisher_that_is_cancelled_or_timed_out_has_published_or_has_not(mon
                 published = [victim.result()]
             except (Cancelled, TimeoutError, Refused):
                 published = []
-            assert ear.heard == ["1", *("2" for _ in published), "3"]
+            assert subscriber.heard == ["1", *("2" for _ in published), "3"]
             assert not broker.lock.locked() and not broker.outbox
 
         return victim, check

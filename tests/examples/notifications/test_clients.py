@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dhaga import sleep, socket
-from examples.notifications.clients import Client, Policy, Terms
-from examples.notifications.lines import LINES
+from examples.notifications.line_protocol import LINES
 from examples.notifications.messages import Id, Message
+from examples.notifications.socket_clients import Client, ClientLimits, Policy
 
 BIG = "x" * 30_000
 
@@ -26,7 +26,7 @@ def client(queue: int = 5, policy: Policy = "disconnect") -> Iterator[tuple[Clie
     ours, theirs = socket.socketpair()
     counts: Counter[str] = Counter()
     with ours, theirs:
-        client = Client(ours, LINES, "it", Terms(queue, policy, counts))
+        client = Client(ours, LINES, "it", ClientLimits(queue, policy, counts))
         yield client, theirs, counts
         client.close()
         sleep(0.001)  # its writer sees that
@@ -133,7 +133,7 @@ def test_a_client_that_asks_and_never_reads_is_shut_out() -> None:
         assert it.closed
 
 
-def test_a_stuck_client_counts_as_silent_even_by_a_door_that_never_answers() -> None:
+def test_a_stuck_client_counts_as_silent_even_by_an_endpoint_that_never_answers() -> None:
     with client() as (it, peer, _):
         assert not it.is_silent(it.heard)
         assert it.is_silent(it.heard + 1)

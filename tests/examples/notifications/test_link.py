@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from dhaga import await_, sleep, spawn
-from examples.notifications import link as link_module
-from examples.notifications.link import Link
+from examples.notifications import redis_link as link_module
 from examples.notifications.messages import Id, Refused
+from examples.notifications.redis_link import RedisLink
 from examples.notifications.server import NotificationServer
 from tests.examples.notifications.conftest import REDIS
-from tests.examples.notifications.test_broker import Ear
-from tests.examples.notifications.test_doors import Serve, listening, until
+from tests.examples.notifications.test_broker import RecordingSubscriber
+from tests.examples.notifications.test_endpoints import Serve, listening, until
 
 Joined = Callable[[], NotificationServer]
 
@@ -48,7 +48,7 @@ def lose_the_stream(*servers: NotificationServer) -> None:
 
 
 @contextmanager
-def stopped_reader(server: NotificationServer) -> Iterator[Link]:
+def stopped_reader(server: NotificationServer) -> Iterator[RedisLink]:
     """A link whose reader reads no more: what is added meanwhile is not read back."""
     link = server.link
     assert link
@@ -89,10 +89,10 @@ def test_a_server_that_starts_knows_what_has_been(joined: Joined) -> None:
     first = one.service.publish("t", b"1")
     publish(one, 2, 3)
     other = joined()
-    ear = Ear()
-    assert ear.listen(other.service.broker, "t", after=first).gap is False
-    assert ear.heard == ["2", "3"]
-    assert Ear().listen(other.service.broker, "t", after=Id(1, 0)).gap
+    subscriber = RecordingSubscriber()
+    assert subscriber.listen(other.service.broker, "t", after=first).gap is False
+    assert subscriber.heard == ["2", "3"]
+    assert RecordingSubscriber().listen(other.service.broker, "t", after=Id(1, 0)).gap
 
 
 def test_a_stream_that_was_lost_is_put_back_and_nobody_hears_twice(joined: Joined) -> None:
@@ -143,6 +143,21 @@ def test_what_was_accepted_and_not_read_back_is_put_back_too(joined: Joined) -> 
         for _, entries in await_(link.redis.xread({link.stream: str(link.last)}, count=100)):
             link.take(entries)
         assert texts(one) == ["1", "2"] and not link.unread
+
+
+def test_what_was_put_back_under_a_new_id_is_not_put_back_again(joined: Joined) -> None:
+    one, other = joined(), joined()
+    with stopped_reader(one) as link:
+        publish(one, 1)
+        until(lambda: texts(other) == ["1"])
+        lose_the_stream(one, other)
+        until(lambda: other.link and other.link.linked)
+        publish(other, 2)  # so that what `one` puts back is late, and gets a new id
+        await_(link.redis.xdel(link.stream, str(next(iter(link.unread)))))
+        link.join()
+        for _, entries in await_(link.redis.xread({link.stream: str(link.last)}, count=100)):
+            link.take(entries)
+        assert texts(one) == ["2", "1"] and not link.unread
 
 
 def test_without_redis_messages_are_refused_at_once_and_clients_stay(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser import browsing
 from tests.examples.notifications.processes import Served, serving
+from tests.kit.browser import browsing
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +65,29 @@ def test_what_is_published_on_the_page_arrives_there_and_is_counted(
         Path(picture).write_bytes(browser.get_screenshot_as_png())
 
 
+def test_a_page_without_messages_says_how_to_publish_and_draws_no_axes(
+    browser: Any, served: Callable[..., Served]
+) -> None:
+    server = served()
+    browser.get(server.url)
+    wait_for(browser, "source && source.readyState === 1 && rates.length > 1")
+    assert browser.execute_script("return document.querySelectorAll('#grid *').length") == 0
+    assert text_of(browser, "idle").startswith("Nothing published yet")
+    assert text_of(browser, "how") == f"curl -d 'hello' {server.url}topics/news"
+    assert text_of(browser, "hear") == f"curl -N '{server.url}events?topic=news'"
+    for line in (text_of(browser, "how"), text_of(browser, "hear")):
+        assert line in server.told
+    server.post("news", "hello")
+    wait_for(browser, "document.getElementById('unheard').hidden && document.getElementById('idle').hidden")
+    assert browser.execute_script("return document.querySelectorAll('#grid text').length") == 3
+
+
 @pytest.mark.slow
 def test_the_page_asks_for_a_token_and_works_with_it(browser: Any, served: Callable[..., Served]) -> None:
     server = served("--token", "secret")
     browser.get(server.url)
     wait_for(browser, "!document.getElementById('secret').hidden")
+    assert "Bearer $TOKEN" in text_of(browser, "how")
     browser.find_element("id", "token").send_keys("secret\t")
     wait_for(browser, "source && source.readyState === 1")
     browser.find_element("id", "text").send_keys("let in\n")

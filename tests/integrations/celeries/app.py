@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket as standard_socket
 import sys
 import threading
 from pathlib import Path
@@ -19,6 +18,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 import dhaga
 from dhaga import socket
+from dhaga.monkey import original
 
 SETTINGS = json.loads(os.environ["CELERIES"])
 app = Celery(SETTINGS["name"])
@@ -163,7 +163,8 @@ def leave(name: str) -> str:
 @app.task(name="block")
 def block(name: str) -> str:
     """Wait at the gate by a socket that knows nothing of dhagas."""
-    with standard_socket.create_connection(tuple(SETTINGS["gate"])) as sock:
+    with original("socket", "socket")() as sock:
+        sock.connect(tuple(SETTINGS["gate"]))
         sock.sendall(f"{name} {os.getpid()}\n".encode())
         sock.recv(1)
     return name

@@ -22,7 +22,7 @@ import redis
 from kombu import pools
 
 from tests.integrations.celeries.gate import PATIENCE, Gate
-from tests.scripts import ROOT
+from tests.kit.scripts import ROOT
 
 POOL = "dhaga.integrations.celery:TaskPool"
 APP = "tests.integrations.celeries.app"

@@ -4,6 +4,7 @@ import multiprocessing
 import sys
 import threading
 import time
+from typing import Any
 
 COUNT = 200
 
@@ -19,7 +20,7 @@ def echo(questions, answers, ready):
 
 
 if __name__ == "__main__":
-    context = multiprocessing.get_context(sys.argv[1])
+    context: Any = multiprocessing.get_context(sys.argv[1])
     results, waiting, peaks = {}, [], []
     begun = threading.Barrier(COUNT)
 

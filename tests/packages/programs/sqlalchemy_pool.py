@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 import sqlalchemy
 import sqlalchemy.exc
@@ -19,6 +20,7 @@ url, sleep = {
 url = url.set(drivername=f"{url.get_backend_name()}+{dialect}")
 options = {"connect_args": {"ssl_disabled": True}} if dialect == "pymysql" else {}
 engine = sqlalchemy.create_engine(url, pool_size=CONNECTIONS - 5, max_overflow=5, pool_timeout=20, **options)
+pool: Any = engine.pool
 sessions = sqlalchemy.orm.scoped_session(sqlalchemy.orm.sessionmaker(engine))
 answers, asking, peaks = {}, [], []
 asked = threading.Barrier(COUNT)
@@ -29,7 +31,7 @@ def work(n):
     asking.append(n)
     session = sessions()
     answers[n] = session.execute(sqlalchemy.text(f"select :n + :n, {sleep}(0.05)"), {"n": n}).scalar()
-    peaks.append((len(asking), engine.pool.checkedout()))
+    peaks.append((len(asking), pool.checkedout()))
     asking.remove(n)
     assert sessions() is session
     sessions.remove()
@@ -41,9 +43,9 @@ for thread in threads:
 for thread in threads:
     thread.join()
 assert answers == {n: n + n for n in range(COUNT)}
-assert max(out for _, out in peaks) == CONNECTIONS and engine.pool.checkedout() == 0
+assert max(out for _, out in peaks) == CONNECTIONS and pool.checkedout() == 0
 held = [engine.connect() for _ in range(CONNECTIONS)]
-narrow = engine.pool
+narrow = pool
 narrow._timeout = 0.05
 start = time.monotonic()
 try:

@@ -1,0 +1,1 @@
+"""The commands of ``python -m dhaga``: run a program, serve, dump, top."""

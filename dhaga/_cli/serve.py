@@ -1,0 +1,260 @@
+"""``python -m dhaga serve module:app``: its command line, and how the app is found. Processes: ``servers._prefork``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..http._server.request_parser import Limits
+from ..http.wsgi import Server
+from ..monkey import _doors
+from ..servers._asgi import is_asgi, refusal
+from ..servers._listeners import BACKLOG, Address
+from ..servers._prefork import GRACE, Master
+from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
+from ..socket import socket
+from ..ssl import Purpose, SSLContext, create_default_context
+from .arguments import count, or_none, seconds
+
+PROGRAM = "python -m dhaga serve"
+BIND = "127.0.0.1:8000"
+logger = logging.getLogger("dhaga")
+
+LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
+
+
+def main(arguments: list[str]) -> int:
+    """Serve an app as the command line says, until a signal ends it. Returns: an exit status."""
+    parser = command_line()
+    options = parser.parse_args(arguments)
+    if options.keyfile and not options.certfile:
+        parser.error("--keyfile needs --certfile")
+    log_to_stderr()
+    patch = options.patch and may_patch()
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        master = Master(
+            lambda: set_up_worker(options, patch),
+            options.bind or [address(BIND)],
+            workers=options.workers,
+            threads=options.threads,
+            grace=options.graceful_timeout,
+            backlog=options.backlog,
+            reuse_port=options.reuse_port,
+        )
+        return master.run()
+    except (OSError, ValueError) as error:
+        give_up(str(error))
+
+
+def may_patch() -> bool:
+    """Report whether the workers are to be patched; log once, here in the master, if they cannot be."""
+    if not _doors.is_wanted():
+        return False
+    error = _doors.obstacle()
+    if error is not None:
+        way_out = "Start it without what comes before its first line, such as a sitecustomize or a .pth file"
+        logger.warning("%s", _doors.unpatched_line(PROGRAM, error, way_out))
+    return error is None
+
+
+def give_up(why: str) -> NoReturn:
+    """Exit with a message, which the interpreter prints as the text of the SystemExit."""
+    raise SystemExit(f"{PROGRAM}: {why}")
+
+
+def log_to_stderr() -> None:
+    """Show Dhaga's log records; the app configures its own logging."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+# ---- the command line
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Serve a WSGI app, whose blocking calls park: its processes are patched before it is imported. "
+        "SIGHUP reloads it, and no request is lost; SIGTERM drains and ends; SIGINT and SIGQUIT end at once.",
+    )
+    add = parser.add_argument
+    add("app", metavar="MODULE:APP", type=app, help="a WSGI app in a module, or MODULE:FACTORY() to call for one")
+    add(
+        "--bind",
+        metavar="ADDRESS",
+        action="append",
+        type=address,
+        help=f"HOST:PORT, :PORT for every interface, unix:PATH or fd://N; may be repeated ({BIND})",
+    )
+    add("--workers", metavar="N", type=count, default=1, help="processes (1)")
+    add("--threads", metavar="N", type=count, default=1, help="OS threads of each process (1)")
+    add("--reuse-port", action="store_true", help="a listening socket for each worker (SO_REUSEPORT), not one for all")
+    add("--backlog", metavar="N", type=count, default=BACKLOG, help=f"connections that may wait ({BACKLOG})")
+    add(
+        "--max-connections",
+        metavar="N",
+        type=count,
+        default=MAX_CONNECTIONS,
+        help=f"connections of each thread at once ({MAX_CONNECTIONS})",
+    )
+    add(
+        "--graceful-timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=GRACE,
+        help=f"what requests have to finish, before a process is ended ({GRACE:g})",
+    )
+    add("--certfile", metavar="FILE", help="serve HTTPS, with this certificate chain (PEM)")
+    add("--keyfile", metavar="FILE", help="its private key, if that is in another file")
+    add(
+        "--handshake-timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=HANDSHAKE_SECONDS,
+        help=f"({HANDSHAKE_SECONDS:g})",
+    )
+    add(
+        "--no-patch", dest="patch", action="store_false", help="do not patch the standard library: blocking calls block"
+    )
+    add("--access-log", metavar="FILE", nargs="?", const="-", help="a line for each request; by default to stdout")
+    add_limits(parser)
+    return parser
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each field of ``Limits``: ``--idle-timeout``, ``--max-body``."""
+    group = parser.add_argument_group("limits of what a client may send, and how long it may take (none: no limit)")
+    for field in dataclasses.fields(Limits):
+        timed = field.name.endswith("_timeout")
+        plain = timed or field.name.startswith("min_")
+        group.add_argument(
+            f"--{'' if plain else 'max-'}{field.name.replace('_', '-')}",
+            dest=field.name,
+            metavar="SECONDS" if timed else "N",
+            type=or_none(seconds if timed else count),
+            default=field.default,
+            help=f"({'none' if field.default is None else format(field.default, 'g' if timed else '')})",
+        )
+
+
+def app(text: str) -> str:
+    if not all(text.partition(":")):
+        raise argparse.ArgumentTypeError(f"{text!r} does not say which app: MODULE:APP")
+    return text
+
+
+def address(text: str) -> Address:
+    """Return the address that a command line argument means."""
+    if text.startswith("unix:"):
+        return text.removeprefix("unix:").removeprefix("//")
+    if text.startswith("fd://"):
+        return inherited_socket(text.removeprefix("fd://"))
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no address: HOST:PORT, [::1]:PORT for IPv6, :PORT for every interface, unix:PATH, fd://N"
+        )
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def inherited_socket(number: str) -> socket:
+    """Return a listening socket inherited from the parent process, such as systemd."""
+    try:
+        return socket(fileno=int(number))
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"fd://{number} is no socket that this process was given: {error}") from None
+
+
+# ---- in a worker
+
+
+def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address], Server]:
+    """Patch, if that is wanted, and ``set_up``. From: a worker, as the master stays a standard program."""
+    if patch:
+        _doors.patch_after()
+    return set_up(options)
+
+
+def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
+    """Import the app and read the certificate, anew in each worker. Returns: a function that makes a server."""
+    app = load(options.app)
+    context = None if options.certfile is None else tls_context(options.certfile, options.keyfile)
+    limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
+    access_log = open_log(options.access_log)
+
+    def make_server(where: Address) -> Server:
+        return Server(
+            app,
+            where,
+            limits=limits,
+            access_log=access_log,
+            multiprocess=options.workers > 1,
+            ssl_context=context,
+            max_connections=options.max_connections,
+            handshake_timeout=options.handshake_timeout,
+        )
+
+    return make_server
+
+
+def load(target: str) -> Any:
+    """Return the app that ``module:attribute`` names, or ``module:factory()`` returns.
+
+    Raises: SystemExit with the reason.
+    """
+    name, _, path = target.partition(":")
+    found: Any = import_app(name)
+    for part in path.removesuffix("()").split("."):
+        if not hasattr(found, part):
+            give_up(f"{target!r}: {found!r} has no {part!r}")
+        found = getattr(found, part)
+    if path.endswith("()"):
+        found = found()
+    if not callable(found):
+        give_up(f"{target!r} is {found!r}, and no WSGI app: those are called with environ and start_response")
+    if is_asgi(found):
+        give_up(refusal(target))
+    return found
+
+
+def import_app(name: str) -> Any:
+    """Import the module; an import error inside of it is raised unchanged."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        where = ", ".join(each or os.getcwd() for each in sys.path)
+        give_up(f"there is no module {error.name!r} in {where}")
+
+
+def tls_context(certfile: str, keyfile: str | None) -> SSLContext:
+    context = create_default_context(Purpose.CLIENT_AUTH)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certfile, keyfile)
+    except OSError as error:
+        give_up(f"no certificate with its key in {' and '.join(filter(None, (certfile, keyfile)))}: {error}")
+    return context
+
+
+def open_log(path: str | None) -> Any:
+    """Open the access log in each worker, so that a reload reopens a rotated file."""
+    if path is None:
+        return None
+    stdout = path == "-"
+    try:
+        return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
+    except OSError as error:
+        give_up(f"no access log: {error}")

@@ -1,0 +1,135 @@
+"""``python -m dhaga top PID``: the dhagas of a live process, in a table redrawn every second."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+from rich.live import Live
+
+from ..debug._dhaga_table import DEFAULT_ROWS, SORTS
+from ..debug._remote.client import InspectorClient, NotAnswered, ProcessEnded, exit_status
+from . import top_table
+from .arguments import process_id, seconds_between
+from .keyboard import KeyReader, cbreak_keys
+from .top_screen import Screen
+
+PROGRAM = "python -m dhaga top"
+INTERVAL = 1.0
+SAMPLE_SECONDS = 0.5
+"""Seconds between the two queries of ``--once``, over which CPU shares are measured."""
+
+
+def main(arguments: list[str]) -> int:
+    """Show the table, live or once. Returns: an exit status."""
+    options = command_line().parse_args(arguments)
+    return exit_status(PROGRAM, lambda: show(options))
+
+
+def show(options: argparse.Namespace) -> None:
+    with InspectorClient(options.pid) as client:
+        if options.once or options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            show_once(client, options)
+        else:
+            watch(client, options)
+
+
+def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
+    """Print one table: as JSON, as wide as the terminal, or ``PIPE_COLUMNS`` wide into a pipe."""
+    question = {"filter": options.filter, "sort": options.sort, "most": options.rows}
+    client.ask("table", **question)
+    time.sleep(SAMPLE_SECONDS)
+    answer = client.ask("table", **question)
+    if options.json:
+        print(json.dumps(answer))
+        return
+    console = Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
+    console.print(top_table.summary(answer, options.filter, options.sort))
+    console.print(top_table.table_of(answer, answer["rows"]))
+
+
+PIPE_COLUMNS = 160
+"""Width of a table that is not printed to a terminal."""
+
+PAUSE_PER_LOOK = 9
+"""The pause after a query, as a multiple of its duration: the process spends at most a tenth of its time on queries.
+
+One takes 40 ms with 10,000 dhagas, 0.5 s with 100,000.
+"""
+
+
+def watch(client: InspectorClient, options: argparse.Namespace) -> None:
+    """Show the table until the user quits or the process ends."""
+    previous = signal.signal(signal.SIGTERM, exit_on_sigterm)
+    try:
+        screen = Screen(client, options.filter, options.sort)
+        screen.refresh()
+        with cbreak_keys(sys.stdin.fileno()) as pressed, Live(screen=True, auto_refresh=False) as live:
+            run(screen, pressed, live, options.interval)
+    except ProcessEnded as error:
+        print(error)  # the normal end of a watched process, not an error
+    except EOFError:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
+    """Signal handler: leave by an exception, so that the terminal is restored."""
+    raise SystemExit(128 + number)
+
+
+def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None:
+    due = time.monotonic() + interval
+    while not screen.finished:
+        screen.height = live.console.height
+        live.update(screen.draw(), refresh=True)
+        key = pressed.wait(due - time.monotonic())
+        try:
+            if key is not None:
+                screen.press(key)
+            else:
+                began = time.monotonic()
+                screen.refresh()
+                due = time.monotonic() + max(interval, (time.monotonic() - began) * PAUSE_PER_LOOK)
+        except ProcessEnded:
+            raise
+        except NotAnswered as error:
+            screen.message = str(error)
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Show the dhagas of a live process: state, reason, and the share of the time in which each one ran "
+        "(measured while this is shown, by some 0.6 µs a switch). The process must have an inspector: start it with "
+        "DHAGA_DEBUG=1 in its environment, or have it call dhaga.debug.inspect().",
+        epilog="Keys: q quit; / filter; s next sort; up and down choose; enter dump of one; x, y cancel it.",
+    )
+    add = parser.add_argument
+    add("pid", metavar="PID", type=process_id, help="of the process")
+    add("--filter", metavar="TEXT", default="", help="only those with this in name, state, reason or scheduler")
+    add("--sort", choices=SORTS, default="share", help="(share)")
+    add(
+        "--interval",
+        metavar="SECONDS",
+        type=seconds_between(0.05, 3600),
+        default=INTERVAL,
+        help=f"between two looks ({INTERVAL:g})",
+    )
+    add("--once", action="store_true", help="print the table and end; so it is, too, where there is no terminal")
+    add(
+        "--rows",
+        metavar="N",
+        type=int,
+        default=DEFAULT_ROWS,
+        help=f"at most, where it is printed once ({DEFAULT_ROWS})",
+    )
+    add("--json", action="store_true", help="print once, as JSON")
+    return parser

@@ -1,0 +1,180 @@
+"""The state of a live ``top``: what is shown, and what each key does. Terminal: ``keyboard``; process: its inspector.
+
+``mode`` is the method that takes the next key: browse, edit_filter, read_dump or confirm_cancel. The chosen row is kept
+by its ident, so that it stays chosen while rows move; if it is gone, the first row is chosen. ``cancel`` uses the ident
+that was confirmed, not the row that is chosen by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..debug._dhaga_table import SORTS
+from ..debug._remote.client import printable
+from . import top_table
+
+HELP = "q quit  / filter  s sort  ↑↓ choose  enter dump  x cancel"
+NON_ROW_LINES = 5
+"""Lines of the screen without rows: summary, head, status line."""
+
+
+class TableSource(Protocol):
+    """What a screen queries: ``InspectorClient``, as far as used here."""
+
+    def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        """Query and wait for the answer."""
+
+
+class Screen:
+    """One table with a filter, a sort order and a chosen row."""
+
+    def __init__(self, client: TableSource, filter: str, sort: str) -> None:
+        self.client = client
+        self.filter = filter
+        self.sort = sort
+        self.height = 24
+        self.answer: dict[str, Any] = {}
+        self.chosen: int | None = None
+        self.mode: Callable[[str], None] = self.browse
+        self.text: list[str] = []  # lines of the dump that is shown
+        self.first_line = 0  # first line of the dump on the screen
+        self.message = ""
+        self.finished = False
+
+    # ---- what is shown
+
+    def refresh(self) -> None:
+        """Query the table again. Raises: NotAnswered."""
+        self.answer = self.client.ask("table", filter=self.filter, sort=self.sort)
+        idents = [row["ident"] for row in self.rows]
+        if self.chosen not in idents:
+            self.chosen = idents[0] if idents else None
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.answer["rows"]
+        return rows
+
+    @property
+    def chosen_index(self) -> int:
+        """Index of the chosen row, 0 if none is."""
+        return next((number for number, row in enumerate(self.rows) if row["ident"] == self.chosen), 0)
+
+    def visible(self) -> int:
+        """Return how many rows or lines fit."""
+        return max(1, self.height - NON_ROW_LINES - len(self.answer["cycles"]))
+
+    def draw(self) -> RenderableType:
+        if self.mode == self.read_dump:
+            return Group(*map(Text, self.text[self.first_line : self.first_line + self.height - 1]), self.status_line())
+        first = min(max(0, self.chosen_index - self.visible() + 1), max(0, len(self.rows) - self.visible()))
+        rows = self.rows[first : first + self.visible()]
+        head = top_table.summary(self.answer, self.filter, self.sort)
+        return Group(head, top_table.table_of(self.answer, rows, self.chosen), self.status_line())
+
+    def status_line(self) -> Text:
+        if self.mode == self.edit_filter:
+            return Text(f"/{self.filter}▏ enter: done, escape: no filter", style="bold")
+        if self.mode == self.confirm_cancel:
+            return Text(printable(f"cancel {self.name()}? y: yes"), style="bold red")
+        if self.mode == self.read_dump:
+            return Text("↑↓ scroll  escape back  q quit", style="dim")
+        return Text(printable(self.message) or HELP, style="bold" if self.message else "dim")
+
+    def name(self) -> str:
+        return str(self.rows[self.chosen_index]["name"]) if self.rows else ""
+
+    # ---- keys: each mode is a method that takes the next one
+
+    def press(self, key: str) -> None:
+        """Handle a key. Raises: NotAnswered."""
+        self.message = ""
+        self.mode(key)
+
+    def browse(self, key: str) -> None:
+        actions: dict[str, Callable[[], object]] = {
+            "q": self.quit,
+            "/": lambda: self.switch_mode(self.edit_filter),
+            "s": self.next_sort,
+            "enter": self.dump,
+            "d": self.dump,
+            "x": self.ask_to_cancel,
+            "escape": self.drop_filter,
+        }
+        if key in actions:
+            actions[key]()
+        elif self.rows:
+            self.move(key)
+
+    def move(self, key: str) -> None:
+        index = self.chosen_index + self.step(key)
+        self.chosen = self.rows[min(max(0, index), len(self.rows) - 1)]["ident"]
+
+    def step(self, key: str) -> int:
+        page, all = self.visible(), 1_000_000
+        steps = {"up": -1, "down": 1, "k": -1, "j": 1, "page up": -page, "page down": page, "home": -all, "end": all}
+        return steps.get(key, 0)
+
+    def edit_filter(self, key: str) -> None:
+        """Edit the filter, which applies at each key."""
+        if key == "enter":
+            self.switch_mode(self.browse)
+        elif key == "escape":
+            self.drop_filter()
+        elif key == "backspace":
+            self.filter = self.filter[:-1]
+        elif len(key) == 1 and key.isprintable():
+            self.filter += key
+        self.refresh()
+
+    def read_dump(self, key: str) -> None:
+        """Scroll through a dump."""
+        if key == "q":
+            self.quit()
+        elif key in ("escape", "enter", "d"):
+            self.switch_mode(self.browse)
+        self.first_line = min(max(0, self.first_line + self.step(key)), max(0, len(self.text) - self.height + 1))
+
+    def confirm_cancel(self, key: str) -> None:
+        self.switch_mode(self.browse)
+        if key in ("y", "Y"):
+            self.cancel()
+
+    def switch_mode(self, mode: Callable[[str], None]) -> None:
+        self.mode = mode
+
+    def quit(self) -> None:
+        self.finished = True
+
+    def next_sort(self) -> None:
+        sorts = list(SORTS)
+        self.sort = sorts[(sorts.index(self.sort) + 1) % len(sorts)]
+        self.refresh()
+
+    def drop_filter(self) -> None:
+        self.filter = ""
+        self.switch_mode(self.browse)
+        self.refresh()
+
+    def dump(self) -> None:
+        if self.chosen is not None:
+            text = self.client.ask("dump", ident=self.chosen)["text"]
+            self.text = [printable(line) for line in text.splitlines()]
+            self.first_line = 0
+            self.switch_mode(self.read_dump)
+
+    def ask_to_cancel(self) -> None:
+        if self.rows and self.rows[self.chosen_index]["kind"] != "dhaga":
+            self.message = f"{self.name()} is no dhaga: only those can be cancelled"
+        elif self.rows:
+            self.ident_to_cancel = self.chosen
+            self.switch_mode(self.confirm_cancel)
+
+    def cancel(self) -> None:
+        answer = self.client.ask("cancel", ident=self.ident_to_cancel)
+        self.message = f"{answer['name']} {'is cancelled' if answer['cancelled'] else 'has ended'}"
+        self.refresh()

@@ -1,0 +1,116 @@
+"""Waiting for child processes. A child is reaped only by the call that asks for it.
+
+One child's exit is waited for through a pidfd (Linux), a file descriptor that becomes readable when the process ends.
+No descriptor reports a stopped child, or the exit of *any* child, so those are polled with a growing pause. Polling
+also serves where pidfds are missing (macOS) or descriptors have run out.
+
+Rejected: SIGCHLD, whose handler belongs to the program; an OS thread blocked in ``waitpid``, which cannot be cancelled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .._kernel import originals
+from .._kernel.backoff import backoff
+from .._kernel.current import parking_waiter
+from .._kernel.fd_watch import FdWatcher
+from .._kernel.scheduler import sleep
+from .._kernel.waiter import TIMED_OUT, Waiter
+
+__all__ = ["wait", "wait3", "wait4", "waitid", "waitpid"]
+
+PAUSES = 0.0005, 0.02
+"""First and longest pause between two polls, in seconds. At 50 polls a second each takes 20 µs."""
+
+pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
+
+# The standard library's functions, taken before a patch can replace them.
+standard_waitpid, standard_wait3, standard_wait4 = os.waitpid, os.wait3, os.wait4
+standard_waitid: Any = getattr(os, "waitid", None)
+
+
+def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
+    """Park until a child has ended (``process N``), without reaping it.
+
+    Returns: False after ``timeout`` seconds, or at once where only polling can see the exit.
+    """
+    # A pidfd opens for any process. Only a child may be waited for: the caller must get ECHILD for another.
+    if pidfd_open is None or not is_child(pid):
+        return False
+    try:
+        fd = pidfd_open(pid)
+    except OSError:  # EMFILE, or a kernel older than 5.3
+        return False
+    # The pidfd lives for this wait alone, and so does its watcher.
+    watcher = FdWatcher(me.scheduler, fd)
+    watcher.read_reason = f"process {pid}"
+    try:
+        return watcher.wait_readable(me, timeout) is not TIMED_OUT
+    finally:
+        watcher.close()
+        originals.close(fd)
+
+
+def is_child(pid: int) -> bool:
+    """Return whether ``pid`` is an unreaped child: once reaped, its number may belong to another process."""
+    try:
+        # WNOWAIT leaves the zombie for the caller's own waitpid.
+        standard_waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except OSError:
+        return False
+    return True
+
+
+def poll_child(poll: Callable[[int], Any], options: int, pid: int = 0) -> Any:
+    """Return ``poll(options)`` as soon as it names a child. ``pid``: wait for the exit of this process alone.
+
+    Parks: ``process N``, or ``sleep`` between two polls.
+    """
+    me = None if options & os.WNOHANG else parking_waiter()
+    if me is None:
+        return poll(options)
+    pauses = backoff(*PAUSES)
+    while not names_child(answer := poll(options | os.WNOHANG)):
+        if pid and wait_for_exit(pid, me):
+            # A debugger that traces the child delays its reaping after its exit. The pidfd stays readable then: poll
+            # from here on.
+            pid = 0
+        else:
+            sleep(next(pauses))
+    return answer
+
+
+def names_child(answer: Any) -> bool:
+    """Return whether an answer of the operating system names a child. With WNOHANG, pid 0 or None means: none yet."""
+    return answer is not None and answer[0] != 0
+
+
+def waitpid(pid: int, options: int, /) -> tuple[int, int]:
+    """Wait for a child (-1: any; 0, -N: any of a group). Parks: ``process N`` or ``sleep``. Source: ``os.waitpid``."""
+    exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
+    # A pidfd reports the exit alone: with WUNTRACED or WCONTINUED only polling sees the child stop.
+    return poll_child(lambda flags: standard_waitpid(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
+
+
+def wait() -> tuple[int, int]:
+    """Wait for any child. Parks: ``sleep`` between two polls. Source: ``os.wait``."""
+    return poll_child(lambda flags: standard_waitpid(-1, flags), 0)  # type: ignore[no-any-return]
+
+
+def wait3(options: int) -> tuple[int, int, Any]:
+    """Wait for any child and return its resource usage. Parks: ``sleep``. Source: ``os.wait3``."""
+    return poll_child(standard_wait3, options)  # type: ignore[no-any-return]
+
+
+def wait4(pid: int, options: int) -> tuple[int, int, Any]:
+    """Wait for a child and return its resource usage. Parks: as ``waitpid``. Source: ``os.wait4``."""
+    exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
+    return poll_child(lambda flags: standard_wait4(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
+
+
+def waitid(idtype: int, ident: int, options: int, /) -> Any:
+    """Wait for an event of the given kinds in a set of children. Parks: ``sleep``. Source: ``os.waitid``."""
+    return poll_child(lambda flags: standard_waitid(idtype, ident, flags), options)

@@ -1,0 +1,90 @@
+"""Name resolution: the standard look-ups, made in an OS thread while the calling dhaga is parked.
+
+So nsswitch.conf, mDNS and whatever else the C library consults stay in force. Numeric addresses are answered in the
+calling thread. These are the functions of ``dhaga.socket``, which also connects.
+"""
+
+from __future__ import annotations
+
+import _socket
+import socket as standard
+from typing import Any
+
+from .._workers.thread_pool import offload
+
+# The standard library's functions, taken before a patch can replace them.
+standard_getaddrinfo = standard.getaddrinfo
+standard_getfqdn = standard.getfqdn
+
+NUMERIC_NAME = standard.NI_NUMERICHOST | standard.NI_NUMERICSERV
+
+
+def is_numeric(host: Any) -> bool:
+    """Return whether a host is an address already, such as ``127.0.0.1`` or ``fe80::1%lo``."""
+    if isinstance(host, (bytes, bytearray)):
+        host = host.decode("latin-1")
+    for family in (_socket.AF_INET, _socket.AF_INET6):
+        try:
+            # inet_pton refuses a scope such as ``%lo``, which getaddrinfo takes.
+            _socket.inet_pton(family, host.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return True
+    return False
+
+
+def needs_lookup(host: Any) -> bool:
+    """Return whether resolving this host may block. What is no host at all is refused in the calling thread."""
+    return bool(host) and isinstance(host, (str, bytes, bytearray)) and not is_numeric(host)
+
+
+def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> list[Any]:
+    """Resolve a host to addresses. Parks: ``offload``, unless the host is numeric. Source: ``socket.getaddrinfo``."""
+    if needs_lookup(host):
+        return offload(standard_getaddrinfo, host, port, family, type, proto, flags)
+    return standard_getaddrinfo(host, port, family, type, proto, flags)
+
+
+def gethostbyname(hostname: str, /) -> str:
+    """Resolve a host to an IPv4 address. Parks: ``offload``, unless it is numeric. Source: ``socket.gethostbyname``."""
+    if needs_lookup(hostname):
+        return offload(_socket.gethostbyname, hostname)
+    return _socket.gethostbyname(hostname)
+
+
+def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
+    """Resolve a host to its names and IPv4 addresses. Parks: ``offload``. Source: ``socket.gethostbyname_ex``."""
+    return offload(_socket.gethostbyname_ex, hostname)
+
+
+def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
+    """Resolve an address to a host. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
+    return offload(_socket.gethostbyaddr, address)
+
+
+def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
+    """Resolve an address to names. Parks: ``offload``, unless numbers are wanted. Source: ``socket.getnameinfo``."""
+    if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:
+        return _socket.getnameinfo(sockaddr, flags)
+    return offload(_socket.getnameinfo, sockaddr, flags)
+
+
+def getfqdn(name: str = "") -> str:
+    """Return the fully qualified name of a host. Parks: ``offload``. Source: ``socket.getfqdn``."""
+    return offload(standard_getfqdn, name)
+
+
+def resolve_address(family: int, address: Any) -> Any:
+    """Return an address of the internet families with its host resolved; any other address unchanged.
+
+    Parks: ``offload``, if the host is a name. A wrong port is left for the caller's socket operation to refuse.
+    """
+    if family not in (_socket.AF_INET, _socket.AF_INET6) or not isinstance(address, tuple) or len(address) < 2:
+        return address
+    host, port, *rest = address
+    # "<broadcast>" and "" are no names: the C socket calls understand both themselves.
+    if host == "<broadcast>" or not needs_lookup(host):
+        return address
+    # The socket type only keeps the answer to one entry an address; the port plays no part in resolving.
+    found = offload(standard_getaddrinfo, host, None, family, _socket.SOCK_DGRAM)[0][4]
+    return (found[0], port, *(rest or found[2:]))

@@ -1,0 +1,221 @@
+"""Multiplexed waits: ``select`` and ``poll`` park here until polling their fds again can find something.
+
+The fds are registered in a temporary epoll or kqueue, and the caller parks on that set's own fd. Registration is
+edge-triggered: an event that the caller did not ask for (POLLHUP, say) wakes it once, instead of without end. The set
+only says *when* to poll; what is ready, and in which format, is decided by the standard call in ``select.py``.
+
+Closing one of the fds marks the set as stale (``fd_closing``), so that the waiter polls once more and sees EBADF or
+POLLNVAL. ``HandlerSet`` does the same on platforms with neither epoll nor kqueue.
+"""
+
+from __future__ import annotations
+
+import select as standard
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from .._kernel import hooks, originals
+from .._kernel.context_manager import contextmanager
+from .._kernel.fd_watch import READ, WRITE, FdWatcher
+from .._kernel.scheduler import Scheduler, sleep
+from .._kernel.waiter import Waiter
+
+T = TypeVar("T", bound=Iterable[object])
+
+POLLIN, POLLPRI, POLLOUT = 1, 2, 4  # the values of poll(2) on every platform that has it
+CLOSING_SECONDS = 0.001
+"""Pause after the announcement of a close by another thread; by then that thread has closed the fd."""
+
+
+def wait_for(call: str, me: Waiter, poll: Callable[[], T], events_by_fd: dict[int, int], limit: float | None) -> T:
+    """Park until ``poll()`` finds an event, or ``limit`` seconds have passed. Returns: the last result of ``poll()``.
+
+    ``events_by_fd``: events of ``select.poll`` by fd. The reason is ``call fd N, …``.
+    """
+    clock = me.scheduler._clock
+    deadline = None if limit is None else clock() + limit
+    while True:
+        with watch_all(f"{call} fd {', '.join(map(str, events_by_fd))}"[:60], me.scheduler, events_by_fd) as fd_set:
+            found = poll()
+            while not any(found) and not fd_set.fd_closing:
+                left = None if deadline is None else deadline - clock()
+                if left is not None and left <= 0:
+                    return found
+                fd_set.wait(me, left)
+                found = poll()
+        if any(found):
+            return found
+        # A close was announced but had not happened at the last poll: let its thread finish, then poll again.
+        sleep(CLOSING_SECONDS)
+
+
+@contextmanager
+def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -> Iterator[FdSet | HandlerSet]:
+    """Watch fds together for the time of a ``with`` block; all registrations are undone at its end."""
+    fd_set = new_fd_set(reason, scheduler)
+    try:
+        for fd, events in events_by_fd.items():
+            # The hook first: a close between the two steps must not go unnoticed.
+            hooks.before_fd_close.setdefault(fd, {})[fd_set.note_close] = None
+            try:
+                fd_set.add(fd, events)
+            except OSError:
+                # EPERM: a regular file, which has no readiness to report and which poll() always finds ready.
+                # EBADF: a closed fd, which poll() reports in the caller's format.
+                pass
+        yield fd_set
+    finally:
+        for fd in events_by_fd:
+            del hooks.before_fd_close[fd][fd_set.note_close]
+            if not hooks.before_fd_close[fd]:
+                del hooks.before_fd_close[fd]
+        fd_set.close()
+
+
+class FdSet:
+    """Base of the sets that the kernel keeps: edge-triggered, waited for through one fd."""
+
+    def __init__(self, reason: str, watcher: FdWatcher) -> None:
+        self.watcher = watcher
+        watcher.read_reason = reason
+
+    def add(self, fd: int, events: int) -> None:
+        """Watch an fd for events of ``select.poll``. Raises: OSError."""
+        raise NotImplementedError
+
+    def consume_events(self) -> None:
+        """Take the reported events out of the kernel's set, so that only later ones make its fd readable again."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the set's own fd. The watched fds stay open."""
+        raise NotImplementedError
+
+    @property
+    def fd_closing(self) -> bool:
+        """Whether one of the watched fds is about to be closed."""
+        return self.watcher.closed
+
+    def note_close(self) -> None:
+        """Wake the waiter for one more poll, as one of the fds is about to be closed. From: any thread."""
+        self.watcher.close()
+
+    def wait(self, me: Waiter, timeout: float | None) -> None:
+        """Park until the set has an event, one of its fds is closed, or the time is over."""
+        try:
+            self.watcher.wait_readable(me, timeout)
+        except OSError:
+            if not self.fd_closing:
+                raise
+        self.consume_events()
+
+
+class EpollSet(FdSet):
+    """The set on Linux."""
+
+    def __init__(self, reason: str, scheduler: Scheduler) -> None:
+        self.epoll = originals.epoll()
+        super().__init__(reason, FdWatcher(scheduler, self.epoll.fileno()))
+
+    def add(self, fd: int, events: int) -> None:
+        # The bits of select.poll have the same values in epoll.
+        self.epoll.register(fd, events | standard.EPOLLET)
+
+    def consume_events(self) -> None:
+        self.epoll.poll(0)
+
+    def close(self) -> None:
+        self.watcher.close()
+        self.epoll.close()
+
+
+class KqueueSet(FdSet):
+    """The set on macOS and the BSDs."""
+
+    def __init__(self, reason: str, scheduler: Scheduler) -> None:
+        self.select: Any = standard
+        self.kqueue = originals.kqueue()
+        super().__init__(reason, FdWatcher(scheduler, self.kqueue.fileno()))
+
+    def add(self, fd: int, events: int) -> None:
+        flags = self.select.KQ_EV_ADD | self.select.KQ_EV_CLEAR
+        if events != POLLOUT:  # kqueue reports urgent data and end of file through the read filter
+            self.kqueue.control([self.select.kevent(fd, self.select.KQ_FILTER_READ, flags)], 0, 0)
+        if events & POLLOUT:
+            self.kqueue.control([self.select.kevent(fd, self.select.KQ_FILTER_WRITE, flags)], 0, 0)
+
+    def consume_events(self) -> None:
+        self.kqueue.control(None, 1024, 0)
+
+    def close(self) -> None:
+        self.watcher.close()
+        self.kqueue.close()
+
+
+class HandlerSet:
+    """The fallback without a kernel set: one watcher an fd, over handlers of the IOLoop.
+
+    They are level-triggered and do not report urgent data. This object is the wait target of the park.
+    """
+
+    def __init__(self, reason: str, scheduler: Scheduler) -> None:
+        self.reason = reason
+        self.scheduler = scheduler
+        self.watched: list[tuple[FdWatcher, int]] = []
+        self.fd_closing = False
+        self.waiter: Waiter | None = None
+
+    def add(self, fd: int, events: int) -> None:
+        """Watch an fd for events of ``select.poll``. Raises: OSError."""
+        directions = (READ if events & ~(POLLOUT | POLLPRI) else 0) | (WRITE if events & POLLOUT else 0)
+        watcher = FdWatcher(self.scheduler, fd)
+        if directions:
+            self.scheduler._poller.register(watcher, directions)
+            self.watched.append((watcher, directions))
+
+    def note_close(self) -> None:
+        """Wake the waiter for one more poll, as one of the fds is about to be closed. From: any thread."""
+        self.fd_closing = True
+        if self.waiter is not None:
+            self.waiter._wake()
+
+    def wait(self, me: Waiter, timeout: float | None) -> None:
+        """Park until an fd has an event, one is closed, or the time is over."""
+        for watcher, directions in self.watched:
+            self.scheduler._poller.register(watcher, directions)
+        me._prepare(self.reason, self)
+        self.waiter = me
+        for watcher, directions in self.watched:
+            # The waiter stands at several watchers. The first that is ready wakes it; ``_remove`` takes it off the
+            # others.
+            if directions & READ:
+                watcher.readers[me] = None
+            if directions & WRITE:
+                watcher.writers[me] = None
+        # A close announced before the waiter was recorded had nothing to wake: look again after recording it.
+        if self.fd_closing:
+            me._wake()
+        try:
+            me._park_until(timeout)
+        finally:
+            self._remove(me)
+
+    def _remove(self, waiter: Waiter) -> None:
+        """Remove the waiter from all fds but the one that woke it."""
+        self.waiter = None
+        for watcher, _ in self.watched:
+            watcher.take_off(waiter)
+
+    def close(self) -> None:
+        """Take all fds off the poller."""
+        for watcher, _ in self.watched:
+            watcher.close()
+
+
+def new_fd_set(reason: str, scheduler: Scheduler) -> FdSet | HandlerSet:
+    """Return an empty set of the best kind that this platform has."""
+    if originals.epoll is not None:
+        return EpollSet(reason, scheduler)
+    if originals.kqueue is not None:
+        return KqueueSet(reason, scheduler)
+    return HandlerSet(reason, scheduler)

@@ -1,0 +1,221 @@
+"""File locks: one operation at a time on one file, as the compiled layers of ``io`` need it among dhagas.
+
+A second caller in the same OS thread, while the first is parked in the middle of a layer, would get ``RuntimeError:
+reentrant call`` or a torn line. So each operation first takes the file's ``FileLock``, an RLock shared by all layers of
+that file. The files themselves are in ``offloaded_file.py``.
+
+Beside the owner the lock has four states. ``late_cancel``: a cancel arrived during an operation that could not be
+undone; the next operation raises it. ``closing``: a caller of ``close`` waits, so a dhaga that waits for data gets
+EBADF. ``finalizing``: a finalizer closes the file, without locking or parking. ``watchers``: set only for pipes,
+sockets and terminals, whose operations wait for readiness first.
+
+Rejected: changing the ``__class__`` of the file while a caller is parked in it, and no locking otherwise. A line would
+take a third of the time, but the lock could not be handed over.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.current import this_waiter
+from .._kernel.fd_watch import FdWatchers, closed_error
+from .._kernel.turn_budget import yield_if_due
+from .._sync.lock import RLock
+from .._workers.thread_pool import OffloadPool
+
+C = TypeVar("C", bound=type)
+
+MOSTLY_BUFFERED = {"read", "readline", "write"}
+"""Operations that the buffer serves most of the time; they take one argument at most."""
+
+
+class FileLock(RLock):
+    """Exclusive right of a dhaga or thread to operate on one file, and its way to the thread pool meanwhile."""
+
+    __slots__ = ("closing", "finalizing", "late_cancel", "leaves_fd_open", "pool", "watchers")
+
+    def __init__(self, pool: OffloadPool) -> None:
+        super().__init__()
+        self._count = 1  # preset: the written-out fast path takes the lock by setting ``_holder`` alone
+        self.pool: OffloadPool = pool
+        self.late_cancel: bool = False  # a cancel arrived too late for one operation; the next one raises it
+        self.watchers: FdWatchers | None = None  # of a pipe, socket or terminal; None for a file on disk
+        self.closing: bool = False  # a caller of ``close`` waits for the lock
+        self.leaves_fd_open: bool = False  # the file was opened with ``closefd=False``
+        self.finalizing: bool = False  # a finalizer closes the file: it must not park
+
+    def _holders(self) -> list[object]:
+        return [] if self._holder is None else [self._holder]
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("RLock", "FileLock", 1)
+
+    def __enter__(self) -> bool:
+        # The finalizer has the only reference, and at interpreter exit greenlet no longer names the caller.
+        if self.finalizing:
+            return True
+        # Only at the outermost entry: a nested one is in the middle of an operation.
+        if self.late_cancel and not self._is_owned():
+            self.raise_late_cancel()
+        return super().__enter__()
+
+    def __exit__(self, kind: object = None, error: object = None, trace: object = None) -> None:
+        if not self.finalizing:
+            self.release()
+
+    def acquire_to_close(self) -> None:
+        """Take the lock for ``close``, in spite of cancels. An owner that waits for data gets an OSError."""
+        if self.finalizing:
+            return
+        if self._is_owned():
+            self._count += 1
+            return
+        self.closing = True
+        if self.watchers is not None and self._holder is not None:
+            # The holder is parked for data that may never come. Closing its watchers wakes it with EBADF; it then
+            # releases.
+            former, self.watchers = self.watchers, FdWatchers(self.watchers.fd)
+            former.close()
+        # As a Condition takes its lock back: cancels stay pending meanwhile.
+        self._acquire_restore(1)
+        self.closing = False
+
+    def finish(self, operation: Callable[..., Any], *args: Any) -> Any:
+        """Run a blocking operation in the pool and wait for its end, in spite of cancels: no file is left halfway."""
+        if self.finalizing:
+            return operation(*args)
+        try:
+            return self.pool.finish(operation, *args)
+        finally:
+            # The operation is done and its result must be returned, so the cancel waits for the next operation.
+            self.late_cancel = self.late_cancel or bool(this_waiter()._pending)
+
+    def wait_until(self, event: int) -> None:
+        """Park until the file has ``event``, unless it is non-blocking. A cancel or ``close`` ends the wait."""
+        assert self.watchers is not None
+        if self.finalizing or not os.get_blocking(self.watchers.fd):
+            return
+        yield_if_due()
+        ready = originals.poll()
+        ready.register(self.watchers.fd, event)
+        while not ready.poll(0):
+            if self.closing:
+                raise closed_error()
+            me = this_waiter()
+            watcher = self.watchers.of(me)
+            (watcher.wait_readable if event == originals.select_module.POLLIN else watcher.wait_writable)(me)
+
+    def raise_late_cancel(self) -> None:
+        """Raise the cancel that arrived too late for the caller's last operation."""
+        self.late_cancel = False
+        me = this_waiter()
+        if me._pending:
+            raise me._pending.pop(0)
+
+
+def under_file_lock(*names: str) -> Callable[[C], C]:
+    """Class decorator: make these methods of a layer, and ``close``, take the lock in its ``file_lock``."""
+
+    def decorate(kind: C) -> C:
+        for name in names:
+            wrap = lock_written_out if name in MOSTLY_BUFFERED else lock_around
+            setattr(kind, name, wrap(getattr(kind, name)))
+        layer: Any = kind
+        # A close must succeed in spite of a cancel, and a finalizer must not park: neither can take the lock as others
+        # do.
+        layer.close = lock_to_close(layer.close)
+        layer.__del__ = finalize_unlocked(layer.__del__)
+        layer.__reduce_ex__ = refuse_pickling
+        return kind
+
+    return decorate
+
+
+def lock_around(standard_method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method under the file's lock."""
+
+    @functools.wraps(standard_method)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.file_lock:
+            return standard_method(self, *args, **kwargs)
+
+    return method
+
+
+def lock_written_out(standard_method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the method with the lock's fast path written out, and without star arguments: a third of the cost."""
+
+    @functools.wraps(standard_method)
+    def method(self: Any, argument: Any = -1, /) -> Any:
+        lock = self.file_lock
+        if lock.finalizing:
+            return standard_method(self, argument)
+        me = getcurrent()
+        # No call is made between test and assignment, so no other thread can take the lock in between.
+        if lock._holder is None and not lock.late_cancel: lock._holder = me  # atomic  # fmt: skip
+        else:
+            with lock:
+                return standard_method(self, argument)
+        try:
+            return standard_method(self, argument)
+        finally:
+            if not lock._waiters: lock._holder = None  # atomic  # fmt: skip
+            else:
+                lock.release()
+
+    return method
+
+
+def lock_to_close(standard_close: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``close`` under a lock that is taken in spite of cancels."""
+
+    @functools.wraps(standard_close)
+    def close(self: Any) -> None:
+        lock = self.file_lock
+        lock.acquire_to_close()
+        try:
+            standard_close(self)
+        finally:
+            lock.__exit__()
+
+    return close
+
+
+def finalize_unlocked(standard_finalizer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a finalizer that closes a dropped file without parking: finalizers run on any stack, also on the hub's."""
+
+    def __del__(self: Any) -> None:
+        lock = getattr(self, "file_lock", None)
+        if lock is None or is_closed(self):  # None: opening failed
+            return
+        warning = f"unclosed file {self!r}"
+        lock.finalizing = True
+        try:
+            standard_finalizer(self)
+        finally:
+            lock.finalizing = False
+        if not lock.leaves_fd_open:
+            # Last, after the close: with ``-W error`` the warning is an exception.
+            warnings.warn(warning, ResourceWarning, stacklevel=2, source=self)
+
+    return __del__
+
+
+def is_closed(file: Any) -> bool:
+    """Return whether the file is closed already, or detached."""
+    try:
+        return bool(file.closed)
+    except ValueError:  # detached from the layer below
+        return True
+
+
+def refuse_pickling(file: Any, protocol: object) -> Any:
+    """Raises: TypeError, before the standard ``__reduce_ex__`` wraps the file in another object, which closes it."""
+    raise TypeError(f"cannot pickle {type(file).__name__!r} instances")

@@ -1,0 +1,23 @@
+"""OpenSSL's queue of errors, which is the OS thread's: what one connection leaves there must not strike another.
+
+CPython (3.14; ``_ssl.c``) raises an error of the operating system, such as EPIPE of a write, without taking it off that
+queue. The next call that OpenSSL cannot finish, on any connection, is then told that error instead of WANT_READ. In a
+thread of its own a broken connection would tell itself; dhagas share their OS thread, as all connections of asyncio do.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+# Taken before a patch can replace them.
+SSLError = ssl.SSLError
+
+idle_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def forget_errors() -> None:
+    """Empty the queue of this OS thread. There is no call for that: one that fails does it on its way out."""
+    try:
+        idle_context.set_ciphers("none of these")
+    except SSLError:
+        pass

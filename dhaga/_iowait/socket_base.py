@@ -1,0 +1,224 @@
+"""Base of all sockets: the timeout, the fd watchers, and the ways to park until an operation succeeds.
+
+*Timeout.* ``call_timeout`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
+stays blocking on Linux, as a process that shares it expects, and each call passes MSG_DONTWAIT; otherwise the fd is
+non-blocking. So no call waits in C. *Watchers.* ``watchers`` holds one for each scheduler that used the socket (None:
+plain OS threads). ``watcher`` caches the first of them while there is no timeout: a hot path that finds its own
+scheduler there needs no deadline. *Readiness* is edge-triggered. ``watcher.readable`` is False after a read that found
+nothing, or less than it asked for, until the next edge: a read then parks without trying. Writers always try first.
+"""
+
+from __future__ import annotations
+
+import _socket
+import socket as standard
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.backoff import backoff
+from .._kernel.current import this_waiter
+from .._kernel.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
+from .._kernel.scheduler import sleep
+from .._kernel.thread_waiter import OSThread
+from .._kernel.turn_budget import CALLS_PER_CHECK, yield_if_due
+from .._kernel.waiter import TIMED_OUT, Waiter
+
+plain = _socket.socket
+# The C getters: the properties of ``socket.socket`` make enums, which costs an accept 2 µs.
+family_of = plain.family.__get__
+type_of = plain.type.__get__
+
+# Elsewhere a send may block in spite of the flag, so there the fd itself is made non-blocking.
+DONTWAIT = int(standard.MSG_DONTWAIT) if sys.platform == "linux" else 0
+OOB, NOW = int(standard.MSG_OOB), int(standard.MSG_DONTWAIT)
+PAUSES = 0.001, 0.02
+"""First and longest pause between two tries where no event reports when to try again, in seconds."""
+
+NO_WATCHER: Any = ThreadFdWatcher(-1)
+NO_WATCHER.scheduler = object()  # equal to that of no caller
+
+
+class TimeoutSocket(standard.socket):
+    """A standard socket whose timeout is enforced by parking. See the module for ``call_timeout`` and the watchers."""
+
+    __slots__ = ("call_timeout", "sends_until_check", "watcher", "watchers")
+
+    def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
+        self.watcher: Any = NO_WATCHER
+        self.watchers: FdWatchers = FdWatchers(-1)
+        super().__init__(family, type, proto, fileno)
+        self.watchers.fd = fd = self.fileno()
+        # Until a send looks at its turn's clock. Staggered: a broadcast sends once to each of many sockets.
+        self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
+        self.sync_timeout()
+
+    def stop_watching(self) -> None:
+        """Take the fd off every poller before it is closed, and wake its waiters with EBADF."""
+        self.watcher = NO_WATCHER
+        self.watchers.close()
+
+    # ---- timeouts
+
+    def sync_timeout(self) -> None:
+        """Copy the timeout that was just set in C, and set the fd's blocking mode to match."""
+        self.call_timeout: float | None = plain.gettimeout(self)
+        timeout = self.call_timeout
+        # With a timeout, C would poll() before each call; without MSG_DONTWAIT only the fd's mode keeps a call from
+        # blocking.
+        if timeout or (timeout is None and not DONTWAIT):
+            plain.setblocking(self, False)
+        # A cached watcher means: no deadline to look at.
+        if timeout is not None:
+            self.watcher = NO_WATCHER
+
+    def gettimeout(self) -> float | None:
+        """Return the timeout of each call in seconds; None: wait forever, 0: never."""
+        return self.call_timeout
+
+    def settimeout(self, value: float | None, /) -> None:
+        """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
+        plain.settimeout(self, value)
+        self.sync_timeout()
+
+    timeout: Any = property(gettimeout)
+
+    def setblocking(self, flag: bool, /) -> None:
+        """Wait forever (True) or never (False)."""
+        plain.setblocking(self, flag)
+        self.sync_timeout()
+
+    def getblocking(self) -> bool:
+        """Return whether calls may wait."""
+        return self.call_timeout != 0
+
+    # ---- waiting
+
+    def fd_watcher(self, me: Waiter) -> AnyFdWatcher:
+        """Return the watcher of this fd for the waiter's scheduler. Raises: OSError (EBADF) once closed."""
+        watcher = self.watchers.of(me)
+        if watcher.short_read_means_empty is None:
+            watcher.short_read_means_empty = self.short_read_means_empty()
+            # A Unix socket also ends a read at passed descriptors: the poller must look again after a short one.
+            watcher.may_have_more = family_of(self) == standard.AF_UNIX
+        if self.watcher is NO_WATCHER and watcher.scheduler is not None and self.call_timeout is None:
+            self.watcher = watcher
+        return watcher
+
+    def short_read_means_empty(self) -> bool:
+        """Return whether a short read means that the socket is empty: see ``FdWatcher``."""
+        if type_of(self) != standard.SOCK_STREAM or sys.platform != "linux":
+            return False
+        if family_of(self) == standard.AF_UNIX:
+            return True
+        is_tcp = self.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL) == standard.IPPROTO_TCP
+        # SCTP keeps message boundaries: its reads are short with more to come.
+        return is_tcp and family_of(self) in (standard.AF_INET, standard.AF_INET6)
+
+    def note_drained(self) -> None:
+        """Record a short read, so that the next one parks without a system call that fails."""
+        scheduler = getattr(getcurrent(), "scheduler", None)
+        watcher: Any = self.watchers.get(scheduler) if scheduler is not None else None
+        if watcher is not None and watcher.short_read_means_empty:
+            watcher.readable = False
+            if watcher.may_have_more:
+                # The poller polls this fd again, as more data may lie behind a passed descriptor.
+                watcher.poller.to_recheck.append(watcher)
+
+    def read_until_blocked(self) -> None:
+        """Trust short reads no longer: urgent data ends a read too, even after it was read itself."""
+        for watcher in list(self.watchers.values()):
+            watcher.short_read_means_empty = False
+
+    def park_within_timeout(
+        self,
+        wait: Callable[[Any, float | None], object],
+        me: Waiter,
+        deadline: float | None,
+        message: str = "timed out",
+    ) -> float | None:
+        """Park by ``wait``, which may return TIMED_OUT, within the timeout.
+
+        Returns: the deadline of the whole call, for its next park. Raises: TimeoutError with ``message``.
+        """
+        if self.call_timeout is None:
+            wait(me, None)
+            return None
+        clock = originals.monotonic if isinstance(me, OSThread) else me.scheduler._clock
+        if deadline is None:
+            # The clock starts at the first park, not at the call: a call that need not wait reads no clock.
+            deadline = clock() + self.call_timeout
+        if wait(me, max(0.0, deadline - clock())) is TIMED_OUT:
+            raise TimeoutError(message)
+        return deadline
+
+    def read_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
+        """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: those that the caller passed."""
+        me: Any = getcurrent()
+        scheduler = getattr(me, "scheduler", None)
+        now = self.call_timeout == 0 or flags & NOW
+        watcher: Any = self.watchers.get(scheduler) if scheduler is not None and not now else None
+        deadline: float | None = None
+        if not now and (watcher is None or watcher.readable):
+            yield_if_due()
+        # After urgent data a short read is no sign of an empty socket, and no further edge may come.
+        if flags & OOB:
+            self.read_until_blocked()
+        while True:
+            # Known to be empty: park first. Otherwise a try is cheaper than a poll, and tells more.
+            if watcher is None or watcher.readable:
+                try:
+                    return operation(self, *args)
+                except BlockingIOError:
+                    if now:
+                        raise
+                if watcher is None:
+                    me = this_waiter()
+                    watcher = self.fd_watcher(me)
+                watcher.readable = False
+            deadline = self.park_within_timeout(watcher.wait_readable, me, deadline)
+
+    def write_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
+        """Return ``operation(self, *args)`` as soon as the fd is writable. ``flags`` as in ``read_when_ready``."""
+        watcher: Any = None
+        deadline: float | None = None
+        while True:
+            try:
+                return operation(self, *args)
+            except BlockingIOError:
+                if self.call_timeout == 0 or flags & NOW:
+                    raise
+            if watcher is None:
+                me = this_waiter()
+                watcher = self.fd_watcher(me)
+            deadline = self.park_within_timeout(watcher.wait_writable, me, deadline)
+
+    def retry_with_backoff(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
+        """Return ``operation(self, *args)``, retrying with growing pauses. Parks: ``sleep``. ``flags`` as in
+        ``read_when_ready``.
+
+        For Unix sockets that wait for room at a peer, of which no event reports.
+        """
+        deadline: float | None = None
+        for pause in backoff(*PAUSES):
+            try:
+                return operation(self, *args)
+            except BlockingIOError:
+                if self.call_timeout == 0 or flags & NOW:
+                    raise
+            deadline = self.park_within_timeout(pause_for(pause), this_waiter(), deadline)
+
+
+def pause_for(seconds: float) -> Callable[[Any, float | None], object]:
+    """Return a wait that ends after some seconds; it returns TIMED_OUT if no time is left."""
+
+    def wait(me: Waiter, left: float | None) -> object:
+        if left is not None and left <= 0:
+            return TIMED_OUT
+        sleep(seconds if left is None else min(seconds, left))
+        return None
+
+    return wait

@@ -1,0 +1,261 @@
+"""Public calls of the kernel: spawn, sleep, park, current, priority, Timeout. Each finds the caller's scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextvars import Context
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from greenlet import getcurrent
+
+from .arguments import check_seconds, checked_timeout
+from .context_manager import contextmanager
+from .current import this_waiter
+from .current_scheduler import current_scheduler
+from .errors import Expired
+from .microthread import Dhaga, Main
+from .run_queues import HIGH, LOW, NORMAL, Priority
+from .scheduler import Scheduler, sleep
+from .timers import Entry
+from .waiter import Waiter
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+# A checker compares arguments with ``fn`` where all of them are for it (PEP 612: no keyword may stand between them).
+@overload
+def spawn(
+    fn: Callable[..., R],
+    /,
+    *args: Any,
+    name: str | None,
+    daemon: bool = ...,
+    priority: Priority = ...,
+    context: Context | None = ...,
+    **kwargs: Any,
+) -> Dhaga[R]: ...
+@overload
+def spawn(
+    fn: Callable[..., R],
+    /,
+    *args: Any,
+    daemon: bool,
+    priority: Priority = ...,
+    context: Context | None = ...,
+    **kwargs: Any,
+) -> Dhaga[R]: ...
+@overload
+def spawn(
+    fn: Callable[..., R], /, *args: Any, priority: Priority, context: Context | None = ..., **kwargs: Any
+) -> Dhaga[R]: ...
+@overload
+def spawn(fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
+@overload
+def spawn(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
+def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+    fn: Callable[..., R],
+    /,
+    *args: Any,
+    name: str | None = None,
+    daemon: bool = False,
+    priority: Priority = NORMAL,
+    context: Context | None = None,
+    **kwargs: Any,
+) -> Dhaga[R]:
+    """Start a dhaga that calls ``fn(*args, **kwargs)`` on the caller's scheduler, at its place in the run queue.
+
+    Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: cancelled at
+    interpreter exit instead of joined; ``priority``: HIGH, NORMAL or LOW, see ``dhaga.priority``; ``context``: its
+    context variables, by default a copy of the caller's. For a function with a parameter of one of these names:
+    ``functools.partial``. Raises: TypeError.
+
+    >>> import dhaga
+    >>> dhaga.spawn(pow, 2, 10).result()
+    1024
+    """
+    me: Any = getcurrent()
+    try:
+        scheduler = me.scheduler
+    # Main code and the hub are plain greenlets. EAFP keeps the common case, a dhaga, free of an isinstance check.
+    except AttributeError:
+        scheduler = current_scheduler()
+    dhaga: Dhaga[R] = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
+    scheduler._admit(dhaga)
+    return dhaga
+
+
+@contextmanager
+def priority(level: Priority) -> Iterator[None]:
+    """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` takes it as an argument, too.
+
+    A HIGH dhaga that becomes runnable runs next; a LOW one runs when no other is runnable. Starvation is bounded: one
+    NORMAL and one LOW dhaga run in every second lap of 1 ms (or of one turn that takes longer). ``sleep(0)`` lets every
+    HIGH and NORMAL dhaga run once. What a block spawns is NORMAL again.
+    Parks: never; it counts from the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
+    """
+    me = current()
+    former = me._priority
+    me._assign_to(me.scheduler, level)
+    try:
+        yield
+    finally:
+        me._assign_to(me.scheduler, former)
+
+
+def current() -> Dhaga | Main:
+    """Return the dhaga that runs, or the stand-in of the main code, which parks and is woken like one.
+
+    Parks: never. Raises: ParkError on the hub and in coroutines, where neither runs.
+
+    >>> import dhaga
+    >>> dhaga.spawn(lambda: dhaga.current().name, name="backup-3").result()
+    'backup-3'
+    """
+    me = getcurrent()
+    if isinstance(me, Dhaga):
+        return me
+    waiter = this_waiter()
+    return waiter if isinstance(waiter, Main) else current_scheduler()._main  # type: ignore[return-value]
+
+
+def park(
+    reason: str,
+    undo: Callable[[], object] | None = None,
+    timeout: float | None = None,
+    *,
+    start: Callable[[], object] | None = None,
+) -> Any:
+    """Suspend the caller until a call of its ``wake``; see ``current()``. Every wait of Dhaga ends in this.
+
+    Parks: ``reason``. From: a dhaga, main code. ``undo()`` takes the caller off what it waits for and runs before a
+    timeout or a cancel ends the park; if it raises ValueError or returns False, a wake is under way and wins.
+    ``start()`` runs once the caller counts as parked: a wake by another OS thread cannot come too early from there on.
+    Returns: the wake's value. Raises: the wake's error, TimeoutError, Cancelled, ParkError, ValueError (NaN).
+
+    >>> import dhaga
+    >>> reader = dhaga.spawn(dhaga.park, "news")
+    >>> dhaga.sleep(0)  # the reader runs and parks
+    >>> reader.wake("rain"), reader.result()
+    (True, 'rain')
+    """
+    check_seconds(timeout)
+    me = current()
+    me._prepare(reason, None if undo is None else UndoTarget(undo))
+    if start is not None:
+        try:
+            start()
+        except BaseException:
+            # start() failed, so that no waker knows of this park. The waiter must still leave the parked state by the
+            # one road there is, a wake and its turn in the run queue.
+            me._wake()
+            me._park()
+            raise
+    if timeout is not None and timeout <= 0:
+        me._expire()
+    return me._park(timeout)
+
+
+class UndoTarget:
+    """Wait target of a public park: its undo is a function without arguments."""
+
+    __slots__ = ("owner", "undo")
+    for_all = True
+
+    def __init__(self, undo: Callable[[], object]) -> None:
+        self.undo = undo
+        self.owner = getattr(undo, "__self__", None)
+
+    def _remove(self, waiter: Waiter) -> object:
+        return self.undo()
+
+
+class Timeout:
+    """Bound a block: a park in it that lasts beyond ``seconds`` is undone, and the block raises TimeoutError.
+
+    Nests: each block turns only its own expiry into TimeoutError. Inside, the expiry travels as a ``BaseException``
+    (``Expired``), so that ``except OSError`` around a socket call lets it pass. None: no bound. ``expired`` reports the
+    outcome. ``error``: an exception, or a class of them, that is raised instead of TimeoutError.
+    Parks: never. From: a dhaga, main code. One ``with`` block per object; a block that never parks is not interrupted.
+    Raises: ValueError, TypeError.
+
+    >>> import dhaga
+    >>> with dhaga.Timeout(0.01):
+    ...     dhaga.sleep(1)
+    Traceback (most recent call last):
+    TimeoutError: not done within 0.01 s
+    """
+
+    def __init__(self, seconds: float | None, error: BaseException | type[BaseException] | None = None) -> None:
+        self.seconds: float | None = checked_timeout(seconds)
+        if error is not None:
+            check_error(error)
+        self._raised_instead = error
+        self.entered: bool = False
+        self.expired: bool = False
+        self.error: Expired | None = None
+        self.entry: Entry | None = None
+        self._waiter: Dhaga | Main | None = None
+
+    def __repr__(self) -> str:
+        return f"<Timeout {self.seconds} s{', expired' if self.expired else ''}>"
+
+    def __enter__(self) -> Self:
+        if self.entered:
+            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+        self._waiter = current()
+        self.entered = True
+        if self.seconds is not None:
+            scheduler = self._waiter.scheduler
+            self.entry = scheduler._timers.add(scheduler._clock() + self.seconds, self)
+        return self
+
+    def _expire(self) -> None:
+        """Interrupt the block. From: the scheduler's timers, on the hub."""
+        assert self._waiter is not None and self.entry is not None
+        self.expired = True
+        self.error = Expired(self, self.entry[1])
+        self._waiter._cancel_with(self.error)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        waiter, self._waiter = self._waiter, None
+        # The error refers to this Timeout; a reference left here would make a cycle.
+        own_error, self.error = self.error, None
+        assert waiter is not None
+        if self.entry is not None:
+            waiter.scheduler._timers.discard(self.entry)
+        # The block ended after the expiry but before its next park: an expiry that stayed pending would strike code
+        # outside.
+        if own_error is not None and own_error in waiter._pending:
+            waiter._pending.remove(own_error)
+        if own_error is not None and own_error is error:
+            if self._raised_instead is not None:
+                raise self._raised_instead from error
+            raise TimeoutError(f"not done within {self.seconds} s") from error
+
+
+def check_error(error: object) -> None:
+    """Check what a Timeout is to raise. Raises: TypeError."""
+    if error is False:
+        raise TypeError("a Timeout raises an error; for a silent one: with dhaga.move_on_after(seconds): ...")
+    if not isinstance(error, BaseException) and not (isinstance(error, type) and issubclass(error, BaseException)):
+        raise TypeError(f"the error of a Timeout is an exception or a class of them, not {error!r}")
+
+
+__all__ = [
+    "HIGH",
+    "LOW",
+    "NORMAL",
+    "Dhaga",
+    "Priority",
+    "Scheduler",
+    "Timeout",
+    "current",
+    "park",
+    "priority",
+    "sleep",
+    "spawn",
+]

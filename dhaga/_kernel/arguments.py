@@ -1,0 +1,97 @@
+"""Checks of arguments that several calls share: functions for a dhaga or a worker, and timeouts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from typing import Any
+
+from . import originals
+
+ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+NAN = "Invalid value NaN (not a number)"
+
+
+def check_function(fn: object, call: str, generators: bool = True) -> None:
+    """Check that ``fn`` is a plain function, as ``call`` (``spawn``, ``submit``, ``offload``) needs one.
+
+    ``generators``: whether a generator function will do; False where its body would run in the caller. Raises:
+    TypeError, which names what to write instead.
+    """
+    if inspect.iscoroutine(fn):
+        if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
+            # Closed, the coroutine does not warn besides that it was never awaited.
+            fn.close()
+        raise TypeError(f"{call} needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
+    if not callable(fn):
+        raise TypeError(f"{call} needs a function to call, not {fn!r}: {call}(fn, *args), not {call}(fn(*args))")
+    plain: Any = fn
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
+    if flags & ASYNC:
+        raise TypeError(
+            f"{fn!r} is a coroutine function, and {call} calls plain ones: call await_ or run_in_dhaga, "
+            "dhaga.await_(fn(...)) in a dhaga for a coroutine, "
+            "dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
+        )
+    if flags & inspect.CO_GENERATOR and not generators:
+        raise TypeError(f"{fn!r} is a generator function, whose body would run in the caller: {call} one that uses it")
+
+
+def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None:
+    """Return the timeout of an ``acquire``; None: forever. Raises: ValueError, OverflowError, as the standard does."""
+    if timeout is None or timeout == -1:
+        return None
+    if not blocking:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if timeout < 0:
+        raise ValueError("timeout value must be a non-negative number")
+    check_wait_timeout(timeout)
+    return timeout
+
+
+def check_seconds(seconds: float | None) -> None:
+    """Check a number of seconds; None, negative ones and infinity will do. Raises: ValueError for NaN; TypeError.
+
+    From: a call that waits, before the waiter stands anywhere. A heap of deadlines with NaN in it loses its order: with
+    NaN in front no other timer fires, and the loop never sleeps.
+    """
+    if seconds is not None and not seconds <= math.inf:
+        raise ValueError(NAN)
+
+
+def check_delay(seconds: float, call: str) -> None:
+    """Check the seconds that a caller is to sleep. Raises: ValueError below 0 and for NaN; TypeError."""
+    if not isinstance(seconds, (int, float)) and not hasattr(seconds, "__float__"):
+        raise TypeError(f"{call} takes seconds, a number, and not {seconds!r}")
+    if not seconds >= 0:
+        raise ValueError(NAN if seconds != seconds else f"sleep length must not be negative: {seconds!r}")
+
+
+def checked_timeout(timeout: float | None) -> float | None:
+    """Return the timeout of a block. Raises: ValueError, TypeError."""
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)):
+        raise TypeError(f"a timeout is seconds or None, not {timeout!r}")
+    if not timeout >= 0:
+        what = NAN if timeout != timeout else repr(timeout)
+        raise ValueError(f"a timeout is a number of seconds from 0 on, or None, not {what}")
+    return timeout
+
+
+def check_wait_timeout(timeout: float) -> None:
+    """Check the timeout of a wait that takes a negative one for 0. Raises: ValueError, OverflowError."""
+    if not timeout <= originals.TIMEOUT_MAX:
+        if timeout != timeout:
+            raise ValueError(NAN)
+        raise OverflowError("timeout value is too large")
+
+
+def check_timeout(timeout: float) -> None:
+    """Check the timeout of a queue's ``get`` or ``put``. Raises: as the standard: ValueError, OverflowError."""
+    if timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    check_wait_timeout(timeout)

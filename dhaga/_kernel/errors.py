@@ -1,0 +1,49 @@
+"""Exceptions of Dhaga's own. For every other mistake Dhaga raises the standard library's exception."""
+
+from __future__ import annotations
+
+
+class Cancelled(BaseException):
+    """Ends a dhaga: raised at its park by ``cancel(reason)``.
+
+    A ``BaseException``, so that ``except Exception`` lets it pass; ``finally`` blocks run and may park. If a scope was
+    cancelled, ``scope`` is that scope: each park in it raises another ``Cancelled``, parks in a ``shield()`` excepted.
+    """
+
+    def __init__(self, reason: object = None) -> None:
+        # args stays empty without a reason, so that str() and the traceback's last line do not end in "None".
+        super().__init__(*(() if reason is None else (reason,)))
+        self.reason = reason
+        self.scope: object = None
+
+
+class Expired(BaseException):
+    """Carries the end of one ``Timeout`` block up to that block, which turns it into ``TimeoutError``."""
+
+    def __init__(self, timeout: object, number: int = -1) -> None:
+        super().__init__(timeout)
+        self.timeout = timeout
+        # The number of the block, see _kernel/cancellation.py; -1 is outside of all blocks.
+        self.number = number
+
+
+class Deadlock(RuntimeError):
+    """Every dhaga waits, and no event in this process could wake one. The text names each wait and what holds it.
+
+    Raised in the main code, at its park. How it is decided: see ``_kernel/deadlock.py``.
+    """
+
+
+class LeftBehind(RuntimeError):
+    """The dhaga or scheduler stayed in the parent process: a fork takes only the code along that makes it."""
+
+
+class ParkError(RuntimeError):
+    """A caller tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet.
+
+    A finalizer is on the hub where the collection that calls it comes there.
+    """
+
+
+class PatchError(RuntimeError):
+    """``dhaga.monkey.patch()`` comes too late. The text names the obstacle, and the import to move behind the patch."""

@@ -1,0 +1,9 @@
+"""The error for a package that is not installed, because ``pip install dhaga`` brings greenlet and Tornado only."""
+
+from __future__ import annotations
+
+
+def missing_extra(needed_by: str, extra: str, error: ImportError) -> ModuleNotFoundError:
+    """Return the error to raise for one of a package's import. It names the extra that brings the package."""
+    package = str(error.name).partition(".")[0]
+    return ModuleNotFoundError(f"{needed_by} needs {package}: pip install 'dhaga[{extra}]'", name=error.name)

@@ -1,0 +1,52 @@
+"""Hooks of the kernel: districts above it listen here. A callback the kernel makes upwards goes through this table.
+
+| hook                       | called by, and when                                     | listener                  |
+|----------------------------|---------------------------------------------------------|---------------------------|
+| ``on_spawn``               | ``Scheduler._admit``, with each new dhaga               | ``debug/_spawn_sites``    |
+| ``on_wake``                | ``Waiter._wake``, before each wake, in the waker's      | ``debug/_instrumentation``|
+|                            | thread                                                  |                           |
+| ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
+| ``Scheduler._around_park`` | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
+| ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
+| ``before_cancel_at_exit``  | ``shutdown.end_dhagas``, while daemon dhagas still run  | ``_sync/semlock``         |
+| ``after_dhagas_at_exit``   | ``shutdown.after_threads``, ``fork.end_child``          | ``_workers/thread_pool``  |
+| ``in_forked_child``        | ``fork.call_child_hooks``, after the kernel's handler   | ``threading``, ``debug``  |
+| ``deadlock.mark_idle``     | a helper thread that waits for work, of itself          | ``deadlock.DeadlockWatch``|
+
+A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or dict
+holds several listeners, a plain global at most one.
+One function is replaced from afar all the same: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every module
+at interpreter exit. A hook in each lock would cost 10 % of a lock, for the finalizers of the last milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .microthread import Dhaga
+    from .scheduler import Scheduler
+    from .waiter import Waiter
+
+# In the spawner, whose stack is the spawn site.
+on_spawn: Callable[[Dhaga], object] | None = None
+
+# Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
+on_wake: Callable[[Waiter], object] | None = None
+
+# True once a scheduler is bound to its thread, False when it lets go of it.
+on_scheduler: list[Callable[[Scheduler, bool], object]] = []
+
+# By fd: select() and friends watch a bare number, and the object that closes it knows nothing of them.
+# Dictionaries, as one of many waits for one fd leaves in O(1).
+before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
+
+# Work that still needs daemon dhagas. They are cancelled right after.
+before_cancel_at_exit: list[Callable[[], object]] = []
+
+# Work that must outlast every dhaga: the joins of helper threads, which dhagas may have been using.
+after_dhagas_at_exit: list[Callable[[], object]] = []
+
+# In the order of their registration, once the kernel has a new main code: they may call Dhaga.
+in_forked_child: list[Callable[[], object]] = []

@@ -1,0 +1,1 @@
+"""Scopes and races: structured concurrency."""

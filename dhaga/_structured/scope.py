@@ -1,0 +1,477 @@
+"""Scopes: a nursery and a cancel scope in one (trio's terms), shields, and ``no_park``.
+
+A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
+to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
+Ended: ``_waiter`` is None again and no reference to other scopes is left. All changes happen in the OS thread of
+``_waiter``; only ``cancel`` may be called from another thread, which it forwards to that one.
+
+A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/cancellation.py``): each park of the
+body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets the
+next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one, for a child's
+first block the scope that it was spawned in. A cancel passes inwards, as an inner scope whose body raises cancels its
+own children. ``shield()`` holds back what comes from outside of it.
+
+Errors pass outwards: ``_errors`` collects those of children and body, and the first one cancels all others. A Cancelled
+of this scope is none; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
+
+Rejected: a cancel that is raised once, as ``Dhaga.cancel`` does. A child that swallows it would keep the block open.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from greenlet import GreenletExit, getcurrent
+
+from .._kernel import originals
+from .._kernel.api import current
+from .._kernel.arguments import checked_timeout
+from .._kernel.cancellation import NoPark, PendingErrors, ScopeCancel, block_number, pending_errors_of
+from .._kernel.current import this_waiter
+from .._kernel.errors import Cancelled, Expired
+from .._kernel.microthread import Dhaga, Main, T
+from .._kernel.run_queues import NORMAL, Priority
+from .._kernel.timers import Entry
+from .._kernel.waiter import Waiter
+
+next_number = itertools.count(1).__next__
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Child(Dhaga[T]):
+    """A dhaga that was spawned in a scope, and reports its error and its end to it."""
+
+    __slots__ = ("_scope",)
+
+    _scope: Scope
+
+    def _report(self, error: BaseException) -> None:
+        """Report an error to the scope; as a plain dhaga does if the scope stayed in the parent of a fork."""
+        if self._scope._waits_for(self):
+            self._scope._child_failed(self, error)
+        else:
+            super()._report(error)
+
+    def _end(self) -> None:
+        super()._end()
+        self._scope._child_ended(self)
+
+
+class Scope:
+    """A block that ends after all dhagas spawned in it have ended.
+
+    An error of a child or the body cancels all others and comes out in an ExceptionGroup, a lone SystemExit or
+    KeyboardInterrupt as it is. After ``timeout`` seconds all are cancelled, and TimeoutError is raised. A cancel of a
+    single child is no error. ``cancelled_caught``: the cancel has cut a park short; ``expired``: by the timeout.
+    Parks: at the end of the block, while a child lives (``scope NAME``). From: a dhaga, main code. Raises: ValueError.
+
+    >>> with Scope() as scope:
+    ...     child = scope.spawn(max, 1, 2)
+    >>> child.result()
+    2
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_children",
+        "_entered",
+        "_errors",
+        "_leaving",
+        "_moves_on",
+        "_number",
+        "_outside_cancel",
+        "_parent",
+        "_standing_cancel",
+        "_timer_entry",
+        "_waiter",
+        "cancel_called",
+        "cancelled_caught",
+        "expired",
+        "name",
+        "timeout",
+    )
+
+    def __init__(self, timeout: float | None = None, name: str | None = None) -> None:
+        self.timeout: float | None = checked_timeout(timeout)
+        self.name: str = name or str(next_number())
+        self._moves_on = False
+        self._entered = self._leaving = False
+        self.cancel_called: bool = False
+        self.expired: bool = False
+        self.cancelled_caught: bool = False
+        self._waiter: Dhaga | Main | None = None  # it runs the body; None before and after the block
+        self._parent: Scope | None = None
+        self._children: dict[Child, None] = {}
+        self._errors: list[BaseException] = []
+        self._outside_cancel: BaseException | None = None  # or an expired Timeout
+        self._standing_cancel: ScopeCancel | None = None
+        self._timer_entry: Entry | None = None
+        self._number = -1
+
+    def _holders(self) -> list[object]:
+        return list(self._children)
+
+    def __repr__(self) -> str:
+        if self._waiter is None:
+            return f"<Scope {self.name} {'ended' if self._entered else 'not entered'}>"
+        state = "expired" if self.expired else "cancelled" if self.cancel_called else "open"
+        return f"<Scope {self.name} {state}, {len(self._children)} children>"
+
+    @overload
+    def spawn(
+        self,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        name: str | None,
+        priority: Priority = ...,
+        context: Context | None = ...,
+        **kwargs: Any,
+    ) -> Dhaga[R]: ...
+    @overload
+    def spawn(
+        self, fn: Callable[..., R], /, *args: Any, priority: Priority, context: Context | None = ..., **kwargs: Any
+    ) -> Dhaga[R]: ...
+    @overload
+    def spawn(self, fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
+    @overload
+    def spawn(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
+    def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+        self,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        name: str | None = None,
+        priority: Priority = NORMAL,
+        context: Context | None = None,
+        **kwargs: Any,
+    ) -> Dhaga[R]:
+        """Start a dhaga for which the block waits; the arguments are those of ``dhaga.spawn``.
+
+        Parks: never. From: any code in the scope's OS thread, until the block has ended. In a cancelled scope the dhaga
+        ends without a start. Raises: TypeError, RuntimeError.
+        """
+        scheduler = self._check_caller().scheduler
+        child: Child[R] = Child(
+            scheduler, fn, args, kwargs or None, name, getattr(self._waiter, "daemon", False), context, priority
+        )
+        child._scope = self
+        if self._standing_cancel is not None:
+            child._cancel_by_scope(self._standing_cancel)
+        self._children[child] = None
+        try:
+            scheduler._admit(child)
+        except BaseException:
+            if child not in scheduler._live:
+                del self._children[child]
+            raise
+        return child
+
+    def _check_caller(self) -> Dhaga | Main:
+        """Return the waiter that runs the body. Raises: RuntimeError outside of the block, and in another OS thread."""
+        waiter = self._waiter
+        if waiter is None:
+            raise RuntimeError(f"{self!r} takes no dhagas: spawn within its block, and before that has ended")
+        elsewhere = getattr(getcurrent(), "scheduler", None) is not waiter.scheduler  # or main code, or a callback
+        if elsewhere and waiter.scheduler._thread_ident != originals.get_ident():
+            raise RuntimeError(f"{self!r} lives in another OS thread: only cancel() may be called from this one")
+        return waiter
+
+    def cancel(self, reason: object = None) -> bool:
+        """Cancel the children and the rest of the body; the cancel itself does not leave the block as an error.
+
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if the block has ended already.
+        Raises: RuntimeError before it is entered.
+        """
+        waiter = self._waiter
+        if waiter is None:
+            if not self._entered:
+                raise RuntimeError(f"{self!r}: there is nothing to cancel before its block has begun")
+            return False
+        return waiter.scheduler._call(self._cancel_once, reason)
+
+    def _cancel_once(self, reason: object) -> None:
+        """Do what ``cancel`` does, the first time. From: the OS thread of the scope."""
+        if self.cancel_called or self._waiter is None:
+            return
+        self.cancel_called = True
+        self._standing_cancel = ScopeCancel(self, self._number, reason)
+        if not self._leaving:
+            self._waiter._cancel_by_scope(self._standing_cancel)
+        for child in list(self._children):
+            child._cancel_by_scope(self._standing_cancel)
+
+    def _expire(self) -> None:
+        """Cancel at the timeout, unless cancelled already. From: the scheduler, whose timer this scope is."""
+        if not self.cancel_called:
+            self.expired = True
+            self._cancel_once(f"not done within {self.timeout} s")
+
+    # ---- children
+
+    def _waits_for(self, child: Child) -> bool:
+        """Return whether the block waits for a child: False if it has ended, or stayed in the parent of a fork."""
+        return self._waiter is not None and self._waiter.scheduler is child.scheduler
+
+    def _child_failed(self, child: Child, error: BaseException) -> None:
+        """Note the error of a child; a cancel, from anywhere, is none."""
+        if isinstance(error, (Cancelled, GreenletExit)):
+            self.cancelled_caught |= getattr(error, "scope", None) is self
+        else:
+            self._errors.append(error)
+            self._cancel_once(f"{child.name} failed")
+
+    def _child_ended(self, child: Child) -> None:
+        """Forget a child that has ended; the last one wakes the body's waiter."""
+        self._children.pop(child, None)
+        if self._leaving and not self._children and self._waiter is not None:
+            self._waiter._wake()
+
+    # ---- the block
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+        me = current()
+        scopes = pending_errors_of(me).scopes
+        self._parent = scopes[-1] if scopes else getattr(me, "_scope", None)
+        timers = me.scheduler._timers
+        if self.timeout is not None and self.timeout < math.inf:
+            self._timer_entry = timers.add(me.scheduler._clock() + self.timeout, self)
+        # Numbers tell which block was entered first, so that a shield knows what is outside of it. A scope with a
+        # timeout takes the number of its timer, as both are drawn from one sequence.
+        self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
+        self._entered = True
+        self._waiter = me
+        scopes.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        waiter = self._begin_exit()
+        try:
+            if error is not None:
+                self._take_error(error)
+            self._wait_for_children(waiter)
+            self._close(waiter)
+            return self._raise_outcome(waiter, error)
+        finally:
+            # The tracebacks of these errors lead to this frame: without this, each would be in a reference cycle.
+            self._errors, self._outside_cancel = [], None
+            del error, self
+
+    def _begin_exit(self) -> Dhaga | Main:
+        """Return the waiter that runs the body. Raises: RuntimeError if it is not the caller."""
+        waiter, me = self._waiter, getcurrent()
+        if waiter is None:
+            raise RuntimeError(f"{self!r} cannot be left: its block is not open")
+        if me is not waiter and me is not getattr(waiter, "_greenlet", None):
+            self.cancel("it was left by another caller")
+            raise RuntimeError(f"{self!r} is left by another caller, and cancelled: it was entered by {waiter!r}")
+        self._leaving = True
+        cancels = pending_errors_of(waiter)
+        if self._standing_cancel is not None:
+            cancels.drop(self._standing_cancel)
+        if cancels.scopes[-1] is not self:
+            self._take_error(RuntimeError(f"{self!r} is left before {cancels.scopes[-1]!r}, which was entered later"))
+        return waiter
+
+    def _take_error(self, error: BaseException) -> None:
+        """Note the error that ended the body, and cancel the children."""
+        if isinstance(error, (Cancelled, Expired)):
+            if getattr(error, "scope", None) is self:
+                self.cancelled_caught = True
+            else:
+                self._outside_cancel = error
+        elif not self._has_error(error):
+            self._errors.insert(0, error)
+        self._cancel_once("its body has ended early")
+
+    def _has_error(self, error: BaseException) -> bool:
+        """Return whether an error is noted already: a child's ``result()`` may have raised it in the body."""
+        # Each Ctrl-C raises another KeyboardInterrupt: one of them is enough.
+        kind = KeyboardInterrupt
+        return any(error is other or (isinstance(error, kind) and isinstance(other, kind)) for other in self._errors)
+
+    def _wait_for_children(self, waiter: Dhaga | Main) -> None:
+        """Park until the last child has ended. An error meanwhile is noted, and cancels the children."""
+        for child in list(self._children):
+            if child._done:  # a fork marks the children that stayed in the parent
+                del self._children[child]
+        while self._children:
+            try:
+                # Once the children are cancelled, a pending cancel must not end this park: it is for their end.
+                if not self.cancel_called:
+                    waiter._prepare(f"scope {self.name}", self)
+                else:
+                    waiter._target = self
+                    waiter._reason = f"scope {self.name}"
+                    waiter._parked = [waiter]
+                waiter._park()
+            except BaseException as error:
+                # A Ctrl-C while the cancelled children end: they are shielded, or slow.
+                if self.cancel_called and isinstance(error, KeyboardInterrupt):
+                    self._cancel_by_force()
+                self._take_error(error)
+
+    def _cancel_by_force(self) -> None:
+        """Cancel the children at their parks in spite of their shields, as a second Ctrl-C wants it."""
+        for child in list(self._children):
+            for scope in pending_errors_of(child).scopes:
+                scope._cancel_by_force()
+            ticket = child._parked
+            if ticket and child._undo_park():
+                child._wake_park(ticket, error=Cancelled("by force"))
+
+    def _remove(self, waiter: object) -> bool:
+        """Undo the wait for the children. Returns: False once they are cancelled: it lasts until their end."""
+        return not self.cancel_called
+
+    def _close(self, waiter: Dhaga | Main) -> None:
+        """End the block: drop the timer, the place in the waiter's stack of scopes, and all references."""
+        if self._timer_entry is not None:
+            waiter.scheduler._timers.discard(self._timer_entry)
+        cancels = pending_errors_of(waiter)
+        cancels.scopes.remove(self)
+        # A Ctrl-C that could not end the wait for the children.
+        for error in [each for each in cancels if block_number(each) == math.inf]:
+            cancels.remove(error)
+            self._take_error(error)
+        # A reference that stays would make a cycle through the waiter's frame.
+        waiter._target = self._waiter = self._parent = self._standing_cancel = None
+
+    def _raise_outcome(self, waiter: Dhaga | Main, error: BaseException | None) -> bool:
+        """Raise the outcome of the block. Returns: True if the body's error was the scope's own cancel."""
+        outcome = self._outcome()
+        outside = self._outside_cancel
+        # Errors go first; a plain cancel is then pending for the next park. Another scope's cancel stands anyway.
+        if outcome is not outside and outside is not None and getattr(outside, "scope", None) is None:
+            waiter._cancel_with(outside)
+        try:
+            if outcome is not None and outcome is not error:
+                raise outcome from None
+            return outcome is None
+        finally:
+            del outcome, outside, error, self
+
+    def _outcome(self) -> BaseException | None:
+        """Return the error to raise: the group of errors, else the cancel from outside, else TimeoutError or None."""
+        late = self.expired and self.cancelled_caught and not self._moves_on
+        if not self._errors:
+            if self._outside_cancel is not None:
+                return self._outside_cancel
+            return TimeoutError(f"not done within {self.timeout} s") if late else None
+        if late:
+            self._errors.append(TimeoutError(f"not done within {self.timeout} s"))
+        if len(self._errors) == 1 and not isinstance(self._errors[0], Exception | BaseExceptionGroup):
+            return self._errors[0]
+        return BaseExceptionGroup(f"scope {self.name}", self._errors)
+
+
+def fail_after(seconds: float | None, name: str | None = None) -> Scope:
+    """Make a scope that cancels its block after some seconds and raises TimeoutError: ``with fail_after(2):``.
+
+    As ``dhaga.Timeout``, but with a standing cancel. Raises: ValueError.
+
+    >>> with fail_after(2) as scope:
+    ...     scope.spawn(int).result(), scope.expired
+    (0, False)
+    """
+    return Scope(seconds, name)
+
+
+def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
+    """Make a scope that cancels its block after some seconds, without an error: ``with move_on_after(2) as scope:``.
+
+    ``scope.cancelled_caught`` is True if that cut the block short. Raises: ValueError.
+
+    >>> import dhaga
+    >>> with move_on_after(0.001) as scope: dhaga.sleep(5)
+    >>> scope.cancelled_caught
+    True
+    """
+    scope = Scope(seconds, name)
+    scope._moves_on = True
+    return scope
+
+
+class shield:
+    """Hold back cancels from outside of a block until it has ended, in a ``finally``, say.
+
+    Held back are ``cancel()`` of the dhaga, and cancels of scopes and ends of Timeouts entered before; they are raised
+    at the next park after the block. A Ctrl-C is raised within; a second one ends the shielded parks of a scope's
+    children, too. Bound the block by a ``fail_after`` within. Parks: never. From: a dhaga, main code.
+
+    >>> import dhaga
+    >>> with move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)
+    >>> scope.expired, scope.cancelled_caught
+    (True, False)
+    """
+
+    __slots__ = ("_number",)
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<shield {'not entered' if self._number is None else self._number}>"
+
+    def __enter__(self) -> Self:
+        if self._number is not None:
+            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+        me = current()
+        self._number = me.scheduler._timers.sequence()
+        pending_errors_of(me).shield(self._number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pending = current()._pending
+        if not isinstance(pending, PendingErrors) or self._number not in pending.shields:
+            raise RuntimeError(f"{self!r} was entered by another caller: enter and leave it in the same dhaga")
+        pending.unshield(self._number)
+
+
+class no_park:
+    """Make each call in a block that would park raise ParkError: ``with no_park(): update(table)``.
+
+    For code that other dhagas must not interrupt, and to find out what parks. A call that need not wait succeeds, and
+    so does the return to a lock after ``Condition.wait``. Parks: never. From: a dhaga, main code, any OS thread.
+    """
+
+    __slots__ = ("_marker",)
+
+    def __init__(self) -> None:
+        self._marker: NoPark | None = None
+
+    def __enter__(self) -> Self:
+        if self._marker is not None:
+            raise RuntimeError("this no_park() is entered already or was used before: make one for each block")
+        code = sys._getframe(1)
+        self._marker = NoPark(f"{code.f_code.co_filename}:{code.f_lineno}")
+        pending_errors_of(this_waiter()).append(self._marker)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pending = this_waiter()._pending
+        if self._marker is None or not isinstance(pending, PendingErrors) or self._marker not in pending:
+            raise RuntimeError("this no_park() was entered by another caller: enter and leave it in the same dhaga")
+        pending.drop(self._marker)
+
+
+def scopes_of(waiter: Waiter) -> list[Scope]:
+    """Return the scopes that a waiter is in, outermost first: those it is a child of, and whose blocks it runs."""
+    innermost = getattr(waiter._pending, "scopes", None) or [getattr(waiter, "_scope", None)]
+    found = []
+    scope: Scope | None = innermost[-1]
+    while scope is not None:
+        found.append(scope)
+        scope = scope._parent
+    return found[::-1]

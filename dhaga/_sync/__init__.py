@@ -1,0 +1,1 @@
+"""Primitives by which dhagas and OS threads synchronise: locks, conditions, semaphores, events, barriers, locals."""

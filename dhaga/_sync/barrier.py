@@ -1,0 +1,118 @@
+"""Barrier: a number of callers wait for each other.
+
+Each filling is a Generation: it gathers arrivals, then is open (all came) or broken (one left early), and never changes
+again. The barrier starts a new one when the last has opened, and when it is reset. A waiter keeps the generation that
+it arrived in, so a fast caller that comes round again is counted in the next one and cannot disturb the slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import BrokenBarrierError
+
+from .._kernel.arguments import check_seconds, check_wait_timeout
+from .._kernel.wait_queue import WaitQueue
+from .condition import Condition
+from .lock import Lock
+
+
+class Generation:
+    """One filling of a barrier: the number of arrivals, and whether it is open or broken."""
+
+    __slots__ = ("arrived", "broken", "open")
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self.open = self.broken = False
+
+
+class Barrier:
+    """A barrier for ``parties`` dhagas and threads. Source: ``threading.Barrier``.
+
+    A wait that ends by a timeout, a cancel or an error breaks the barrier: all other waiters get BrokenBarrierError.
+
+    >>> barrier = Barrier(1, action=lambda: print("all here"))
+    >>> barrier.wait(), barrier.broken
+    all here
+    (0, False)
+    """
+
+    def __init__(self, parties: int, action: Callable[[], object] | None = None, timeout: float | None = None) -> None:
+        if parties < 1:
+            raise ValueError("parties must be > 0")
+        self.parties = parties
+        self._action = action
+        check_seconds(timeout)
+        self._timeout = timeout
+        self._condition = Condition(Lock())
+        self._condition._waiters = WaitQueue(self, "barrier.wait")  # a dump then shows the barrier
+        self._generation = Generation()
+
+    def __repr__(self) -> str:
+        return f"<Barrier {'broken' if self.broken else f'{self.n_waiting} of {self.parties} parked'}>"
+
+    @property
+    def broken(self) -> bool:
+        """Whether the barrier is broken, until the next ``reset``."""
+        return self._generation.broken
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of waiters now."""
+        return self._generation.arrived
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until all parties have come. Returns: the order of arrival, from 0.
+
+        Parks: until the last one has come (``barrier.wait``). Raises: BrokenBarrierError if the barrier is broken, or
+        after ``timeout`` seconds (default: the barrier's).
+        """
+        if timeout is not None:
+            check_wait_timeout(timeout)
+        with self._condition:
+            generation = self._generation
+            if generation.broken:
+                raise BrokenBarrierError
+            index = generation.arrived
+            generation.arrived += 1
+            try:
+                if generation.arrived == self.parties:
+                    self._open(generation)
+                else:
+                    self._wait_for_others(generation, self._timeout if timeout is None else timeout)
+            # An error of the action, a timeout or a cancel: this party will not come, so no other may wait for it.
+            except BaseException:
+                self._break(generation)
+                raise
+            return index
+
+    def _open(self, generation: Generation) -> None:
+        if self._action is not None:
+            self._action()
+        # A new generation first: a woken waiter may come back before the others have left this one.
+        generation.open = True
+        self._generation = Generation()
+        self._condition.notify_all()
+
+    def _wait_for_others(self, generation: Generation, timeout: float | None) -> None:
+        if not self._condition.wait_for(lambda: generation.open or generation.broken, timeout) or generation.broken:
+            raise BrokenBarrierError
+
+    def _break(self, generation: Generation) -> None:
+        if not generation.open and not generation.broken:
+            generation.broken = True
+            generation.arrived = 0
+            self._condition.notify_all()
+
+    def reset(self) -> None:
+        """Start anew. Current waiters get BrokenBarrierError."""
+        with self._condition:
+            # The broken generation has ended for its waiters; a later caller fills the new one.
+            former, self._generation = self._generation, Generation()
+            if former.arrived:
+                self._break(former)
+
+    def abort(self) -> None:
+        """Break the barrier: waiters get BrokenBarrierError, now and until the next ``reset``."""
+        with self._condition:
+            self._break(self._generation)

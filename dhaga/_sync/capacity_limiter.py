@@ -1,0 +1,140 @@
+"""CapacityLimiter: tokens that callers borrow, each at most one, of a number that may be changed.
+
+``_lent`` counts the tokens that are borrowed, or handed over to a waiter that has not run since. As in
+``semaphore.py``, a token that is given back goes to the first waiter, and a caller that finds none queues up first and
+looks a second time. ``_borrowers`` knows a caller by its greenlet, as a lock knows its holder.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from greenlet import getcurrent
+
+from .._kernel.arguments import check_wait_timeout
+from .._kernel.wait_graph import name_of
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT
+
+
+class CapacityLimiterStatistics(NamedTuple):
+    """What ``CapacityLimiter.statistics()`` returns; ``borrowers`` are names."""
+
+    total_tokens: float
+    borrowed_tokens: int
+    borrowers: tuple[str, ...]
+    parked: int
+
+
+class CapacityLimiter:
+    """Lend tokens, one to each caller, to bound how many do something at once; first come, first served.
+
+    As a Semaphore, but a token is its borrower's to give back, the number can be changed (``total_tokens``, an int or
+    ``math.inf``), and ``statistics()`` tells who has one. From: a dhaga, main code, any OS thread.
+    Source: trio's and anyio's CapacityLimiter. Raises: TypeError, ValueError.
+
+    >>> import dhaga
+    >>> limiter = dhaga.CapacityLimiter(2)
+    >>> with limiter: print(limiter, limiter.available_tokens)
+    <CapacityLimiter 1 of 2 borrowed, 0 parked> 1
+    """
+
+    def __init__(self, total_tokens: float) -> None:
+        self._total = checked_tokens(total_tokens)
+        self._lent = 0
+        self._borrowers: dict[Any, None] = {}
+        self._waiters = WaitQueue(self, "capacity.acquire")
+
+    def __repr__(self) -> str:
+        return f"<CapacityLimiter {self.borrowed_tokens} of {self._total} borrowed, {self._waiters.parked()} parked>"
+
+    @property
+    def total_tokens(self) -> float:
+        """The number of tokens; may be set. With fewer than are borrowed none is lent until enough are given back."""
+        return self._total
+
+    @total_tokens.setter
+    def total_tokens(self, total_tokens: float) -> None:
+        self._total = checked_tokens(total_tokens)
+        self._hand_out_tokens()
+
+    @property
+    def borrowed_tokens(self) -> int:
+        """The number of tokens that are borrowed now."""
+        return self._lent
+
+    @property
+    def available_tokens(self) -> float:
+        """The number of tokens that can be borrowed now."""
+        return max(0, self._total - self._lent)
+
+    def statistics(self) -> CapacityLimiterStatistics:
+        """Return a snapshot: how many tokens there are, who has borrowed one, how many callers wait."""
+        borrowers = tuple(map(name_of, list(self._borrowers)))
+        return CapacityLimiterStatistics(self._total, len(borrowers), borrowers, self._waiters.parked())
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Borrow a token. Parks: while none is free (``capacity.acquire``). Returns: whether one was borrowed.
+
+        Raises: RuntimeError if the caller has one already, ValueError.
+        """
+        me = getcurrent()
+        if me in self._borrowers:
+            raise RuntimeError(f"{name_of(me)} has borrowed a token of {self!r} already: one to each")
+        if timeout is not None:
+            if not blocking:
+                raise ValueError("can't specify timeout for non-blocking acquire")
+            check_wait_timeout(timeout)
+        if self._lent < self._total: self._lent += 1; self._borrowers[me] = None; return True  # atomic  # fmt: skip
+        if not blocking or (timeout is not None and timeout <= 0):
+            return False
+        return self._wait(me, timeout)
+
+    def _wait(self, me: Any, timeout: float | None) -> bool:
+        """Park until a token is handed over. Returns: False after ``timeout`` seconds."""
+        if self._waiters.wait(True, self._hand_out_tokens, timeout) is TIMED_OUT:
+            return False
+        self._borrowers[me] = None
+        return True
+
+    def release(self) -> None:
+        """Give the caller's token back, to the first waiter. Raises: RuntimeError if the caller has none."""
+        me = getcurrent()
+        try:
+            del self._borrowers[me]
+        except KeyError:
+            raise RuntimeError(f"{name_of(me)} has no token of {self!r} to give back") from None
+        self._lent -= 1  # atomic
+        self._hand_out_tokens()
+
+    def _hand_out_tokens(self) -> None:
+        """Hand free tokens to the first waiters."""
+        while self._waiters:
+            if self._lent < self._total: self._lent += 1  # atomic  # fmt: skip
+            else:
+                return
+            # Taken before the wake, so that no caller takes the same token; put back if all waiters have left.
+            if self._waiters.wake_first() is None:
+                self._lent -= 1  # atomic
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self) -> None:
+        # The borrowers and the waiters stayed in the parent.
+        self._borrowers.clear()
+        self._lent = 0
+        self._waiters.clear()
+
+
+def checked_tokens(total_tokens: float) -> float:
+    """Return a number of tokens. Raises: TypeError, ValueError."""
+    if not isinstance(total_tokens, int) and total_tokens != math.inf:
+        raise TypeError(f"total_tokens is an int or math.inf, not {total_tokens!r}")
+    if total_tokens < 0:
+        raise ValueError(f"total_tokens must be 0 or more, not {total_tokens}")
+    return total_tokens

@@ -1,0 +1,249 @@
+"""``wait`` and ``as_completed``: for several dhagas and futures at once.
+
+Each one waited for gets a joiner, which puts it into the caller's queue once it has ended: O(1) a completion. A joiner
+is a ticket, as that of a caller that joins: a wait that is over takes it back, which costs O(1) amortised. A standard
+Future knows no joiners; it gets the queue itself, by the interface of the standard's waiters.
+
+While a caller waits here for a dhaga, that one's error is the caller's to see, as in ``Dhaga.result``. An error handed
+over that no caller asks for is reported when the dhaga is freed (``UnseenError``), so it is never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION
+from queue import Empty
+from typing import Any, Generic, NamedTuple, TypeVar, overload
+
+from greenlet import GreenletExit
+
+from .._kernel.arguments import check_seconds
+from .._kernel.context_manager import contextmanager
+from .._kernel.errors import Cancelled
+from .._kernel.microthread import Dhaga
+from .lock import clock_here
+from .simple_queue import SimpleQueue
+
+Waitable = Dhaga[Any] | concurrent.futures.Future[Any]
+W = TypeVar("W", bound=Waitable)
+D = TypeVar("D", bound=Dhaga[Any])
+F = TypeVar("F", bound=concurrent.futures.Future[Any])
+
+ENDED = ("CANCELLED_AND_NOTIFIED", "FINISHED")
+"""The states of a Future whose waiters have been told, or will never be."""
+
+
+class DoneAndNotDone(NamedTuple, Generic[W]):
+    """What ``wait`` returns: two sets."""
+
+    done: set[W]
+    not_done: set[W]
+
+
+class CompletionQueue(SimpleQueue[Any]):
+    """Receives each one that ends; with the interface of the standard's waiters."""
+
+    __slots__ = ()
+
+    add_result = add_exception = add_cancelled = SimpleQueue.put
+
+
+class CompletionJoiner:
+    """Joiner for a dhaga or a Future of ours: its wake puts what it has joined into the queue of the caller."""
+
+    __slots__ = ("queue", "ticket", "waitable")
+
+    def __init__(self, waitable: Any, queue: CompletionQueue) -> None:
+        self.waitable = waitable
+        self.queue = queue
+        self.ticket: list[Any] = [self]
+        waitable._joiners.append(self.ticket)
+
+    def _resume(self, value: object = None) -> None:
+        self.queue.put(self.waitable)
+
+    def leave(self) -> None:
+        """Take the ticket back, unless it was used."""
+        if self.ticket:
+            self.ticket.clear()
+            self.waitable._remove(None)
+
+
+class Completions:
+    """The waitables of one caller, each in one of three ways: not ended, in the queue, handed over."""
+
+    def __init__(self) -> None:
+        self.queue = CompletionQueue()
+        self.joiners: dict[Any, CompletionJoiner] = {}
+        self.standard_futures: dict[Any, None] = {}
+        self.withheld: dict[Dhaga[Any], None] = {}
+
+    def add(self, waitable: Any) -> None:
+        if isinstance(waitable, Dhaga):
+            self.add_dhaga(waitable)
+        elif hasattr(waitable, "_joiners"):
+            self.joiners[waitable] = CompletionJoiner(waitable, self.queue)
+            # Second look: the call may have ended in another OS thread just before the append.
+            if waitable.done():
+                waitable._wake_joiners()
+        else:
+            self.add_standard(waitable)
+
+    def add_dhaga(self, dhaga: Dhaga[Any]) -> None:
+        if dhaga._done:
+            self.queue.put(dhaga)
+            return
+        dhaga._result_waiters += 1
+        self.withheld[dhaga] = None
+        self.joiners[dhaga] = CompletionJoiner(dhaga, self.queue)
+        if dhaga._done:
+            dhaga._release_joiners()
+
+    def add_standard(self, future: Any) -> None:
+        with future._condition:
+            if future._state in ENDED:
+                self.queue.put(future)
+            else:
+                future._waiters.append(self.queue)
+                self.standard_futures[future] = None
+
+    def get(self, timeout: float | None) -> Any:
+        """Return one that has ended. Parks: until then. Raises: Empty."""
+        waitable = self.queue.get(timeout=timeout)
+        self.joiners.pop(waitable, None)
+        if waitable in self.withheld:
+            del self.withheld[waitable]
+            waitable._hand_over_result()
+        return waitable
+
+    def leave(self) -> None:
+        """Leave nothing behind on those that were not handed over."""
+        for joiner in self.joiners.values():
+            joiner.leave()
+        for dhaga in self.withheld:
+            dhaga._leave_result()
+        for future in self.standard_futures:
+            with future._condition:
+                if self.queue in future._waiters:
+                    future._waiters.remove(self.queue)
+
+
+@contextmanager
+def completions_of(waitables: Iterable[Any]) -> Iterator[Completions]:
+    """Yield the completions of some dhagas and futures, and leave these as they were."""
+    completions = Completions()
+    try:
+        for waitable in waitables:
+            completions.add(waitable)
+        yield completions
+    finally:
+        completions.leave()
+
+
+def check_waitables(waitables: Iterable[Any]) -> set[Any]:
+    """Return them as a set. Raises: TypeError."""
+    if isinstance(waitables, (Dhaga, concurrent.futures.Future)):
+        raise TypeError(f"several dhagas or futures are needed, a list of them, not one: {waitables!r}")
+    found = set(waitables)
+    for each in found:
+        if asyncio.isfuture(each) or asyncio.iscoroutine(each):
+            raise TypeError(f"this waits for dhagas and futures of calls, not for {each!r}: await_(asyncio.wait(...))")
+        if not isinstance(each, (Dhaga, concurrent.futures.Future)):
+            raise TypeError(
+                f"this waits for dhagas and for futures of concurrent.futures or dhaga.futures, not for {each!r}"
+            )
+    return found
+
+
+def time_left(timeout: float | None) -> Callable[[], float | None]:
+    """Return a function that returns the seconds left until the timeout, at least 0, or None without one."""
+    if timeout is None:
+        return lambda: None
+    check_seconds(timeout)
+    clock = clock_here()
+    deadline = clock() + timeout
+    return lambda: max(0.0, deadline - clock())
+
+
+# The last form of each is for both kinds at once, of which type checkers would make Iterable[object].
+@overload
+def wait(
+    waitables: Iterable[D], timeout: float | None = None, return_when: str = ALL_COMPLETED
+) -> DoneAndNotDone[D]: ...
+@overload
+def wait(
+    waitables: Iterable[F], timeout: float | None = None, return_when: str = ALL_COMPLETED
+) -> DoneAndNotDone[F]: ...
+@overload
+def wait(
+    waitables: Iterable[Waitable], timeout: float | None = None, return_when: str = ALL_COMPLETED
+) -> DoneAndNotDone[Waitable]: ...
+def wait(waitables: Iterable[Any], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Any:
+    """Wait for some of several dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``.
+
+    ``return_when``: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION", an error that is no cancel.
+    Parks: until then (``queue.get``), at most ``timeout`` seconds. From: a dhaga, main code, any OS thread. Returns:
+    ``(done, not_done)``, two sets; an error is raised by ``result()``. Raises: ValueError, TypeError. Source:
+    ``concurrent.futures.wait``.
+
+    >>> import dhaga
+    >>> quick, slow = dhaga.spawn(int), dhaga.spawn(dhaga.sleep, 0.01)
+    >>> done, not_done = dhaga.wait([quick, slow], return_when="FIRST_COMPLETED")
+    >>> done == {quick}, dhaga.wait(not_done).done == {slow}
+    (True, True)
+    """
+    if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
+        raise ValueError(f"return_when is ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION, not {return_when!r}")
+    all_of_them, done = check_waitables(waitables), set[Any]()
+    left = time_left(timeout)
+    with completions_of(all_of_them) as completions:
+        enough = False
+        while not (enough and completions.queue.empty()) and len(done) < len(all_of_them):
+            try:
+                one = completions.get(0 if enough else left())
+            except Empty:
+                break
+            done.add(one)
+            enough = enough or return_when == FIRST_COMPLETED or (return_when == FIRST_EXCEPTION and has_failed(one))
+    return DoneAndNotDone(done, all_of_them - done)
+
+
+def has_failed(waitable: Any) -> bool:
+    """Return whether one that has ended has raised an error; a cancel is none."""
+    if isinstance(waitable, Dhaga):
+        return waitable._error is not None and not isinstance(waitable._error, (Cancelled, GreenletExit))
+    return not waitable.cancelled() and waitable.exception() is not None
+
+
+@overload
+def as_completed(waitables: Iterable[D], timeout: float | None = None) -> Iterator[D]: ...
+@overload
+def as_completed(waitables: Iterable[F], timeout: float | None = None) -> Iterator[F]: ...
+@overload
+def as_completed(waitables: Iterable[Waitable], timeout: float | None = None) -> Iterator[Waitable]: ...
+def as_completed(waitables: Iterable[Any], timeout: float | None = None) -> Iterator[Any]:
+    """Yield several dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``, as they end.
+
+    Parks: until the next one has ended (``queue.get``). From: a dhaga, main code, any OS thread. Raises: TimeoutError
+    ``timeout`` seconds after this call, TypeError. Source: ``concurrent.futures.as_completed``.
+
+    >>> import dhaga
+    >>> sleepers = [dhaga.spawn(dhaga.sleep, seconds, name=f"{seconds} s") for seconds in (0.02, 0, 0.01)]
+    >>> [ended.name for ended in dhaga.as_completed(sleepers)]
+    ['0 s', '0.01 s', '0.02 s']
+    """
+    return ended(check_waitables(waitables), time_left(timeout))
+
+
+def ended(waitables: set[Any], left: Callable[[], float | None]) -> Iterator[Any]:
+    with completions_of(list(waitables)) as completions:
+        while waitables:
+            try:
+                one = completions.get(left())
+            except Empty:
+                raise TimeoutError(f"{len(waitables)} of those waited for have not ended") from None
+            waitables.discard(one)
+            yield one
+            del one  # it may be the last reference to a large result

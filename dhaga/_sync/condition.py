@@ -1,0 +1,214 @@
+"""Condition: wait for a change of what a lock guards.
+
+Over a Lock or RLock of ours, ``notify`` moves the first waiter from the condition's queue to the lock's queue, still
+parked (wait morphing): the notifier's release then hands the lock over, and the waiter runs once, as the owner. So
+``notify_all`` wakes no crowd that would queue up for the lock again.
+
+Over any other lock, which cannot hand over, each waiter parks on a lock of its own, its gate. ``notify`` opens the
+gate, and the waiter takes the condition's lock back by itself.
+
+Rejected: gates for all locks, as in the standard Condition. Each waiter would be switched to twice, and a cancel
+between the notify and the lock would have to pass the notify on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from .._kernel.arguments import check_wait_timeout
+from .._kernel.current import this_waiter
+from .._kernel.thread_waiter import OSThread
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT
+from .._structured.scope import shield
+from .lock import Lock, OwnedLock, RLock, clock_here
+
+
+class Condition:
+    """A lock, and a queue of waiters for a change of what it guards. Source: ``threading.Condition``.
+
+    >>> changed, items = Condition(), [1]
+    >>> with changed: print(changed.wait_for(lambda: items), changed.wait(timeout=0))
+    [1] False
+    """
+
+    def __init__(self, lock: Any = None) -> None:
+        self._lock = RLock() if lock is None else lock
+        # Instance attributes, as in the standard Condition: the lock's methods without a call in between.
+        self.acquire: Callable[..., bool] = self._lock.acquire
+        self.release: Callable[..., None] = self._lock.release
+        self._owned_lock: OwnedLock | None = self._lock if isinstance(self._lock, OwnedLock) else None
+        self._waiters = WaitQueue(self, "condition.wait")
+        self._gates: OrderedDict[Lock, None] = (
+            OrderedDict()
+        )  # used instead of the waiters if the lock is of another kind
+        # The lock's own protocol replaces the methods below: an RLock must be released as often as it is held.
+        for name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count"):
+            if hasattr(self._lock, name):
+                setattr(self, name, getattr(self._lock, name))
+
+    def __repr__(self) -> str:
+        return f"<Condition on {self._lock!r}, {self._waiters.parked() or len(self._gates)} parked>"
+
+    def locked(self) -> bool:
+        """Return whether the lock is held. Source: Python 3.14, on every Python; an RLock of older ones cannot tell."""
+        return bool(self._lock.locked())
+
+    def __enter__(self) -> Any:
+        return self._lock.__enter__()
+
+    def __exit__(self, *args: Any) -> Any:
+        return self._lock.__exit__(*args)
+
+    def _release_save(self) -> Any:
+        self._lock.release()
+
+    def _acquire_restore(self, state: Any) -> None:
+        # Shielded, as a scope's cancel would be raised at this park as well, and the caller's block must end with the
+        # lock held. An OS thread cannot be cancelled.
+        if isinstance(this_waiter(), OSThread):
+            self._acquire_uncancelled()
+        else:
+            with shield():
+                self._acquire_uncancelled()
+
+    def _acquire_uncancelled(self) -> None:
+        """Take the lock; the first Ctrl-C meanwhile stays pending for the next park."""
+        try:
+            self._lock.acquire()
+        except KeyboardInterrupt as error:
+            self._lock.acquire()
+            this_waiter()._cancel_with(error)
+
+    def _at_fork_reinit(self) -> None:
+        self._lock._at_fork_reinit()
+        self._waiters.clear()
+        self._gates.clear()
+
+    def _is_owned(self) -> bool:
+        if self._lock.acquire(False):
+            self._lock.release()
+            return False
+        return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Release the lock, wait for a notify, take the lock again.
+
+        Parks: until notified (``condition.wait``), then until the lock is handed over. Returns: False after ``timeout``
+        seconds without a notify. Raises: RuntimeError if the lock is not held; Cancelled, with the lock held again.
+        """
+        if not self._is_owned():
+            raise RuntimeError("cannot wait on un-acquired lock")
+        if timeout is not None:
+            check_wait_timeout(timeout)
+            # The lock is released even so: in a loop of `wait(0)` other callers must get it, as with the standard.
+            if timeout <= 0:
+                self._acquire_restore(self._release_save())
+                return False
+        if self._owned_lock is None:
+            return self._wait_at_gate(timeout)
+        me = this_waiter()
+        # Parked before the release: a notify in another OS thread counts from the moment the lock is free.
+        me._prepare(self._waiters.reason, self._waiters)
+        self._waiters.append(me._parked)
+        saved = self._release_save()
+        try:
+            value = me._park_until(timeout)
+        except BaseException:
+            self._acquire_restore(saved)
+            raise
+        if value is TIMED_OUT:
+            self._acquire_restore(saved)
+            return False
+        # An RLock: the hand-over made this waiter the holder; its count is still missing.
+        if saved is not None:
+            self._owned_lock._restore(saved)  # type: ignore[attr-defined]
+        return True
+
+    def _wait_at_gate(self, timeout: float | None) -> bool:
+        """Wait on a gate that ``notify`` opens, since this kind of lock cannot be handed over."""
+        me = this_waiter()
+        # A pending cancel is raised before the lock is released. One that comes later, when the gate is open already,
+        # stays pending.
+        if me._pending:
+            raise me._pending.pop(0)
+        gate = Lock()
+        gate.acquire()
+        self._gates[gate] = None
+        saved = self._release_save()
+        lost_notify = False
+        try:
+            return gate.acquire(timeout=-1 if timeout is None else timeout) or not self._remove_gate(gate)
+        except BaseException:
+            lost_notify = not self._remove_gate(gate)
+            raise
+        finally:
+            self._acquire_restore(saved)
+            # The notify came together with the error, so it belongs to the next waiter.
+            if lost_notify:
+                self.notify()
+
+    def _remove_gate(self, gate: Lock) -> bool:
+        """Take the gate back. Returns: False if ``notify`` has opened it already."""
+        return self._gates.pop(gate, gate) is None
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        """Wait until ``predicate()`` is true.
+
+        Parks: as ``wait``. Returns: the predicate's value; after ``timeout`` seconds its last one.
+        """
+        result = predicate()
+        if timeout is None:
+            while not result:
+                self.wait()
+                result = predicate()
+        elif not result:
+            # The caller's clock, which may be a virtual one: all rounds together must not exceed the timeout.
+            clock = clock_here()
+            left, deadline = timeout, clock() + timeout
+            while not result:
+                self.wait(left)
+                result = predicate()
+                left = deadline - clock()
+                if left <= 0:
+                    break
+        return result
+
+    def notify(self, n: int = 1) -> None:
+        """Let the first ``n`` waiters have the lock in turn. Raises: RuntimeError if the caller does not hold it."""
+        if not self._is_owned():
+            raise RuntimeError("cannot notify on un-acquired lock")
+        # A waiter that has timed out meanwhile does not use up a notify.
+        while n > 0 and (self._waiters or self._gates):
+            try:
+                n -= self._move_first_waiter() if self._owned_lock is not None else self._open_first_gate()
+            except (IndexError, KeyError):  # the last waiter timed out in another OS thread
+                return
+
+    def _move_first_waiter(self) -> bool:
+        """Move the first waiter, still parked, to the lock's queue. Returns: False if it is not parked any more."""
+        lock, waiter = self._owned_lock, self._waiters.take_first()
+        assert lock is not None
+        if waiter is None:
+            return False
+        waiter._park_on(lock._waiters)
+        # Any thread may release a plain Lock, even while another one notifies: then no release would serve the waiter.
+        if lock._holder is None:
+            lock._hand_over_if_free()
+        return True
+
+    def _open_first_gate(self) -> bool:
+        self._gates.popitem(last=False)[0].release()
+        return True
+
+    def notify_all(self) -> None:
+        """Notify all current waiters."""
+        self.notify(len(self._waiters) or len(self._gates))
+
+    def notifyAll(self) -> None:
+        """Notify all current waiters. Source: deprecated, in threading as well."""
+        warnings.warn("notifyAll() is deprecated, use notify_all() instead", DeprecationWarning, stacklevel=2)
+        self.notify_all()

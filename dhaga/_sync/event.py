@@ -1,0 +1,106 @@
+"""Event: a flag to wait for.
+
+Unset, it has a queue of waiters; ``set`` swaps that queue for an empty one and sets the flag in one atomic line
+(``lock.py``), then wakes what it took. So a waiter is in the queue of the current ``set`` or of the next one, never in
+neither, and ``set`` needs no lock: signal handlers and finalizers may call it at any bytecode. A waiter in another OS
+thread that comes back while ``set`` still wakes the others stands in the new queue, and waits for the next ``set``.
+
+Rejected: waking out of the one queue until it is empty. With ``clear`` and ``wait`` in a loop, one ``set`` might never
+end.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel.arguments import check_wait_timeout
+from .._kernel.current import non_dhaga_waiter
+from .._kernel.inner_waiter import inner_waiter
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT
+
+
+class Event:
+    """A flag to wait for. Source: ``threading.Event``; signal handlers and finalizers may also call ``set``.
+
+    >>> event = Event()
+    >>> event.wait(timeout=0), event.set(), event.wait()
+    (False, None, True)
+    """
+
+    def __init__(self) -> None:
+        self._flag = False
+        self._waiters = WaitQueue(self, "event.wait")
+        # The queue that the last set() emptied, for the next one: to make a WaitQueue costs as much as a switch.
+        self._spare_queue: WaitQueue | None = None
+
+    def __repr__(self) -> str:
+        return f"<Event {'set' if self._flag else 'unset'}, {self._waiters.parked()} parked>"
+
+    def is_set(self) -> bool:
+        """Return whether the flag is set."""
+        return self._flag
+
+    def isSet(self) -> bool:
+        """Return whether the flag is set. Source: deprecated, in threading as well."""
+        warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
+        return self._flag
+
+    def set(self) -> None:
+        """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
+        # Look and flag in one line: a waiter that queued up in between would sleep beside a set flag.
+        if not self._waiters: self._flag = True; return  # atomic  # fmt: skip
+        fresh, self._spare_queue = self._spare_queue, None  # atomic
+        if fresh is None:
+            fresh = WaitQueue(self, "event.wait")
+        # From this line on wait() returns at once, or queues up for the next set() if clear() comes first.
+        self._flag, waiting, self._waiters = True, self._waiters, fresh  # atomic
+        while waiting:
+            try:
+                waiter = waiting.popleft().pop()
+            except IndexError:  # it has left, or another OS thread took the last one
+                continue
+            waiter._resume(True)
+        self._spare_queue = waiting
+
+    def clear(self) -> None:
+        """Unset the flag: ``wait`` parks from now on."""
+        self._flag = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the flag. Parks: while it is unset (``event.wait``). Returns: False after ``timeout`` seconds."""
+        if self._flag:
+            return True
+        if timeout is not None:
+            check_wait_timeout(timeout)
+            if timeout <= 0:
+                return False
+        me: Any = getcurrent()
+        queue = self._waiters
+        try:
+            scheduler = me.scheduler
+        except AttributeError:  # not a dhaga
+            me, scheduler = non_dhaga_waiter(me), None
+        if me._parked:
+            me, scheduler = inner_waiter(me), None
+        # _prepare() here and _park() below are written out: the two calls are 15 % of a wait.
+        if me._pending:
+            raise me._pending.pop(0)
+        me._target = queue
+        me._reason = "event.wait"
+        me._parked = ticket = [me]
+        # The append counts only in the queue that the next set() will take, and while the flag is unset.
+        if queue is self._waiters and not self._flag: queue.append(ticket)  # atomic  # fmt: skip
+        else:
+            me._wake(True)  # set() came between the look at the flag and here, and does not know this waiter
+        if timeout is None and scheduler is not None:
+            scheduler._park(me)
+            return True
+        return me._park_until(timeout) is not TIMED_OUT
+
+    def _at_fork_reinit(self) -> None:
+        # The waiters stayed in the parent; the flag is kept, as by the standard.
+        self._waiters = WaitQueue(self, "event.wait")

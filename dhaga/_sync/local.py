@@ -1,0 +1,126 @@
+"""``threading.local`` on dhagas: each dhaga, and all other code of each OS thread, has attributes of its own.
+
+A local keeps a Namespaces: a dict from a dhaga's ident to that dhaga's attributes, and a standard local for code that
+runs in none. A dhaga holds a weak reference to each Namespaces that it has used and takes its entry out as it ends, so
+a local lives as long as its owner wants, and its values no longer than the dhaga.
+
+Rejected: a context variable. A copied context would hand the values on to spawned dhagas, which ``threading.local``
+must not do.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any, Self
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.microthread import Dhaga
+from .._kernel.stdlib_face import refuse_copy
+
+MISSING = object()
+"""Stands for no attribute, as None is a value."""
+
+
+class Namespaces(dict[int, dict[str, Any]]):
+    """The attributes of one local by the dhaga's ident; ``threads``: those of code outside of dhagas."""
+
+    __slots__ = ("__weakref__", "args", "kwargs", "threads")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.threads: Any = originals.local()
+
+    def of_caller(self, owner: local) -> dict[str, Any]:
+        """Return the caller's attributes, made on first use, when a subclass's ``__init__`` runs."""
+        me = getcurrent()
+        if isinstance(me, Dhaga):
+            found = self.get(me.ident)
+            if found is None:
+                found = self[me.ident] = {}
+                # A weak reference: a dhaga that runs for long must not keep a dropped local alive.
+                me._keep(weakref.ref(self))
+                initialise(owner, self)
+        else:
+            found = self.threads.__dict__.get("attributes")
+            if found is None:
+                found = self.threads.attributes = {}
+                initialise(owner, self)
+        return found
+
+
+def initialise(owner: local, namespaces: Namespaces) -> None:
+    """Call a subclass's ``__init__``, as the standard does in each thread that uses the object."""
+    if type(owner).__init__ is not object.__init__:
+        type(owner).__init__(owner, *namespaces.args, **namespaces.kwargs)
+
+
+class local:  # the standard name
+    """Attributes that each dhaga has for itself. Source: ``threading.local``.
+
+    A subclass's ``__init__`` runs once for each dhaga that uses the object. Each dhaga's attributes go at its end.
+
+    >>> import dhaga
+    >>> mine = local(); mine.x = 1
+    >>> dhaga.spawn(hasattr, mine, "x").result(), mine.x
+    (False, 1)
+    """
+
+    __slots__ = ("__weakref__", "_namespaces")
+
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError("Initialization arguments are not supported")
+        self = object.__new__(cls)
+        namespaces = Namespaces(args, kwargs)
+        object.__setattr__(self, "_namespaces", namespaces)
+        # The caller's entry is made here: Python calls __init__() next, and of_caller() must not call it again.
+        me = getcurrent()
+        if isinstance(me, Dhaga):
+            namespaces[me.ident] = {}
+            me._keep(weakref.ref(namespaces))
+        else:
+            namespaces.threads.attributes = {}
+        return self
+
+    __getstate__: Any = refuse_copy  # a copy of the slot would share all attributes
+
+    def __getattribute__(self, name: str) -> Any:
+        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        if name == "__dict__":
+            return attributes
+        # As object.__getattribute__() looks: data descriptors of the class first, then attributes, then the class.
+        value = attributes.get(name, MISSING)
+        if value is MISSING or is_data_descriptor(type(self), name):
+            return object.__getattribute__(self, name)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refuse_dict(self, name)
+        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        if is_data_descriptor(type(self), name):
+            object.__setattr__(self, name, value)
+        else:
+            attributes[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        refuse_dict(self, name)
+        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        if is_data_descriptor(type(self), name):
+            object.__delattr__(self, name)
+        elif name in attributes:
+            del attributes[name]
+        else:
+            raise AttributeError(name)
+
+
+def is_data_descriptor(kind: type, name: str) -> bool:
+    found = getattr(kind, name, MISSING)
+    return found is not MISSING and hasattr(type(found), "__set__")
+
+
+def refuse_dict(owner: local, name: str) -> None:
+    if name == "__dict__":
+        raise AttributeError(f"{type(owner).__name__!r} object attribute '__dict__' is read-only")

@@ -1,0 +1,48 @@
+"""A method that programs may replace on one object: what a Queue's ``_put``, ``_get`` and ``_qsize`` are."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+class Overridable:
+    """A method that programs may replace on one queue, too: from then on its shortcuts are off, until it is put back.
+
+    A data descriptor, as an attribute of the instance would go unnoticed; a subclass's method takes its place. What
+    replaces it is in ``Queue._replaced``: a look into ``__dict__`` would make CPython keep the queue's attributes in a
+    real dict from then on, and a put and get 1.8 times as dear.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, queue: Any, kind: type | None = None) -> Any:
+        if queue is None:
+            return self.function
+        return queue._replaced.get(self.name) or types.MethodType(self.function, queue)
+
+    def __set__(self, queue: Any, method: Any) -> None:
+        own = method == types.MethodType(self.function, queue)
+        queue._replaced = {**queue._replaced, self.name: None if own else method}
+        queue._bind_shortcuts()
+
+    def __delete__(self, queue: Any) -> None:
+        if queue._replaced.get(self.name) is None:
+            raise AttributeError(self.name)
+        queue._replaced = {**queue._replaced, self.name: None}
+        queue._bind_shortcuts()
+
+
+if TYPE_CHECKING:
+
+    def overridable(function: M) -> M: ...
+
+else:
+    overridable = Overridable

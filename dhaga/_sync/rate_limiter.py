@@ -1,0 +1,115 @@
+"""RateLimiter: a token bucket. Tokens come at a steady rate; a caller takes some, or waits for them in its turn.
+
+The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves it by
+``n`` intervals, and may go on once it is at most a bucketful away. So nothing has to be filled up by a timer, no
+rounding adds up, and a late wake does not slow the rate down (the virtual scheduling of ATM's cell rate algorithm).
+Callers take turns by a lock, which is fair: the first one sleeps until its tokens are there, the others park behind it.
+One that leaves has taken nothing.
+"""
+
+from __future__ import annotations
+
+from .._kernel import originals
+from .._kernel.arguments import check_seconds
+from .._kernel.scheduler import sleep
+from .completion import time_left
+from .lock import Lock, clock_here
+
+
+class RateLimiter:
+    """Let ``rate`` calls in ``per`` seconds pass, evenly, and up to ``burst`` at once after a rest; fair.
+
+    ``with limiter:`` before a call, or ``acquire()``. ``burst``, 1 by default, is how many tokens are saved up while
+    none is taken; with 1 no span of ``per`` seconds sees more than ``rate`` + 1 calls begin. ``rate`` may be set.
+    From: a dhaga, main code, any OS thread. Raises: TypeError, ValueError.
+
+    >>> import dhaga, time
+    >>> limiter, began = dhaga.RateLimiter(100), time.monotonic()
+    >>> for _ in range(3):
+    ...     with limiter: pass
+    >>> time.monotonic() - began >= 0.02
+    True
+    """
+
+    def __init__(self, rate: float, per: float = 1.0, burst: int = 1) -> None:
+        self.per = checked_positive("per", per)
+        self._interval = self.per / checked_positive("rate", rate)
+        self.burst = burst if isinstance(burst, int) else int(checked_positive("burst", burst))
+        if self.burst < 1:
+            raise ValueError(f"burst must be 1 or more, not {burst!r}")
+        self._full_at = 0.0
+        self._turn = Lock()
+        self._turn._waiters.reason = "rate.acquire"
+
+    def __repr__(self) -> str:
+        parked = self._turn._waiters.parked() + self._turn.locked()
+        return (
+            f"<RateLimiter {self.rate:g} in {self.per:g} s, {self.tokens:.1f} of {self.burst} saved, {parked} parked>"
+        )
+
+    @property
+    def rate(self) -> float:
+        """How many tokens come in ``per`` seconds; may be set, but a caller whose turn it is waits by the former."""
+        return self.per / self._interval
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        interval = self.per / checked_positive("rate", rate)
+        now = clock_here()()
+        # What is missing in the bucket comes at the new rate.
+        self._full_at = now + max(0.0, self._full_at - now) * interval / self._interval
+        self._interval = interval
+
+    @property
+    def tokens(self) -> float:
+        """How many tokens are saved now."""
+        return self.burst - max(0.0, self._full_at - clock_here()()) / self._interval
+
+    def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
+        """Take tokens, or wait in turn until there are as many.
+
+        Parks: until then (``rate.acquire``, ``sleep``). Returns: False, as soon as that is sure, if they would not be
+        there within ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.
+        """
+        if not 0 < tokens <= self.burst:
+            raise ValueError(f"from 1 to {self.burst} tokens, the burst, can be taken at once, not {tokens!r}")
+        check_seconds(timeout)
+        left = time_left(timeout)
+        if timeout is None or timeout > originals.TIMEOUT_MAX:
+            self._turn.acquire()
+        elif not self._turn.acquire(timeout=max(0.0, timeout)):
+            return False
+        try:
+            clock = clock_here()
+            now = clock()
+            full_at = max(self._full_at, now) + tokens * self._interval
+            seconds = full_at - self.burst * self._interval - now
+            limit = left()
+            if limit is not None and seconds > limit:
+                return False
+            if seconds > 0:
+                sleep(seconds)
+            self._full_at = full_at
+            return True
+        finally:
+            self._turn.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Keep the token: it was for a call, however long that took."""
+
+    def _at_fork_reinit(self) -> None:
+        # The caller whose turn it was, and those behind it, stayed in the parent.
+        self._turn._at_fork_reinit()
+        self._turn._waiters.reason = "rate.acquire"
+
+
+def checked_positive(name: str, number: float) -> float:
+    """Return a finite number above 0. Raises: TypeError, ValueError."""
+    if not isinstance(number, (int, float)):
+        raise TypeError(f"{name} is a number, not {number!r}")
+    if not 0 < number < float("inf"):
+        raise ValueError(f"{name} must be above 0 and finite, not {number!r}")
+    return number

@@ -1,0 +1,92 @@
+"""Semaphore and BoundedSemaphore: permits, handed over in FIFO order.
+
+``_value`` counts the free permits. ``release`` wakes the first waiters with a permit each, and adds the rest to
+``_value``: a caller that comes later cannot overtake. As in ``lock.py``, which explains the atomic lines, a caller that
+finds no permit queues up and looks a second time (``_hand_out_permits``), so no inner lock is needed.
+"""
+
+from __future__ import annotations
+
+from .._kernel.arguments import check_wait_timeout
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT
+
+
+class Semaphore:
+    """A number of permits; a released permit goes to the first waiter. Source: ``threading.Semaphore``.
+
+    >>> permits = Semaphore(2)
+    >>> with permits, permits: print(permits, permits.acquire(blocking=False))
+    <Semaphore 0 free, 0 parked> False
+    """
+
+    def __init__(self, value: int = 1) -> None:
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        self._value = int(value)
+        self._waiters = WaitQueue(self, "semaphore.acquire")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._value} free, {self._waiters.parked()} parked>"
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Take a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was taken."""
+        if timeout is not None:
+            if not blocking:
+                raise ValueError("can't specify timeout for non-blocking acquire")
+            check_wait_timeout(timeout)
+        if self._value > 0: self._value -= 1; return True  # atomic  # fmt: skip
+        if not blocking or (timeout is not None and timeout <= 0):
+            return False
+        return self._waiters.wait(True, self._hand_out_permits, timeout) is not TIMED_OUT
+
+    def release(self, n: int = 1) -> None:
+        """Give ``n`` permits back, to the first waiters. From: any thread. Raises: ValueError if n < 1."""
+        if n < 1:
+            raise ValueError("n must be one or more")
+        # A waiter that queued up between the look and the addition would sleep beside a free permit.
+        if not self._waiters: self._value += n; return  # atomic  # fmt: skip
+        while n and self._waiters and self._waiters.wake_first() is not None:
+            n -= 1
+        self._value += n  # atomic
+        # A waiter may have queued up after the loop, when no permit was free yet.
+        self._hand_out_permits()
+
+    def _hand_out_permits(self) -> None:
+        """Hand free permits to the first waiters."""
+        while self._waiters:
+            if self._value > 0: self._value -= 1  # atomic  # fmt: skip
+            else:
+                return
+            # Taken before the wake, so that no caller takes the same permit; put back if all waiters have left.
+            if self._waiters.wake_first() is None:
+                self._value += 1  # atomic
+
+    def __enter__(self) -> bool:
+        if self._value > 0: self._value -= 1; return True  # atomic  # fmt: skip
+        return self.acquire()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.release()
+
+    def _at_fork_reinit(self, value: int = 1) -> None:
+        # The waiters stayed in the parent.
+        self._value = value
+        self._waiters.clear()
+
+
+class BoundedSemaphore(Semaphore):
+    """A Semaphore that rejects more permits than it began with. Source: ``threading.BoundedSemaphore``."""
+
+    def __init__(self, value: int = 1) -> None:
+        super().__init__(value)
+        self._initial_value = self._value
+
+    def release(self, n: int = 1) -> None:
+        """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
+        # Check and add are one line: two threads cannot both find the last room.
+        room = self._initial_value - n
+        if n > 0 and not self._waiters and self._value <= room: self._value += n; return  # atomic  # fmt: skip
+        if self._value > room:
+            raise ValueError("Semaphore released too many times")
+        super().release(n)

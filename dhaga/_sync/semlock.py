@@ -1,0 +1,134 @@
+"""SemLock of ``multiprocessing``, the base of its locks, conditions and queues: a dhaga that has to wait for it parks.
+
+It is a semaphore of the operating system. No file descriptor reports its release, so a waiter polls: a release in the
+same process wakes the first waiter at once, a release in another process is seen at the next poll. A process without
+dhagas blocks in the system call, as ever. ``_holder`` matters for an RLock alone: the standard one knows only the OS
+thread, and would let each of its dhagas in.
+
+Rejected: an OS thread for each wait. It might acquire the semaphore for a caller that was cancelled meanwhile.
+"""
+
+from __future__ import annotations
+
+import _multiprocessing  # type: ignore[import-not-found]
+import sys
+from types import TracebackType
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel import hooks
+from .._kernel.arguments import check_seconds
+from .._kernel.backoff import backoff
+from .._kernel.current import parking_waiter
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT, Waiter
+
+__all__ = ["SemLock"]
+
+RECURSIVE = 0
+"""The kind of a semaphore that is an RLock; 1 is any other."""
+
+PAUSES = 0.0005, 0.01
+"""First and longest pause between two polls, in seconds; the pause doubles. 100 polls a second take 0.3 % of a CPU."""
+
+standard: Any = _multiprocessing.SemLock
+
+
+class SemLock(standard):  # type: ignore[misc]
+    """A semaphore shared by processes. Source: ``_multiprocessing.SemLock``; the holder of an RLock is a dhaga."""
+
+    # On the class, since unpickling in another process makes the object without __init__().
+    _holder: Any = None
+    _queue: WaitQueue | None = None
+
+    def _holders(self) -> list[object]:
+        return [] if self._holder is None else [self._holder]
+
+    @property
+    def _waiters(self) -> WaitQueue:
+        """The waiters of this process; the queue is made on first use."""
+        if self._queue is None:
+            self._queue = WaitQueue(self, "semaphore of processes")
+        return self._queue
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        """Acquire. Parks: while none is free (``semaphore of processes``). Returns: False after ``timeout`` seconds."""
+        check_seconds(timeout)
+        if self._try_acquire():
+            return True
+        me = parking_waiter() if block else None
+        return block and (self._acquire_parking(me, timeout) if me is not None else self._acquire_blocking(timeout))
+
+    def _try_acquire(self) -> bool:
+        """Acquire without waiting. Returns: whether it was acquired."""
+        # The standard RLock takes every dhaga of the holder's OS thread for its holder: the check is ours.
+        me = getcurrent() if self.kind == RECURSIVE else None
+        if self._holder not in (None, me) or not super().acquire(False):
+            return False
+        self._holder = me
+        return True
+
+    def _acquire_blocking(self, timeout: float | None) -> bool:
+        """Acquire in a plain OS thread, which the system call blocks."""
+        taken: bool = super().acquire(True, timeout)
+        if taken and self.kind == RECURSIVE:
+            self._holder = getcurrent()
+        return taken
+
+    def _acquire_parking(self, me: Waiter, timeout: float | None) -> bool:
+        """Acquire in a dhaga: poll, and park between two polls until the pause is over or this process releases."""
+        clock, pauses = me.scheduler._clock, backoff(*PAUSES)
+        pause = next(pauses)
+        deadline = None if timeout is None else clock() + timeout
+        while not self._try_acquire():
+            left = pause if deadline is None else min(pause, deadline - clock())
+            if left <= 0:
+                return False
+            # A wake hands nothing over, as another process may acquire first: the waiter polls again.
+            if self._waiters.wait(False, bool, left) is TIMED_OUT:
+                pause = next(pauses)
+        return True
+
+    def release(self) -> None:
+        """Release. Raises: AssertionError if the caller does not hold the RLock, ValueError above the maximum."""
+        if self.kind == RECURSIVE and self._holder is not getcurrent():
+            raise AssertionError("attempt to release recursive lock not owned by thread")
+        # Cleared before the release: another dhaga may acquire at once.
+        if self._count() == 1:
+            self._holder = None
+        super().release()
+        if self._queue:
+            self._queue.wake_first()
+
+    def _is_mine(self) -> bool:
+        return self._holder is getcurrent() if self.kind == RECURSIVE else super()._is_mine()
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        # The child has no dhaga of the parent: neither the holder nor the waiters are here.
+        self._holder = self._queue = None
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        self.release()
+
+
+def end_processes() -> None:
+    """Run the exit function of ``multiprocessing``, which joins child processes and flushes queues by feeder threads.
+
+    It has also registered with ``atexit``. By then daemon dhagas have ended, the feeders among them: that is too late.
+    """
+    module = sys.modules.get("multiprocessing.util")
+    if module is not None:
+        module._exit_function()
+
+
+hooks.before_cancel_at_exit.append(end_processes)

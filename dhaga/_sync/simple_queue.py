@@ -1,0 +1,106 @@
+"""SimpleQueue, which ``dhaga.queue`` exports: an unbounded FIFO queue without a lock.
+
+There are never items and waiting getters at once. ``put`` appends the item only if no getter waits, and ``get`` queues
+up only if there is no item; each looks and appends in one atomic line (``lock.py`` explains them). So a ``put`` from a
+signal handler or a finalizer, at any bytecode of a ``get``, is seen. An item that finds a getter is its wake's value:
+the getter does not look again, and a caller that comes later cannot take the item first.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import deque
+from queue import Empty
+from typing import Any, Generic, TypeVar
+
+from .._kernel.arguments import check_timeout
+from .._kernel.current import this_waiter
+from .._kernel.stdlib_face import refuse_copy
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import TIMED_OUT
+
+T = TypeVar("T")
+
+NOTHING: Any = object()
+"""Stands for no item, as None is one."""
+
+
+class SimpleQueue(Generic[T]):
+    """An unbounded FIFO queue. Source: ``queue.SimpleQueue``; signal handlers and finalizers may also call ``put``.
+
+    >>> queue = SimpleQueue()
+    >>> queue.put("first"), queue.put("second"), queue.get(), queue.qsize()
+    (None, None, 'first', 1)
+    """
+
+    __slots__ = ("__weakref__", "_getters", "_items")
+
+    __getstate__: Any = refuse_copy
+
+    def __init__(self) -> None:
+        self._items: deque[T] = deque()
+        self._getters = WaitQueue(self, "queue.get")
+
+    __class_getitem__: Any = classmethod(types.GenericAlias)
+
+    def __repr__(self) -> str:
+        return f"<SimpleQueue of {len(self._items)}, {self._getters.parked()} parked in get>"
+
+    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+        """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored, as the standard does."""
+        while True:
+            # A getter that queues up between the look and the append would wait beside an item.
+            if not self._getters: self._items.append(item); return  # atomic  # fmt: skip
+            try:
+                getter = self._getters.popleft().pop()
+            except IndexError:  # it has left, or another OS thread took the last one
+                continue
+            getter._resume(item)
+            return
+
+    def put_nowait(self, item: T) -> None:
+        """Add an item."""
+        self.put(item)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Take the oldest item. Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds."""
+        if timeout is not None and block:
+            check_timeout(timeout)
+        item: T = NOTHING
+        # More than one round only if other getters, in other OS threads, take what was put meanwhile.
+        while item is NOTHING:
+            if self._items:
+                try:
+                    return self._items.popleft()
+                except IndexError:  # another OS thread took the last one
+                    pass
+            if not block or timeout == 0:
+                raise Empty
+            item = self._wait_for_item(timeout)
+        return item
+
+    def _wait_for_item(self, timeout: float | None) -> Any:
+        """Park until an item is handed over. Returns: NOTHING if one was put meanwhile, which is to be taken."""
+        me = this_waiter()
+        # Parked before it queues up: a put in another OS thread may pop this getter at once,
+        # and its wake must count.
+        me._prepare("queue.get", self._getters)
+        if not self._items: self._getters.append(me._parked)  # atomic  # fmt: skip
+        else:
+            me._wake(NOTHING)  # the park below returns at once, as after any other wake
+        item = me._park_until(timeout)
+        if item is TIMED_OUT:
+            raise Empty
+        return item
+
+    def get_nowait(self) -> T:
+        """Take the oldest item. Raises: Empty."""
+        return self.get(False)
+
+    def qsize(self) -> int:
+        """Return the number of items, which another OS thread may change at any time."""
+        return len(self._items)
+
+    def empty(self) -> bool:
+        """Return whether there is no item now."""
+        return not self._items

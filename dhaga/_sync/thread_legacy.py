@@ -1,0 +1,119 @@
+"""Deprecated and private names of ``threading.Thread`` that programs use; ``dhaga/threading.py`` has all others."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .event import Event
+from .lock import Lock
+
+if TYPE_CHECKING:
+    from .._kernel.microthread import Dhaga
+
+
+class LegacyThreadNames:
+    """Mixin with the deprecated methods, and the private attributes that debuggers, monitors and reloaders read."""
+
+    _dhaga: Dhaga | None
+    _native_id: int | None = None
+    _stderr: Any = None
+    _start_event: Event | None = None
+    _end_lock: Lock | None = None
+
+    if TYPE_CHECKING:
+        name: str
+        daemon: bool
+
+        @property
+        def ident(self) -> int | None: ...
+        def is_alive(self) -> bool: ...
+
+    def getName(self) -> str:
+        """Return the name. Source: deprecated, in threading as well."""
+        warn("getName() is deprecated, get the name attribute instead")
+        return self.name
+
+    def setName(self, name: str) -> None:
+        """Set the name. Source: deprecated, in threading as well."""
+        warn("setName() is deprecated, set the name attribute instead")
+        self.name = name
+
+    def isDaemon(self) -> bool:
+        """Return ``daemon``. Source: deprecated, in threading as well."""
+        warn("isDaemon() is deprecated, get the daemon attribute instead")
+        return self.daemon
+
+    def setDaemon(self, daemonic: bool) -> None:
+        """Set ``daemon``. Source: deprecated, in threading as well."""
+        warn("setDaemon() is deprecated, set the daemon attribute instead")
+        self.daemon = daemonic
+
+    @property
+    def _ident(self) -> int | None:
+        return self.ident
+
+    @property
+    def _initialized(self) -> bool:
+        return "_dhaga" in self.__dict__
+
+    @property
+    def _is_stopped(self) -> bool:
+        return self.ident is not None and not self.is_alive()
+
+    @property
+    def _started(self) -> Event:
+        """An event that is set once the thread was started."""
+        # Made on first use: few programs ask, and an Event in each thread would cost as much as a switch.
+        event = self._start_event
+        if event is None:
+            event = self._start_event = Event()
+            if self.ident is not None:
+                event.set()
+        return event
+
+    def _set_native_id(self) -> None:
+        """Set ``native_id`` anew: ``multiprocessing`` calls it in a forked child."""
+        self._native_id = threading.get_native_id()
+
+    def _tell_started(self) -> None:
+        if self._start_event is not None:
+            self._start_event.set()
+
+    @property
+    def _tstate_lock(self) -> Lock | None:
+        """A lock that is held while the thread lives, made on first use. Source: the standard Thread up to 3.12."""
+        if self._dhaga is None or self._dhaga._done:
+            return None
+        if self._end_lock is None:
+            self._end_lock = ThreadEndLock(self.daemon)
+            self._dhaga._joiners.append([self._end_lock])
+        return self._end_lock
+
+
+class ThreadEndLock(Lock):
+    """A lock that is released at the end of a thread; until then the exit of the process waits for it."""
+
+    # It stands among the joiners of the dhaga, whose end calls _wake() on each.
+    __slots__ = ()
+
+    def __init__(self, daemon: bool) -> None:
+        super().__init__()
+        self.acquire()
+        if not daemon:
+            shutdown_locks().add(self)
+
+    def _resume(self, value: object = None, error: BaseException | None = None) -> None:
+        """Release the lock, as the thread ends."""
+        shutdown_locks().discard(self)
+        self.release()
+
+
+def shutdown_locks() -> set[Any]:
+    """Return the locks that the exit of the process waits for; empty from 3.13 on, which has no such set."""
+    return getattr(threading, "_shutdown_locks", set())
+
+
+def warn(message: str) -> None:
+    warnings.warn(message, DeprecationWarning, stacklevel=3)

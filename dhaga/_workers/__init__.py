@@ -1,0 +1,1 @@
+"""Pools: blocking calls in OS threads, and submitted calls in worker dhagas."""

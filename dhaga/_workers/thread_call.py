@@ -1,0 +1,109 @@
+"""One offloaded call: which functions are accepted, the context it runs in, and the race of its answer with a cancel.
+
+Not here: the threads (``thread_pool.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from .._kernel import shutdown
+from .._kernel.waiter import Waiter, logger
+from .switch_interval import switch_interval
+
+if TYPE_CHECKING:
+    from .thread_pool import OffloadPool, WorkerThread
+
+LOST_CHILD = 70
+"""Exit status of a forked child that returns from an offloaded call: EX_SOFTWARE."""
+
+
+class ThreadCall:
+    """A work item: one function call for a thread of a pool, and the wait target of its caller."""
+
+    __slots__ = ("callers", "error", "function", "name", "pool", "urgency", "value")
+
+    def __init__(self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter) -> None:
+        self.pool = pool
+        self.name: str = getattr(fn, "__name__", type(fn).__name__)
+        self.function: Any = functools.partial(copy_context().run, fn, *args, **kwargs)
+        # The answer and a cancel come from two OS threads: the one that pops the caller, an atomic step, has won.
+        self.callers = [caller]
+        # Its class for the switch interval while it counts there. The first to pop it, thread or caller, ends that: a
+        # caller whose loop was closed without a shutdown never runs again.
+        self.urgency: list[int] = []
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<ThreadCall of {self.name} through {self.pool.name}{'' if self.callers else ', detached'}>"
+
+    def run(self, thread: WorkerThread) -> None:
+        """Make the call and wake the caller. From: a thread of the pool.
+
+        Arguments and outcome are kept in this object alone. After the wake the thread may not run again for a while, at
+        interpreter exit never, and a local variable of it would keep a file open.
+        """
+        try:
+            self.value = self.function()
+        except BaseException as error:
+            self.error = error
+        self.function = None
+        if thread in self.pool._threads:
+            self.answer()
+            self.end_urgency()
+        else:
+            end_lost_child(self)
+
+    def answer(self) -> None:
+        """Wake the caller; without one, drop the outcome."""
+        try:
+            caller = self.callers.pop()
+        except IndexError:
+            self.value = self.error = None
+            return
+        caller._wake()
+
+    def end_urgency(self) -> None:
+        """Count the call no more for the switch interval; no-op the second time."""
+        try:
+            urgency = self.urgency.pop()
+        except IndexError:
+            return
+        switch_interval.end(urgency)
+
+    def outcome(self) -> Any:
+        """Return the value or raise the error of an answered call, once."""
+        value, error = self.value, self.error
+        self.value = self.error = None
+        if error is None:
+            return value
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame: that would be a cycle
+
+    def _remove(self, waiter: object) -> bool:
+        """Undo the park of a cancelled caller: a call not begun is not made, another one runs to its end unanswered."""
+        self.pool._withdraw(self)
+        return self.detach()
+
+    def detach(self) -> bool:
+        """Take the caller off. Returns: False if the answer has won."""
+        try:
+            self.callers.pop()
+        except IndexError:
+            return False
+        return True
+
+
+def end_lost_child(call: ThreadCall) -> None:
+    """End a forked child that returns from the offloaded call that forked: the caller is in the parent alone."""
+    error = call.error
+    if not isinstance(error, SystemExit):
+        logger.error("%r has forked: end the child within the call, its caller is in the parent", call, exc_info=error)
+        error = SystemExit(LOST_CHILD)
+    shutdown.end_process(error)

@@ -1,0 +1,356 @@
+"""Offload: run a blocking call in an OS thread while its caller is parked.
+
+``offload`` uses a pool shared by the whole program. An ``OffloadPool`` has threads of its own, so that its calls queue
+behind each other only: the commit path of a store must not wait behind name look-ups.
+
+A call is in the backlog (``_calls``), in a thread, or answered. A thread is busy, or idle with its gate closed
+(``_idle``, the last one first, so that the others reach ``IDLE_SECONDS`` and end). ``_guard``, an OS lock held for a
+few lines, protects all three and ``_closed``. A caller that submits wakes an idle thread, else starts one below the
+limit; every thread takes from the backlog until it is empty, so a call whose thread could not be started is still made
+if another thread lives. The answer and a cancel race for ``ThreadCall.callers``, not for the guard.
+
+Rejected: a condition variable for idle threads. It wakes them in FIFO order, which keeps all of them alive.
+
+Not here: what is offloaded (``_iowait/dns.py``, ``_iowait/offloaded_file.py``), one call (``thread_call.py``), pools of
+dhagas (``dhaga_pool.py``).
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from .._kernel import deadlock, hooks, originals, shutdown
+from .._kernel.arguments import check_function, check_seconds
+from .._kernel.context_manager import contextmanager
+from .._kernel.current import this_waiter
+from .._kernel.thread_waiter import OSThread
+from .._kernel.wait_queue import WaitQueue
+from .._kernel.waiter import NOT_CANCELLABLE, TIMED_OUT, Waiter, logger
+from .._kernel.weak_sets import members
+from .switch_interval import set_timer_slack, switch_interval
+from .thread_call import ThreadCall
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MAX_THREADS = 16
+"""Threads of the shared pool; more calls than that queue up. DNS and fsync gain nothing from more on a few cores."""
+
+IDLE_SECONDS = 10.0
+"""An idle thread of a pool ends after this time."""
+
+
+class WorkerThread(originals.Thread):
+    """One OS thread of a pool. Its gate, a locked lock, is released when there may be a call."""
+
+    def __init__(self, pool: OffloadPool) -> None:
+        super().__init__(name=pool.name, daemon=True)
+        self.pool = pool
+        self.call: ThreadCall | None = None
+        self.gate = originals.allocate_lock()
+        self.gate.acquire()
+
+    def run(self) -> None:
+        current_pool.pool = self.pool
+        if self.run_next_call():  # before anything else: its caller waits for the start of this thread
+            set_timer_slack(self.native_id)
+            while self.run_next_call():
+                pass
+
+    def run_next_call(self) -> bool:
+        """Run the next call. Returns: False if the thread is to end. An idle thread keeps no reference to a call."""
+        call = self.pool._next_call(self)
+        if call is None:
+            return False
+        self.call = call
+        call.run(self)
+        self.call = None
+        return True
+
+
+class CurrentPool(originals.local):
+    """The pool that an OS thread belongs to."""
+
+    pool: OffloadPool | None = None
+
+
+current_pool = CurrentPool()
+
+
+class OffloadPool:
+    """At most ``threads`` OS threads for blocking calls, and a FIFO backlog.
+
+    With one thread, calls are made one after the other, wherever they come from. Threads start on demand and end after
+    ``IDLE_SECONDS`` without a call. At interpreter exit the calls taken have ``EXIT_SECONDS`` in all to end; then the
+    rest is logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
+    """
+
+    def __init__(self, name: str, threads: int) -> None:
+        if not isinstance(name, str) or not isinstance(threads, int) or isinstance(threads, bool):
+            raise TypeError(
+                f'an OffloadPool needs a name and a number of threads, OffloadPool("wal", threads=1), not'
+                f" {name!r} and {threads!r}"
+            )
+        if not name or threads < 1:
+            raise ValueError(f"an OffloadPool needs a name, not {name!r}, and at least one thread, not {threads}")
+        self.name = name
+        self._limit = threads
+        self._reason = f"offload {name}"
+        self._closed = False
+        self._reset()
+        pools.add(self)
+
+    def _reset(self) -> None:
+        """Set up without calls and threads: at first, and in a forked child."""
+        self._guard = originals.allocate_lock()
+        self._calls: OrderedDict[ThreadCall, None] = OrderedDict()  # one of many is withdrawn in O(1)
+        self._threads: set[WorkerThread] = set()
+        self._idle: list[WorkerThread] = []
+        self._shutdown_waiters = WaitQueue(self, f"shutdown {self.name}")
+
+    def __repr__(self) -> str:
+        state = ", shut down" if self._closed else ""
+        return (
+            f"<OffloadPool {self.name}, {len(self._threads)} of {self._limit} threads, {len(self._idle)} free, "
+            f"{len(self._calls)} calls due{state}>"
+        )
+
+    def offload(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a blocking call in a thread of this pool, in a copy of the caller's context; return or raise its outcome.
+
+        Parks: until the call returns (``offload NAME``); a plain OS thread blocks. A cancel or a ``Timeout`` ends the
+        park at once: a call that has not begun is not made, another one runs to its end and its result is dropped.
+        From a thread of this pool the call is made inline. For a HIGH dhaga the thread also gets the interpreter lock
+        sooner (``SwitchInterval``). Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
+        """
+        check_function(fn, "offload", generators=False)
+        me = this_waiter()
+        if self._calls_inline(me):
+            return fn(*args, **kwargs)
+        call = ThreadCall(self, fn, args, kwargs, me)
+        me._prepare(self._reason, call)
+        return self._run(call, me)  # type: ignore[no-any-return]
+
+    def finish(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run a blocking call as ``offload`` does, for a caller that must know its outcome.
+
+        Parks: until the call returns; a cancel stays pending until the next park. Else as ``offload``.
+        """
+        check_function(fn, "offload", generators=False)
+        me = this_waiter()
+        if self._calls_inline(me):
+            return fn(*args, **kwargs)
+        me._target = NOT_CANCELLABLE
+        me._reason = self._reason
+        me._parked = [me]
+        return self._run(ThreadCall(self, fn, args, kwargs, me), me)  # type: ignore[no-any-return]
+
+    def offloaded(self, fn: Callable[P, R], /) -> Callable[P, R]:
+        """Decorate a function or method so that each call is offloaded to this pool: ``@wal.offloaded``."""
+        return offloading_wrapper(self.offload, fn)
+
+    def _calls_inline(self, me: Waiter) -> bool:
+        """Return whether the caller calls inline: a thread of this pool; with the shared one any plain thread."""
+        return current_pool.pool is self or (self is shared and isinstance(me, OSThread))
+
+    def _run(self, call: ThreadCall, me: Waiter) -> Any:
+        """Submit a call, park and return its outcome. The caller is prepared for the park already."""
+        call.urgency.append(switch_interval.begin(me))
+        try:
+            self._submit(call)
+        except BaseException as error:
+            # Answered like any call, as the caller is prepared: it must park to become a running waiter again.
+            call.error = error
+            call.answer()
+        try:
+            with outside_call(me):
+                me._park()
+        finally:
+            call.end_urgency()
+            call.detach()  # no-op if the call was answered; a second Ctrl-C ends any park
+        return call.outcome()
+
+    # ---- calls and threads
+
+    def _submit(self, call: ThreadCall) -> None:
+        """Append a call to the backlog. Raises: RuntimeError after shutdown, or if no thread can be started for it."""
+        with self._guard:
+            if self._closed:
+                raise RuntimeError(f"{self!r} takes no more calls")
+            self._calls[call] = None
+            if self._idle:
+                self._wake_idle_thread()
+                return
+            if len(self._threads) == self._limit:
+                return
+            thread = WorkerThread(self)
+            self._threads.add(thread)
+        try:
+            thread.start()
+        except BaseException:
+            self._threads.discard(thread)
+            # With another thread alive, the call is not lost: that one takes it.
+            if not self._threads and self._withdraw(call):
+                raise
+
+    def _wake_idle_thread(self) -> None:
+        """Open the gate of the thread that went idle last. From: the holder of the guard."""
+        thread = self._idle.pop()
+        deadlock.idle.discard(thread.ident or 0)
+        thread.gate.release()
+
+    def _withdraw(self, call: ThreadCall) -> bool:
+        """Take a call off the backlog. Returns: False if a thread has begun it."""
+        with self._guard:
+            return self._calls.pop(call, call) is None
+
+    def _next_call(self, thread: WorkerThread) -> ThreadCall | None:
+        """Wait for the next call. Returns: None if the thread is to end."""
+        while thread in self._threads:  # not in a child that the last call has forked
+            with self._guard:
+                if self._calls:
+                    return self._calls.popitem(last=False)[0]
+                if self._closed:
+                    break
+                self._idle.append(thread)
+                deadlock.mark_idle(originals.get_ident())
+            if not thread.gate.acquire(timeout=IDLE_SECONDS) and not self._has_work(thread):
+                break
+        self._thread_ends(thread)
+        return None
+
+    def _has_work(self, thread: WorkerThread) -> bool:
+        """Return whether a thread was woken as its idle time ended; if not, take it off the idle ones."""
+        with self._guard:
+            if thread not in self._idle:
+                return True
+            self._idle.remove(thread)
+            deadlock.idle.discard(originals.get_ident())
+            return False
+
+    def _thread_ends(self, thread: WorkerThread) -> None:
+        self._threads.discard(thread)
+        self._wake_shutdown_waiters()
+
+    def _wake_shutdown_waiters(self) -> None:
+        if not self._threads:
+            self._shutdown_waiters.wake_all()
+
+    # ---- the end
+
+    def shutdown(self, wait: bool = True, timeout: float | None = None) -> None:
+        """Take no more calls, make those taken, end the threads; so does the end of ``with OffloadPool(...)``.
+
+        Parks: if ``wait``, until the threads have ended (``shutdown NAME``); an OS thread blocks. From: any thread,
+        any number of times. Raises: TimeoutError naming the running calls after ``timeout`` seconds, RuntimeError in a
+        call of this pool.
+        """
+        if wait and current_pool.pool is self:
+            raise RuntimeError(f"{self!r} cannot wait for the call that shuts it down: shutdown(wait=False)")
+        check_seconds(timeout)
+        me = this_waiter() if wait else None
+        with self._guard:
+            self._closed = True
+            threads = list(self._threads)
+            while self._idle:
+                self._wake_idle_thread()
+        if me is not None:
+            self._wait_for_threads(me, timeout)
+            # They have left their last call: this waits for the ends of the OS threads alone, for microseconds.
+            for thread in threads:
+                thread.join()
+
+    def _wait_for_threads(self, me: Waiter, timeout: float | None) -> None:
+        ended: object = None
+        with outside_call(me):
+            if self._threads:
+                ended = self._shutdown_waiters.wait(True, self._wake_shutdown_waiters, timeout)
+        if ended is TIMED_OUT:
+            calls = [*(thread.call for thread in list(self._threads) if thread.call is not None), *self._calls]
+            raise TimeoutError(f"{self!r} was told to end, but these calls did not: {calls}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+
+@contextmanager
+def outside_call(me: Waiter) -> Iterator[None]:
+    """Count a wake to come from an OS thread: no deadlock is reported meanwhile, and no virtual clock jumps."""
+    scheduler = None if isinstance(me, OSThread) else me.scheduler
+    if scheduler is not None:
+        scheduler._outside_calls += 1
+    try:
+        yield
+    finally:
+        if scheduler is not None:
+            scheduler._outside_calls -= 1
+
+
+pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
+shared = OffloadPool("dhaga-offload", MAX_THREADS)
+shared._reason = "offload"
+
+
+def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a blocking call in an OS thread; return or raise what it does. A plain OS thread runs it inline.
+
+    Parks: until the call returns (``offload``); else as ``OffloadPool.offload``. The program shares ``MAX_THREADS``; at
+    interpreter exit a call without a caller is dropped. A hop takes 160 µs alone, 80 of CPU: call inline what takes
+    below 100 µs (a key-value store is reported to commit 46 % cheaper so). With 100 concurrent callers offloading wins
+    from 70 µs a call (13x at 1 ms); other dhagas wait 0.1 ms instead of 111 (benchmarks/offload.py).
+    Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
+
+    >>> offload(pow, 2, 10)
+    1024
+    """
+    return shared.offload(fn, *args, **kwargs)
+
+
+def offloaded(fn: Callable[P, R], /) -> Callable[P, R]:
+    """Decorate a function or method so that each call is offloaded: ``@offloaded``.
+
+    >>> slow_pow = offloaded(pow)
+    >>> slow_pow(2, 10)
+    1024
+    """
+    return offloading_wrapper(offload, fn)
+
+
+def offloading_wrapper(offload: Callable[..., Any], fn: Callable[P, R]) -> Callable[P, R]:
+    check_function(fn, "offload", generators=False)
+
+    @functools.wraps(fn)
+    def offloading(*args: P.args, **kwargs: P.kwargs) -> R:
+        return offload(fn, *args, **kwargs)  # type: ignore[no-any-return]
+
+    return offloading
+
+
+def wait_for_calls() -> None:
+    """Wait, at interpreter exit, for the calls of named pools, so that no commit is cut off."""
+    deadline = originals.monotonic() + shutdown.EXIT_SECONDS
+    for pool in [pool for pool in members(pools) if pool is not shared]:
+        try:
+            pool.shutdown(timeout=max(0.0, deadline - originals.monotonic()))
+        except TimeoutError as error:
+            logger.error("at exit: %s", error)
+
+
+def reset_pools_in_child() -> None:
+    switch_interval.reset()
+    for pool in members(pools):
+        pool._reset()
+
+
+originals.after_fork_in_child(reset_pools_in_child)
+hooks.after_dhagas_at_exit.append(wait_for_calls)

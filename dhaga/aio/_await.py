@@ -1,0 +1,374 @@
+"""Waiting for awaitables of asyncio: a coroutine, a Task or a Future, of the scheduler's loop or another one.
+
+Each coroutine runs as a Task of the scheduler's loop, stepped on the hub, never in the dhaga's own greenlet: libraries
+such as SQLAlchemy expect every step of a Task in one greenlet. The Task runs in the caller's own Context object, so
+that each sees variables that the other sets.
+
+An ``Awaited`` is the wait target of the park. It is *waiting* until its future is done. A timeout or cancel makes it
+*cancelling*: the future is cancelled, and the caller stays parked until it has ended; later cancels are passed on and
+remain pending. So nothing awaited goes on unattended, and no result is lost. All methods run in the scheduler's OS
+thread, but for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
+
+Several awaits in one Task are the business of ``_task_session.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import sys
+from asyncio import CancelledError, _set_running_loop
+from collections.abc import Awaitable, Coroutine
+from contextvars import Context, copy_context
+from types import CoroutineType
+from typing import Any, TypeVar
+
+from greenlet import getcurrent
+
+from .._kernel.api import current
+from .._kernel.arguments import check_seconds
+from .._kernel.current import check_own_loop
+from .._kernel.errors import Cancelled
+from .._kernel.microthread import Dhaga, Main
+from .._kernel.scheduler import HubCall, Scheduler
+
+T = TypeVar("T")
+
+LOOK_AGAIN_SECONDS = 0.1
+"""How often a cancelled await looks whether the loop of another OS thread, which has to cancel, still runs."""
+
+EAGER = sys.version_info >= (3, 12)
+"""Whether a Task can take its first step at once (3.12); most hops then cost no iteration of the loop."""
+
+
+def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: float | None = None) -> T:
+    """Wait for a coroutine, a Future or any other awaitable, of this loop or another one, and return its result.
+
+    Parks: ``await``. From: a dhaga, main code. A coroutine runs as a Task, in the caller's context. A cancel or the
+    ``timeout`` cancels the awaitable and waits for its end; if that brings a value all the same, the value is returned,
+    and the cancel is raised at the next park. A dhaga sees no running loop: what asks for one, as ``asyncio.gather``,
+    ``create_task`` and Tornado's ``IOLoop.current()`` do, asks within the coroutine. Raises: what the awaitable raises;
+    TimeoutError, Cancelled (also if its Task was cancelled elsewhere), TypeError, ParkError, RuntimeError (awaited
+    before).
+
+    >>> import asyncio, dhaga
+    >>> dhaga.await_(asyncio.sleep(0, "done"), timeout=1)
+    'done'
+    """
+    try:
+        me: Any = getcurrent()
+        if not isinstance(me, Dhaga):
+            me = current()
+        check_own_loop()
+        check_seconds(timeout)
+        if isinstance(awaitable, Dhaga):
+            return awaitable.result(timeout)  # type: ignore[no-any-return]
+        awaited = make_awaited(awaitable, me)
+    except BaseException:
+        discard(awaitable)
+        raise
+    try:
+        awaited.wait(timeout)
+        return awaited.outcome()  # type: ignore[no-any-return]
+    finally:
+        del awaited  # an error's traceback holds this frame, and a Task its error: a cycle without this
+
+
+def discard(awaitable: object) -> None:
+    """Close a coroutine that will not run, so that no warning reports it as never awaited."""
+    if inspect.iscoroutine(awaitable) and inspect.getcoroutinestate(awaitable) == inspect.CORO_CREATED:
+        awaitable.close()
+
+
+def make_awaited(awaitable: Any, me: Dhaga | Main) -> Awaited:
+    """Return the wait target for an awaitable. Raises: TypeError, RuntimeError."""
+    if type(awaitable) is CoroutineType or isinstance(awaitable, Coroutine):
+        if getattr(awaitable, "cr_suspended", False):  # a second Task would resume it in the middle of another's await
+            raise RuntimeError(f"{awaitable!r} is awaited already: call the function again for a second coroutine")
+        return AwaitedCoroutine(me, awaitable)
+    if isinstance(awaitable, concurrent.futures.Future):
+        return Awaited(me, asyncio.wrap_future(awaitable, loop=me.scheduler.loop))
+    if not asyncio.isfuture(awaitable):
+        return AwaitedCoroutine(me, wrap_awaitable(awaitable))
+    loop = awaitable.get_loop()
+    if loop is me.scheduler.loop:
+        return Awaited(me, awaitable)
+    if not loop.is_running():
+        raise RuntimeError(f"{awaitable!r} belongs to {loop!r}, which does not run: nothing would complete it")
+    return AwaitedOnOtherLoop(me, awaitable)
+
+
+def wrap_awaitable(awaitable: Any) -> Coroutine[Any, Any, Any]:
+    """Return a coroutine for an awaitable of another kind. Raises: TypeError, naming the right call, for all else."""
+    if hasattr(type(awaitable), "__await__") or inspect.isawaitable(awaitable):
+        return as_coroutine(awaitable)
+    if inspect.iscoroutinefunction(awaitable):
+        hint = "call it: await_(fn(...))"
+    elif hasattr(type(awaitable), "__aiter__"):
+        hint = "iterate over it: for item in dhaga.aio.aiter_(...)"
+    elif hasattr(type(awaitable), "__aenter__"):
+        hint = "enter it: with dhaga.aio.enter(...)"
+    else:
+        hint = "await_ takes a coroutine, a Future or an object with __await__"
+    raise TypeError(f"{awaitable!r} cannot be awaited: {hint}")
+
+
+async def as_coroutine(awaitable: Awaitable[T]) -> T:
+    """Await an object within a coroutine: Tasks take nothing else."""
+    return await awaitable
+
+
+class Awaited:
+    """A Future of the scheduler's loop on which a waiter is parked: the wait target of that park."""
+
+    __slots__ = ("cancelling", "context_copy", "future", "me")
+
+    def __init__(self, me: Dhaga | Main, future: Any) -> None:
+        self.me: Any = me
+        self.future = future
+        self.cancelling = False
+        self.context_copy: Context | None = None  # a copy of the caller's context, if that itself cannot be shared
+
+    @property
+    def owner(self) -> object:
+        """What a dump names as the object waited for."""
+        return self.future
+
+    def wait(self, timeout: float | None) -> None:
+        """Park until the future is done; on a timeout or cancel, cancel it and wait for its end.
+
+        Parks: ``await``. Raises: the timeout or cancel, unless the future then has a value or an error of its own.
+        """
+        me = self.me
+        if self.future is not None and self.future.done():
+            return
+        started = False
+        try:
+            me._prepare("await", self)
+            self.start()
+            started = True
+            me._park(timeout)
+        except BaseException as error:
+            self.cancel_and_wait(error, started)
+        finally:
+            if self.context_copy is not None:
+                copy_variables_back(self.context_copy)
+
+    def start(self) -> None:
+        """Arrange for ``on_done`` to be called. The waiter counts as parked already, so that a wake is never missed."""
+        self.future.add_done_callback(self.on_done)
+
+    def on_done(self, _: object) -> None:
+        """Wake the waiter. From: a callback of its loop."""
+        me = self.me
+        if me is not None:
+            me.scheduler._wake_in_callback(me)
+
+    def _remove(self, waiter: object) -> bool:
+        """Undo the park for a timeout or cancel. While cancelling, refuse, and pass the cancel on to the future."""
+        if self.cancelling:
+            self.me.scheduler._call(self.cancel)
+        return not self.cancelling
+
+    def cancel(self) -> None:
+        """Request the cancellation of the future. From: the scheduler's thread."""
+        self.future.cancel()
+
+    def cancel_and_wait(self, error: BaseException, started: bool) -> None:
+        """Cancel the future and wait for its end, then raise ``error``; a future that ended well leaves it pending
+        instead.
+
+        So nothing goes on unattended, and no result is lost; ``asyncio.timeout`` does the same.
+        """
+        self.cancelling = True
+        self.cancel()
+        if not started and not self.future.done():
+            self.start()
+        self.park_until_done("await, cancelled")
+        # A cancelled Future calls its callbacks later, when this waiter may be parked elsewhere.
+        me, self.me = self.me, None
+        if self.future.cancelled():
+            raise error
+        # A timeout that came too late is dropped. A scope's cancel stands anyway, until the scope ends.
+        if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
+            me._cancel_with(error)
+
+    def finish(self) -> None:
+        """Park until the future is done. Cancels are passed on to it, and raised at the next park."""
+        self.cancelling = True
+        self.start()
+        self.park_until_done("await")
+        if self.context_copy is not None:
+            copy_variables_back(self.context_copy)
+
+    def park_until_done(self, reason: str) -> None:
+        """Park until the future is done, however often the waiter is woken before."""
+        me = self.me
+        try:
+            while not self.is_done():
+                me._target = self
+                me._reason = reason
+                me._parked = [me]
+                self.park()
+        except BaseException:  # a Ctrl-C in main code, which ``_remove`` cannot refuse
+            self.me = None
+            raise
+
+    def is_done(self) -> bool:
+        """Return whether the future has ended."""
+        return self.future.done()  # type: ignore[no-any-return]
+
+    def park(self) -> None:
+        """Park the prepared waiter."""
+        self.me._park()
+
+    def outcome(self) -> Any:
+        """Return or raise the result of the future."""
+        try:
+            return self.future.result()
+        finally:
+            del self  # see await_
+
+
+class AwaitedOnOtherLoop(Awaited):
+    """A Future of a loop that runs in another OS thread: registered and cancelled there, its end reported here.
+
+    Once that loop has stopped nothing would carry out a cancel: the Future then counts as cancelled.
+    """
+
+    __slots__ = ()
+
+    def start(self) -> None:
+        try:
+            self.future.get_loop().call_soon_threadsafe(self.future.add_done_callback, self.on_done)
+        except RuntimeError as error:  # the loop was closed just now
+            self.me._wake(error=error)
+
+    def on_done(self, future: object) -> None:
+        me = self.me
+        if me is not None:
+            me.scheduler._call(super().on_done, future)
+
+    def cancel(self) -> None:
+        try:
+            self.future.get_loop().call_soon_threadsafe(self.future.cancel)
+        except RuntimeError:
+            self.future = cancelled_future(self.me.scheduler)
+
+    def is_done(self) -> bool:
+        if not self.future.get_loop().is_running() and not self.future.done():
+            self.future = cancelled_future(self.me.scheduler)
+        return super().is_done()
+
+    def park(self) -> None:
+        """Park the prepared waiter for a while: no callback comes of a loop that has stopped."""
+        scheduler = self.me.scheduler
+        entry = scheduler._timers.add(scheduler._clock() + LOOK_AGAIN_SECONDS, self)
+        try:
+            super().park()
+        finally:
+            scheduler._timers.discard(entry)
+
+    def _expire(self) -> None:
+        """End the park for another look at the loop."""
+        self.me._wake()
+
+
+def cancelled_future(scheduler: Scheduler) -> asyncio.Future[Any]:
+    """Return a cancelled future, standing for one that can no longer be reached."""
+    future: asyncio.Future[Any] = asyncio.Future(loop=scheduler.loop)
+    future.cancel()
+    return future
+
+
+class AwaitedCoroutine(Awaited, HubCall):
+    """A coroutine that becomes a Task of the scheduler's loop."""
+
+    __slots__ = ("context", "coroutine", "scheduler")
+
+    def __init__(self, me: Dhaga | Main, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.me = me
+        self.scheduler = me.scheduler
+        self.future = None
+        self.cancelling = False
+        self.coroutine: Any = coroutine
+        self.context, self.context_copy = context_to_share()
+
+    @property
+    def owner(self) -> object:
+        return self.future or self.coroutine
+
+    def start(self) -> None:
+        loop = self.scheduler.loop
+        if EAGER and loop.get_task_factory() is None:
+            self.me._queue.append(self)
+            return
+        try:
+            self.future = loop.create_task(self.coroutine, context=self.context)
+            self.future.add_done_callback(self.on_done)
+        except BaseException as error:  # a task factory of the program may raise
+            self.me._wake(error=error)
+
+    def make_call(self) -> None:
+        """Start the Task eagerly, on the hub: a coroutine that never waits is done without an iteration of the loop."""
+        if self.future is not None:  # cancelled before its start
+            return
+        task: Any = asyncio.Task.__new__(asyncio.Task)  # made apart from its first step, which may raise
+        _set_running_loop(self.scheduler.loop)
+        try:
+            task.__init__(self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True)
+        except BaseException as error:
+            if not task.done():  # a done Task has this SystemExit or KeyboardInterrupt as its outcome
+                self.me._wake(error=error)
+                return
+        finally:
+            _set_running_loop(None)
+        self.future = task
+        if task.done():
+            self.me._wake()
+        else:
+            task.add_done_callback(self.on_done)
+
+    def cancel(self) -> None:
+        if self.future is None:
+            self.coroutine.close()
+            self.future = cancelled_future(self.me.scheduler)
+        self.future.cancel()
+
+    def outcome(self) -> Any:
+        """Return or raise the result; a Task that was cancelled elsewhere cancels its dhaga."""
+        try:
+            return self.future.result()
+        except CancelledError as error:
+            if self.future.cancelling():
+                raise Cancelled(*error.args) from error
+            raise
+        finally:
+            del self  # see await_
+
+
+def context_to_share() -> tuple[Context, Context | None]:
+    """Return the caller's context for a Task, and None; or twice a copy, if the context cannot be entered again.
+
+    A context inside ``Context.run`` is such a one.
+    """
+    me = getcurrent()
+    context = me.gr_context
+    if context is None:  # main code that has used no context variable yet
+        copy_context()
+        context = me.gr_context
+    assert context is not None
+    try:
+        context.run(int)
+    except RuntimeError:
+        copy = context.copy()
+        return copy, copy
+    return context, None
+
+
+def copy_variables_back(copy: Context) -> None:
+    """Set in the caller's context what the Task has set in its copy."""
+    for variable, value in copy.items():
+        if variable.get(copy) is not value:  # the copy as default means: not set in this context
+            variable.set(value)

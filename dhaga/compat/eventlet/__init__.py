@@ -1,0 +1,29 @@
+"""eventlet's public names on dhagas: see ``dhaga.compat``."""
+
+from __future__ import annotations
+
+from . import convenience, event, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
+from .convenience import StopServe, connect, listen, serve, wrap_ssl
+from .event import Event
+from .greenpool import GreenPile, GreenPool
+from .greenthread import GreenThread, getcurrent, kill, sleep, spawn, spawn_after, spawn_after_local, spawn_n
+from .patcher import import_patched, monkey_patch
+from .queue import Queue
+from .semaphore import BoundedSemaphore, CappedSemaphore, Semaphore
+from .timeout import Timeout, is_timeout, with_timeout, wrap_is_timeout
+
+__version__ = "0.41.0+dhaga"
+version_info = (0, 41, 0)
+
+
+class EventletDeprecationWarning(Warning):
+    """What the real eventlet warns with at its import; this one does not."""
+
+
+__all__ = [
+    "BoundedSemaphore", "CappedSemaphore", "Event", "EventletDeprecationWarning", "GreenPile", "GreenPool",
+    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "connect", "convenience", "event", "getcurrent",
+    "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill", "listen", "monkey_patch", "patcher",
+    "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after", "spawn_after_local", "spawn_n", "support",
+    "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
+]  # fmt: skip

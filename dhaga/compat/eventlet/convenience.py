@@ -1,0 +1,140 @@
+"""``eventlet.convenience``: listeners, connections, and a server of one function for each connection."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from ... import ssl
+from ..._kernel.api import current
+from ...socket import AF_INET, AF_INET6, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
+from . import _settings
+from .greenpool import GreenPool
+from .greenthread import GreenThread, was_killed
+
+try:
+    from ...socket import SO_REUSEPORT
+except ImportError:  # Windows
+    SO_REUSEPORT = 0
+
+__all__ = ["StopServe", "connect", "listen", "serve", "wrap_ssl"]
+
+
+class ReuseRandomPortWarning(Warning):
+    """A random port that others may share."""
+
+
+class ReusePortUnavailableWarning(Warning):
+    """The system has no SO_REUSEPORT."""
+
+
+class StopServe(Exception):
+    """Raised by a handler, it ends ``serve`` in silence."""
+
+
+_settings.unreported = (StopServe,)
+
+
+def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> socket:
+    """Return a connected socket; ``bind``: its own address. Parks: while it connects. Raises: OSError."""
+    sock = socket(family, SOCK_STREAM)
+    try:
+        if bind is not None:
+            sock.bind(bind)
+        sock.connect(addr)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def listen(
+    addr: Any, family: int = AF_INET, backlog: int = 50, reuse_addr: bool = True, reuse_port: bool | None = None
+) -> socket:
+    """Return a listening socket. ``reuse_port``: others may listen at the port, too; None: at one that is named.
+
+    Parks: never. Raises: OSError.
+    """
+    sock = socket(family, SOCK_STREAM)
+    try:
+        if reuse_addr:
+            sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        if family in (AF_INET, AF_INET6) and addr[1] == 0:
+            if reuse_port:
+                warnings.warn("port 0 with reuse_port: others may get the port, too", ReuseRandomPortWarning, 2)
+        elif reuse_port is None:
+            reuse_port = family in (AF_INET, AF_INET6)
+        if reuse_port and SO_REUSEPORT:
+            try:
+                sock.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)
+            except OSError:
+                warnings.warn("SO_REUSEPORT is defined, but not supported", ReusePortUnavailableWarning, 2)
+        sock.bind(addr)
+        sock.listen(backlog)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def serve(sock: Any, handle: Callable[[Any, Any], Any], concurrency: int = 1000) -> None:
+    """Call ``handle(socket, address)`` for each connection, in a greenthread that closes it.
+
+    Parks: until a handler fails, whose error is raised here; after StopServe it returns.
+    """
+    pool = GreenPool(concurrency)
+    server = current()
+    try:
+        while True:
+            conn, addr = sock.accept()
+            pool.spawn(handle, conn, addr).link(check_handler, server, conn)
+            del conn, addr
+    except StopServe:
+        return
+
+
+def check_handler(greenthread: GreenThread, server: Any, conn: Any) -> None:
+    """Close the connection of a handler that has ended, and pass its error on to the server."""
+    try:
+        try:
+            greenthread.wait()
+        finally:
+            conn.close()
+    except BaseException as error:
+        if not was_killed(error):
+            server._cancel_with(error)
+
+
+def wrap_ssl(
+    sock: Any,
+    keyfile: Any = None,
+    certfile: Any = None,
+    server_side: bool = False,
+    cert_reqs: Any = ssl.CERT_NONE,
+    ssl_version: Any = None,
+    ca_certs: Any = None,
+    do_handshake_on_connect: bool = True,
+    suppress_ragged_eofs: bool = True,
+    ciphers: str | None = None,
+) -> Any:
+    """Wrap a connection, or a listener, in TLS. Source: ``ssl.wrap_socket``: without ``ca_certs`` nothing is checked.
+
+    Parks: during the handshake of a connection. Raises: OSError.
+    """
+    protocol = ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
+    context = ssl.SSLContext(protocol if ssl_version is None else ssl_version)
+    context.check_hostname = False
+    context.verify_mode = cert_reqs
+    if ca_certs is not None:
+        context.load_verify_locations(ca_certs)
+    if certfile is not None:
+        context.load_cert_chain(certfile, keyfile)
+    if ciphers is not None:
+        context.set_ciphers(ciphers)
+    return context.wrap_socket(
+        sock,
+        server_side=server_side,
+        do_handshake_on_connect=do_handshake_on_connect,
+        suppress_ragged_eofs=suppress_ragged_eofs,
+    )

@@ -1,0 +1,8 @@
+"""``eventlet.corolocal``: attributes that each greenthread has for itself."""
+
+from __future__ import annotations
+
+from ..._sync.local import local
+from ...thread import get_ident
+
+__all__ = ["get_ident", "local"]

@@ -1,0 +1,69 @@
+"""``eventlet.debug``: its switches; most change nothing here."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..._kernel.current_scheduler import current_scheduler
+from . import _settings
+
+__all__ = [
+    "format_hub_listeners",
+    "format_hub_timers",
+    "hub_blocking_detection",
+    "hub_exceptions",
+    "hub_listener_stacks",
+    "hub_prevent_multiple_readers",
+    "hub_timer_stacks",
+    "spew",
+    "tpool_exceptions",
+    "unspew",
+]
+
+
+def hub_exceptions(state: bool = True) -> None:
+    """Set whether the error of a greenthread that is not waited for is reported, by ``dhaga.excepthook``."""
+    _settings.hub_exceptions = bool(state)
+
+
+def tpool_exceptions(state: bool = False) -> None:
+    """Set whether the error of a call in a thread of ``tpool`` is reported, besides raising it."""
+    _settings.tpool_exceptions = bool(state)
+
+
+def format_hub_timers() -> str:
+    """Return the deadlines that are waited for, as text."""
+    timers = sorted(current_scheduler()._timers.heap, key=lambda entry: entry[0])
+    return "\n".join(["TIMERS:", *(f"{entry[0]}: {entry[2]!r}" for entry in timers if entry[2] is not None)])
+
+
+def format_hub_listeners() -> str:
+    """Return what the greenthreads wait for, as text."""
+    waits = [each for each in current_scheduler()._in_order() if each.reason]
+    lines = {way: [repr(each) for each in waits if str(each.reason).startswith(way)] for way in ("read", "write")}
+    return "\n".join(["READERS:", *lines["read"], "WRITERS:", *lines["write"]])
+
+
+def hub_listener_stacks(state: bool = False) -> None:
+    """Do nothing: ``python -m dhaga dump PID`` shows the stack of each wait."""
+
+
+def hub_timer_stacks(state: bool = False) -> None:
+    """Do nothing: ``python -m dhaga dump PID`` shows the stack of each wait."""
+
+
+def hub_prevent_multiple_readers(state: bool = True) -> None:
+    """Do nothing: several may wait for one socket, and are served in turn."""
+
+
+def hub_blocking_detection(state: bool = False, resolution: float = 1) -> None:
+    """Do nothing: ``DHAGA_DEBUG=1`` reports what holds the others up."""
+
+
+def spew(trace_names: Any = None, show_values: bool = False) -> NoReturn:
+    """Refuse. Raises: NotImplementedError."""
+    raise NotImplementedError("lines are not traced here: see dhaga.debug.trace() for the turns of all microthreads")
+
+
+def unspew() -> None:
+    """Do nothing: ``spew`` never began."""

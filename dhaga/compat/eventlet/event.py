@@ -1,0 +1,94 @@
+"""``eventlet.event``: a value or an error that is sent once, to all who wait for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._sync import event
+from .greenthread import error_of
+
+__all__ = ["Event"]
+
+
+class Sending:
+    """What is sent between two resets, and the flag of those who wait for it."""
+
+    __slots__ = ("error", "flag", "value", "waiting")
+
+    def __init__(self) -> None:
+        self.flag = event.Event()
+        self.value: Any = None
+        self.error: tuple[Any, ...] | None = None
+        self.waiting = 0
+
+
+class Event:
+    """A value or an error that comes once. Source: ``eventlet.event.Event``."""
+
+    def __init__(self) -> None:
+        self._sending = Sending()
+
+    def __str__(self) -> str:
+        sending = self._sending
+        result = repr(sending.value) if self.ready() else "NOT_USED"
+        return (
+            f"<{type(self).__name__} at {id(self):#x} result={result} _exc={sending.error!r} "
+            f"_waiters[{sending.waiting}]>"
+        )
+
+    def reset(self) -> None:
+        """Be as new; those who wait get what was sent. Raises: AssertionError if nothing was."""
+        if not self.ready():
+            raise AssertionError("Trying to re-reset() a fresh event.")
+        self._sending = Sending()
+
+    def ready(self) -> bool:
+        """Return whether something was sent."""
+        return self._sending.flag.is_set()
+
+    def has_exception(self) -> bool:
+        """Return whether an error was sent."""
+        return self._sending.error is not None
+
+    def has_result(self) -> bool:
+        """Return whether a value was sent."""
+        return self.ready() and not self.has_exception()
+
+    def poll(self, notready: Any = None) -> Any:
+        """Return or raise what was sent, or return ``notready``."""
+        return self.wait() if self.ready() else notready
+
+    def poll_exception(self, notready: Any = None) -> Any:
+        """Raise the error that was sent, or return ``notready``."""
+        return self.wait() if self.has_exception() else notready
+
+    def poll_result(self, notready: Any = None) -> Any:
+        """Return the value that was sent, or ``notready``."""
+        return self.wait() if self.has_result() else notready
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return or raise what was sent. Parks: until it is. Returns: None after ``timeout`` seconds."""
+        sending = self._sending
+        if not sending.flag.is_set():
+            sending.waiting += 1
+            try:
+                if not sending.flag.wait(None if timeout is None else max(0, timeout)):
+                    return None
+            finally:
+                sending.waiting -= 1
+        if sending.error is not None:
+            raise error_of(sending.error)
+        return sending.value
+
+    def send(self, result: Any = None, exc: Any = None) -> None:
+        """Wake all who wait with a value, or an error. Parks: never. Raises: AssertionError if that was done before."""
+        if self.ready():
+            raise AssertionError("Trying to re-send() an already-triggered event.")
+        sending = self._sending
+        sending.value = result
+        sending.error = exc if exc is None or isinstance(exc, tuple) else (exc,)
+        sending.flag.set()
+
+    def send_exception(self, *args: Any) -> None:
+        """Wake all who wait with an error: one, or what ``sys.exc_info`` returned."""
+        self.send(None, args)

@@ -1,0 +1,15 @@
+"""``eventlet.green``: standard modules whose waits park: Dhaga's, or private, patched copies of the standard ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _finder
+
+_finder.install(__name__)
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _finder.module_of(name)

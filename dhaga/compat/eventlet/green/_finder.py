@@ -1,0 +1,111 @@
+"""Which module an ``eventlet.green.x`` is, and how ``import`` finds it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from .... import monkey
+
+FACES = dict.fromkeys(("os", "select", "selectors", "socket", "ssl", "subprocess", "thread", "threading", "time"), "")
+FACES["Queue"] = "queue"
+"""Modules of Dhaga, by their name below ``green``, if that is another one."""
+
+COPIES = {
+    "BaseHTTPServer": "http.server",
+    "CGIHTTPServer": "http.server",
+    "SimpleHTTPServer": "http.server",
+    "SocketServer": "socketserver",
+    "asynchat": "asynchat",
+    "asyncore": "asyncore",
+    "ftplib": "ftplib",
+    "http": "http",
+    "httplib": "http.client",
+    "smtplib": "smtplib",
+    "urllib": "urllib",
+    "urllib2": "urllib.request",
+}
+"""Standard modules and packages of which there are private copies, by their name below ``green``."""
+
+private = monkey.patched_imports("http", "urllib", "ftplib", "smtplib", "socketserver")
+
+
+class GreenPackage(ModuleType):
+    """A package of its own: the public one would get the private modules as its attributes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        try:
+            return private.import_module(f"{self.__name__}.{name}")
+        except ModuleNotFoundError:
+            return getattr(importlib.import_module(self.__name__), name)
+
+
+packages = {name: GreenPackage(name) for name in ("http", "urllib")}
+
+
+def module_of(name: str) -> ModuleType:
+    """Return the module for a name below ``green``. Raises: ModuleNotFoundError."""
+    first, _, rest = name.partition(".")
+    if not rest and first in FACES:
+        return importlib.import_module(f"{__name__.split('.')[0]}.{FACES[first] or first}")
+    if first in COPIES:
+        full = f"{COPIES[first]}.{rest}" if rest else COPIES[first]
+        return packages[full] if full in packages else private.import_module(full)
+    raise ModuleNotFoundError(
+        f"eventlet.green has no {name!r} here: import it by dhaga.monkey.patched_imports({name!r})", name=name
+    )
+
+
+class GreenFinder(MetaPathFinder):
+    """Finds the modules below ``green``, under the name of this package; the finder of the foreign name asks it."""
+
+    def __init__(self) -> None:
+        self.package = ""
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
+        below = name.removeprefix(f"{self.package}.")
+        if below == name or below.startswith("_"):
+            return None
+        try:
+            module = module_of(below)
+        except ImportError:
+            return None
+        spec = ModuleSpec(name, GreenLoader(module), origin=getattr(module, "__file__", None))
+        if hasattr(module, "__path__"):
+            spec.submodule_search_locations = []
+        return spec
+
+
+class GreenLoader(Loader):
+    """Gives a module that there is already, unchanged."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        self.own_spec = self.module.__spec__
+        return self.module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.own_spec
+
+
+finder = GreenFinder()
+
+
+def install(package: str) -> None:
+    """Let ``import`` find what is below a package."""
+    finder.package = package
+    if finder not in sys.meta_path:
+        sys.meta_path.insert(0, finder)

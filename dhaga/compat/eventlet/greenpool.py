@@ -1,0 +1,198 @@
+"""``eventlet.greenpool``: at most so many greenthreads, and the results of several in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from greenlet import getcurrent
+
+from ..._kernel.microthread import call_excepthook
+from ..._sync.event import Event
+from . import _settings
+from .greenthread import GreenThread, spawn, spawn_n, was_killed
+from .queue import LightQueue
+from .semaphore import Semaphore
+
+__all__ = ["GreenPile", "GreenPool"]
+
+Function = Callable[..., Any]
+
+
+class GreenPool:
+    """At most ``size`` greenthreads: ``spawn`` waits for room. Source: ``eventlet.GreenPool``."""
+
+    def __init__(self, size: int = 1000) -> None:
+        try:
+            size = int(size)
+        except ValueError as error:
+            raise TypeError(f"GreenPool() expects an int, not {size!r}") from error
+        if size < 0:
+            raise ValueError(f"GreenPool() expects a size of 0 or more, not {size!r}")
+        self.size = size
+        self.coroutines_running: set[Any] = set()
+        self.sem = Semaphore(size)
+        self._idle = Event()
+        self._idle.set()
+
+    def resize(self, new_size: int) -> None:
+        """Change the bound; if more run, ``free`` is negative until enough of them have ended."""
+        self.sem.counter += new_size - self.size
+        self.size = new_size
+        self.sem._serve()
+
+    def running(self) -> int:
+        """Return how many run."""
+        return len(self.coroutines_running)
+
+    def free(self) -> int:
+        """Return how many more there is room for."""
+        return self.sem.counter
+
+    def waiting(self) -> int:
+        """Return how many wait for room."""
+        return max(0, -self.sem.balance)
+
+    def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
+        """Start a greenthread. Parks: while there is no room. One of the pool makes the call itself instead."""
+        if self._is_full_for_itself():
+            return call_at_once(function, args, kwargs)
+        self.sem.acquire()
+        greenthread = spawn(function, *args, **kwargs)
+        self._add(greenthread)
+        greenthread._links = [(self._spawn_done, (), {})]
+        return greenthread
+
+    def spawn_n(self, function: Function, *args: Any, **kwargs: Any) -> None:
+        """Start a greenthread whose result cannot be waited for. Parks: while there is no room."""
+        if self._is_full_for_itself():
+            self._call(function, args, kwargs)
+            return
+        self.sem.acquire()
+        self._add(spawn_n(self._call_and_leave, function, args, kwargs))
+
+    def _is_full_for_itself(self) -> bool:
+        """Return whether the caller is one of the pool, and would wait for its own end."""
+        return self.sem.locked() and getcurrent() in self.coroutines_running
+
+    def _add(self, greenthread: Any) -> None:
+        self.coroutines_running.add(greenthread)
+        self._idle.clear()
+
+    def _call(self, function: Function, args: Any, kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            if _settings.hub_exceptions:
+                call_excepthook(getcurrent(), error)
+
+    def _call_and_leave(self, function: Function, args: Any, kwargs: Any) -> None:
+        try:
+            self._call(function, args, kwargs)
+        finally:
+            self._spawn_done(getcurrent())
+
+    def _spawn_done(self, greenthread: Any) -> None:
+        self.coroutines_running.discard(greenthread)
+        self.sem.release()
+        if self.sem.balance == self.size:
+            self._idle.set()
+
+    def waitall(self) -> None:
+        """Wait until none runs. Parks: until then. Raises: AssertionError in one of the pool."""
+        if getcurrent() in self.coroutines_running:
+            raise AssertionError(
+                "Calling waitall() from within one of the GreenPool's greenthreads will never terminate."
+            )
+        while self.running():
+            self._idle.wait()
+
+    def starmap(self, function: Function | None, iterable: Iterable[Iterable[Any]]) -> Iterator[Any]:
+        """Yield what the calls ``function(*item)`` return, in order; at most ``size`` are ahead of what is taken."""
+        results = GreenMap(self.size)
+        spawn_n(results.feed, function or (lambda *args: args), iterable)
+        return results
+
+    def imap(self, function: Function | None, *iterables: Iterable[Any]) -> Iterator[Any]:
+        """Yield what the calls return, in order, as ``starmap`` does, one item of each iterable a call."""
+        return self.starmap(function, zip(*iterables, strict=False))
+
+
+def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GreenThread:
+    """Make a call in the caller, and return a greenthread that has ended with its result."""
+    greenthread = GreenThread(function, args, kwargs)
+    greenthread._value = function(*args, **kwargs)
+    greenthread._end()
+    return greenthread
+
+
+class GreenPile:
+    """Greenthreads of a pool, whose results come out in the order of their spawns. Source: ``eventlet.GreenPile``."""
+
+    def __init__(self, size_or_pool: int | GreenPool = 1000) -> None:
+        self.pool = size_or_pool if isinstance(size_or_pool, GreenPool) else GreenPool(size_or_pool)
+        self.waiters = LightQueue()
+        self.counter = 0
+
+    def spawn(self, func: Function, *args: Any, **kwargs: Any) -> None:
+        """Start a greenthread, whose result the iteration yields. Parks: while there is no room."""
+        self.counter += 1
+        try:
+            self.waiters.put(self.pool.spawn(func, *args, **kwargs))
+        except BaseException:
+            self.counter -= 1
+            raise
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.counter:
+            raise StopIteration
+        try:
+            return self.waiters.get().wait()
+        finally:
+            self.counter -= 1
+
+    def next(self) -> Any:
+        """Return the next result, or raise its error. Parks: until it is there. Raises: StopIteration."""
+        return next(self)
+
+
+class End:
+    """Stands behind the last result, with the error of the iterable, if it had one."""
+
+    def __init__(self, failure: BaseException | None) -> None:
+        self.failure = failure
+
+
+class GreenMap(GreenPile):
+    """What ``imap`` returns: its queue is bounded, so that the calls are not far ahead of what is taken."""
+
+    _end: End | None = None
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.waiters = LightQueue(size)
+
+    def feed(self, function: Function, iterable: Iterable[Iterable[Any]]) -> None:
+        """Spawn all calls. From: a greenthread of its own."""
+        failure: BaseException | None = None
+        try:
+            for args in iterable:
+                self.spawn(function, *args)
+        except BaseException as error:
+            failure = error
+            if was_killed(error):
+                raise
+        finally:
+            self.waiters.put(End(failure))
+
+    def __next__(self) -> Any:
+        if self._end is None:
+            found = self.waiters.get()
+            if not isinstance(found, End):
+                return found.wait()
+            self._end = found
+        failure, self._end.failure = self._end.failure, None
+        raise failure or StopIteration

@@ -1,0 +1,16 @@
+"""``eventlet.hubs``: the face of the scheduler, and the wait for a file descriptor."""
+
+from __future__ import annotations
+
+from ._hub import HubError, IOClosed, get_default_hub, get_hub, notify_close, notify_opened, trampoline, use_hub
+
+__all__ = [
+    "HubError",
+    "IOClosed",
+    "get_default_hub",
+    "get_hub",
+    "notify_close",
+    "notify_opened",
+    "trampoline",
+    "use_hub",
+]

@@ -1,0 +1,162 @@
+"""The hub's face: timers and readiness of the calling thread's scheduler, as far as programs use eventlet's."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent
+
+from ...._kernel.api import current
+from ...._kernel.current_scheduler import current_scheduler
+from ...._kernel.microthread import Dhaga
+from ....select import select
+from ..timeout import Timeout
+
+BUILTIN_HUBS = frozenset({"asyncio", "epolls", "kqueue", "poll", "selects"})
+
+
+class HubError(Exception):
+    """Raised by eventlet where no hub is to be had; never here."""
+
+
+class IOClosed(OSError):
+    """The file descriptor that is waited for was closed, as ``notify_close`` told."""
+
+
+waiting: dict[int, list[Any]] = {}
+"""Who waits in ``trampoline``, by file descriptor."""
+
+
+def trampoline(
+    fd: Any,
+    read: Any = None,
+    write: Any = None,
+    timeout: float | None = None,
+    timeout_exc: Any = Timeout,
+    mark_as_closed: Any = None,
+) -> None:
+    """Wait until a file descriptor can be read, or written.
+
+    Parks: until then. Raises: ``timeout_exc`` after ``timeout`` seconds, IOClosed.
+    """
+    if bool(read) is bool(write):
+        raise RuntimeError("trampoline() waits for reading or for writing: pass one of read=True and write=True")
+    number: int = fd if isinstance(fd, int) else fd.fileno()
+    me = current()
+    waiting.setdefault(number, []).append(me)
+    try:
+        found = select([number] if read else [], [number] if write else [], [], timeout)
+    finally:
+        waiting[number].remove(me)
+        if not waiting[number]:
+            del waiting[number]
+    if not (found[0] or found[1]):
+        raise timeout_exc() if isinstance(timeout_exc, type) else timeout_exc
+
+
+def notify_close(fd: int) -> None:
+    """Raise IOClosed in all that wait for a file descriptor. Parks: never."""
+    for waiter in list(waiting.get(fd, ())):
+        waiter._cancel_with(IOClosed(errno.EBADF, "Operation on closed file"))
+
+
+notify_opened = notify_close
+
+
+class HubTimer:
+    """One call at a time to come, until ``cancel``."""
+
+    def __init__(self, seconds: float, function: Callable[..., Any], args: Any, kwargs: Any, owner: Any) -> None:
+        self.call = function, args, kwargs
+        self.owner = owner
+        self.called = False
+        self._handle = current_scheduler().loop.call_later(max(0.0, seconds), self._fire)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the call is still to come."""
+        return not self.called
+
+    def _fire(self) -> None:
+        if not self.called:
+            self.called = True
+            if self.owner is None or not self.owner._done:
+                function, args, kwargs = self.call
+                function(*args, **kwargs)
+
+    def cancel(self) -> None:
+        """Do not call."""
+        self.called = True
+        self._handle.cancel()
+
+
+class Hub:
+    """What ``get_hub()`` returns."""
+
+    READ, WRITE = "read", "write"
+
+    @property
+    def loop(self) -> Any:
+        """The asyncio loop that all waits run on."""
+        return current_scheduler().loop
+
+    def schedule_call_global(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
+        """Call a function on the hub, where it must not wait, in so many seconds."""
+        return HubTimer(seconds, cb, args, kwargs, None)
+
+    def schedule_call_local(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
+        """Call a function on the hub in so many seconds, unless the calling greenthread has ended by then."""
+        me = getcurrent()
+        return HubTimer(seconds, cb, args, kwargs, me if isinstance(me, Dhaga) else None)
+
+    def clock(self) -> float:
+        """Return the scheduler's time, in seconds."""
+        return current_scheduler()._clock()
+
+    def get_timers_count(self) -> int:
+        """Return how many deadlines are to come."""
+        return len(current_scheduler()._timers)
+
+    def get_readers(self) -> list[Any]:
+        """Return the greenthreads that wait to read."""
+        return [each for each in current_scheduler()._in_order() if (each.reason or "").startswith("read")]
+
+    def get_writers(self) -> list[Any]:
+        """Return the greenthreads that wait to write."""
+        return [each for each in current_scheduler()._in_order() if (each.reason or "").startswith("write")]
+
+    def notify_close(self, fd: int) -> None:
+        """Raise IOClosed in all that wait for a file descriptor."""
+        notify_close(fd)
+
+    def _no(self, *_: object, **__: object) -> Any:
+        raise NotImplementedError(
+            "greenlets cannot be switched by hand here: park with dhaga.park(reason), wake with "
+            "dhaga.current().wake(value); to wait for a file descriptor: trampoline(), or dhaga.select"
+        )
+
+    switch = add = remove = run = abort = ensure_greenlet = _no
+
+
+hub = Hub()
+
+
+def get_hub() -> Hub:
+    """Return the face of the calling thread's scheduler."""
+    return hub
+
+
+def get_default_hub() -> Any:
+    """Return this module's Hub: there is one kind."""
+    return Hub
+
+
+def use_hub(mod: Any = None) -> None:
+    """Take the name of one of eventlet's hubs, which changes nothing. Raises: NotImplementedError for a hub's class."""
+    if mod is not None and mod not in BUILTIN_HUBS:
+        raise NotImplementedError(
+            f"{mod!r} cannot be the hub: all waits run on the asyncio loop of the thread; for a loop of your own: "
+            "dhaga.Scheduler(loop=loop)"
+        )

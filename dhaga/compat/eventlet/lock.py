@@ -1,0 +1,20 @@
+"""``eventlet.lock``: a lock."""
+
+from __future__ import annotations
+
+from .semaphore import Semaphore
+
+__all__ = ["Lock"]
+
+
+class Lock(Semaphore):
+    """A Semaphore of one permit; to release it twice is a RuntimeError."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def release(self, blocking: bool = True) -> bool:
+        """Give it back. Raises: RuntimeError if it is free."""
+        if self.counter > 0:
+            raise RuntimeError("release unlocked lock")
+        return super().release(blocking)

@@ -1,0 +1,194 @@
+"""``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from queue import Empty, Full
+from types import GenericAlias
+from typing import Any
+
+from ..._kernel.api import current, park
+from ..._sync.event import Event
+
+__all__ = ["Empty", "Full", "LifoQueue", "LightQueue", "PriorityQueue", "Queue"]
+
+
+class LightQueue:
+    """A FIFO queue without ``join``. Source: ``eventlet.queue.LightQueue``. Parks: ``queue.get``, ``queue.put``.
+
+    ``maxsize`` None or below 0: no bound; 0: a ``put`` waits until its item is taken. Subclasses may define ``_init``,
+    ``_put`` and ``_get``.
+    """
+
+    queue: Any
+
+    def __init__(self, maxsize: int | None = None) -> None:
+        self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
+        self.getters: deque[Any] = deque()
+        self.putters: deque[Any] = deque()
+        self._init(maxsize)
+
+    __class_getitem__: Any = classmethod(GenericAlias)
+
+    def _init(self, maxsize: int | None) -> None:
+        self.queue = deque()
+
+    def _get(self) -> Any:
+        return self.queue.popleft()
+
+    def _put(self, item: Any) -> None:
+        self.queue.append(item)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {id(self):#x} {self._format()}>"
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__} {self._format()}>"
+
+    def _format(self) -> str:
+        items = f" queue={self.queue!r}" if self.queue else ""
+        getters = f" getters[{len(self.getters)}]" if self.getters else ""
+        return f"maxsize={self.maxsize!r}{items}{getters}{f' putters[{len(self.putters)}]' if self.putters else ''}"
+
+    def qsize(self) -> int:
+        """Return the number of items."""
+        return len(self.queue)
+
+    def resize(self, size: int | None) -> None:
+        """Change the bound; items of putters that wait move up into new room."""
+        self.maxsize = size
+        self._admit_putters()
+
+    def putting(self) -> int:
+        """Return how many wait for room."""
+        return len(self.putters)
+
+    def getting(self) -> int:
+        """Return how many wait for an item."""
+        return len(self.getters)
+
+    def empty(self) -> bool:
+        """Return whether there is no item."""
+        return not self.qsize()
+
+    def full(self) -> bool:
+        """Return whether there is no room."""
+        return self.maxsize is not None and self.qsize() >= self.maxsize
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Put an item. Parks: while there is no room. Raises: Full after ``timeout`` seconds, or if not ``block``."""
+        if self.getters:
+            self._put(item)
+            getter = self.getters.popleft()
+            getter._wake(self._get())
+        elif self.maxsize is None or self.qsize() < self.maxsize:
+            self._put(item)
+        elif not block:
+            raise Full
+        else:
+            putter = current(), item
+            try:
+                park("queue.put", lambda: self._withdraw(putter), timeout, start=lambda: self.putters.append(putter))
+            except TimeoutError:
+                raise Full from None
+
+    def _withdraw(self, putter: tuple[Any, Any]) -> bool:
+        """Take a putter off, by its identity: items may be equal. Returns: False if it was taken already."""
+        for index, each in enumerate(self.putters):
+            if each is putter:
+                del self.putters[index]
+                return True
+        return False
+
+    def put_nowait(self, item: Any) -> None:
+        """Put an item. Raises: Full."""
+        self.put(item, False)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Take an item. Parks: while there is none. Raises: Empty after ``timeout`` seconds, or if not ``block``."""
+        if not self.qsize() and self.putters:
+            self._admit_putter()
+        if self.qsize():
+            item = self._get()
+            self._admit_putters()
+            return item
+        if not block:
+            raise Empty
+        me = current()
+        getters = self.getters
+        try:
+            return park("queue.get", lambda: getters.remove(me), timeout, start=lambda: getters.append(me))
+        except TimeoutError:
+            raise Empty from None
+
+    def get_nowait(self) -> Any:
+        """Take an item. Raises: Empty."""
+        return self.get(False)
+
+    def _admit_putter(self) -> None:
+        putter, item = self.putters.popleft()
+        self._put(item)
+        putter._wake()
+
+    def _admit_putters(self) -> None:
+        while self.putters and (self.maxsize is None or self.qsize() < self.maxsize):
+            self._admit_putter()
+
+
+class Queue(LightQueue):
+    """A LightQueue that knows how many of its items are done with. Source: ``eventlet.queue.Queue``."""
+
+    def __init__(self, maxsize: int | None = None) -> None:
+        super().__init__(maxsize)
+        self.unfinished_tasks = 0
+        self._all_done = Event()
+        self._all_done.set()
+
+    def _format(self) -> str:
+        return super()._format() + (f" tasks={self.unfinished_tasks}" if self.unfinished_tasks else "")
+
+    def _put(self, item: Any) -> None:
+        super()._put(item)
+        self._put_bookkeeping()
+
+    def _put_bookkeeping(self) -> None:
+        self.unfinished_tasks += 1
+        self._all_done.clear()
+
+    def task_done(self) -> None:
+        """Count an item that was taken as done. Raises: ValueError if there were not so many."""
+        if self.unfinished_tasks <= 0:
+            raise ValueError("task_done() called too many times")
+        self.unfinished_tasks -= 1
+        if not self.unfinished_tasks:
+            self._all_done.set()
+
+    def join(self) -> None:
+        """Wait until all items are done. Parks: until then."""
+        while self.unfinished_tasks:
+            self._all_done.wait()
+
+
+class PriorityQueue(Queue):
+    """A Queue that returns the lowest item first."""
+
+    def _init(self, maxsize: int | None) -> None:
+        self.queue = []
+
+    def _put(self, item: Any) -> None:
+        heapq.heappush(self.queue, item)
+        self._put_bookkeeping()
+
+    def _get(self) -> Any:
+        return heapq.heappop(self.queue)
+
+
+class LifoQueue(Queue):
+    """A Queue that returns the newest item first."""
+
+    def _init(self, maxsize: int | None) -> None:
+        self.queue = []
+
+    def _get(self) -> Any:
+        return self.queue.pop()

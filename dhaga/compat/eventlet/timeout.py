@@ -1,0 +1,86 @@
+"""``eventlet.timeout``: an error that is raised in the greenthread that made it, once its seconds have passed."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from .._timeout import WaiterTimeout, call_within
+
+__all__ = ["Timeout", "is_timeout", "with_timeout", "wrap_is_timeout"]
+
+
+class Timeout(WaiterTimeout):
+    """Raises itself, or another error, in its greenthread. Source: ``eventlet.Timeout``: it counts from the start on.
+
+    ``exception``: what to raise instead; False: the ``with`` block ends in silence. None seconds never expire.
+    """
+
+    def __init__(self, seconds: float | None = None, exception: Any = None) -> None:
+        super().__init__(seconds, exception)
+        self.start()
+
+    is_timeout = True
+
+    def start(self) -> Self:
+        """Count anew, after ``cancel``, for the calling greenthread."""
+        if self.seconds is not None:
+            self._begin()
+            self._count(self.seconds)
+        return self
+
+    def _error(self) -> Any:
+        return self if self.exception is None or isinstance(self.exception, bool) else self.exception
+
+    def __enter__(self) -> Self:
+        if self._entry is None:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.cancel()
+        return error is self and self.exception is False
+
+    def __str__(self) -> str:
+        if self.seconds is None:
+            return ""
+        plural = "" if self.seconds == 1 else "s"
+        if self.exception is None or self.exception is True:
+            return f"{self.seconds} second{plural}"
+        return f"{self.seconds} second{plural} ({'silent' if self.exception is False else self.exception})"
+
+    def __repr__(self) -> str:
+        exception = "" if self.exception is None else f" exception={self.exception!r}"
+        state = " pending" if self.pending else ""
+        return f"<{type(self).__name__} at {id(self):#x} seconds={self.seconds}{exception}{state}>"
+
+
+def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function within so many seconds; ``timeout_value``: what to return instead of raising Timeout."""
+    return call_within(Timeout(seconds), function, args, kwargs)
+
+
+def wrap_is_timeout(base: Any) -> Any:
+    """Give what a class or function makes the attribute ``is_timeout``, which is true."""
+    if inspect.isclass(base):
+        base.is_timeout = property(lambda _: True)  # type: ignore[attr-defined]
+        return base
+
+    @functools.wraps(base)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        error = base(*args, **kwargs)
+        error.is_timeout = True
+        return error
+
+    return wrapper
+
+
+def is_timeout(thing: object) -> bool:
+    """Return whether an error tells that something took too long, by its attribute or as the builtin TimeoutError."""
+    return bool(getattr(thing, "is_timeout", False)) or isinstance(thing, builtins.TimeoutError)

@@ -1,0 +1,149 @@
+"""``eventlet.tpool``: blocking calls in OS threads, while the calling greenthread is parked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..._kernel.microthread import call_excepthook
+from ..._workers.thread_pool import OffloadPool
+from . import _settings
+
+__all__ = ["Proxy", "execute", "killall", "set_num_threads"]
+
+
+class Threads:
+    """The pool of ``execute``, once it was called, and how many threads it may have."""
+
+    def __init__(self) -> None:
+        self.limit = int(os.environ.get("EVENTLET_THREADPOOL_SIZE", 20))
+        self.pool: OffloadPool | None = None
+
+
+threads = Threads()
+
+
+def setup() -> None:
+    """Make the pool; ``execute`` does so by itself."""
+    if threads.pool is None and threads.limit:
+        threads.pool = OffloadPool("eventlet.tpool", threads.limit)
+
+
+def set_num_threads(nthreads: int) -> None:
+    """Let a pool that is made from now on have so many threads; with 0 the caller makes the calls itself."""
+    threads.limit = nthreads
+
+
+def killall() -> None:
+    """End the threads. Parks: until their calls have returned. A later ``execute`` makes new ones."""
+    pool, threads.pool = threads.pool, None
+    if pool is not None:
+        pool.shutdown()
+
+
+def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a call in an OS thread, and return or raise its outcome. Parks: until it returns."""
+    setup()
+    if threads.pool is None:
+        return meth(*args, **kwargs)
+    try:
+        return threads.pool.offload(meth, *args, **kwargs)
+    except Exception as error:
+        if _settings.tpool_exceptions:
+            call_excepthook(None, error)
+        raise
+
+
+def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call by ``execute``, or at once if ``nonblocking``; wrap a result of the types ``autowrap`` in a Proxy."""
+    nonblocking = kwargs.pop("nonblocking", False)
+    found = f(*args, **kwargs) if nonblocking else execute(f, *args, **kwargs)
+    return Proxy(found, autowrap) if isinstance(found, autowrap) else found
+
+
+class Proxy:
+    """An object whose methods are called in OS threads. Source: ``eventlet.tpool.Proxy``.
+
+    ``autowrap``: types whose objects are wrapped where they come out; ``autowrap_names``: names of such attributes.
+    """
+
+    def __init__(self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()) -> None:
+        self._obj = obj
+        self._autowrap = autowrap
+        self._autowrap_names = autowrap_names
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._obj, name)
+        if not callable(found):
+            if isinstance(found, self._autowrap) or name in self._autowrap_names:
+                return Proxy(found, self._autowrap)
+            return found
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            result = proxy_call(self._autowrap, found, *args, **kwargs)
+            if name in self._autowrap_names and not isinstance(result, Proxy):
+                return Proxy(result)
+            return result
+
+        return method
+
+    # Python looks these up in the class
+
+    def __getitem__(self, key: Any) -> Any:
+        return proxy_call(self._autowrap, self._obj.__getitem__, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        proxy_call(self._autowrap, self._obj.__setitem__, key, value)
+
+    def __deepcopy__(self, memo: Any = None) -> Any:
+        return proxy_call(self._autowrap, self._obj.__deepcopy__, memo)
+
+    def __copy__(self) -> Any:
+        return proxy_call(self._autowrap, self._obj.__copy__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = proxy_call(self._autowrap, self._obj, *args, **kwargs)
+        return Proxy(found) if "__call__" in self._autowrap_names else found
+
+    def __enter__(self) -> Any:
+        return proxy_call(self._autowrap, self._obj.__enter__)
+
+    def __exit__(self, *details: Any) -> Any:
+        return proxy_call(self._autowrap, self._obj.__exit__, *details)
+
+    def __iter__(self) -> Iterator[Any]:
+        found = iter(self._obj)
+        return self if found is self._obj else Proxy(found)
+
+    def __next__(self) -> Any:
+        # A StopIteration does not come out of a call in a thread as one.
+        found = proxy_call(self._autowrap, next, self._obj, END)
+        if found is END:
+            raise StopIteration
+        return found
+
+    next = __next__
+
+    # These do not wait, and are called often
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._obj == other)
+
+    def __hash__(self) -> int:
+        return hash(self._obj)
+
+    def __repr__(self) -> str:
+        return repr(self._obj)
+
+    def __str__(self) -> str:
+        return str(self._obj)
+
+    def __len__(self) -> int:
+        return len(self._obj)
+
+    def __bool__(self) -> bool:
+        return bool(self._obj)
+
+
+END: Any = object()

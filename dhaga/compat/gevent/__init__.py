@@ -1,0 +1,20 @@
+"""gevent's public names on dhagas: see ``dhaga.compat``."""
+
+from __future__ import annotations
+
+from os import fork
+from sys import getswitchinterval, setswitchinterval
+
+from ._links import iwait, wait
+from .greenlet import Greenlet, joinall, killall
+from .hub import GreenletExit, get_hub, getcurrent, idle, kill, reinit, sleep, spawn_raw
+from .hub import signal as signal_handler
+from .timeout import Timeout, with_timeout
+
+__version__ = "26.0.0+dhaga"
+version_info = (26, 0, 0)
+spawn, spawn_later = Greenlet.spawn, Greenlet.spawn_later
+
+__all__ = ["Greenlet", "GreenletExit", "Timeout", "fork", "get_hub", "getcurrent", "getswitchinterval", "idle"]
+__all__ += ["iwait", "joinall", "kill", "killall", "reinit", "setswitchinterval", "signal_handler", "sleep", "spawn"]
+__all__ += ["spawn_later", "spawn_raw", "wait", "with_timeout"]

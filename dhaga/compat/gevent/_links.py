@@ -1,0 +1,151 @@
+"""What tells others that it is ready, and how one waits for several such things: ``rawlink``, ``iwait``, ``wait``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any, Self
+
+from greenlet import getcurrent
+
+from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.scheduler import Scheduler
+from ..._sync.simple_queue import SimpleQueue
+from .timeout import Timeout
+
+Callback = Callable[[Any], object]
+
+logger = logging.getLogger("dhaga")
+
+END: Any = object()
+
+
+class Linkable:
+    """Mixin of what has callbacks for the moment at which it is ready. They are called on the hub and cannot park."""
+
+    _links: list[Callback]
+
+    def ready(self) -> bool:
+        """Return whether there is no need to wait."""
+        raise NotImplementedError
+
+    def rawlink(self, callback: Callback) -> None:
+        """Call ``callback(self)`` on the hub once this is ready: soon, if it is already."""
+        if not callable(callback):
+            raise TypeError(f"Expected callable: {callback!r}")
+        self._links.append(callback)
+        if self.ready():
+            self._notify_links()
+
+    def unlink(self, callback: Callback) -> None:
+        """Forget a callback; no-op if it is not there."""
+        if callback in self._links:
+            self._links.remove(callback)
+
+    def linkcount(self) -> int:
+        """Return the number of callbacks."""
+        return len(self._links)
+
+    def _notify_links(self) -> None:
+        """Call the callbacks on the hub, each if it is still linked by then. Safe from any OS thread."""
+        if self._links:
+            current_scheduler().loop.call_soon_threadsafe(self._call_links)
+
+    def _call_links(self) -> None:
+        for callback in list(self._links):
+            if not self.ready():
+                return
+            if callback in self._links:
+                self._called_link(callback)
+                try:
+                    callback(self)
+                except Exception:
+                    logger.exception("a callback linked to %r", self)
+
+    def _called_link(self, callback: Callback) -> None:
+        """Drop a callback that is about to be called: most are for one time."""
+        self._links.remove(callback)
+
+
+class iwait:
+    """Iterator over greenlets, events and what else has ``rawlink``, as they become ready, up to ``count`` of them.
+
+    Parks: until the next one is ready. It ends early, without an error, after ``timeout`` seconds. In a ``with`` it
+    lets go of the others at the end of the block.
+    """
+
+    def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
+        self._ready = as_ready(objects, timeout, count)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._ready)
+
+    next = __next__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ready.close()
+
+
+def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -> Generator[Any, None, None]:
+    waited = list({id(each): each for each in objects}.values())
+    ready: SimpleQueue[Any] = SimpleQueue()
+    left = len(waited) if count is None else min(count, len(waited))
+    timer = Timeout.start_new(timeout) if timeout is not None else None
+    done: set[int] = set()
+    try:
+        for each in waited:
+            each.rawlink(ready.put)
+        while left > 0:
+            try:
+                each = ready.get()
+            except Timeout as error:
+                if error is timer:
+                    return
+                raise
+            if id(each) in done:
+                continue
+            done.add(id(each))
+            left -= 1
+            yield each
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for each in waited:
+            unlink = getattr(each, "unlink", None)
+            if unlink is not None:
+                unlink(ready.put)
+
+
+def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, count: int | None = None) -> Any:
+    """Wait for objects, and return the list of those that are ready; without objects, for all greenlets to end.
+
+    Parks: until ``count`` of them (default: all) are ready, or ``timeout`` seconds have passed.
+    """
+    if objects is not None:
+        return list(iwait(objects, timeout, count))
+    return join_all(timeout)
+
+
+def living(scheduler: Scheduler) -> list[Any]:
+    """Return the greenlets that run or wait, and those that a timer is to start."""
+    found = [*scheduler._in_order(), *(entry[2] for entry in scheduler._timers.heap)]
+    return [each for each in found if isinstance(each, Linkable)]
+
+
+def join_all(timeout: float | None = None) -> bool:
+    """Wait until no greenlet is left but the caller. Parks: until then. Returns: False if ``timeout`` s came first."""
+    scheduler, me = current_scheduler(), getcurrent()
+    deadline = None if timeout is None else scheduler._clock() + timeout
+    while left := [each for each in living(scheduler) if each is not me]:
+        for each in left:
+            rest = None if deadline is None else deadline - scheduler._clock()
+            if rest is not None and rest <= 0:
+                return False
+            each._wait_for_end(rest)
+    return True

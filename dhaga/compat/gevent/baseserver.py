@@ -1,0 +1,268 @@
+"""``gevent.baseserver``: what StreamServer, DatagramServer and WSGIServer share."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent
+
+from ... import socket as ours
+from ..._sync.event import Event
+from .greenlet import Greenlet
+from .hub import sleep, spawn_raw
+from .pool import Pool
+
+__all__ = ["BaseServer"]
+
+logger = logging.getLogger("dhaga")
+
+
+class BaseServer:
+    """Takes what comes to a socket, and spawns ``handle`` for it. Source: ``gevent.baseserver.BaseServer``.
+
+    ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, a number, which is the
+    size of one, a function as ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server
+    that has stopped may start again, if it made its socket.
+    """
+
+    min_delay, max_delay = 0.01, 1
+    """Seconds between two tries while the system has no descriptor or memory left for a connection."""
+
+    max_accept = 100
+    """Connections taken in a row before other greenlets run."""
+
+    stop_timeout = 1
+    """Seconds that handlers in a pool have at ``stop``."""
+
+    fatal_errors = errno.EBADF, errno.EINVAL, errno.ENOTSOCK
+    """Errors of the socket after which nothing more comes."""
+
+    def __init__(self, listener: Any, handle: Callable[..., Any] | None = None, spawn: Any = "default") -> None:
+        self.delay = self.min_delay
+        self.pool: Any = None
+        self.closes = False  # it has made its socket itself
+        self._stop_event = Event()
+        self._stop_event.set()
+        self._acceptor: Any = None
+        self._stopped: Any = None
+        self.set_spawn(spawn)
+        self.set_handle(handle)
+        self.set_listener(listener)
+
+    def __repr__(self) -> str:
+        state = "started" if self.started else "not started"
+        handle: Any = self.handle
+        if getattr(handle, "__self__", None) is self:  # whose repr is this one
+            handle = f"<bound method {type(self).__name__}.{handle.__name__} of self>"
+        return f"<{type(self).__name__} at {id(self):#x} {state} at {self.address!r} handle={handle}>"
+
+    # ---- what it is made of
+
+    def set_listener(self, listener: Any) -> None:
+        """Take the address, or the socket."""
+        if hasattr(listener, "accept"):
+            self.socket: Any = listener
+            if not isinstance(listener, ours.socket):
+                self.socket = ours.fromfd(listener.fileno(), listener.family, listener.type, listener.proto)
+            self.socket.setblocking(True)
+            self.family = listener.family
+            self.address = listener.getsockname()
+        else:
+            self.family, self.address = parse_address(listener)
+            self.closes = True
+
+    def set_spawn(self, spawn: Any) -> None:
+        """Take what makes the greenlet of a handler."""
+        if spawn == "default":
+            self.pool, self._spawn = None, Greenlet.spawn
+        elif spawn == "raw":
+            self.pool, self._spawn = None, spawn_raw
+        elif spawn is None:
+            self.pool, self._spawn = None, call
+        elif hasattr(spawn, "spawn"):
+            self.pool, self._spawn = spawn, spawn.spawn
+        elif isinstance(spawn, int):
+            self.pool = Pool(spawn)
+            self._spawn = self.pool.spawn
+        elif callable(spawn):
+            self.pool, self._spawn = None, spawn
+        else:
+            raise TypeError(f"spawn is a Pool, a number, a function, 'default', 'raw' or None, not {spawn!r}")
+
+    def set_handle(self, handle: Callable[..., Any] | None) -> None:
+        """Take the handler, unless the class has one."""
+        if handle is not None:
+            self.handle = handle
+        if not callable(getattr(self, "handle", None)):
+            raise TypeError("'handle' must be provided")
+
+    handle: Callable[..., Any]
+
+    # ---- its state
+
+    @property
+    def started(self) -> bool:
+        """Whether it takes what comes."""
+        return not self._stop_event.is_set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it does not."""
+        return self._stop_event.is_set()
+
+    @property
+    def server_host(self) -> Any:
+        """The host of its address."""
+        return self.address[0] if isinstance(self.address, tuple) else None
+
+    @property
+    def server_port(self) -> Any:
+        """The port of its address."""
+        return self.address[1] if isinstance(self.address, tuple) else None
+
+    def full(self) -> bool:
+        """Return whether its pool has no room."""
+        return self.pool is not None and self.pool.full()
+
+    # ---- taking
+
+    def init_socket(self) -> None:
+        """Make the socket, if it is not there."""
+
+    def pre_start(self) -> None:
+        """Make ready to start. From: ``start`` of this class and of subclasses."""
+        self.init_socket()
+
+    def do_read(self) -> tuple[Any, ...]:
+        """Return the arguments of the next call of the handler. Parks: until something comes."""
+        raise NotImplementedError
+
+    def do_close(self, *args: Any) -> None:
+        """Close what ``do_read`` returned."""
+
+    def start(self) -> None:
+        """Begin to take what comes, in a greenlet. Parks: never. Raises: OSError."""
+        if self.started:
+            return
+        self._stopped = None
+        self.pre_start()
+        self._stop_event.clear()
+        self._acceptor = Greenlet.spawn(self._take, self.socket)
+
+    def start_accepting(self) -> None:
+        """Take what comes again."""
+        if self._acceptor is None:
+            self._acceptor = Greenlet.spawn(self._take, self.socket)
+
+    def stop_accepting(self) -> None:
+        """Take nothing more, and keep the socket."""
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is not None:
+            acceptor.kill(block=False)
+
+    def _take(self, sock: Any) -> None:
+        taken = 0
+        while sock is getattr(self, "socket", None):
+            if self.pool is not None and hasattr(self.pool, "wait_available"):
+                self.pool.wait_available()
+            try:
+                args = self.do_read()
+            except OSError as error:
+                if sock is not getattr(self, "socket", None):
+                    return
+                if self.is_fatal_error(error):
+                    logger.error("%r takes nothing more: %s", self, error)
+                    self.close()
+                    return
+                logger.error("%r: %s; the next try is in %s s", self, error, self.delay)
+                sleep(self.delay)
+                self.delay = min(self.max_delay, self.delay * 2)
+                continue
+            self.delay = self.min_delay
+            try:
+                self.do_handle(*args)
+            except Exception:
+                logger.exception("%r could not spawn a handler; the next try is in %s s", self, self.delay)
+                sleep(self.delay)
+            taken += 1
+            if taken % self.max_accept == 0:
+                sleep(0)
+
+    def is_fatal_error(self, error: BaseException) -> bool:
+        """Return whether nothing comes after such an error."""
+        return isinstance(error, OSError) and error.errno in self.fatal_errors
+
+    def do_handle(self, *args: Any) -> None:
+        """Spawn the handler."""
+        try:
+            self._spawn(self._handle_and_close, *args)
+        except BaseException:
+            self.do_close(*args)
+            raise
+
+    def _handle_and_close(self, *args: Any) -> None:
+        try:
+            self.handle(*args)
+        finally:
+            self.do_close(*args)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Take nothing more and close the socket; handlers go on. Parks: never."""
+        self._stop_event.set()
+        sock = self.__dict__.pop("socket", None)
+        self._stopped, self._acceptor = self._acceptor or self._stopped, None
+        if self._stopped is not None and self._stopped is not getcurrent():
+            self._stopped.kill(block=False)
+        if sock is not None:
+            sock.close()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Take nothing more; wait for the handlers of a pool, and kill them then.
+
+        Parks: while handlers of a pool run, for ``timeout`` seconds, by default ``stop_timeout``. Without a pool the
+        handlers go on.
+        """
+        self.close()
+        if self._stopped is not None and self._stopped is not getcurrent():
+            self._stopped.join()
+        if self.pool is not None:
+            self.pool.join(timeout=self.stop_timeout if timeout is None else timeout)
+            self.pool.kill(block=True, timeout=1)
+
+    def serve_forever(self, stop_timeout: float | None = None) -> None:
+        """Start, unless it is started. Parks: until ``close`` or ``stop``, which it then calls."""
+        if not self.started:
+            self.start()
+        try:
+            self._stop_event.wait()
+        finally:
+            Greenlet.spawn(self.stop, timeout=stop_timeout).join()
+
+
+def call(function: Callable[..., Any], *args: Any) -> Any:
+    """Call the handler in the greenlet that accepts."""
+    return function(*args)
+
+
+def parse_address(address: Any) -> tuple[Any, Any]:
+    """Return family and address of ``(host, port)``, ``"host:port"``, ``":port"``, a port, or the path of a socket."""
+    if isinstance(address, int):
+        address = ("", address)
+    elif isinstance(address, str):
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdigit():
+            if "/" not in address:
+                raise ValueError(
+                    f"an address is (host, port), 'host:port', ':port' or a listening socket, not {address!r}"
+                )
+            return ours.AF_UNIX, address
+        address = (host.strip("[]"), int(port))
+    if not isinstance(address, tuple) or len(address) < 2:
+        raise TypeError(f"an address is (host, port), 'host:port', ':port' or a listening socket, not {address!r}")
+    host = "" if address[0] == "*" else address[0] or ""
+    return ours.AF_INET6 if ":" in host else ours.AF_INET, (host, *address[1:])

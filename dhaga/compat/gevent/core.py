@@ -1,0 +1,14 @@
+"""``gevent.core``: the masks of ``loop.io``; there are no loops of libev here."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+__all__ = ["READ", "WRITE", "loop"]
+
+READ, WRITE = 1, 2
+
+
+def loop(*_: object, **__: object) -> NoReturn:
+    """Not available."""
+    raise NotImplementedError("each thread has one loop: gevent.get_hub().loop, or dhaga.current().scheduler.loop")

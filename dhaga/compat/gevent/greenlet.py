@@ -1,0 +1,321 @@
+"""``gevent.greenlet``: a dhaga with the face of gevent's Greenlet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from greenlet import GreenletExit, getcurrent
+
+from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.errors import Cancelled
+from ..._kernel.microthread import Dhaga
+from ..._kernel.timers import Entry
+from ._links import Callback, Linkable, iwait
+from ._loop import loop_of
+from .timeout import Timeout
+
+__all__ = ["Greenlet", "joinall", "killall"]
+
+
+class EndLink:
+    """Joiner that calls a Greenlet's links at its end, in the place of a waiter and before those that came later."""
+
+    __slots__ = ("greenlet",)
+
+    def __init__(self, greenlet: Greenlet) -> None:
+        self.greenlet = greenlet
+
+    def _resume(self, value: object = None, error: BaseException | None = None) -> None:
+        self.greenlet._call_links()
+
+
+class Greenlet(Linkable, Dhaga[Any]):
+    """A microthread that is made first and started later. Source: ``gevent.Greenlet``.
+
+    A subclass may define ``_run`` instead of giving a function.
+    """
+
+    # What a spawn has to say: no trees and no frames are kept, as they cost more than the spawn.
+    spawning_greenlet: ClassVar[Any] = None
+    spawning_stack: ClassVar[Any] = None
+    spawn_tree_locals: ClassVar[Any] = None
+
+    def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
+        if run is not None and not callable(run):
+            raise TypeError("The run argument or self._run must be callable")
+        if run is None and not callable(self._run):
+            raise TypeError("The run argument or self._run must be callable")
+        function: Any = run if run is not None else self._run
+        self.args, self.kwargs = args, kwargs
+        self._links = []
+        self._to_start: Entry | None = None
+        self._was_started = self._is_linked = False
+        Dhaga.__init__(self, current_scheduler(), function, args, kwargs or None, None, True, copy_context())
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what the greenlet is for: subclasses define it."""
+
+    # ---- its start
+
+    def start(self) -> None:
+        """Let it run at its place in the run queue; no-op if it is started already."""
+        if self._was_started or self._done:
+            return
+        self._cancel_start()
+        self._was_started = True
+        self.scheduler._admit(self)
+
+    def start_later(self, seconds: float) -> None:
+        """Let it start in so many seconds."""
+        if self._was_started or self._done or self._to_start is not None:
+            return
+        self._to_start = self.scheduler._timers.add(self.scheduler._clock() + seconds, self)
+
+    def _cancel_start(self) -> None:
+        entry, self._to_start = self._to_start, None
+        if entry is not None:
+            self.scheduler._timers.discard(entry)
+
+    def _expire(self) -> None:
+        """Start now, or end a park that is too late. From: the scheduler's timers, on the hub."""
+        if self._was_started:
+            super()._expire()
+        else:
+            self.start()
+
+    @classmethod
+    def spawn(cls, *args: Any, **kwargs: Any) -> Any:
+        """Make one and start it."""
+        greenlet = cls(*args, **kwargs)
+        greenlet.start()
+        return greenlet
+
+    @classmethod
+    def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Any:
+        """Make one and start it in so many seconds."""
+        if cls is Greenlet and not (args and callable(args[0])):
+            raise TypeError("function must be callable")
+        greenlet = cls(*args, **kwargs)
+        greenlet.start_later(seconds)
+        return greenlet
+
+    # ---- its state
+
+    @property
+    def started(self) -> bool:
+        """Whether it is to run, or runs."""
+        return (self._was_started or self._to_start is not None) and not self._done
+
+    def __bool__(self) -> bool:
+        return self.started
+
+    def ready(self) -> bool:
+        """Return whether it has ended."""
+        return self._done
+
+    @property
+    def dead(self) -> bool:
+        """Whether it has ended."""
+        return self._done
+
+    def successful(self) -> bool:
+        """Return whether it has ended without an error; GreenletExit is none."""
+        return self._done and (self._error is None or isinstance(self._error, (GreenletExit, Cancelled)))
+
+    @property
+    def value(self) -> Any:
+        """What its function returned; the GreenletExit that it was killed with; else None."""
+        if not self._done:
+            return None
+        if self._error is None:
+            return self._value
+        return self._error if self.successful() else None
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The error that has ended it, or None."""
+        return None if not self._done or self.successful() else self._error
+
+    @property
+    def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[()]:
+        """The error that has ended it as ``sys.exc_info`` would tell it, or an empty tuple."""
+        error = self.exception
+        return () if error is None else (type(error), error, self._value)
+
+    @property
+    def minimal_ident(self) -> int:
+        """A small number that is its own."""
+        return self.ident
+
+    @property
+    def loop(self) -> Any:
+        """The loop of its hub."""
+        return loop_of(self.scheduler)
+
+    def __repr__(self) -> str:
+        function = getattr(self._fn, "__name__", None) or type(self).__name__
+        return f"<{type(self).__name__} {self.name} at {id(self):#x}: {function if not self._done else 'ended'}>"
+
+    # ---- waiting for it
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` tells which it was."""
+        if self._done:
+            return
+        if not self.started:
+            if timeout is None and self is not getcurrent():
+                self._wait_for_end(None)
+            return
+        self._wait_for_end(timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """Return what its function returned, or raise its error. Parks: while it lives. Raises: Timeout."""
+        if isinstance(timeout, Timeout):
+            return timeout.within(self.get, block)
+        if not self._done:
+            if not block:
+                raise Timeout()
+            self._result_waiters += 1
+            try:
+                if not self._wait_for_end(timeout):
+                    raise Timeout(timeout)
+            except BaseException:
+                self._leave_result()
+                raise
+        if self.successful():
+            return self.value
+        return self.result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Wait for its end; kill it if an error ends the block, or that wait. Parks: while it lives."""
+        try:
+            if kind is None:
+                self.join()
+        finally:
+            self.kill()
+
+    # ---- its end by others
+
+    def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
+        """Raise an error in it where it waits, and wait for its end. One that has not started never runs.
+
+        Parks: while it lives, if ``block``, at most ``timeout`` seconds.
+        """
+        if self._done:
+            return
+        error = exception() if isinstance(exception, type) else exception
+        self._cancel_start()
+        if not self._was_started:
+            self._end_unstarted(error)
+            return
+        if self is getcurrent():
+            raise error
+        self.scheduler._call(self._cancel_with, error)
+        if block:
+            self._wait_for_end(timeout)
+
+    def _end_unstarted(self, error: BaseException) -> None:
+        """End before the first switch: the function is never called."""
+        self._was_started = True
+        self._error, self._value = error, None
+        self._end()
+
+    def throw(self, *args: Any) -> None:
+        """Raise an error in it, by type, value and traceback, and go on."""
+        kind: Any = args[0] if args else GreenletExit
+        value = args[1] if len(args) > 1 else None
+        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
+        if len(args) > 2 and args[2] is not None:
+            error = error.with_traceback(args[2])
+        self.kill(error, block=False)
+
+    @classmethod
+    def add_spawn_callback(cls, callback: Callback) -> None:
+        """Not available."""
+        raise NotImplementedError("Dhaga tells of each spawn by dhaga.debug.trace(), not by callbacks")
+
+    remove_spawn_callback = add_spawn_callback
+
+    # ---- links
+
+    def rawlink(self, callback: Callback) -> None:
+        if not self._is_linked:
+            self._is_linked = True
+            self._joiners.append([EndLink(self)])
+        super().rawlink(callback)
+
+    def link(self, callback: Callback, SpawnedLink: Any = None) -> None:
+        """Spawn ``callback(self)`` once this has ended."""
+        self.rawlink(SpawnedCallback(callback))
+
+    def link_value(self, callback: Callback, SpawnedLink: Any = None) -> None:
+        """Spawn ``callback(self)`` if this has ended without an error."""
+        self.rawlink(SpawnedCallback(callback, when=True))
+
+    def link_exception(self, callback: Callback, SpawnedLink: Any = None) -> None:
+        """Spawn ``callback(self)`` if this has ended by an error."""
+        self.rawlink(SpawnedCallback(callback, when=False))
+
+    def unlink(self, callback: Callback) -> None:
+        super().unlink(callback)
+        self._links[:] = [each for each in self._links if getattr(each, "callback", None) != callback]
+
+    def unlink_all(self) -> None:
+        """Forget all callbacks."""
+        self._links.clear()
+
+    def has_links(self) -> bool:
+        """Return whether there are callbacks."""
+        return bool(self._links)
+
+
+class SpawnedCallback:
+    """Callback of ``link`` and its like: calls what it was given in a greenlet of its own."""
+
+    __slots__ = ("callback", "when")
+
+    def __init__(self, callback: Callback, when: bool | None = None) -> None:
+        if not callable(callback):
+            raise TypeError(f"Expected callable: {callback!r}")
+        self.callback = callback
+        self.when = when
+
+    def __call__(self, source: Greenlet) -> None:
+        if self.when is None or source.successful() is self.when:
+            Greenlet.spawn(self.callback, source)
+
+
+def joinall(
+    greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
+) -> list[Any]:
+    """Wait for greenlets. Returns: those that have ended. Parks: until ``count`` (all), or for ``timeout`` seconds.
+
+    ``raise_error``: raise the error of the first that has one.
+    """
+    done = []
+    for each in iwait(greenlets, timeout, count):
+        if raise_error and hasattr(each, "exception") and each.exception is not None:
+            each.get()
+        done.append(each)
+    return done
+
+
+def killall(
+    greenlets: Iterable[Any], exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
+) -> None:
+    """Kill greenlets. Parks: until all have ended, if ``block``. Raises: Timeout after ``timeout`` seconds."""
+    victims = [each for each in greenlets if not each.dead]
+    for each in victims:
+        each.kill(exception, block=False)
+    if block:
+        timer = Timeout.start_new(timeout)
+        try:
+            joinall(victims)
+        finally:
+            timer.cancel()

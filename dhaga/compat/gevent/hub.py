@@ -1,0 +1,227 @@
+"""``gevent.hub``: the face of the scheduler that runs the calling greenlet, as far as programs use gevent's."""
+
+from __future__ import annotations
+
+import signal as standard_signal
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent
+
+from ..._kernel.api import current, park
+from ..._kernel.api import sleep as sleep_
+from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.scheduler import Scheduler
+from ._links import iwait, join_all, wait
+from ._loop import Loop, loop_of
+from .exceptions import LoopExit
+from .greenlet import Greenlet
+
+__all__ = [
+    "GreenletExit",
+    "Hub",
+    "LoopExit",
+    "Waiter",
+    "get_hub",
+    "getcurrent",
+    "idle",
+    "iwait",
+    "kill",
+    "reinit",
+    "signal",
+    "sleep",
+    "spawn_raw",
+    "wait",
+]
+
+
+class Hub:
+    """What ``get_hub()`` returns for one scheduler."""
+
+    SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
+    NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit)
+
+    name = ""
+    threadpool_size = 10
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.loop: Loop = loop_of(scheduler)
+        self._threadpool: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Hub {self.name!r} of {self.loop.scheduler!r}>"
+
+    @property
+    def threadpool(self) -> Any:
+        """The OS threads that calls are handed to by ``threadpool.apply``."""
+        if self._threadpool is None:
+            from .threadpool import ThreadPool
+
+            self._threadpool = ThreadPool(self.threadpool_size)
+        return self._threadpool
+
+    @property
+    def exception_stream(self) -> Any:
+        import sys
+
+        return sys.stderr
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until no greenlet is left but the caller. Returns: False if ``timeout`` seconds came first."""
+        return join_all(timeout)
+
+    def wait(self, watcher: Any) -> None:
+        """Wait for a watcher of this hub's loop. Parks: until it fires."""
+        waiter = Waiter(self)
+        watcher.start(waiter.switch, waiter)
+        try:
+            result = waiter.get()
+            if result is not waiter:
+                raise AssertionError(f"Invalid switch into {getcurrent()!r}: {result!r}")
+        finally:
+            watcher.stop()
+
+    def switch(self) -> Any:
+        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga."""
+        return park("gevent hub", lambda: True)
+
+    def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
+        """Report an error that no one catches, as ``dhaga.excepthook`` does."""
+        import sys
+
+        sys.excepthook(kind, value, trace)
+
+    print_exception = handle_error
+
+    def destroy(self, destroy_loop: bool | None = None) -> None:
+        """Do nothing: the scheduler ends with its thread."""
+
+
+hubs: weakref.WeakKeyDictionary[Scheduler, Hub] = weakref.WeakKeyDictionary()
+
+
+def get_hub(*_: object, **__: object) -> Hub:
+    """Return the hub of the calling thread."""
+    scheduler = current_scheduler()
+    hub = hubs.get(scheduler)
+    if hub is None:
+        hub = hubs[scheduler] = Hub(scheduler)
+    return hub
+
+
+get_hub_if_exists = get_hub_noargs = get_hub
+
+
+class Waiter:
+    """Passes one value, or error, from a callback to the greenlet that calls ``get``. Source: ``gevent.hub.Waiter``."""
+
+    def __init__(self, hub: Hub | None = None) -> None:
+        self.hub = get_hub() if hub is None else hub
+        self.clear()
+
+    def clear(self) -> None:
+        """Be as new."""
+        self._waiter: Any = None
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._ready = False
+
+    def ready(self) -> bool:
+        return self._ready
+
+    def successful(self) -> bool:
+        return self._ready and self._error is None
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    def switch(self, value: Any = None) -> None:
+        """Bring the value."""
+        self._ready, self._value, self._error = True, value, None
+        if self._waiter is not None:
+            self._waiter._wake(value)
+
+    def throw(self, *args: Any) -> None:
+        """Bring an error, by type, value and traceback."""
+        kind: Any = args[0] if args else GreenletExit
+        value = args[1] if len(args) > 1 else None
+        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
+        self._ready, self._error = True, error
+        if self._waiter is not None:
+            self._waiter._wake(error=error)
+
+    def __call__(self, source: Any) -> None:
+        if source.successful():
+            self.switch(source.value)
+        else:
+            self.throw(source.exception)
+
+    switch_args = switch
+
+    def get(self) -> Any:
+        """Return the value or raise the error. Parks: until it comes."""
+        if not self._ready:
+            if self._waiter is not None:
+                from .exceptions import ConcurrentObjectUseError
+
+                raise ConcurrentObjectUseError(f"This Waiter is already used by {self._waiter!r}")
+            self._waiter = current()
+            try:
+                return park("gevent waiter", lambda: True)
+            finally:
+                self._waiter = None
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+def sleep(seconds: float = 0, ref: bool = True) -> None:
+    """Let others run for so many seconds; 0: once. Parks: until then."""
+    sleep_(max(0, seconds))
+
+
+def idle(priority: int = 0) -> None:
+    """Let others run until none is runnable. Parks: until then."""
+    scheduler = current_scheduler()
+    sleep_(0)
+    while scheduler._runnable():
+        sleep_(0)
+
+
+def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Greenlet:
+    """Start a greenlet; the same as ``spawn`` here, where that costs no more."""
+    return Greenlet.spawn(function, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+def kill(greenlet: Any, exception: Any = GreenletExit) -> None:
+    """Kill a greenlet and do not wait for its end."""
+    greenlet.kill(exception, block=False)
+
+
+class signal:
+    """Calls a function in a greenlet whenever a signal comes. Source: ``gevent.signal_handler``."""
+
+    def __init__(self, signalnum: int, handler: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        from ... import signal as ours
+
+        if not callable(handler):
+            raise TypeError("signal handler must be callable.")
+        self.handler, self.args, self.kwargs = handler, args, kwargs
+        self.signalnum = signalnum
+        self._previous = ours.signal(signalnum, lambda *_: self.handle())
+
+    def handle(self) -> None:
+        """Start the greenlet."""
+        Greenlet.spawn(self.handler, *self.args, **self.kwargs)
+
+    def cancel(self) -> None:
+        """Put the handler back that was there before."""
+        from ... import signal as ours
+
+        ours.signal(self.signalnum, self._previous or standard_signal.SIG_DFL)
+
+
+def reinit(hub: Any = None) -> None:
+    """Do nothing: a forked child is made ready by itself."""

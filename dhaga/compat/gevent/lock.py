@@ -1,0 +1,128 @@
+"""``gevent.lock``: semaphores whose permits may be linked to, and a re-entrant lock."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Literal
+
+from ..._sync import lock, semaphore
+from ._links import Linkable
+
+__all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
+
+
+class Semaphore(Linkable):
+    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
+
+    def __init__(self, value: int = 1, hub: Any = None) -> None:
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        self._permits = self._make(value)
+        self._links = []
+
+    def _make(self, value: int) -> Any:
+        return semaphore.Semaphore(value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {id(self):#x} counter={self.counter} links[{len(self._links)}]>"
+
+    @property
+    def counter(self) -> int:
+        """The number of free permits."""
+        return self._permits._value  # type: ignore[no-any-return]
+
+    def ready(self) -> bool:
+        return self.counter > 0
+
+    def locked(self) -> bool:
+        """Return whether ``acquire`` would wait."""
+        return self.counter <= 0
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Take a permit. Parks: while none is free. Returns: False after ``timeout`` seconds, or at once."""
+        return self._permits.acquire(blocking, timeout if blocking else None)  # type: ignore[no-any-return]
+
+    def release(self) -> int:
+        """Give a permit back. Returns: the number of free ones."""
+        self._permits.release()
+        self._notify_links()
+        return self.counter
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until a permit is free, without taking it. Parks: until then, or for ``timeout`` seconds."""
+        if self.acquire(timeout=timeout):
+            self.release()
+        return self.counter
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class BoundedSemaphore(Semaphore):
+    """A Semaphore that never has more permits than at first: one release too many is a ValueError."""
+
+    def _make(self, value: int) -> Any:
+        return semaphore.BoundedSemaphore(value)
+
+
+class DummySemaphore:
+    """A Semaphore with permits for all."""
+
+    def __init__(self, value: int | None = None) -> None: ...
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+    def locked(self) -> bool:
+        return False
+
+    def ready(self) -> bool:
+        return True
+
+    def release(self) -> None: ...
+
+    def rawlink(self, callback: Any) -> None: ...
+
+    unlink = rawlink
+
+    def wait(self, timeout: float | None = None) -> int:
+        return 1
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        return True
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class RLock:
+    """A lock that its holder may take again. Source: ``gevent.lock.RLock``."""
+
+    def __init__(self, hub: Any = None) -> None:
+        self._lock = lock.RLock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {id(self):#x} {self._lock!r}>"
+
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Take it. Parks: while another greenlet holds it. Returns: False after ``timeout`` seconds."""
+        if not blocking or timeout is None:
+            return self._lock.acquire(blocking)
+        return self._lock.acquire(True, max(0.0, timeout))
+
+    def release(self) -> None:
+        """Give it back once."""
+        self._lock.release()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> Literal[False]:
+        self.release()
+        return False

@@ -1,0 +1,65 @@
+"""``gevent.os``: calls of ``os`` that wait, on dhagas."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ...os import read, waitpid, write
+from ...select import select
+
+__all__ = [
+    "fork",
+    "fork_and_watch",
+    "forkpty",
+    "make_nonblocking",
+    "nb_read",
+    "nb_write",
+    "tp_read",
+    "tp_write",
+    "waitpid",
+]
+
+fork = os.fork
+forkpty = os.forkpty
+tp_read, tp_write = read, write
+
+WNOHANG = os.WNOHANG
+
+
+def make_nonblocking(fd: int) -> bool | None:
+    """Set O_NONBLOCK on an fd. Returns: True if it was not set before."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    if flags & os.O_NONBLOCK:
+        return None
+    fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_NONBLOCK)
+    return True
+
+
+def nb_read(fd: int, n: int) -> bytes:
+    """Read from a non-blocking fd. Parks: until there is something."""
+    while True:
+        try:
+            return read(fd, n)
+        except BlockingIOError:
+            select([fd], [], [])
+
+
+def nb_write(fd: int, buf: Any) -> int:
+    """Write to a non-blocking fd. Parks: until there is room. Returns: the number of bytes written."""
+    while True:
+        try:
+            return write(fd, buf)
+        except BlockingIOError:
+            select([], [fd], [])
+
+
+def fork_and_watch(
+    callback: Callable[..., Any] | None = None, loop: Any = None, ref: bool = False, fork: Callable[[], int] = fork
+) -> int:
+    """Fork. The end of the child is seen by ``waitpid``; a callback for it is not available."""
+    if callback is not None:
+        raise NotImplementedError("wait for a child in a greenlet of its own: gevent.spawn(os.waitpid, pid, 0)")
+    return fork()

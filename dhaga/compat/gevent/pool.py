@@ -1,0 +1,293 @@
+"""``gevent.pool``: a Group of greenlets, and a Pool, a Group of at most so many."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from queue import Full
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent
+
+from ..._sync.event import Event
+from ..._sync.semaphore import Semaphore
+from ..._sync.simple_queue import SimpleQueue
+from .greenlet import Greenlet, joinall, killall
+from .timeout import Timeout
+
+__all__ = ["Group", "Pool", "PoolFull"]
+
+Function = Callable[..., Any]
+
+
+class PoolFull(Full):
+    """A greenlet finds no room in a Pool."""
+
+
+class Group:
+    """Greenlets that are waited for, and killed, together. Source: ``gevent.pool.Group``."""
+
+    greenlet_class: type[Greenlet] = Greenlet
+
+    def __init__(self, *greenlets: Any) -> None:
+        self.greenlets: set[Any] = set()
+        self.dying: set[Any] = set()
+        self._empty = Event()
+        self._empty.set()
+        for each in greenlets:
+            self.add(each)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} at {id(self):#x} {self.greenlets}>"
+
+    def __len__(self) -> int:
+        return len(self.greenlets)
+
+    def __contains__(self, greenlet: object) -> bool:
+        return greenlet in self.greenlets
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.greenlets)
+
+    def __bool__(self) -> bool:
+        return True
+
+    # ---- its greenlets
+
+    def add(self, greenlet: Any) -> None:
+        """Take a greenlet in, until it ends."""
+        self.greenlets.add(greenlet)
+        self._empty.clear()
+        greenlet.rawlink(self._discard)
+
+    def _discard(self, greenlet: Any) -> None:
+        self.greenlets.discard(greenlet)
+        self.dying.discard(greenlet)
+        if not self.greenlets:
+            self._empty.set()
+
+    def discard(self, greenlet: Any) -> None:
+        """Let a greenlet go; no-op if it is not here."""
+        greenlet.unlink(self._discard)
+        self._discard(greenlet)
+
+    def start(self, greenlet: Any) -> None:
+        """Take an unstarted greenlet in, and start it."""
+        self.add(greenlet)
+        greenlet.start()
+
+    def spawn(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a greenlet, take it in and start it."""
+        greenlet = self.greenlet_class(*args, **kwargs)
+        self.start(greenlet)
+        return greenlet
+
+    def full(self) -> bool:
+        """Return whether there is no room for another one."""
+        return False
+
+    def wait_available(self, timeout: float | None = None) -> Any:
+        """Wait for room. Parks: while there is none."""
+        return 1
+
+    # ---- all of them
+
+    def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
+        """Wait until all have ended. Parks: until then. Returns: False if ``timeout`` seconds came first."""
+        waited = list(self.greenlets)
+        ended = self._empty.wait(timeout)
+        if raise_error:
+            for each in waited:
+                if each.ready() and not each.successful():
+                    each.get()
+        return ended
+
+    def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
+        """Kill all. Parks: until they have ended, if ``block``, for ``timeout`` seconds at most."""
+        timer = Timeout.start_new(timeout)
+        try:
+            while self.greenlets:
+                victims = [each for each in self.greenlets if each not in self.dying]
+                killall(victims, exception, block=False)
+                self.dying.update(each for each in victims if not each.dead)
+                if not block:
+                    return
+                joinall(list(self.greenlets))
+                for each in [each for each in self.greenlets if each.dead]:
+                    self.discard(each)
+        except Timeout as error:
+            if error is not timer:
+                raise
+        finally:
+            timer.cancel()
+
+    def killone(
+        self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
+    ) -> None:
+        """Kill one of them, if it is here and not being killed already."""
+        if greenlet in self.greenlets and greenlet not in self.dying:
+            greenlet.kill(exception, block=False)
+            self.dying.add(greenlet)
+            if block:
+                greenlet.join(timeout)
+
+    # ---- calls
+
+    def apply(self, func: Function, args: Any = None, kwds: Any = None) -> Any:
+        """Call in a greenlet of the group. Parks: until it ends. Returns: what it returned; it may raise."""
+        if getcurrent() in self.greenlets:  # which may be the only one that there is room for
+            return func(*(args or ()), **(kwds or {}))
+        return self.spawn(func, *(args or ()), **(kwds or {})).get()
+
+    def apply_async(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
+        """Call in a greenlet of the group, and return that. ``callback`` takes what it returns."""
+        if self.full():
+            # Not this caller waits for room.
+            return Greenlet.spawn(self.apply_cb, func, args, kwds, callback)
+        greenlet = self.spawn(func, *(args or ()), **(kwds or {}))
+        if callback is not None:
+            greenlet.link_value(lambda source: callback(source.value))
+        return greenlet
+
+    def apply_cb(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
+        """Call as ``apply`` does, and spawn ``callback`` with what that returned."""
+        result = self.apply(func, args, kwds)
+        if callback is not None:
+            Greenlet.spawn(callback, result)
+        return result
+
+    def map(self, func: Function, iterable: Iterable[Any]) -> list[Any]:
+        """Call for each item. Parks: until all have ended. Returns: what they returned, in order."""
+        return list(self.imap(func, iterable))
+
+    def map_cb(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> list[Any]:
+        result = self.map(func, iterable)
+        if callback is not None:
+            callback(result)
+        return result
+
+    def map_async(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> Greenlet:
+        """Do what ``map`` does in a greenlet, and return that."""
+        return Greenlet.spawn(self.map_cb, func, iterable, callback)  # type: ignore[no-any-return]
+
+    def imap(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
+        """Yield what the calls return, in order; at most ``maxsize`` results wait to be taken."""
+        return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=True)
+
+    def imap_unordered(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
+        """Yield what the calls return, as they end; at most ``maxsize`` results wait to be taken."""
+        return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
+
+
+class Results:
+    """Iterator over the results of calls, which a greenlet of its own spawns in a group from the first on."""
+
+    def __init__(
+        self, group: Group, func: Function, items: Iterable[tuple[Any, ...]], maxsize: int | None, ordered: bool
+    ) -> None:
+        self.group = group
+        self.func = func
+        self.room = None if maxsize is None else Semaphore(maxsize)
+        self.ordered = ordered
+        self.in_order: deque[Any] = deque()
+        self.ended: SimpleQueue[Any] = SimpleQueue()
+        self.feeder = Greenlet.spawn(self.feed, items)
+
+    def feed(self, items: Iterable[tuple[Any, ...]]) -> None:
+        count = 0
+        failure: BaseException | None = None
+        try:
+            for args in items:
+                if self.room is not None:
+                    self.room.acquire()
+                greenlet = self.group.spawn(self.func, *args)
+                count += 1
+                self.in_order.append(greenlet)
+                if self.ordered:
+                    self.ended.put(greenlet)
+                else:
+                    greenlet.rawlink(self.ended.put)
+        except BaseException as error:
+            failure = error
+            if isinstance(error, GreenletExit):
+                raise
+        finally:
+            self.ended.put(End(count, failure))
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    taken = 0
+    end: End | None = None
+
+    def __next__(self) -> Any:
+        while True:
+            if self.end is not None and self.taken >= self.end.count:
+                if self.end.failure is not None:
+                    failure, self.end.failure = self.end.failure, None
+                    raise failure
+                raise StopIteration
+            greenlet = self.ended.get()
+            if isinstance(greenlet, End):
+                self.end = greenlet
+                continue
+            self.taken += 1
+            try:
+                return greenlet.get()
+            finally:
+                if self.room is not None:
+                    self.room.release()
+
+    next = __next__
+
+
+class End:
+    """Stands behind the last result: how many there are, and the error of the items, if they had one."""
+
+    def __init__(self, count: int, failure: BaseException | None) -> None:
+        self.count = count
+        self.failure = failure
+
+
+class Pool(Group):
+    """A Group of at most ``size`` greenlets: ``spawn`` waits for room. Source: ``gevent.pool.Pool``."""
+
+    def __init__(self, size: int | None = None, greenlet_class: type[Greenlet] | None = None) -> None:
+        if size is not None and size < 0:
+            raise ValueError("size must not be negative")
+        super().__init__()
+        self.size = size
+        if greenlet_class is not None:
+            self.greenlet_class = greenlet_class
+        self._room = None if size is None else Semaphore(size)
+
+    def full(self) -> bool:
+        return self.free_count() <= 0
+
+    def free_count(self) -> int:
+        """Return how many more there is room for; 1 where there is no bound."""
+        return 1 if self._room is None else max(0, self._room._value)
+
+    def wait_available(self, timeout: float | None = None) -> int:
+        if self._room is not None and self._room.acquire(timeout=timeout):
+            self._room.release()
+        return self.free_count()
+
+    def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take a greenlet in. Parks: while there is no room. Raises: PoolFull after ``timeout`` s, or at once."""
+        self._take_room(blocking, timeout)
+        super().add(greenlet)
+
+    def start(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
+        self.add(greenlet, blocking, timeout)
+        greenlet.start()
+
+    def _take_room(self, blocking: bool, timeout: float | None) -> None:
+        if self._room is not None and not self._room.acquire(blocking, timeout if blocking else None):
+            raise PoolFull(f"no room for another greenlet in {self!r}")
+
+    def _discard(self, greenlet: Any) -> None:
+        was_here = greenlet in self.greenlets
+        super()._discard(greenlet)
+        if was_here and self._room is not None:
+            self._room.release()

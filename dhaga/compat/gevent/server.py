@@ -1,0 +1,152 @@
+"""``gevent.server``: StreamServer, of TCP connections with or without TLS, and DatagramServer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ... import socket as ours
+from ... import ssl as tls
+from .baseserver import BaseServer
+
+__all__ = ["DatagramServer", "StreamServer"]
+
+logger = logging.getLogger("dhaga")
+
+
+class StreamServer(BaseServer):
+    """Calls ``handle(socket, address)`` for each connection, in a greenlet. Source: ``gevent.server.StreamServer``.
+
+    ``ssl_args``: ``ssl_context``, or ``keyfile``, ``certfile``, ``ca_certs``, ``cert_reqs``, ``ciphers`` for a new one.
+    The socket is closed when the handler ends.
+    """
+
+    backlog = 256
+    reuse_addr = 1
+
+    def __init__(
+        self,
+        listener: Any,
+        handle: Callable[..., Any] | None = None,
+        backlog: int | None = None,
+        spawn: Any = "default",
+        **ssl_args: Any,
+    ) -> None:
+        self.ssl_context = context_of(ssl_args) if ssl_args else None
+        if backlog is not None:
+            if hasattr(listener, "accept"):
+                raise TypeError("backlog must be None when a socket instance is passed")
+            self.backlog = backlog
+        super().__init__(listener, handle, spawn)
+
+    @property
+    def ssl_enabled(self) -> bool:
+        """Whether its connections are of TLS."""
+        return self.ssl_context is not None
+
+    @classmethod
+    def get_listener(cls, address: Any, backlog: int | None = None, family: Any = None) -> Any:
+        """Return a socket that listens at an address."""
+        sock = ours.socket(ours.AF_INET if family is None else family)
+        try:
+            if cls.reuse_addr and family != ours.AF_UNIX:
+                sock.setsockopt(ours.SOL_SOCKET, ours.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(cls.backlog if backlog is None else backlog)
+        except OSError as error:
+            sock.close()
+            error.strerror = f"{error.strerror}: {address!r}"
+            raise
+        return sock
+
+    def init_socket(self) -> None:
+        if not hasattr(self, "socket"):
+            if not self.closes:
+                raise RuntimeError(f"{self!r} was given a socket, which is closed: make another server")
+            self.socket = self.get_listener(self.address, self.backlog, self.family)
+            self.address = self.socket.getsockname()
+
+    def do_read(self) -> tuple[Any, ...]:
+        sock, address = self.socket.accept()
+        return sock, address
+
+    def do_close(self, sock: Any, *args: Any) -> None:
+        sock.close()
+
+    def _handle_and_close(self, *args: Any) -> None:
+        if self.ssl_context is None:
+            super()._handle_and_close(*args)
+            return
+        try:
+            sock = self.wrap_socket(args[0], server_side=True)
+        except OSError as error:
+            logger.info("%r: no TLS with %s: %s", self, args[1], error)
+            args[0].close()
+            return
+        super()._handle_and_close(sock, *args[1:])
+
+    def wrap_socket(self, sock: Any, **options: Any) -> Any:
+        """Return a socket of TLS over a connected one. Parks: until the handshake is over."""
+        context: Any = self.ssl_context
+        return context.wrap_socket(sock, **options)
+
+
+def context_of(ssl_args: dict[str, Any]) -> Any:
+    """Return the context given, or one made of what ``ssl.wrap_socket`` took. Raises: TypeError for other names."""
+    options = dict(ssl_args)
+    context: Any = options.pop("ssl_context", None)
+    options.pop("server_side", None)
+    if context is not None:
+        if not issubclass(context.sslsocket_class, tls.SSLSocket):
+            context.sslsocket_class = tls.SSLSocket
+    else:
+        context = tls.SSLContext(options.pop("ssl_version", tls.PROTOCOL_TLS_SERVER))
+        keyfile, certfile = options.pop("keyfile", None), options.pop("certfile", None)
+        if certfile:
+            context.load_cert_chain(certfile, keyfile)
+        if ca_certs := options.pop("ca_certs", None):
+            context.load_verify_locations(ca_certs)
+        if (cert_reqs := options.pop("cert_reqs", None)) is not None:
+            context.verify_mode = cert_reqs
+        if ciphers := options.pop("ciphers", None):
+            context.set_ciphers(ciphers)
+    if options:
+        raise TypeError(f"{', '.join(options)}: set it on an ssl.SSLContext, and pass that as ssl_context")
+    return context
+
+
+class DatagramServer(BaseServer):
+    """Calls ``handle(data, address)`` for each datagram, in a greenlet. Source: ``gevent.server.DatagramServer``."""
+
+    reuse_addr = 1
+
+    def __init__(self, listener: Any, handle: Callable[..., Any] | None = None, spawn: Any = "default") -> None:
+        super().__init__(listener, handle, spawn)
+
+    @classmethod
+    def get_listener(cls, address: Any, family: Any = None) -> Any:
+        """Return a socket bound to an address."""
+        sock = ours.socket(ours.AF_INET if family is None else family, ours.SOCK_DGRAM)
+        try:
+            if cls.reuse_addr and family != ours.AF_UNIX:
+                sock.setsockopt(ours.SOL_SOCKET, ours.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError as error:
+            sock.close()
+            error.strerror = f"{error.strerror}: {address!r}"
+            raise
+        return sock
+
+    def init_socket(self) -> None:
+        if not hasattr(self, "socket"):
+            self.socket = self.get_listener(self.address, self.family)
+            self.address = self.socket.getsockname()
+
+    def do_read(self) -> tuple[Any, ...]:
+        data, address = self.socket.recvfrom(8192)
+        return data, address
+
+    def sendto(self, *args: Any) -> int:
+        """Send a datagram from the server's socket. Parks: while the kernel has no room for it."""
+        return self.socket.sendto(*args)  # type: ignore[no-any-return]

@@ -1,0 +1,62 @@
+"""``gevent.threadpool``: calls in OS threads, while the greenlets that ask wait."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+from ..._workers.thread_pool import OffloadPool
+from .greenlet import Greenlet
+from .pool import Group
+
+__all__ = ["ThreadPool", "ThreadPoolExecutor", "ThreadResult"]
+
+ThreadResult = Greenlet
+
+
+class ThreadPool(Group):
+    """At most ``maxsize`` OS threads that make calls. Source: ``gevent.threadpool.ThreadPool``."""
+
+    def __init__(self, maxsize: int, hub: Any = None, idle_task_timeout: float = -1) -> None:
+        super().__init__()
+        if not isinstance(maxsize, int):
+            raise TypeError(f"maxsize must be integer: {maxsize!r}")
+        if maxsize < 0:
+            raise ValueError(f"maxsize must not be negative: {maxsize!r}")
+        self.maxsize = maxsize
+        self._pool = OffloadPool("gevent threadpool", max(1, maxsize))
+
+    @property
+    def size(self) -> int:
+        """The number of OS threads that the pool may have."""
+        return self.maxsize
+
+    @property
+    def task_queue(self) -> Any:
+        return self.greenlets
+
+    def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call in an OS thread. Returns: what has ``get()`` and ``link()`` for its outcome."""
+        return super().spawn(self._pool.offload, func, *args, **kwargs)
+
+    def apply(self, func: Callable[..., Any], args: Any = None, kwds: Any = None) -> Any:
+        """Call in an OS thread. Parks: until it ends. Returns: what it returned."""
+        return self._pool.offload(func, *(args or ()), **(kwds or {}))
+
+    def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
+        return super().join(timeout, raise_error)
+
+    def kill(self, *_: object, **__: object) -> None:
+        """Wait until the calls that run have ended, and end the threads: an OS thread cannot be killed."""
+        self.join()
+        ended, self._pool = self._pool, OffloadPool("gevent threadpool", max(1, self.maxsize))
+        ended.shutdown()
+
+    def adjust(self) -> None: ...
+
+
+class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
+    """The standard executor on OS threads; its futures may be waited for by greenlets."""
+
+    kill = concurrent.futures.ThreadPoolExecutor.shutdown

@@ -1,0 +1,85 @@
+"""``gevent.timeout``: an error that is raised in the greenlet that started it, once its seconds have passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from .._timeout import WaiterTimeout, call_within
+
+__all__ = ["Timeout", "with_timeout"]
+
+
+class Timeout(WaiterTimeout):
+    """Raises itself, or another error, in the greenlet that started it. Source: ``gevent.Timeout``.
+
+    ``exception``: what to raise instead; False: the ``with`` block ends in silence. ``ref`` and ``priority`` are taken
+    and have no effect. A negative or None ``seconds`` never expires.
+    """
+
+    def __init__(
+        self, seconds: float | None = None, exception: Any = None, ref: bool = True, priority: int = -1
+    ) -> None:
+        super().__init__(seconds, exception)
+
+    @classmethod
+    def start_new(cls, timeout: Any = None, exception: Any = None, ref: bool = True) -> Any:
+        """Start a new Timeout of so many seconds; one that is given is started, unless it is pending."""
+        if isinstance(timeout, Timeout):
+            if not timeout.pending:
+                timeout.start()
+            return timeout
+        new = cls(timeout, exception, ref)
+        new.start()
+        return new
+
+    def start(self) -> None:
+        """Start to count, for the calling greenlet."""
+        self._begin()
+        if self.seconds is not None and self.seconds >= 0:
+            self._count(self.seconds)
+
+    def _error(self) -> Any:
+        # A text is a hint of what was too late, as gevent has it.
+        hint = self.exception is None or self.exception is False or isinstance(self.exception, str)
+        return self if hint else self.exception
+
+    def within(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function until this expires: what takes a number of seconds takes a Timeout as well."""
+        Timeout.start_new(self)
+        try:
+            return function(*args)
+        finally:
+            self.cancel()
+
+    def close(self) -> None:
+        """Stop to count, for good."""
+        self.cancel()
+
+    def __enter__(self) -> Self:
+        if not self.pending:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.close()
+        return error is self and self.exception is False
+
+    def __str__(self) -> str:
+        if self.seconds is None:
+            return ""
+        plural = "" if self.seconds == 1 else "s"
+        silent = " (silent)" if self.exception is False else "" if self.exception is None else f": {self.exception}"
+        return f"{self.seconds} second{plural}{silent}"
+
+    def __repr__(self) -> str:
+        state = "pending" if self.pending else "active" if self._raised is self else ""
+        return f"<{type(self).__name__} at {id(self):#x}{f' {state}' if state else ''} seconds={self.seconds}>"
+
+
+def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function within so many seconds; ``timeout_value``: what to return instead of raising Timeout."""
+    return call_within(Timeout.start_new(seconds), function, args, kwargs)

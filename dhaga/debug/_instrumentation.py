@@ -1,0 +1,181 @@
+"""Instrumentation: callbacks at each switch and each wake, for the trace and the CPU accounting.
+
+greenlet has one trace function an OS thread (``settrace``), and several observers want it: ``ThreadObservers``
+multiplexes it, and passes each event on to the trace function it found there, such as a debugger's. Only its own thread
+may set that function, so ``observe`` and ``unobserve`` go there by ``Scheduler._call``; the lists of a thread change in
+it alone. Observers of all schedulers (``observe_all``) are also installed in those that start later. Wakes come through
+``hooks.on_wake``, in the waker's thread. While there is no observer both hooks are empty. A forked child starts without
+observers: theirs are in the parent.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import greenlet
+
+from .._kernel import hooks, originals
+from .._kernel.scheduler import Scheduler, schedulers
+from .._kernel.waiter import Waiter
+
+Observer = Callable[[str, tuple[Any, Any]], object]
+"""Called as ``observer(event, (origin, target))`` after a greenlet switch; an error in it would surface in ``target``.
+"""
+
+WakeObserver = Callable[[Waiter], object]
+
+
+class StopHandle:
+    """What runs until ``stop()``, or until the end of its ``with`` block: a trace, a watchdog, an inspector, a page."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it; a second call does nothing."""
+        raise NotImplementedError
+
+
+# ---- switches
+
+
+class ThreadObservers:
+    """The switch observers of one OS thread, and the trace function that another tool had installed there."""
+
+    def __init__(self) -> None:
+        self.foreign = greenlet.gettrace()
+        self.observers: list[tuple[Scheduler, Observer]] = []
+
+    def install(self) -> None:
+        """Install the current observers as this thread's greenlet trace function, each once. From: that thread."""
+        foreign: Any = self.foreign
+        called: list[Any] = [*dict.fromkeys(observer for _, observer in self.observers)]
+        called += [foreign] if foreign is not None else []
+        greenlet.settrace(call_each(called) if len(called) > 1 else called[0] if called else None)
+
+
+def call_each(observers: list[Observer]) -> Observer:
+    def observer(event: str, between: tuple[Any, Any]) -> None:
+        for each in observers:
+            each(event, between)
+
+    return observer
+
+
+by_thread: dict[int, ThreadObservers] = {}
+"""By the ident of the OS thread: several schedulers may share one."""
+
+global_observers: list[Observer] = []
+"""Observers of all schedulers, of those that start later, too."""
+
+hubs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+"""The hub of each scheduler that was observed, with the scheduler's name."""
+
+
+def observe(scheduler: Scheduler, observer: Observer) -> None:
+    """Call ``observer`` at the switches of a scheduler, as soon as that runs its next call. From: any thread."""
+    scheduler._call(add_here, scheduler, observer)
+
+
+def unobserve(scheduler: Scheduler, observer: Observer) -> None:
+    """Undo ``observe``. From: any thread."""
+    scheduler._call(remove_here, scheduler, observer)
+
+
+def observe_all(observer: Observer) -> None:
+    """Call ``observer`` at the switches of all schedulers, of those that start later, too. From: any thread."""
+    global_observers.append(observer)
+    for scheduler in list(schedulers):
+        observe(scheduler, observer)
+
+
+def unobserve_all(observer: Observer) -> None:
+    """Undo ``observe_all``. From: any thread."""
+    global_observers.remove(observer)
+    for scheduler in list(schedulers):
+        unobserve(scheduler, observer)
+
+
+def add_here(scheduler: Scheduler, observer: Observer) -> None:
+    hubs[scheduler._hub] = scheduler.name
+    here = by_thread.setdefault(originals.get_ident(), ThreadObservers())
+    if (scheduler, observer) not in here.observers:
+        here.observers.append((scheduler, observer))
+        here.install()
+
+
+def remove_here(scheduler: Scheduler, observer: Observer) -> None:
+    keep_only(lambda entry: entry != (scheduler, observer))
+
+
+def keep_only(kept: Callable[[tuple[Scheduler, Observer]], bool]) -> None:
+    """Remove this thread's observers that are not ``kept``."""
+    ident = originals.get_ident()
+    here = by_thread.get(ident)
+    if here is not None:
+        here.observers = list(filter(kept, here.observers))
+        here.install()
+        if not here.observers:
+            del by_thread[ident]
+
+
+def on_scheduler(scheduler: Scheduler, begins: bool) -> None:
+    """Add the global observers to a scheduler that begins; remove all of one that ends.
+
+    Its OS thread may run other schedulers, or go on without any; so the thread's own trace function is restored.
+    """
+    if begins:
+        for observer in global_observers:
+            add_here(scheduler, observer)
+    elif scheduler._thread_ident == originals.get_ident():
+        keep_only(lambda entry: entry[0] is not scheduler)
+    else:  # its thread has ended
+        by_thread.pop(scheduler._thread_ident, None)
+
+
+hooks.on_scheduler.append(on_scheduler)
+
+# ---- wakes
+
+wake_observers: list[WakeObserver] = []
+
+
+def call_wake_observers(waiter: Waiter) -> None:
+    for observer in wake_observers:
+        observer(waiter)
+
+
+def observe_wakes(observer: WakeObserver) -> None:
+    """Call ``observer(waiter)`` before each wake of a dhaga or of main code, in the thread of the waker."""
+    wake_observers.append(observer)
+    hooks.on_wake = call_wake_observers
+
+
+def unobserve_wakes(observer: WakeObserver) -> None:
+    """Undo ``observe_wakes``."""
+    wake_observers.remove(observer)
+    if not wake_observers:
+        hooks.on_wake = None
+
+
+# ---- fork
+
+
+def after_fork_in_child() -> None:
+    if by_thread:
+        greenlet.settrace(None)
+        by_thread.clear()
+    global_observers.clear()
+    wake_observers.clear()
+    hooks.on_wake = None
+
+
+hooks.in_forked_child.append(after_fork_in_child)

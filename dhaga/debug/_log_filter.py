@@ -1,0 +1,26 @@
+"""A filter for the standard ``logging`` that adds ``%(dhagaName)s`` and ``%(schedulerName)s`` to records."""
+
+from __future__ import annotations
+
+import logging
+
+from greenlet import getcurrent
+
+from .._kernel.current import this_thread
+from .._kernel.microthread import Dhaga
+
+
+class DhagaNames(logging.Filter):
+    """Add the names of the dhaga that logs and of its scheduler to each record: ``handler.addFilter(DhagaNames())``.
+
+    Outside of dhagas they are the names of the OS thread and of the scheduler that runs there, or "-". It drops no
+    record.
+    Source: ``logging.Filter``, of a handler; in a ``dictConfig``: ``{"()": DhagaNames}``.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        me = getcurrent()
+        scheduler = getattr(me, "scheduler", None) or getattr(this_thread.main, "scheduler", this_thread.guest)
+        record.dhagaName = me.name if isinstance(me, Dhaga) else record.threadName
+        record.schedulerName = getattr(scheduler, "name", "-")
+        return True

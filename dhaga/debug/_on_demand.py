@@ -1,0 +1,81 @@
+"""On-demand probes: a costly measurement runs only while it is queried.
+
+A probe is off until the first query, which starts a helper thread; that thread calls ``on_idle`` and ends once no query
+has come for ``KEEP_SECONDS``. The next query starts all anew. ``close`` ends the probe for good: a query that comes
+later is answered, and the probe switched off again right after it. ``guard`` serialises queries and the switching off;
+it is a lock of the OS, as queries come from OS threads, while schedulers may be blocked.
+
+Rejected: start and stop commands of the client, which a client that is killed never sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .._kernel import originals
+from ._helper_thread import HelperThread, idle
+
+KEEP_SECONDS = 5.0
+"""A probe is switched off after so long without a query."""
+
+CHECK_SECONDS = 0.5
+"""The helper thread checks so often whether the last query is too long ago."""
+
+
+class ProbeUnavailable(Exception):
+    """The interpreter exits: no thread can be started any more that would switch the probe off."""
+
+
+class OnDemand:
+    """Keep a costly probe on only while it is queried: enter this around each query.
+
+    Blocks: while another query is under way. From: any OS thread. Raises: ProbeUnavailable on entry.
+    """
+
+    def __init__(self, name: str, on_idle: Callable[[], object]) -> None:
+        self.name = name
+        self.on_idle = on_idle
+        self.last_query = 0.0
+        self.guard = originals.allocate_lock()
+        self.thread: HelperThread | None = None
+        self.closed = False
+        self.closing = originals.allocate_lock()  # released by close(), which ends the thread's wait
+        self.closing.acquire()
+
+    def __enter__(self) -> None:
+        self.guard.acquire()
+        self.last_query = originals.monotonic()
+        try:
+            if self.thread is None and not self.closed:
+                self.thread = HelperThread(self.name, self.run)
+        except RuntimeError as error:
+            self.guard.release()
+            raise ProbeUnavailable from error
+
+    def __exit__(self, *_: object) -> None:
+        if self.closed:
+            self.on_idle()
+        self.guard.release()
+
+    def run(self) -> None:
+        """Check until the probe is switched off; the helper thread's function."""
+        while self.is_wanted():
+            with idle():
+                self.closing.acquire(timeout=CHECK_SECONDS)
+
+    def is_wanted(self) -> bool:
+        """Report whether the probe stays on; switch it off otherwise."""
+        with self.guard:
+            if not self.closed and originals.monotonic() - self.last_query < KEEP_SECONDS:
+                return True
+            self.on_idle()
+            self.thread = None
+            return False
+
+    def close(self) -> None:
+        """Switch the probe off now and for good, and join its thread."""
+        self.closed = True
+        thread = self.thread
+        if thread is not None and self.closing.locked():
+            self.closing.release()
+            thread.join()

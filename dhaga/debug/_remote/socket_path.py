@@ -1,0 +1,86 @@
+"""Where the inspectors of processes have their sockets: in directories that one user alone can enter.
+
+The candidates, in order: ``$XDG_RUNTIME_DIR/dhaga``, ``dhaga-UID`` in the temporary directories,
+``/run/user/UID/dhaga``. A process makes its socket in the first; a client looks in all, since its environment may
+differ. A directory that exists is used only if it belongs to the user with mode 0700: in ``/tmp`` any user may have
+made it first.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..._kernel import originals
+
+
+def name_of(pid: int) -> str:
+    """Return the file name of a process's socket."""
+    return f"dhaga-{pid}.sock"
+
+
+def folders(uid: int) -> Iterator[Path]:
+    """Yield the directories in which a user's processes may have their sockets, the preferred one first."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        yield Path(runtime, "dhaga")
+    for temporary in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
+        yield Path(temporary, f"dhaga-{uid}")
+    yield Path(f"/run/user/{uid}/dhaga")
+
+
+def own_folder() -> Path:
+    """Return the directory for this process's socket; it is made, or checked. Raises: OSError."""
+    folder = next(folders(os.geteuid()))
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        check(folder)
+    return folder
+
+
+def check(folder: Path) -> None:
+    """Verify that only this user can enter a directory. Raises: PermissionError."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise PermissionError(
+            f"{folder} is to be a directory that user {os.geteuid()} alone can enter (mode 0700): "
+            "remove it, or set XDG_RUNTIME_DIR to another directory"
+        )
+
+
+def sweep(folder: Path) -> None:
+    """Remove sockets that ended processes have left: no process has that PID, and none answers."""
+    for path in folder.glob("dhaga-*.sock"):
+        number = path.stem.removeprefix("dhaga-")
+        if number.isdecimal() and not lives(int(number)) and not answers(path):
+            path.unlink(missing_ok=True)
+
+
+def lives(pid: int) -> bool:
+    """Report whether there is a process of this PID, of any user."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def answers(path: Path) -> bool:
+    """Report whether a process listens there; in another container its PID means nothing here."""
+    with originals.Socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+def peer(connection: socket.socket) -> tuple[int, int, int]:
+    """Return PID, user and group of the other end of a unix socket, where the platform has ``SO_PEERCRED``."""
+    kinds = struct.Struct("3i")
+    pid, uid, gid = kinds.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, kinds.size))
+    return pid, uid, gid

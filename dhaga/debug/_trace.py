@@ -1,0 +1,263 @@
+"""The trace: which dhaga ran when, waited for what and woke which other, in Chrome's trace event format (Perfetto).
+
+Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch and the kernel at each wake, and it
+appends a tuple to a ring of the last ``most`` events, in the thread where that happens (``deque.append`` is atomic, so
+there is no lock). ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
+costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while the inspector is asked for
+the last seconds. While no trace is on nothing is called. Where the ring has overflowed, slices that began before its
+first event begin there (``complete_since``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import dropwhile
+from pathlib import Path
+from time import perf_counter_ns
+from typing import IO, Any
+
+import greenlet
+
+from .._kernel import originals
+from .._kernel.current import this_thread
+from .._kernel.waiter import Waiter
+from ._instrumentation import StopHandle, hubs, observe_all, observe_wakes, unobserve_all, unobserve_wakes
+from ._on_demand import OnDemand
+
+MAX_EVENTS = 1_000_000
+"""Events kept by default, the last ones: some 100 bytes each."""
+
+RECENT_EVENTS = 20_000
+"""Events kept by the flight recorder: 2 MB, written in 0.1 s; 0.1 s of dhagas that switch 100,000 times a second."""
+
+Event = dict[str, object]
+Record = tuple[int, Any, Any, str | None]
+"""(ns, origin, target, reason of origin's park or "") for a switch; (ns, waker, woken, None) for a wake."""
+
+
+def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) -> Trace:
+    """Record every switch and wake from now on; ``stop()``, or the end of a ``with`` block, writes them to ``path``.
+
+    Open the file in https://ui.perfetto.dev or in the page of ``serve()``: each dhaga has a track. ``most``: events
+    kept. A switch costs 0.5 to 0.7 µs more meanwhile.
+    Parks: never. From: any thread. Raises: OSError if the file cannot be created.
+    """
+    new = Trace(path, most)
+    new._start()
+    return new
+
+
+class Trace(StopHandle):
+    """A trace that is on; made by ``trace()``."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, most: int) -> None:
+        """Raises: OSError if the file cannot be created: now rather than at the end."""
+        self._path = None if path is None else Path(path)
+        if self._path is not None:
+            self._path.open("w").close()
+        self._pid = os.getpid()
+        self._records: deque[Record] = deque(maxlen=most)
+        self._began = perf_counter_ns()
+        self._on_switch = self._switch_observer()
+        self._on_wake = self._wake_observer()
+        self._stopped = False
+
+    def _start(self) -> None:
+        """Record all schedulers, those that start later, too; each calls back in its own thread."""
+        observe_wakes(self._on_wake)
+        observe_all(self._on_switch)
+
+    def stop(self) -> None:
+        """Stop recording, and write the file if a path was given; in a forked child the file is left to the parent."""
+        if self._stopped or self._pid != os.getpid():
+            return
+        self._stopped = True
+        unobserve_wakes(self._on_wake)
+        unobserve_all(self._on_switch)
+        if self._path is not None:
+            with self._path.open("w") as file:
+                self._write(file)
+
+    def _switch_observer(self) -> Callable[[str, tuple[Any, Any]], object]:
+        record, now = self._records.append, perf_counter_ns
+
+        def switched(event: str, between: tuple[Any, Any]) -> None:
+            origin, target = between
+            try:
+                reason = origin._reason if origin._parked else ""
+            except AttributeError:
+                reason = reason_of_main(origin)
+            record((now(), origin, target, reason))
+
+        return switched
+
+    def _wake_observer(self) -> Callable[[Waiter], object]:
+        record, now, current = self._records.append, perf_counter_ns, greenlet.getcurrent
+
+        def woken(waiter: Waiter) -> None:
+            waker: Any = current()
+            try:
+                waker.name  # noqa: B018
+            except AttributeError:  # a plain thread, which may have ended when the trace is written
+                waker.name = name_of_thread()
+            record((now(), waker, greenlet_of(waiter), None))
+
+        return woken
+
+    def _complete_since(self) -> int:
+        """Return the time, in ns, from which on no event is missing."""
+        return self._records[0][0] if len(self._records) == self._records.maxlen else self._began
+
+    def _write(self, file: IO[str]) -> None:
+        """Write the records as Chrome trace events, in JSON."""
+        file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
+        for number, event in enumerate(SliceBuilder(list(self._records), self._began, self._complete_since()).events()):
+            file.write((",\n" if number else "") + json.dumps(event))
+        file.write("\n]}\n")
+
+
+def name_of_thread() -> str:
+    """Return the name of this OS thread; for a foreign one, without making a ``threading`` object for it."""
+    ident = originals.get_ident()
+    thread = threading._active.get(ident)  # type: ignore[attr-defined]
+    return thread.name if thread is not None else f"thread {ident}"
+
+
+def reason_of_main(origin: Any) -> str:
+    """Return the reason of main code if it is what was left; empty for the hub."""
+    main = this_thread.main
+    return "" if main is None or main._greenlet is not origin else main._reason if main._parked else ""
+
+
+def greenlet_of(waiter: Any) -> Any:
+    """Return the greenlet of a waiter: a dhaga itself, or that of main code."""
+    return getattr(waiter, "_greenlet", waiter)
+
+
+# ---- Chrome trace events
+
+LOOP = "event loop"
+"""Name of the slices of a hub; it also sleeps in them."""
+
+WAKE_NS = 1000
+"""Length of the slice given to a waker that has none of its own: an arrow must begin in a slice."""
+
+
+class SliceBuilder:
+    """Builds slices of running and of waiting, and arrows from wakers to woken, from the records of a trace.
+
+    A greenlet has a track, and on it at most one open slice: of running, or of waiting. A switch ends the running slice
+    of its origin and the waiting one of its target; a wake only marks the end of the wait, since the woken runs later.
+    """
+
+    def __init__(self, records: list[Record], began: int, complete_since: int) -> None:
+        """``began``: time 0 of the events; ``complete_since``: from when on no record is missing. Both in ns."""
+        self.records = records
+        self.began = began
+        self.complete_since = complete_since
+        self.pid = os.getpid()
+        self.tracks: dict[int, int] = {}  # by the id of the greenlet, which the records keep alive
+        self.switched = {id(each) for record in records if record[3] is not None for each in record[1:3]}
+        self.loops: set[int] = set()  # tracks of hubs
+        self.runs: dict[int, int] = {}  # track -> when it began to run
+        self.parks: dict[int, tuple[int, str]] = {}  # track -> when it parked, and its reason
+        self.wakes: dict[int, tuple[int, int]] = {}  # track -> when it was woken, and the arrow's number
+
+    def events(self) -> Iterator[Event]:
+        """Yield Chrome trace events, in the order of their ends."""
+        yield self.event("M", 0, self.began, name="process_name", args={"name": f"process {self.pid}"})
+        for arrow, (at, origin, target, reason) in enumerate(self.records):
+            yield from self.name_track(origin)
+            yield from self.name_track(target)
+            origin_track, target_track = self.tracks[id(origin)], self.tracks[id(target)]
+            if reason is not None:
+                yield from self.end_run(origin_track, at, reason)
+                yield from self.begin_run(target_track, at)
+                continue
+            self.wakes[target_track] = at, arrow
+            if id(origin) not in self.switched:
+                yield self.running(origin_track, at, at + WAKE_NS)
+            yield self.event("s", origin_track, at, name="wake", cat="wake", id=arrow)
+        yield from self.finish(perf_counter_ns())
+
+    def end_run(self, track: int, at: int, reason: str) -> Iterator[Event]:
+        """End a slice of running. The track waits for ``reason``; without one it is runnable."""
+        yield self.running(track, self.runs.pop(track, self.complete_since), at)
+        self.parks[track] = at, reason
+
+    def begin_run(self, track: int, at: int) -> Iterator[Event]:
+        """End a slice of waiting at its wake, with an arrow from the waker, and begin one of running."""
+        since, reason = self.parks.pop(track, (at, ""))
+        woken, arrow = self.wakes.pop(track, (at, None))
+        if reason:
+            yield self.slice(reason, track, since, max(since, woken))
+        if arrow is not None:
+            yield self.event("f", track, at, name="wake", cat="wake", id=arrow, bp="e")
+        self.runs[track] = at
+
+    def finish(self, at: int) -> Iterator[Event]:
+        """End the slices that are still open."""
+        for track, since in self.runs.items():
+            yield self.running(track, since, at)
+        for track, (since, reason) in self.parks.items():
+            if reason:
+                yield self.slice(reason, track, since, at)
+
+    def name_track(self, greenlet: Any) -> Iterator[Event]:
+        """Name the track of a greenlet that is seen for the first time."""
+        if id(greenlet) not in self.tracks:
+            track = self.tracks[id(greenlet)] = len(self.tracks) + 1
+            if greenlet in hubs:
+                self.loops.add(track)
+            name = f"hub of {hubs[greenlet]}" if greenlet in hubs else getattr(greenlet, "name", "a foreign greenlet")
+            yield self.event("M", track, self.began, name="thread_name", args={"name": name})
+
+    def running(self, track: int, since: int, until: int) -> Event:
+        return self.slice(LOOP if track in self.loops else "running", track, since, until)
+
+    def slice(self, name: str, track: int, since: int, until: int) -> Event:
+        return self.event("X", track, since, name=name, dur=(until - since) / 1000)
+
+    def event(self, kind: str, track: int, at: int, **more: object) -> Event:
+        return {"ph": kind, "pid": self.pid, "tid": track, "ts": (at - self.began) / 1000, **more}
+
+
+# ---- the flight recorder
+
+
+class FlightRecorder:
+    """A trace of the last seconds, on while it is queried."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self.probe = OnDemand("trace", self.stop)
+
+    def events(self, seconds: float) -> list[dict[str, Any]]:
+        """Return the Chrome trace events of the last ``seconds``; times are µs, and 0 is that long ago.
+
+        The first query switches the trace on, so it returns next to nothing. From: any OS thread. Raises:
+        ProbeUnavailable.
+        """
+        with self.probe:
+            trace = self.running_trace()
+            complete_since, records = trace._complete_since(), list(trace._records)
+        began = perf_counter_ns() - int(seconds * 1e9)
+        recent = list(dropwhile(lambda record: record[0] < began, records))
+        return list(SliceBuilder(recent, began, max(began, complete_since)).events())
+
+    def running_trace(self) -> Trace:
+        """Return the trace that is on; a new one if there is none."""
+        if self.trace is None:
+            self.trace = Trace(None, RECENT_EVENTS)
+            self.trace._start()
+        return self.trace
+
+    def stop(self) -> None:
+        """Switch the trace off."""
+        if self.trace is not None:
+            self.trace.stop()
+            self.trace = None

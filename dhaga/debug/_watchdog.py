@@ -1,0 +1,226 @@
+"""The watchdog: an OS thread that reports dhagas which block their scheduler's thread, and where in their code.
+
+It compares heartbeats. A scheduler's heartbeat (``heartbeat_of``) changes with each switch, and is None while no dhaga
+runs there; the kernel keeps its parts anyway, so dhagas do nothing for the watchdog. A ``Hold`` is a heartbeat and the
+time it was first seen; one that lasts for ``threshold`` seconds is reported once, with the stack of the thread, and
+then only timed. Heartbeats are read without a lock, so after the stack is taken the heartbeat is compared again.
+
+Its cost is what its thread takes of the interpreter lock, two looks a threshold. A C call that keeps the interpreter
+lock is seen when it is over, or not at all. There is one watchdog a process, in ``watchdog``; a forked child starts its
+own thread for its copy.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from .._kernel import hooks, originals
+from .._kernel.microthread import Dhaga, Main
+from .._kernel.scheduler import Scheduler, schedulers
+from .._kernel.stacks import Stack, stacks_of_threads
+from .._workers.switch_interval import switch_interval
+from . import _stats
+from ._helper_thread import HelperThread, idle
+from ._instrumentation import StopHandle
+
+logger = logging.getLogger("dhaga")
+
+LOOKS_PER_THRESHOLD = 2
+"""A hold is found once it has lasted 1 to 1.5 thresholds. A look takes some 0.1 ms of CPU time, nearly all of it for
+waking the thread and handing over the interpreter lock.
+"""
+
+PLAIN_THRESHOLD = 1.0
+"""From this threshold on, in seconds, the watchdog leaves Python's switch interval alone.
+
+Below it the interval is at most 0.1 ms while it watches (``switch_interval.py``): with 5 ms a watchdog of 0.1 s came to
+one look in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a short interval slows OS threads
+that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
+"""
+
+
+@dataclass
+class Blocked:
+    """A function that blocked a thread for longer than the threshold: how often, and how long."""
+
+    place: str  # file:line in function, as first seen
+    count: int = 0
+    seconds: float = 0.0  # in all, as seen by the looks
+    longest: float = 0.0
+    last: str = ""  # name of the last dhaga that did so
+
+
+class Hold:
+    """A scheduler whose heartbeat has not changed since a look."""
+
+    def __init__(self, scheduler: Scheduler, heartbeat: object, now: float) -> None:
+        self.scheduler = scheduler
+        self.heartbeat = heartbeat
+        self.since = now
+        self.place: Blocked | None = None  # once it is reported
+        self.counted = 0.0  # seconds added to the place so far
+
+
+class Watchdog(StopHandle):
+    """Reports dhagas that hold their thread for longer than ``threshold`` seconds; made by ``watch()``.
+
+    ``blocked``: what was seen, by file and function; it is kept after ``stop()``.
+    """
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+        self.blocked: dict[str, Blocked] = {}  # by file and function
+        self._holds: dict[Scheduler, Hold] = {}
+        self._looks = 0
+        self._stop_requested = originals.allocate_lock()
+        self._stop_requested.acquire()
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"<Watchdog of {self.threshold:g} s, {len(self.blocked)} places seen>"
+
+    def _start(self) -> None:
+        """Start the thread; again in a forked child, which has none."""
+        self._switch_interval = switch_interval.begin(None) if self.threshold < PLAIN_THRESHOLD else None
+        self._thread = HelperThread("watchdog", self._run)
+
+    def stop(self) -> None:
+        """Stop looking, and join the thread; ``blocked`` is kept. From: any thread."""
+        global watchdog
+        if watchdog is self:
+            watchdog = None
+        if self._stop_requested.locked():
+            self._stop_requested.release()
+            self._thread.join()
+            if self._switch_interval is not None:
+                switch_interval.end(self._switch_interval)
+
+    def _run(self) -> None:
+        while not self._rest():
+            self._look(originals.monotonic())
+
+    def _rest(self) -> bool:
+        """Wait until the next look. Returns: True once it is to stop."""
+        with idle():
+            return self._stop_requested.acquire(timeout=self.threshold / LOOKS_PER_THRESHOLD)
+
+    def _look(self, now: float) -> None:
+        """Look at all schedulers."""
+        self._looks += 1
+        for scheduler in list(schedulers):
+            _stats.sample(scheduler)
+            hold = self._holds.get(scheduler)
+            heartbeat = heartbeat_of(scheduler)
+            if hold is None or hold.heartbeat != heartbeat:
+                self._holds[scheduler] = Hold(scheduler, heartbeat, now)
+            elif heartbeat is not None and now - hold.since >= self.threshold:
+                self._note(hold, now - hold.since)
+        for scheduler in self._holds.keys() - schedulers:
+            del self._holds[scheduler]
+            _stats.histograms.pop(scheduler, None)
+
+    def _note(self, hold: Hold, seconds: float) -> None:
+        """Time a hold that is over the threshold; report it when it is seen first."""
+        if hold.place is None:
+            blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler._thread_ident, ())
+            if heartbeat_of(hold.scheduler) != hold.heartbeat or blocker is None:  # it has switched meanwhile
+                return
+            hold.place = self._report(hold.scheduler, blocker, stack, seconds)
+        hold.place.seconds += seconds - hold.counted
+        hold.counted = seconds
+        hold.place.longest = max(hold.place.longest, seconds)
+
+    def _report(self, scheduler: Scheduler, blocker: Any, stack: Stack, seconds: float) -> Blocked:
+        """Log a hold, and count it for its function."""
+        where = str(stack[-1]) if stack else "an unknown place"
+        function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # in a loop the line varies
+        seen = self.blocked.setdefault(function, Blocked(where))
+        seen.count += 1
+        seen.last = blocker.name
+        lines = "".join(f"\n    {frame}\n      {frame.source}" for frame in stack)
+        logger.warning(
+            "%s has held %s for %.3f s: no other dhaga has run there meanwhile; %s (place seen %d times)%s",
+            blocker.name, scheduler.name, seconds, advice_for(stack), seen.count, lines,
+        )  # fmt: skip
+        return seen
+
+
+FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ssl", "select", "selectors")
+"""Standard modules whose waits block an OS thread where they are not patched."""
+
+
+def advice_for(stack: Stack) -> str:
+    """Return what to do about a block: to import the counterpart of the standard module that it is in, if it is."""
+    inside = None
+    for frame in reversed(stack):
+        module = standard_module(frame.file)
+        if module is None:
+            break
+        inside = module
+    if inside is None:
+        return "hand what blocks to dhaga.offload(), or call dhaga.sleep(0) now and then"
+    name = "futures" if inside.startswith("concurrent") else inside
+    return (
+        f"it waits in the standard {inside}, which blocks the OS thread: from dhaga import {name}, or run the program "
+        "by python -m dhaga"
+    )
+
+
+def standard_module(file: str) -> str | None:
+    """Return which of ``FACES`` a source file belongs to."""
+    return next((name for name in FACES if file in files_of(name)), None)
+
+
+def files_of(name: str) -> frozenset[str]:
+    """Return the source files of a standard module that is imported."""
+    modules = [module for each, module in list(sys.modules.items()) if each == name or each.startswith(f"{name}.")]
+    return frozenset(filter(None, (getattr(module, "__file__", None) for module in modules)))
+
+
+def heartbeat_of(scheduler: Scheduler) -> object:
+    """Return what changes with each switch of a scheduler; None while no dhaga or main code runs there."""
+    if scheduler._asleep or not scheduler._thread_ident:
+        return None
+    return scheduler._laps, scheduler._counted_switches, scheduler._switches_left
+
+
+def running_on(scheduler: Scheduler) -> Dhaga | Main | None:
+    """Return the dhaga or main code that runs on a scheduler. From: another thread, while that is blocked."""
+    for dhaga in list(scheduler._live):
+        if not dhaga._parked and dhaga and dhaga.gr_frame is None:
+            return dhaga
+    main = scheduler._main
+    return main if isinstance(main, Main) and not main._parked and scheduler._live else None
+
+
+watchdog: Watchdog | None = None
+"""The watchdog of this process."""
+
+
+def watch(threshold: float = 0.1) -> Watchdog:
+    """Report from now on each dhaga that holds its OS thread for longer than ``threshold`` seconds.
+
+    The logger ``dhaga`` warns with the dhaga, the place and the stack; ``blocked`` counts by function. Main code counts
+    while dhagas wait for it. ``stop()``, or the end of a ``with`` block, ends it; another call replaces it.
+    Parks: never. From: any thread. Raises: ValueError.
+    """
+    global watchdog
+    if not threshold > 0:
+        raise ValueError(f"a threshold is seconds above 0, not {threshold!r}")
+    if watchdog is not None:
+        watchdog.stop()
+    watchdog = Watchdog(threshold)
+    return watchdog
+
+
+def after_fork_in_child() -> None:
+    """Start the thread of the child's copy."""
+    if watchdog is not None:
+        watchdog._holds.clear()
+        watchdog._start()
+
+
+hooks.in_forked_child.append(after_fork_in_child)

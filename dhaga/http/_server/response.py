@@ -1,0 +1,397 @@
+"""The response to one request: ``start_response`` and what an app returns, made into bytes of HTTP/1.1 (PEP 3333).
+
+States: no status -> status (head pending: an error may still replace it) -> sent (the head is out) -> ended, when
+``sink`` becomes one that refuses. The head waits for the first piece of the body, to go out with it in one send, and to
+learn the length of a body that is one piece. Framing is settled with the head: Content-Length if the app gave one or
+the body is one piece, else chunked, else (HTTP/1.0) the end of the connection.
+Sockets and time limits: ``connection``, of which this needs ``ResponseSink`` alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from email.utils import formatdate
+from typing import Any, Protocol
+
+from .file_wrapper import FileWrapper
+
+logger = logging.getLogger("dhaga")
+
+CACHE_SIZE = 1024
+"""Names and statuses that are cached: an app has a few dozen."""
+
+JOIN_BYTES = 65_536
+"""Bodies up to this size are joined to the head: one system call less is worth the copy."""
+
+TOKEN_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+STATUS_PATTERN = re.compile(r"[2-9][0-9][0-9] [^\0-\x1f\x7f]*(?<! )")
+
+LENGTH_LINE = re.compile("(?i:content-length): [0-9]+\r\n")
+BODILESS = "204", "304"
+"""Statuses without a body (RFC 9110, 6.4.1); 204 must not even have a Content-Length (8.6).
+
+205 has none either (15.3.6), but says so by a Content-Length of 0: a client waits for a body of it.
+"""
+CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
+"""What no field may contain (RFC 9110, 5.5): a tab is allowed."""
+
+ORDINARY, LENGTH, DATE, SERVER = range(4)
+GENERATED_FIELDS = {"content-length": LENGTH, "date": DATE, "server": SERVER}
+HOP_BY_HOP = {
+    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization"),
+    *("te", "trailer", "trailers", "transfer-encoding", "upgrade"),
+}
+
+
+class AppError(RuntimeError):
+    """The app breaks a rule of WSGI; the text says which."""
+
+
+class HeaderNames(dict[str, int]):
+    """Kind of each field name: ORDINARY ones are sent as they are.
+
+    Raises: AppError for a name that an app must not use.
+    """
+
+    def __missing__(self, name: str) -> int:
+        if not isinstance(name, str) or not TOKEN_PATTERN.fullmatch(name):
+            raise AppError(f"{name!r} is no name of a header field: letters, digits and hyphens make one")
+        lower = name.lower()
+        if lower in HOP_BY_HOP:
+            raise AppError(f"{name} is for the server to send: PEP 3333 forbids it to apps, as all hop-by-hop fields")
+        kind = GENERATED_FIELDS.get(lower, ORDINARY)
+        if len(self) < CACHE_SIZE:
+            self[name] = kind
+        return kind
+
+
+class StatusLines(dict[str, str]):
+    """First line of the head for each status. Raises: AppError."""
+
+    def __missing__(self, status: str) -> str:
+        if not isinstance(status, str) or not STATUS_PATTERN.fullmatch(status):
+            raise AppError(f"{status!r} is no status: a str such as '200 OK', from 200 on")
+        line = f"HTTP/1.1 {status}"
+        if len(self) < CACHE_SIZE:
+            self[status] = line
+        return line
+
+
+header_names = HeaderNames()
+status_lines = StatusLines()
+
+
+class ServerFields:
+    """The Server and Date fields, rendered once a second (RFC 9110, 6.6.1: a server with a clock sends Date)."""
+
+    __slots__ = ("both_fields", "date", "server", "until")
+
+    def __init__(self, software: str) -> None:
+        self.server: str = f"Server: {software}\r\n"
+        self.both_fields: str = ""
+        self.date: str = ""
+        self.until: float = 0.0
+
+    def fields(self, app_fields: Sequence[int]) -> str:
+        """Return both lines, without those that the app sets itself."""
+        now = time.time()
+        if now >= self.until or now < self.until - 1:
+            self.until = int(now) + 1.0
+            self.date = f"Date: {formatdate(now, usegmt=True)}\r\n"
+            self.both_fields = self.server + self.date
+        if not app_fields:
+            return self.both_fields
+        return ("" if SERVER in app_fields else self.server) + ("" if DATE in app_fields else self.date)
+
+
+class ResponseSink(Protocol):
+    """Where a response goes: the connection."""
+
+    server_fields: ServerFields
+
+    def send(self, data: bytes, /) -> None: ...
+
+    def send_file(self, file: Any, offset: int, count: int, /) -> int: ...
+
+    def keeps_alive(self) -> bool:
+        """Return whether the connection goes on after this response; asked once, when the head is sent."""
+
+    def close_after_response(self) -> None:
+        """Let no request follow this one."""
+
+
+class ClosedSink:
+    """The sink of an ended response: an app that keeps its ``write`` must not write into the next response."""
+
+    def send(self, data: bytes) -> None:
+        raise AppError("the response has ended with its request: nothing can be written to it any more")
+
+
+CLOSED_SINK: Any = ClosedSink()
+
+
+class TakenSink:
+    """The sink of a connection that the app has taken over by its socket: what it returns after that is dropped."""
+
+    def send(self, data: bytes) -> None:
+        """Drop it."""
+
+
+TAKEN_SINK: Any = TakenSink()
+
+
+class Response:
+    """One response, from ``start`` (the app's ``start_response``) to its last byte.
+
+    ``lines`` and ``length``: as the app gave them; ``sent``: the head is out; ``remaining``: bytes still to come by
+    Content-Length; ``size``: bytes of the body so far; ``bodiless``: HEAD, 204 or 304.
+    """
+
+    __slots__ = (
+        "app_fields",
+        "bodiless",
+        "chunked",
+        "length",
+        "lines",
+        "remaining",
+        "sent",
+        "sink",
+        "size",
+        "status",
+        "version",
+    )
+
+    def __init__(self, sink: ResponseSink, method: str, version: str) -> None:
+        self.sink = sink
+        self.version = version
+        self.bodiless = method == "HEAD"
+        self.status = ""
+        self.lines = ""
+        self.app_fields: Sequence[int] = ()
+        self.length: int | None = None
+        self.remaining: int | None = None
+        self.sent = self.chunked = False
+        self.size = 0
+
+    # ---- what the app calls
+
+    def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
+        """Set status and fields: WSGI's ``start_response``. Returns: ``write``. Raises: AppError, or exc_info."""
+        if self.status or self.sent:
+            if self.sink is TAKEN_SINK:
+                return TAKEN_SINK.send
+            self.restart(exc_info)
+        lines = [status_lines[status]]
+        app_fields: list[int] = []
+        length = None
+        for name, value in headers:
+            kind = header_names[name]
+            if kind == LENGTH:
+                former, length = length, parse_length(value, length)
+                if former is not None:
+                    continue  # the same once more: RFC 9110, 8.6 forbids a sender to repeat it
+            elif kind:
+                app_fields.append(kind)
+            lines.append(name + ": " + value)
+        text = "".join(lines)
+        if not (text.isascii() and text.isprintable()):
+            check_field_lines(lines)
+        lines.append("")
+        self.lines, self.app_fields, self.length = "\r\n".join(lines), app_fields, length
+        self.status = status
+        return self.write
+
+    def restart(self, exc_info: Any) -> None:
+        if exc_info is None:
+            raise AppError("start_response was called before; a second call is for errors and takes exc_info")
+        try:
+            if self.sent:
+                raise exc_info[1].with_traceback(exc_info[2])
+        finally:
+            exc_info = None  # its traceback refers to this frame: a cycle
+
+    def write(self, data: bytes, /) -> None:
+        """Send a piece of the body now. Parks: while the client does not read. Raises: OSError, AppError."""
+        if data.__class__ is not bytes:
+            check_bytes(data)
+        if not self.status:
+            raise AppError("the app gives a body before it has called start_response")
+        if not self.sent:
+            self.send_first(data)
+        elif data:
+            self.send_more(data)
+
+    # ---- sending
+
+    def send_first(self, data: bytes) -> None:
+        """Send the head together with the first piece of the body."""
+        head = self.head(self.length)
+        if data:
+            data = self.frame(data)
+        self.sent = True
+        if len(data) > JOIN_BYTES:
+            self.sink.send(head)
+            self.sink.send(data)
+        else:
+            self.sink.send(head + data)
+
+    def send_more(self, data: bytes) -> None:
+        data = self.frame(data)
+        if data:
+            self.sink.send(data)
+
+    def frame(self, data: bytes) -> bytes:
+        """Return a piece in its wire format, counted."""
+        if self.remaining is not None:
+            data = self.cut_to_length(data)
+        self.size += len(data)
+        if self.bodiless:
+            self.size = 0
+            return b""
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
+
+    def cut_to_length(self, data: bytes) -> bytes:
+        """Count a piece against Content-Length and cut off what exceeds it, with one log entry a response."""
+        remaining = self.remaining
+        assert remaining is not None
+        if len(data) > remaining:
+            if not self.bodiless and remaining >= 0:
+                logger.error("the app gives more than its Content-Length, %s; the rest is cut off", self.length)
+            data = data[: max(0, remaining)]
+            self.remaining = -1
+        else:
+            self.remaining = remaining - len(data)
+        return data
+
+    def head(self, length: int | None, whole: bool = False) -> bytes:
+        """Return the head's bytes and settle the framing. ``whole``: ``length`` was computed, not given by the app."""
+        lines = self.lines
+        if self.status.startswith("205"):
+            self.bodiless = True
+            lines = LENGTH_LINE.sub("", lines) + "Content-Length: 0\r\n"
+        elif self.status.startswith(BODILESS):
+            self.bodiless = True
+            if length is not None and self.status.startswith("204"):
+                lines = LENGTH_LINE.sub("", lines)
+        elif length is not None:
+            if whole:
+                lines += f"Content-Length: {length}\r\n"
+            self.remaining = length
+        elif not self.bodiless:
+            if self.version == "HTTP/1.1":
+                self.chunked = True
+                lines += "Transfer-Encoding: chunked\r\n"
+            else:
+                self.sink.close_after_response()
+        if not self.sink.keeps_alive():
+            lines += "Connection: close\r\n"
+        elif self.version == "HTTP/1.0":
+            lines += "Connection: keep-alive\r\n"
+        return (lines + self.sink.server_fields.fields(self.app_fields) + "\r\n").encode("latin-1")
+
+    # ---- what the app returns
+
+    def send_all(self, result: Iterable[bytes]) -> None:
+        """Send the app's result, piece by piece. Parks: as ``write``. Raises: what the app raises."""
+        if result.__class__ is list and len(result) == 1 and not self.sent and self.status:
+            self.send_whole(result[0])
+            return
+        if isinstance(result, FileWrapper):
+            if self.send_file(result):
+                return
+        elif not self.sent and self.status and self.length is None and piece_count(result) == 1:
+            self.send_whole(next(iter(result)))
+            return
+        for piece in result:
+            if piece or piece.__class__ is not bytes:
+                self.write(piece)
+        self.finish()
+
+    def send_whole(self, data: bytes) -> None:
+        """Send a response whose body is one piece, with its length."""
+        if data.__class__ is not bytes:
+            check_bytes(data)
+        size = len(data)
+        if self.length is not None and self.length != size:
+            self.send_first(data)
+            self.finish()
+            return
+        head = self.head(size, whole=self.length is None)
+        self.sent = True
+        self.remaining = None
+        if self.bodiless:
+            data, size = b"", 0
+        self.size = size
+        if size > JOIN_BYTES:
+            self.sink.send(head)
+            self.sink.send(data)
+        else:
+            self.sink.send(head + data)
+
+    def send_file(self, wrapper: FileWrapper) -> bool:
+        """Send a regular file; return False for any other."""
+        found = wrapper.remaining()
+        if found is None or not self.status or self.sent:
+            return False
+        position, size = found
+        count = size if self.length is None else min(size, self.length)
+        head = self.head(count if self.length is None else self.length, whole=self.length is None)
+        self.sent = True
+        self.sink.send(head)
+        if not self.bodiless:
+            self.size = self.sink.send_file(wrapper.filelike, position, count)
+            self.remaining = (self.remaining or 0) - self.size
+        self.finish()
+        return True
+
+    def finish(self) -> None:
+        """Send the end of the body. An app that gave less than its Content-Length loses the connection."""
+        if not self.status:
+            raise AppError("the app has returned without a call of start_response")
+        if not self.sent:
+            if self.length is None and not self.bodiless:
+                self.send_whole(b"")
+                return
+            self.send_first(b"")
+        if self.chunked:
+            self.sink.send(b"0\r\n\r\n")
+        elif self.remaining and self.remaining > 0 and not self.bodiless:
+            self.sink.close_after_response()
+            logger.error("the app gives %s bytes less than its Content-Length, %s", self.remaining, self.length)
+
+
+def parse_length(value: str, previous: int | None) -> int:
+    """Return a Content-Length. Raises: AppError if it is malformed or contradicts ``previous``."""
+    if not isinstance(value, str) or not value.isascii() or not value.isdigit():
+        raise AppError(f"Content-Length: {value!r} is no number of bytes, as a str of digits")
+    length = int(value)
+    if previous is not None and previous != length:
+        raise AppError(f"Content-Length: {previous} and {length} at once")
+    return length
+
+
+def piece_count(result: Any) -> int:
+    """Return how many pieces a result has, or -1 if it has no length. PEP 3333: one piece makes the Content-Length."""
+    try:
+        return len(result)
+    except Exception:
+        return -1
+
+
+def check_field_lines(lines: list[str]) -> None:
+    """Raises: AppError for a value that would end its line, has other controls, or is outside Latin-1."""
+    for line in lines:
+        if CONTROL.search(line):
+            raise AppError(f"CR, LF or another control character in a header field: {line!r}")
+        try:
+            line.encode("latin-1")
+        except UnicodeEncodeError:
+            raise AppError(f"a header field is of Latin-1 characters (PEP 3333), not {line!r}") from None
+
+
+def check_bytes(data: object) -> None:
+    if not isinstance(data, bytes):
+        raise AppError(f"a body is made of bytes, not of {type(data).__name__}")

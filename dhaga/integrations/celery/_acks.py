@@ -1,0 +1,95 @@
+"""Acknowledgements of messages: always sent in the consumer's thread, also while its loop does not run.
+
+The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to that; during
+the pool's stop that loop stands still below ``TaskPool.on_stop``, which then calls ``run_acks`` itself. An
+acknowledgement with listeners runs more code on that socket, and so is deferred to the loop as a whole
+(``DeferredAck``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.message import Message
+
+from ..._kernel import originals
+
+ACKS = ("ack_log_error", "reject_log_error")
+
+
+class DeferredAck:
+    """An acknowledgement with listeners, run as a whole by the loop of the consumer's thread.
+
+    After a lost connection Celery restores the prefetch count step by step, in whichever thread acknowledges: it sends
+    to the broker and reads the reply from the socket that the consumer's thread reads as well. In a task's thread, all
+    tasks of that thread would hang.
+    """
+
+    def __init__(self, hub: Any, callback: Any) -> None:
+        self._hub = hub
+        self.callback = callback
+
+    def __call__(self, *args: Any) -> None:
+        self._hub.call_soon(AckCall(self.callback), *args)
+
+
+class AckCall:
+    """The call of a DeferredAck, in the consumer's thread; ``is_ack`` knows it by this class."""
+
+    def __init__(self, callback: Any) -> None:
+        self.callback = callback
+
+    def __call__(self, *args: Any) -> None:
+        self.callback(*args)
+
+
+def defer_ack(request: Any, hub: Any) -> None:
+    """Defer a task's acknowledgement to the consumer's thread if it has listeners."""
+    for name in ("_on_ack", "_on_reject"):
+        callback = getattr(request, name, None)
+        if any(getattr(callback, "listeners", ())):
+            setattr(request, name, DeferredAck(hub, callback))
+
+
+def wake_hub(hub: Any) -> None:
+    """Wake the loop of the consumer's thread from a signal handler.
+
+    A signal handler may request shutdown, but PEP 475 restarts the interrupted poll (up to 10 s where no timer is due),
+    and only a call from another thread wakes the loop. That thread is joined for 1 s at most: the handler may have
+    interrupted code that holds the loop's lock.
+    """
+    thread = originals.Thread(target=hub.call_soon, args=(int,), daemon=True)
+    thread.start()
+    thread.join(1.0)
+
+
+def run_acks(hub: Any) -> None:
+    """Fire due timers, such as heartbeats, and send acknowledgements. From: the consumer's thread.
+
+    Nothing else that is due runs: the transport's reader would give new tasks to a pool that takes none.
+    """
+    hub.fire_timers()
+    while run_ready_acks(hub):
+        pass
+
+
+def run_ready_acks(hub: Any) -> bool:
+    """Run the acknowledgements that are ready. Returns: whether there were any, as each may have queued another."""
+    ran_any = False
+    for callback in hub._pop_ready():
+        if not is_ack(callback):
+            hub.call_soon(callback)
+            continue
+        ran_any = True
+        try:
+            callback()
+        except Exception as error:
+            hub.on_callback_error(callback, error)
+    return ran_any
+
+
+def is_ack(callback: Any) -> bool:
+    fun = getattr(callback, "fun", None)
+    if isinstance(fun, AckCall):
+        return True
+    return isinstance(getattr(fun, "__self__", None), Message) and getattr(fun, "__name__", None) in ACKS

@@ -1,0 +1,147 @@
+"""Pipelining for a Redis result backend: concurrent commands of the tasks of one OS thread share a round trip.
+
+Storing a result takes GET, SETEX and PUBLISH, and most of redis-py's time goes into the round trips: of 200 concurrent
+results each costs 410 µs of CPU time one by one, and 130 in batches.
+
+A caller appends a ``RedisCommand`` to ``pending`` and parks on it. The first one spawns the sender dhaga, which yields
+while more callers come, sends a batch, distributes the answers, and ends when nothing is pending. One sender runs at a
+time, on one connection; a cancelled caller does not affect the others. One batcher per backend, and so per OS thread.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import Context
+from typing import Any
+
+from ..._kernel.api import sleep, spawn
+from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.microthread import Dhaga
+from ...futures import Future
+
+MAX_BATCH_BYTES = 1 << 20
+"""Bytes per batch, unless a single command has more: a batch is built in memory, and results may be large."""
+
+MAX_BATCH_COMMANDS = 500
+"""Commands per batch, which bounds the latency of the first."""
+
+
+class RedisCommand(Future[Any]):
+    """Commands sent together, in this order; the result is that of the last."""
+
+    def __init__(self, *commands: tuple[Any, ...]) -> None:
+        super().__init__()
+        self.commands = commands
+
+    def size(self) -> int:
+        """Return the approximate size in bytes."""
+        return sum(len(part) for command in self.commands for part in command if isinstance(part, str | bytes))
+
+    def set_results(self, values: list[Any]) -> None:
+        """Take the answers to all commands; the first error becomes the result."""
+        error = next((value for value in values if isinstance(value, Exception)), None)
+        if error is None:
+            self.set_result(values[-1])
+        else:
+            self.set_exception(error)
+
+
+class CommandBatcher:
+    """Replaces ``get`` and ``_set`` of a Celery Redis backend."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.pending: deque[RedisCommand] = deque()
+        self.sender: Dhaga | None = None
+        self.client: Any = None  # a redis-py client with a connection of its own
+
+    def get(self, key: Any) -> Any:
+        """Return a value. Parks: until the answer is there (``future.result``). Raises: what redis-py raises."""
+        return self.execute(RedisCommand(("GET", key)))
+
+    def set(self, key: Any, value: Any, expires: int | None = None) -> None:
+        """Store a value and publish it to its subscribers. Parks: until that is done. Raises: as ``get``."""
+        seconds = self.backend.expires if expires is None else expires
+        store = ("SETEX", key, seconds, value) if seconds else ("SET", key, value)
+        self.execute(RedisCommand(store, ("PUBLISH", key, value)))
+
+    def execute(self, command: RedisCommand) -> Any:
+        """Queue a command and wait for its result."""
+        self.pending.append(command)
+        if self.sender is None:
+            self.sender = spawn(self.send_pending, name="results", daemon=True, context=Context())
+        return command.result()
+
+    def send_pending(self) -> None:
+        """Send one batch after the other until nothing is pending."""
+        try:
+            while self.pending:
+                self.gather()
+                self.send(self.batch())
+        except BaseException as error:
+            while self.pending:
+                self.pending.popleft().set_exception(error)
+            raise
+        finally:
+            self.sender = None
+
+    def gather(self) -> None:
+        """Yield while that brings more commands: tasks that begin together end together."""
+        run_queue, count = current_scheduler()._run_queue, 0
+        while run_queue and count < len(self.pending) < MAX_BATCH_COMMANDS:
+            count = len(self.pending)
+            sleep(0)
+
+    def batch(self) -> list[RedisCommand]:
+        """Remove a batch from the pending commands, within the bounds."""
+        batch = [self.pending.popleft()]
+        size = batch[0].size()
+        while self.pending and len(batch) < MAX_BATCH_COMMANDS and size + self.pending[0].size() <= MAX_BATCH_BYTES:
+            size += self.pending[0].size()
+            batch.append(self.pending.popleft())
+        return batch
+
+    def send(self, batch: list[RedisCommand]) -> None:
+        """Send a batch and set each command's result; an error of the connection becomes the result of all."""
+        try:
+            answers = self.exchange([command for entry in batch for command in entry.commands])
+        except BaseException as error:
+            for entry in batch:
+                entry.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return
+        for entry in batch:
+            entry.set_results([answers.popleft() for _ in entry.commands])
+
+    def exchange(self, commands: list[tuple[Any, ...]]) -> deque[Any]:
+        """Return the answers; retried once, as an idle connection may have been lost since the last batch."""
+        if self.client is None:
+            return self.exchange_once(commands)
+        try:
+            return self.exchange_once(commands)
+        except self.backend.redis.ConnectionError:
+            return self.exchange_once(commands)
+
+    def exchange_once(self, commands: list[tuple[Any, ...]]) -> deque[Any]:
+        """Send commands and return their answers.
+
+        It uses the connection itself: redis-py's pipeline takes three times as long.
+        """
+        if self.client is None:
+            self.client = self.backend.client.client()
+        connection = self.client.connection
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            return deque(self.next_answer(connection) for _ in commands)
+        except BaseException:  # a late answer would be taken for one of the next batch
+            self.client = None
+            connection.disconnect()
+            raise
+
+    def next_answer(self, connection: Any) -> Any:
+        """Return the next answer; a response error is returned, not raised."""
+        try:
+            return connection.read_response()
+        except self.backend.redis.ResponseError as error:
+            return error

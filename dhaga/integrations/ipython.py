@@ -1,0 +1,142 @@
+"""``%load_ext dhaga``: the cells of a Jupyter notebook run in dhagas, so that they may park.
+
+ipykernel runs on an asyncio loop, and a cell without a top-level ``await`` is a callback there, where nothing can park.
+Two methods of the shell are replaced: ``should_run_async`` makes the kernel await each cell as it awaits those with
+``await``, and ``run_code``, the innermost step, makes the call of a cell's code in a dhaga of that loop, by
+``run_in_dhaga``. So background dhagas go on between cells, and while one is parked. Code with a top-level ``await``
+stays a coroutine of the loop.
+
+SIGINT, the kernel's interrupt, raises KeyboardInterrupt in the cell: where it runs, or at its park (``CellInterrupt``).
+Plain IPython needs none of this, since its loop does not run between prompts: a statement is main code, which parks.
+
+Rejected: a ``loop_runner`` of our own, as the kernel awaits cells only if the runner is asyncio's own.
+"""
+
+from __future__ import annotations
+
+import signal
+from asyncio import _get_running_loop
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.api import current
+from .._kernel.errors import Cancelled
+from .._kernel.microthread import Dhaga
+from ..aio._run_in_dhaga import run_in_dhaga
+
+REPLACED = ("should_run_async", "run_code")
+"""Methods of the shell that ``load`` replaces, in the instance alone."""
+
+
+class CellRunner:
+    """Stands in for two methods of one shell. ``awaits``: the kernel awaits this cell, as ``should_run_async`` said."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell_should_run_async: Callable[..., bool] = shell.should_run_async
+        self.shell_run_code: Callable[..., Coroutine[Any, Any, bool]] = shell.run_code
+        self.awaits = False
+        self.interrupt = CellInterrupt()
+
+    def should_run_async(self, raw_cell: str, **options: Any) -> bool:
+        """Return True for each cell of the kernel's loop; for a cell that another cell runs what the shell says."""
+        if not on_running_loop():
+            return self.shell_should_run_async(raw_cell, **options)
+        self.awaits = True
+        self.interrupt = CellInterrupt()
+        return True
+
+    async def run_code(self, code: Any, result: Any = None, *, async_: bool = False) -> bool:
+        """Run a part of a cell as the shell does, in a dhaga if it is no coroutine."""
+        part = self.shell_run_code(code, result, async_=async_)
+        # The rest of the cell that has loaded the extension is not awaited.
+        if not self.awaits or not on_running_loop():
+            return await part
+        if async_:
+            self.interrupt.disarm()
+            return await part
+        self.interrupt.arm()
+        failed = await run_in_dhaga(self.interrupt.run, part, name="cell")
+        if failed is None:
+            raise KeyboardInterrupt
+        return failed
+
+
+class CellInterrupt:
+    """Handler of SIGINT for one cell. It stays between the parts of the cell, when other dhagas may run.
+
+    The kernel sets a handler of its own before it awaits a cell, which cancels the cell's task, and puts back the one
+    from before that afterwards. ``cell`` is the dhaga that runs a part, ``kernel_handler`` the handler of the kernel.
+    """
+
+    def __init__(self) -> None:
+        self.cell: Any = None
+        self.interrupted = False
+        self.kernel_handler: Any = None
+
+    def arm(self) -> None:
+        """Handle SIGINT from now on, in the main thread: a subshell is not interrupted."""
+        if self.kernel_handler is None and originals.get_ident() == originals.main_thread().ident:
+            self.kernel_handler = signal.signal(signal.SIGINT, self)
+
+    def disarm(self) -> None:
+        """Let the kernel handle SIGINT: for a coroutine."""
+        if self.kernel_handler is not None:
+            signal.signal(signal.SIGINT, self.kernel_handler)
+            self.kernel_handler = None
+
+    def __call__(self, number: int, frame: object) -> None:
+        me = getcurrent()
+        if me is self.cell:
+            raise KeyboardInterrupt
+        # Another dhaga has not let the cell run since the last one. A KeyboardInterrupt would end the kernel's loop.
+        if self.interrupted and isinstance(me, Dhaga):
+            raise Cancelled("the kernel was interrupted")
+        self.interrupted = True
+        if self.cell is not None:
+            self.cell._cancel_with(KeyboardInterrupt())
+
+    def run(self, part: Coroutine[Any, Any, bool]) -> bool | None:
+        """Run a part of a cell in the caller, a dhaga. Returns: what the shell does; None if interrupted beside it."""
+        try:
+            self.cell = current()
+            if self.interrupted:
+                return None
+            part.send(None)
+        except StopIteration as end:
+            return bool(end.value)
+        except KeyboardInterrupt:
+            return None
+        finally:
+            self.cell = None
+            part.close()
+        raise RuntimeError("a part of a cell without await has awaited something")
+
+
+def load(shell: Any) -> None:
+    """Run the cells of a shell in dhagas from the next one on, if it runs on an event loop; no-op if they do already.
+
+    Parks: never. From: the shell's ``%load_ext``.
+    """
+    if not is_loaded(shell):
+        runner = CellRunner(shell)
+        for name in REPLACED:
+            setattr(shell, name, getattr(runner, name))
+
+
+def unload(shell: Any) -> None:
+    """Run cells as before. The dhagas that run go on."""
+    if is_loaded(shell):
+        for name in REPLACED:
+            delattr(shell, name)
+
+
+def is_loaded(shell: Any) -> bool:
+    return isinstance(getattr(shell.run_code, "__self__", None), CellRunner)
+
+
+def on_running_loop() -> bool:
+    """Return whether the caller is a coroutine or a callback of a running loop, where nothing can park."""
+    return _get_running_loop() is not None and not isinstance(getcurrent(), Dhaga)

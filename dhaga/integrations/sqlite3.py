@@ -1,0 +1,238 @@
+"""sqlite3 in a patched program: a call that waits for a lock of the database parks between tries.
+
+SQLite waits for the locks of other connections in C, up to ``timeout`` seconds, where no dhaga runs that could release
+one. ``install`` puts classes in the place of ``Connection`` and ``Cursor`` whose connections have a timeout of 0 in C,
+and which try again themselves until the timeout is over. Two things still wait in C, by SQLite's own rules:
+``executescript``, whose statements before the one that waits must not run again; and a statement within a transaction
+that holds a lock already, which SQLite refuses at once where two would wait for each other. Only SQLite can tell.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any
+
+from .._kernel import originals
+from .._kernel.backoff import backoff
+from .._kernel.current import parking_waiter
+from .._kernel.scheduler import sleep
+
+__all__ = ["install", "uninstall"]
+
+PAUSES = 0.001, 0.05
+"""First and longest pause between two tries, in seconds: about those that SQLite makes in C."""
+
+NAMES = ("Connection", "Cursor", "connect")
+MODULES = (sqlite3, sqlite3.dbapi2)
+StandardConnection = sqlite3.Connection
+StandardCursor = sqlite3.Cursor
+standard: dict[str, Any] = {name: getattr(sqlite3, name) for name in NAMES}
+
+
+def install() -> None:
+    """Replace the classes, and ``connect``; connections that are open already wait in C."""
+    for module in MODULES:
+        for name, ours in zip(NAMES, (Connection, Cursor, connect), strict=True):
+            setattr(module, name, ours)
+
+
+def uninstall() -> None:
+    """Restore the standard classes; connections that are open go on parking."""
+    for module in MODULES:
+        for name in NAMES:
+            setattr(module, name, standard[name])
+
+
+def connect(*arguments: Any, **options: Any) -> Any:
+    """Open a connection that parks; its class is derived from ``factory``. Source: ``sqlite3.connect``."""
+    if len(arguments) > 5:
+        arguments = *arguments[:5], parking(arguments[5], Connection), *arguments[6:]
+    else:
+        options["factory"] = parking(options.get("factory", Connection), Connection)
+    return standard["connect"](*arguments, **options)
+
+
+@lru_cache(maxsize=256)
+def parking(factory: Any, base: type) -> Any:
+    """Return a class derived from the program's own and ``base``; a function stays."""
+    if not isinstance(factory, type) or issubclass(factory, base):
+        return factory
+    if issubclass(base, factory):
+        return base
+    # The program's own class stands first, so that what it overrides calls ours as its super().
+    return type(factory.__name__, (factory, base), {"__module__": factory.__module__})
+
+
+# ---- trying again
+
+
+def is_busy(error: sqlite3.OperationalError) -> bool:
+    """Return whether another connection holds a lock; where the snapshot is out of date, waiting is of no use."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY and code != sqlite3.SQLITE_BUSY_SNAPSHOT
+
+
+def retried(connection: Connection, call: Callable[[], Any]) -> Any:
+    """Call until the lock is free. Parks: between two tries (``sleep``); a plain OS thread waits in C."""
+    try:
+        return call()
+    except sqlite3.OperationalError as error:
+        if not (connection._dhaga_timeout > 0 and is_busy(error)):
+            raise
+    return call_again(connection, call)
+
+
+def call_again(connection: Connection, call: Callable[[], Any]) -> Any:
+    if parking_waiter() is None:
+        return called_in_c(connection, call)
+    deadline = originals.monotonic() + connection._dhaga_timeout
+    for pause in backoff(*PAUSES):
+        sleep(pause)
+        try:
+            return call()
+        except sqlite3.OperationalError as error:
+            if originals.monotonic() >= deadline or not is_busy(error):
+                raise
+
+
+def called_in_c(connection: Connection, call: Callable[[], Any]) -> Any:
+    """Call with the connection's timeout set in C."""
+    connection._dhaga_set_timeout(connection._dhaga_timeout)
+    try:
+        return call()
+    finally:
+        connection._dhaga_take_timeout()
+
+
+class Connection(StandardConnection):
+    """A connection whose waits for locks park. Source: ``sqlite3.Connection``."""
+
+    _dhaga_timeout = 0.0
+    # Whether a statement has run in the transaction that is open: it may hold a lock.
+    _dhaga_may_hold_lock = False
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._dhaga_take_timeout()
+
+    def _dhaga_take_timeout(self) -> None:
+        """Take the timeout over from C."""
+        ((milliseconds,),) = StandardCursor(self).execute("PRAGMA busy_timeout").fetchall()
+        self._dhaga_timeout = milliseconds / 1000
+        self._dhaga_set_timeout(0)
+
+    def _dhaga_set_timeout(self, seconds: float) -> None:
+        """Set the timeout in C."""
+        StandardCursor(self).execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
+
+    def cursor(self, factory: Any = StandardCursor) -> Any:
+        """Return a cursor whose waits for locks park."""
+        return super().cursor(parking(factory, Cursor))
+
+    def execute(self, *arguments: Any) -> Any:
+        """Execute a statement by a new cursor. Parks: as ``Cursor.execute``."""
+        return super().cursor(Cursor).execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> Any:
+        """Execute a statement for each row by a new cursor. Parks: as ``Cursor.executemany``."""
+        return super().cursor(Cursor).executemany(*arguments)
+
+    def executescript(self, *arguments: Any) -> Any:
+        """Execute several statements by a new cursor. Waits in C."""
+        return super().cursor(Cursor).executescript(*arguments)
+
+    def commit(self) -> None:
+        """Commit. Parks: while another connection reads or writes (``sleep``)."""
+        retried(self, super().commit)
+
+    def blobopen(self, *arguments: Any, **options: Any) -> Any:
+        """Open a blob. Parks: as ``commit``."""
+        return retried(self, partial(super().blobopen, *arguments, **options))
+
+    def __exit__(self, *error: Any) -> Any:
+        # The standard one would commit in C, and roll back where it cannot.
+        if error[0] is not None:
+            return super().__exit__(*error)
+        try:
+            Connection.commit(self)
+        except BaseException as failure:
+            super().__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        return False
+
+
+def parking_property(name: str) -> property:
+    """Return a property of Connection that may commit when it is set."""
+    own = getattr(StandardConnection, name)
+    return property(own.__get__, lambda self, value: retried(self, partial(own.__set__, self, value)), doc=own.__doc__)
+
+
+for name in {"autocommit", "isolation_level"} & vars(StandardConnection).keys():
+    setattr(Connection, name, parking_property(name))
+
+
+class Cursor(StandardCursor):
+    """A cursor whose waits for locks park. Source: ``sqlite3.Cursor``."""
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        """Execute a statement. Parks: while another connection holds a lock that it needs (``sleep``)."""
+        return self._dhaga_run(sql, partial(super().execute, sql, parameters))
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        """Execute a statement for each row. Parks: as ``execute``; where it does, ``rowcount`` counts from there."""
+        rows = Resumable(parameters)
+        return self._dhaga_run(sql, lambda: super(Cursor, self).executemany(sql, rows))
+
+    def executescript(self, sql_script: str, /) -> Any:
+        """Execute several statements. Waits in C."""
+        connection: Any = self.connection
+        script = partial(super().executescript, sql_script)
+        return called_in_c(connection, script) if isinstance(connection, Connection) else script()
+
+    def _dhaga_run(self, sql: str, call: Callable[[], Any]) -> Any:
+        connection: Any = self.connection
+        if not isinstance(connection, Connection) or is_timeout_pragma(sql):
+            return called_in_c(connection, call) if isinstance(connection, Connection) else call()
+        inside = connection.in_transaction
+        if inside and connection._dhaga_may_hold_lock and not ends_transaction(sql):
+            return called_in_c_if_busy(connection, call)
+        result = retried(connection, call)
+        connection._dhaga_may_hold_lock = inside
+        return result
+
+
+def called_in_c_if_busy(connection: Connection, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+    return called_in_c(connection, call)
+
+
+def is_timeout_pragma(sql: Any) -> bool:
+    return isinstance(sql, str) and sql.lstrip()[:6].lower() == "pragma" and "busy_timeout" in sql.lower()
+
+
+def ends_transaction(sql: Any) -> bool:
+    return isinstance(sql, str) and sql.lstrip()[:6].lower().startswith(("commit", "end"))
+
+
+class Resumable:
+    """Rows that, iterated again, go on with the one given last: it is that of the statement which failed."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self.rest: Iterator[Any] = iter(rows)
+        self.last: list[Any] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for row in chain(self.last, self.rest):
+            self.last = [row]
+            yield row
+
+
+for kind, shown in ((Connection, StandardConnection), (Cursor, StandardCursor)):
+    kind.__module__, kind.__doc__ = shown.__module__, shown.__doc__

@@ -1,0 +1,14 @@
+"""pyzmq on dhagas: ``install()`` makes sockets, pollers, proxies and ``Context.term`` park where libzmq would wait.
+
+As in libzmq, a socket belongs to one OS thread at a time; dhagas of one thread may share it, with a lock around what
+belongs together. A plain OS thread, a coroutine and a callback wait in C, as without ``install``; so does a context
+that is collected unclosed. ``proxy_steerable`` and ``monitored_queue`` run in an OS thread, and no cancel ends them.
+Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as zmq is imported.
+"""
+
+from __future__ import annotations
+
+from ._install import install as install
+from ._install import uninstall as uninstall
+
+__all__ = ["install", "uninstall"]

@@ -1,0 +1,49 @@
+"""What ``install`` replaces in pyzmq, and ``uninstall`` restores."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from zmq import Context, Socket
+
+from . import _context, _proxy, _socket
+from ._poll import standard_poll, zmq_poll
+
+__all__ = ["install", "uninstall"]
+
+METHODS: dict[Any, dict[str, Any]] = {Socket: _socket.METHODS, Context: _context.METHODS}
+FUNCTIONS = [(standard_poll, zmq_poll), *_proxy.FUNCTIONS]
+
+MISSING = object()
+former: list[tuple[Any, str, Any]] = []
+"""What ``uninstall`` restores: methods by class and name, MISSING where the class has inherited them."""
+
+
+def install() -> None:
+    """Make all sockets and contexts of the process park, those already open, too. A plain OS thread waits in C."""
+    if not former:
+        for owner, names in METHODS.items():
+            for name, ours in names.items():
+                former.append((owner, name, vars(owner).get(name, MISSING)))
+                setattr(owner, name, ours)
+        replace_functions(FUNCTIONS)
+
+
+def uninstall() -> None:
+    """Restore pyzmq's own methods and functions. Waits under way go on to park."""
+    while former:
+        owner, name, standard = former.pop()
+        if standard is MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, standard)
+    replace_functions([(ours, standard) for standard, ours in FUNCTIONS])
+
+
+def replace_functions(replacements: list[tuple[Any, Any]]) -> None:
+    """Replace functions in each module of pyzmq that has them."""
+    for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "zmq"]:
+        for old, new in replacements:
+            for name in [name for name, value in vars(module).items() if value is old]:
+                setattr(module, name, new)

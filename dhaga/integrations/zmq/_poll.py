@@ -1,0 +1,107 @@
+"""``zmq_poll``, under ``Poller``, ``select`` and ``Socket.poll``: a dhaga parks at all its sockets and fds at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+import zmq
+from zmq import Socket, ZMQError
+
+from ..._kernel.current import parking_waiter
+from ..._kernel.fd_watch import READ, WRITE, FdWatcher, closed_error
+from ..._kernel.scheduler import Scheduler
+from ..._kernel.waiter import Waiter
+from ...select import immediate
+from ._socket import OUT, state_of, wake_others, watcher_of
+
+standard_poll = zmq.zmq_poll
+
+
+class PollTarget:
+    """Where a dhaga is parked that polls: at the watchers of several fds. The first that is ready wakes it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.watched: list[tuple[FdWatcher, int]] = []
+
+    def add_fd(self, fd: int, events: int, undo: list[Callable[[], object]]) -> None:
+        """Watch an fd that is no socket of libzmq, until ``undo`` is called."""
+        watcher = FdWatcher(self.scheduler, fd)
+        undo.append(watcher.close)
+        self.watched.append((watcher, (READ if events & ~OUT else 0) | (WRITE if events & OUT else 0)))
+
+    def wait(self, me: Waiter, timeout: float | None) -> object:
+        """Park until one is ready. Returns: TIMED_OUT. Raises: OSError (EBADF) if one of the fds is closed."""
+        for watcher, directions in self.watched:
+            if directions & ~watcher.interest:
+                watcher.poller.register(watcher, directions)
+        me._prepare(f"zmq.poll fd {', '.join(str(watcher.fd) for watcher, _ in self.watched)}"[:60], self)
+        try:
+            for watcher, directions in self.watched:
+                if directions & READ:
+                    watcher.readers[me] = None
+                if directions & WRITE:
+                    watcher.writers[me] = None
+                if watcher.closed:  # by another thread, just now
+                    me._wake(error=closed_error())
+            return me._park_until(timeout)
+        finally:
+            self._remove(me)
+
+    def _remove(self, waiter: Waiter) -> None:
+        for watcher, _ in self.watched:
+            if watcher.take_off(waiter) and not watcher.readers and not watcher.writers:
+                watcher.poller.last_waiter_left(watcher)
+
+
+def poll_at_once(items: Any) -> Any:
+    """Return the events that there are. What has come meanwhile is still signalled."""
+    while True:
+        found = standard_poll(items, 0)
+        seen = [wake_others(thing) & events for thing, events in items if isinstance(thing, Socket)]
+        if found or not any(seen):
+            return found
+
+
+@wraps(standard_poll)
+def zmq_poll(sockets: Any, timeout: int = -1) -> Any:
+    """Wait until a socket or an fd has an event, for ``timeout`` milliseconds. Parks: ``zmq.poll fd N, …``."""
+    immediate.count_call()
+    found = poll_at_once(sockets)
+    if found or timeout == 0 or not sockets:
+        return found
+    immediate.in_a_row = 0
+    me = parking_waiter()
+    return standard_poll(sockets, timeout) if me is None else park_for_poll(me, sockets, timeout)
+
+
+def park_for_poll(me: Waiter, items: Any, timeout: int) -> Any:
+    clock = me.scheduler._clock
+    deadline = None if timeout < 0 else clock() + timeout / 1000
+    undo: list[Callable[[], object]] = []
+    try:
+        target = PollTarget(me.scheduler)
+        for thing, events in items:
+            if isinstance(thing, Socket):
+                target.watched.append((watcher_of(thing, me), READ))
+                waiters = state_of(thing).waiters
+                waiters[me] = waiters.get(me, 0) | events
+                undo.append(partial(waiters.pop, me, None))
+            else:
+                target.add_fd(thing if isinstance(thing, int) else int(thing.fileno()), events, undo)
+        while not (found := poll_at_once(items)):
+            left = None if deadline is None else deadline - clock()
+            if left is not None and left <= 0:
+                break
+            try:
+                target.wait(me, left)
+            except OSError as error:
+                # Not to be polled any more: libzmq takes a closed socket for the fd 0.
+                closed = any(isinstance(thing, Socket) and thing.closed for thing, _ in items)
+                raise ZMQError(zmq.ENOTSOCK if closed else error.errno) from None
+        return found
+    finally:
+        for call in reversed(undo):
+            call()

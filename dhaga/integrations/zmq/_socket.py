@@ -1,0 +1,254 @@
+"""Sockets of pyzmq: ``send`` and ``recv`` park, and whatever makes libzmq look wakes the other waiters.
+
+A socket has one fd. libzmq signals it once for all that has come for the socket (a message, room in a pipe, the end of
+the context) since it last looked, and any call on the socket may look: a ``send`` takes away the signal that a ``recv``
+of another dhaga is parked for. So a call is tried without waiting; one that would wait lets libzmq look, tries again,
+and only then parks for the fd; and whatever looks (``send``, ``recv``, ``poll``, ``connect``, the option EVENTS, even
+the try before a park) wakes the other waiters of the socket if there is something for them.
+Rejected: to park until EVENTS has POLLOUT. A ROUTER with ROUTER_MANDATORY always has it, though a send to a peer whose
+pipe is full must wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+import zmq
+from zmq import Again, Socket, ZMQError
+
+from ..._kernel.current import parking_waiter
+from ..._kernel.fd_watch import FdWatcher, FdWatchers
+from ..._kernel.turn_budget import CALLS_PER_CHECK, waiter_that_is_due, yield_if_due
+from ..._kernel.waiter import Waiter
+
+T = TypeVar("T")
+
+# As plain numbers: an operation on pyzmq's enums takes as long as a send.
+NOW, MORE, IN, OUT = int(zmq.DONTWAIT), int(zmq.SNDMORE), int(zmq.POLLIN), int(zmq.POLLOUT)
+EVENTS, FD, RCVMORE = int(zmq.EVENTS), int(zmq.FD), int(zmq.RCVMORE)
+RCVTIMEO, SNDTIMEO = int(zmq.RCVTIMEO), int(zmq.SNDTIMEO)
+
+RETRY_SECONDS = 0.05
+"""Pause between two tries of a send by a ROUTER with ROUTER_MANDATORY while another dhaga waits for the same socket.
+
+Only there can a look for the other take away the signal of room in a full pipe, and EVENTS not show it.
+"""
+
+standard_send, standard_recv, standard_close = Socket.send, Socket.recv, Socket.close
+standard_get: Callable[..., Any] = Socket.get
+
+
+class SocketState:
+    """What is known of one socket: its waiters, with the events that each wants, and the watchers of its fd.
+
+    ``more_to_send``: a multipart message has been begun. ``calls_until_check``: see ``dhaga/_kernel/turn_budget.py``.
+    """
+
+    __slots__ = ("calls_until_check", "more_to_send", "waiters", "watchers")
+
+    def __init__(self) -> None:
+        self.calls_until_check = CALLS_PER_CHECK
+        self.more_to_send = 0
+        self.waiters: dict[Waiter, int] = {}
+        self.watchers: FdWatchers | None = None
+
+
+def state_of(socket: Any) -> SocketState:
+    state: SocketState | None = socket.__dict__.get("_dhaga")
+    return state if state is not None else socket.__dict__.setdefault("_dhaga", SocketState())
+
+
+def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
+    """Return the watcher of the socket's fd for the scheduler of ``me``. Raises: ZMQError (ENOTSOCK) once closed."""
+    state = state_of(socket)
+    if state.watchers is None:
+        state.watchers = FdWatchers(standard_get(socket, FD))
+    try:
+        watcher: Any = state.watchers.of(me)
+    except OSError:
+        raise ZMQError(zmq.ENOTSOCK) from None
+    watcher.read_reason = f"zmq fd {watcher.fd}"
+    return watcher  # type: ignore[no-any-return]
+
+
+def wake_others(socket: Any) -> int:
+    """If the socket has waiters, let libzmq look, and wake those for whom there is something.
+
+    From: whatever makes libzmq look. Returns: the events seen, 0 without waiters. A caller that is to park must try
+    again if it wants one of them: the signal for it may be gone.
+    """
+    state = socket.__dict__.get("_dhaga")
+    if state is None or not state.waiters:
+        return 0
+    try:
+        events: int = standard_get(socket, EVENTS)
+    except ZMQError:  # closed, or its context is ending: each finds that out by its own call
+        events = IN | OUT
+    wake_for(state, events)
+    return events
+
+
+def wake_for(state: SocketState, events: int) -> None:
+    """Wake the waiters that want one of these events. One that finds nothing parks again."""
+    for waiter, wanted in list(state.waiters.items()):
+        if wanted & events and state.watchers is not None:
+            for watcher in list(state.watchers.values()):
+                if isinstance(watcher, FdWatcher) and watcher.readers.pop(waiter, False) is None:
+                    waiter._wake()
+
+
+# ---- sending and receiving
+
+
+def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[int], T]) -> T:
+    """Make a call that would wait, as one without waiting has just found, as soon as it need not.
+
+    ``call`` takes the flag to wait in C or not. Parks: ``zmq fd N``. Raises: Again after the time of the option.
+    """
+    me = parking_waiter()
+    if me is None:
+        return call(0)
+    state, clock = state_of(socket), me.scheduler._clock
+    milliseconds = standard_get(socket, timeout_option)
+    deadline = None if milliseconds < 0 else clock() + milliseconds / 1000
+    watcher = watcher_of(socket, me)
+    state.waiters[me] = event
+    tried_again = False
+    try:
+        while True:
+            wake_others(socket)  # which makes libzmq look: what comes from here on is signalled anew
+            try:
+                return call(NOW)
+            except Again:
+                left = None if deadline is None else deadline - clock()
+                if left is not None and left <= 0:
+                    raise
+            if len(state.waiters) > 1 and wake_others(socket) & event:
+                # The call, or this look, has taken a signal away. An event that stays, and is none, is a ROUTER's.
+                if not tried_again:
+                    tried_again = True
+                    continue
+                left = RETRY_SECONDS if left is None else min(left, RETRY_SECONDS)
+            tried_again = False
+            try:
+                watcher.wait_readable(me, left)
+            except OSError:
+                raise ZMQError(zmq.ENOTSOCK) from None
+    finally:
+        del state.waiters[me]
+        wake_others(socket)
+
+
+def begin_call(socket: Any) -> SocketState:
+    """Count a call, and let other dhagas run if the caller's turn is over and no message is half sent or received."""
+    state = state_of(socket)
+    state.calls_until_check -= 1
+    if state.calls_until_check <= 0 and not state.more_to_send:
+        if waiter_that_is_due() is None:
+            state.calls_until_check = CALLS_PER_CHECK
+        elif not standard_get(socket, RCVMORE):
+            state.calls_until_check = CALLS_PER_CHECK
+            yield_if_due()
+    return state
+
+
+@wraps(standard_send)
+def send(self: Any, data: Any, flags: int = 0, *args: Any, **options: Any) -> Any:
+    """Send a frame. Parks: while the pipes of the socket are full, or it has no peer (``zmq fd N``)."""
+    if flags & NOW:
+        try:
+            return standard_send(self, data, flags, *args, **options)
+        finally:
+            wake_others(self)
+    state = begin_call(self)
+    try:
+        tracker = standard_send(self, data, flags | NOW, *args, **options)
+    except Again:
+        tracker = None
+    else:
+        state.more_to_send = flags & MORE
+        wake_others(self)
+        return tracker
+    tracker = call_or_park(self, OUT, SNDTIMEO, lambda now: standard_send(self, data, flags | now, *args, **options))
+    state.more_to_send = flags & MORE
+    return tracker
+
+
+def receiving(standard: Callable[..., T]) -> Callable[..., T]:
+    """Return a method that parks where the standard one waits for a frame."""
+
+    @wraps(standard)
+    def receive(self: Any, *args: Any, flags: int = 0, **options: Any) -> T:
+        if flags & NOW:
+            try:
+                return standard(self, *args, flags=flags, **options)
+            finally:
+                wake_others(self)
+        begin_call(self)
+        try:
+            frame = standard(self, *args, flags=flags | NOW, **options)
+        except Again:
+            pass
+        else:
+            wake_others(self)
+            return frame
+        return call_or_park(self, IN, RCVTIMEO, lambda now: standard(self, *args, flags=flags | now, **options))
+
+    return receive
+
+
+receive = receiving(standard_recv)
+
+
+@wraps(standard_recv)
+def recv(self: Any, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
+    """Receive a frame. Parks: until one has come (``zmq fd N``)."""
+    return receive(self, flags=flags, copy=copy, track=track)
+
+
+# ---- what else makes libzmq look, or ends a socket
+
+
+@wraps(standard_get)
+def get(self: Any, option: int) -> Any:
+    """Return an option. Parks: never."""
+    value = standard_get(self, option)
+    if option == EVENTS:
+        wake_for(state_of(self), value)
+    return value
+
+
+def looking(standard: Callable[..., T]) -> Callable[..., T]:
+    """Return a method that wakes the socket's waiters after the standard one."""
+
+    @wraps(standard)
+    def call(self: Any, *args: Any, **options: Any) -> T:
+        try:
+            return standard(self, *args, **options)
+        finally:
+            wake_others(self)
+
+    return call
+
+
+@wraps(standard_close)
+def close(self: Any, linger: int | None = None) -> None:
+    """Close the socket; its waiters get ZMQError (ENOTSOCK). Parks: never."""
+    state = self.__dict__.get("_dhaga")
+    if state is not None and state.watchers is not None:
+        state.watchers.close()
+    standard_close(self, linger)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "close": close,
+    "get": get,
+    "getsockopt": get,
+    "recv": recv,
+    "send": send,
+    **{name: looking(getattr(Socket, name)) for name in ("bind", "connect", "disconnect", "unbind")},
+}
+if hasattr(Socket, "recv_into"):
+    METHODS["recv_into"] = receiving(Socket.recv_into)

@@ -1,0 +1,49 @@
+"""The patch as the doors apply it that serve other people's code: ``serve``, the gunicorn worker, Celery's pool.
+
+They patch by default, so that blocking code serves many at once, and go on unpatched where they cannot. The engine has
+imported its own modules by then; which of those may keep what they have is for each door to know (``patch_after``).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ._patcher import PatchError, is_patched, patch_after, refuse, replacements
+
+__all__ = ["VARIABLE", "is_patched", "is_wanted", "obstacle", "patch_after", "patch_for_door", "unpatched_line"]
+
+VARIABLE = "DHAGA_PATCH"
+"""The environment variable that is 0 where no door is to patch."""
+
+
+def is_wanted() -> bool:
+    """Report whether the environment leaves the patch on."""
+    return os.environ.get(VARIABLE, "1") != "0"
+
+
+def obstacle() -> PatchError | None:
+    """Return the error that a patch would raise now, without patching."""
+    try:
+        if not is_patched():
+            refuse(replacements())
+    except PatchError as error:
+        return error
+    return None
+
+
+def patch_for_door(*known: str) -> PatchError | None:
+    """Patch, if that is wanted, after the packages ``known`` were imported. Returns: why it could not be done."""
+    if is_wanted():
+        try:
+            patch_after(*known)
+        except PatchError as error:
+            return error
+    return None
+
+
+def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
+    """Return the line that a door logs once, at its start, if it could not patch."""
+    return (
+        f"{door} runs unpatched, so a call that blocks (time.sleep, a database driver) stops everything else that it "
+        f"serves: {error}. {way_out}; where no patch is wanted, set {VARIABLE}=0"
+    )

@@ -1,0 +1,54 @@
+"""gevent and eventlet beside the patch: their hubs run in greenlets of their own; neither side resumes the other's.
+
+A patch of theirs that is there already is refused. Their import into a patched program is no error, since packages
+import them to see if they are there; it is warned of, as their hub blocks the OS thread with all its dhagas, and their
+thread pools never answer.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+from .._kernel.errors import PatchError
+
+PATCHERS = {"gevent": ("gevent.monkey", "saved"), "eventlet": ("eventlet.patcher", "already_patched")}
+"""The packages, the module of each that patches, and the dictionary in it that is empty before."""
+
+warned: set[str] = set()
+
+
+def is_ours(name: str) -> bool:
+    """Return whether a package of that name is the one of ``dhaga.compat``, which has no hub of its own."""
+    return getattr(sys.modules.get(name), "__name__", name) != name
+
+
+def refuse_other_patches() -> None:
+    """Raise PatchError if gevent or eventlet has patched this program."""
+    for name, (module, patched) in PATCHERS.items():
+        if not is_ours(name) and getattr(sys.modules.get(module), patched, None):
+            raise PatchError(
+                f"{name} has patched this program already, and of two patches neither works: remove the call of "
+                f"{module}, or start the program without dhaga's patch. examples/migrate maps {name}'s names to ours"
+            )
+
+
+def install() -> None:
+    """Warn of each hub that was imported. From: the post-import hook."""
+    for name in PATCHERS.keys() & sys.modules.keys() - warned:
+        if is_ours(name):
+            continue
+        warned.add(name)
+        warnings.warn(
+            f"{name} is imported into a program that dhaga has patched: where its hub runs it blocks the OS thread, "
+            f"with all dhagas, and its thread pool never answers; its monkey patch would replace ours. Use one of "
+            f"the two: do without {name} (examples/migrate maps its names to ours), or start the program without "
+            "dhaga's patch",
+            RuntimeWarning,
+            stacklevel=3,  # the importer: warnings skips the frames of importlib
+        )
+
+
+def uninstall() -> None:
+    """Warn again under the next patch."""
+    warned.clear()

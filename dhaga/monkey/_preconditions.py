@@ -1,0 +1,112 @@
+"""Preconditions of a patch: what it cannot mend, and which import or thread start must therefore come after it.
+
+``import threading`` may come before the patch, and so may ``from threading import Lock`` (``_rebind.py``). Two things
+may not. A class derived from a replaced one keeps its base. An OS thread that runs already holds and waits for standard
+locks that the patch would replace under it; exempt are threads of schedulers, helper threads of Dhaga and those of
+debuggers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+from .._kernel import originals
+from .._kernel.deadlock import frames_of_threads
+from .._kernel.errors import PatchError
+from .._kernel.scheduler import schedulers
+from ._rebind import Replacement, is_standard, package_of
+
+BELOW_PATCH = ("dhaga", "greenlet", "tornado")
+"""Packages whose classes and threads the patch is built on."""
+
+SUBCLASSES_WORK = ("queue",)
+"""Standard modules whose subclasses work after the patch, too: their methods look the locks up at each use."""
+
+
+def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> None:
+    """Raise PatchError if there is an OS thread or a subclass that the patch should have come before.
+
+    ``known``: packages whose subclasses do no harm.
+    """
+    complaints = [*threads(), *subclasses_made_too_early(replacements, known)]
+    if complaints:
+        raise PatchError(
+            "dhaga.monkey.patch() comes too late; let it be called before " + ", and before ".join(complaints) + ". "
+            "Programs run by `python -m dhaga` are patched before their first line"
+        )
+
+
+# ---- derived classes
+
+
+def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the imports that must come after the patch, each with one subclass of it."""
+    reported = set(known)
+    for module, name, _, standard in replacements:
+        if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:
+            for subclass in foreign_subclasses(standard):
+                package = package_of(subclass.__module__)
+                if package not in reported:
+                    reported.add(package)
+                    yield place_of(package) + f", as {full_name(subclass)} is derived from {module.__name__}.{name}"
+
+
+def place_of(package: str) -> str:
+    return "the classes of the program" if package == "__main__" else f"`import {package}`"
+
+
+def full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def foreign_subclasses(kind: type) -> Iterator[type]:
+    """Yield the subclasses of a class that are neither standard nor ours; not their own subclasses."""
+    children: list[type] = type.__subclasses__(kind)
+    for subclass in children:
+        if package_of(subclass.__module__) in BELOW_PATCH:
+            continue
+        if is_standard(subclass.__module__):
+            yield from foreign_subclasses(subclass)
+        else:
+            yield subclass
+
+
+# ---- OS threads
+
+
+def threads() -> Iterator[str]:
+    """Yield the starts of OS threads that must come after the patch."""
+    main = originals.main_thread().ident
+    if originals.get_ident() != main:
+        yield f"the start of the OS thread {originals.current_thread().name!r}, in which it was called"
+    known = {thread.ident: thread for thread in originals.enumerate_threads()}
+    for ident, frame in frames_of_threads().items():
+        if ident not in (originals.get_ident(), main) and not is_exempt(ident, known.get(ident)):
+            yield description(known.get(ident), frame)
+
+
+def is_exempt(ident: int, thread: Any) -> bool:
+    """Report whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
+    if any(scheduler._thread_ident == ident for scheduler in list(schedulers)):
+        return True
+    return package_of(type(thread).__module__) in BELOW_PATCH or hasattr(thread, "pydev_do_not_trace")
+
+
+def description(thread: Any, frame: FrameType) -> str:
+    """Describe a thread by its name and its function."""
+    name = "an OS thread" if thread is None else f"the OS thread {thread.name!r}"
+    first = [it for it in from_outermost(frame) if it.f_globals.get("__name__") != "threading"]
+    if not first:
+        return f"the start of {name}"
+    module = first[0].f_globals.get("__name__", first[0].f_code.co_filename)
+    return f"the start of {name}, which runs {module}.{first[0].f_code.co_qualname}"
+
+
+def from_outermost(frame: FrameType | None) -> list[FrameType]:
+    frames: list[FrameType] = []
+    while frame is not None:
+        frames.insert(0, frame)
+        frame = frame.f_back
+    return frames

@@ -1,0 +1,141 @@
+"""The patch log, and the rebinding of names that modules took from the standard library before the patch.
+
+A change is an attribute that was set, with its former value; ``PatchLog`` undoes changes in reverse order, so that a
+name set twice gets its first value back. Three things are changed besides the names of the table: what other modules
+bound by ``from threading import Lock`` (``rebind``), standard classes derived from ``threading.Thread`` (``rebase``),
+and the methods of the standard classes that Dhaga itself uses, whose globals are kept as they were
+(``keep_originals``). Extension modules are left: what C code holds cannot be seen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from .._kernel import originals
+
+BELOW_PATCH = ("dhaga", "greenlet")
+"""Packages that keep what they have bound: the patch is built on them."""
+
+
+class Replacement(NamedTuple):
+    """A name of a standard module, what the patch puts there, and the standard's own."""
+
+    module: ModuleType
+    name: str
+    ours: Any
+    standard: Any
+
+
+class PatchLog:
+    """The attributes that were set, each with its former value."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Any, str, Any]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute of a module or class, which must have it."""
+        self.entries.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Restore all former values, the last first."""
+        while self.entries:
+            owner, name, value = self.entries[-1]
+            setattr(owner, name, value)
+            self.entries.pop()
+
+
+def package_of(module: str) -> str:
+    """Return the top-level package of a module."""
+    return module.partition(".")[0]
+
+
+def is_standard(module: str) -> bool:
+    """Report whether a module is of the standard library."""
+    return package_of(module) in sys.stdlib_module_names
+
+
+def keep_originals(replacements: Sequence[Replacement], log: PatchLog) -> None:
+    """Keep the globals of the standard classes that are replaced and that Dhaga uses, so that these work as before."""
+    standards = {id(replacement.standard) for replacement in replacements}
+    for module, name, _, standard in replacements:
+        if module.__name__ not in originals.namespaces:
+            continue
+        originals.namespaces[module.__name__][name] = kept_function(standard)
+        if isinstance(standard, type) and standard.__module__ == module.__name__:
+            replaced = {name for name, value in vars(module).items() if id(value) in standards}
+            for kind, method, kept in originals.unpatched_methods(standard, replaced):
+                if vars(kind)[method].__globals__ is vars(module):  # not yet kept
+                    log.set(kind, method, kept)
+
+
+def kept_function(standard: Any) -> Any:
+    """Return a function whose globals stay as they are; anything else unchanged."""
+    return originals.unpatched(standard) if isinstance(standard, FunctionType) else standard
+
+
+def rebind(replacements: Iterable[Replacement], log: PatchLog, wanted: Callable[[str], bool] = bool) -> None:
+    """Replace what modules bound to names of their own, as by ``from threading import Lock``, before the patch."""
+    ours: dict[int, Replacement] = {}
+    for replacement in replacements:
+        if callable(replacement.standard) and isinstance(replacement.module, ModuleType):
+            ours.setdefault(id(replacement.standard), replacement)
+    for key, module, name, value in bindings():
+        found = ours.get(id(value))
+        if found is not None and wanted(key):
+            if key in originals.namespaces:
+                originals.namespaces[key][name] = value
+            log.set(module, name, found.ours)
+        elif issubclass(type(value), type) and is_standard(key) and value.__module__ == key:
+            rebind_defaults(value, ours, log)
+
+
+def rebind_back(replacements: Iterable[Replacement]) -> None:
+    """Undo what standard modules that were imported during the patch have bound, or derived, of ours."""
+    back = [it._replace(ours=it.standard, standard=it.ours) for it in replacements]
+    rebind(back, PatchLog(), is_standard)
+    rebase(back, PatchLog())
+
+
+def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> None:
+    """Replace it in the defaults of methods, too: ``def _recv(self, size, read=os.read)``."""
+    for method in vars(kind).values():
+        defaults = method.__defaults__ if isinstance(method, FunctionType) else None
+        if defaults and any(id(value) in ours for value in defaults):
+            log.set(method, "__defaults__", tuple(ours[id(v)].ours if id(v) in ours else v for v in defaults))
+
+
+def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:
+    """Yield the names of all Python modules, apart from those below the patch.
+
+    A module goes by its own name, as it may stand in ``sys.modules`` by another one, too. No attribute of a module or
+    value is read: some are proxies, which would import or make what they stand for.
+    """
+    for key, module in list(sys.modules.items()):
+        if issubclass(type(module), ModuleType):
+            names = object.__getattribute__(module, "__dict__")
+            own = names.get("__name__")
+            own = own if isinstance(own, str) else key
+            python = key == "__main__" or str(names.get("__file__")).endswith((".py", ".pyc"))
+            if python and not {package_of(own), package_of(key)} & {*BELOW_PATCH}:
+                yield from ((own, module, name, value) for name, value in list(names.items()))
+
+
+def rebase(replacements: Iterable[Replacement], log: PatchLog, known: Sequence[str] = ()) -> None:
+    """Derive classes from our ``Thread`` that were derived from ``threading.Thread`` before the patch.
+
+    Standard ones, and those of the packages ``known``, of which no instance may exist.
+    """
+    for module, name, ours, standard in replacements:
+        if (module.__name__, name) != ("threading", "Thread"):
+            continue
+        for subclass in standard.__subclasses__():
+            package = package_of(subclass.__module__)
+            if package in known or (is_standard(package) and subclass.__module__ != "threading"):
+                log.set(subclass, "__bases__", tuple(ours if base is standard else base for base in subclass.__bases__))

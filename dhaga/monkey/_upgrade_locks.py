@@ -1,0 +1,325 @@
+"""Upgrade the locks, conditions, simple queues and thread-locals that exist when the patch comes.
+
+A lock of the OS that a dhaga holds over a park would stop all dhagas of its OS thread, and an RLock would let each of
+them in. So an object is replaced wherever it is referenced, by one of ours in the same state. ``gc`` finds the
+referrers; the reference count tells whether it found all.
+
+- **Replaced in place**: what is held in dicts (of modules, classes, objects), lists, slots and closure cells.
+  Conditions stay the same objects: their class is set, and they are made anew over the new lock.
+- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), as two halves of
+  a lock exclude nothing; one with waiters; an RLock that is held, since its owner cannot be moved; what belongs to the
+  event loop and the packages below it (``NOT_UPGRADED``).
+- **Kept beside the new one**: a lock whose methods were given to ``os.register_at_fork``, which keeps them. The
+  handlers go on with the old lock; in a forked child the new one is freed (``free_in_child``).
+
+``downgrade_locks`` does the same the other way round. The upgrade needs a process with one OS thread, so that nothing
+else waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library; those of
+other packages matter as much.
+"""
+
+from __future__ import annotations
+
+import _queue
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, MethodType, ModuleType
+from typing import Any
+
+from .._kernel import hooks, originals
+from .._sync.condition import Condition
+from .._sync.local import local
+from .._sync.lock import Lock, RLock
+from .._sync.simple_queue import SimpleQueue
+from ._rebind import package_of
+
+Setter = Callable[[Any], object]
+Makers = dict[type, Callable[[Any], Any]]
+
+NOT_UPGRADED = ("asyncio", "dhaga", "greenlet", "threading", "tornado")
+"""Modules whose own objects are left: the event loop's, and those below it. None parks while it holds a lock."""
+
+FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
+"""Methods of a lock that ``os.register_at_fork`` may have been given; they may stay those of the old lock."""
+
+FEW = 100
+"""Up to so many objects are passed to ``gc.get_referrers``: 2 ms for 20, instead of 11 for a pass over all objects."""
+
+METHODS = (BuiltinMethodType, MethodType)
+StandardCondition = threading.Condition
+StandardQueue = _queue.SimpleQueue
+
+
+# ---- makers: an object of the other kind, in the same state
+
+
+def lock_like(old: Any, make: Callable[[], Any]) -> Any:
+    lock = make()
+    if old.locked():
+        lock.acquire()
+    return lock
+
+
+def queue_like(old: Any, make: Callable[[], Any]) -> Any:
+    queue = make()
+    while not old.empty():
+        queue.put(old.get())
+    return queue
+
+
+def local_like(old: Any, make: Callable[[], Any]) -> Any:
+    new = make()
+    for name, value in vars(old).items():
+        setattr(new, name, value)
+    return new
+
+
+def has_waiters(obj: Any) -> bool:
+    """Report whether a waiter is parked on an object of ours, or in a condition."""
+    if type(obj) in (local, originals.local):
+        return False
+    return any(getattr(obj, name, None) for name in ("_waiters", "_gates", "_getters"))
+
+
+def is_held(rlock: Any) -> bool:
+    """Report whether an RLock is held, by the caller or by another."""
+    if rlock._is_owned() or not rlock.acquire(False):
+        return True
+    rlock.release()
+    return False
+
+
+STANDARD_LOCK, STANDARD_RLOCK = type(originals.allocate_lock()), type(originals.RLock())
+RLOCKS = (STANDARD_RLOCK, RLock)
+
+UPGRADES: Makers = {
+    STANDARD_LOCK: partial(lock_like, make=Lock),
+    STANDARD_RLOCK: lambda old: RLock(),
+    StandardQueue: partial(queue_like, make=SimpleQueue),
+    originals.local: partial(local_like, make=local),
+}
+DOWNGRADES: Makers = {
+    Lock: partial(lock_like, make=originals.allocate_lock),
+    RLock: lambda old: originals.RLock(),
+    SimpleQueue: partial(queue_like, make=StandardQueue),
+    local: partial(local_like, make=originals.local),
+}
+
+
+# ---- referrers
+
+
+class Referrers:
+    """What refers to certain objects, as far as ``gc`` knows; found in one pass over all objects."""
+
+    def __init__(self, objects: list[Any]) -> None:
+        self.found: dict[int, dict[int, Any]] = {id(obj): {} for obj in objects}
+        asked = tuple(objects) if len(objects) < FEW else ()
+        for referrer in gc.get_referrers(*asked) if asked else gc.get_objects():
+            # type() throughout: isinstance() would resolve a proxy
+            if referrer is not objects and referrer is not asked and type(referrer) is not FrameType:
+                self.note(referrer)
+
+    def note(self, referrer: Any) -> None:
+        for held in gc.get_referents(referrer):
+            if id(held) in self.found:
+                self.found[id(held)][id(referrer)] = referrer
+
+    def of(self, obj: Any) -> list[Any]:
+        """Return what refers to an object."""
+        return list(self.found[id(obj)].values())
+
+    def indirect(self) -> list[Any]:
+        """Return the referrers that are parts of others: methods, and the dicts of modules, classes and objects."""
+        return [
+            referrer
+            for referrers in self.found.values()
+            for referrer in referrers.values()
+            if type(referrer) in (dict, *METHODS)
+        ]
+
+
+def count_references(referrer: Any, obj: Any) -> int:
+    """Return how often a referrer refers to an object."""
+    return sum(held is obj for held in gc.get_referents(referrer))
+
+
+def setters(referrer: Any, owner: Any, obj: Any) -> Iterator[Setter]:
+    """Yield a function for each place in a referrer where the object can be replaced."""
+    if type(referrer) is dict:
+        put = partial(setattr, owner) if is_class(owner) else referrer.__setitem__
+        yield from (partial(put, name) for name, value in list(referrer.items()) if value is obj)
+    elif type(referrer) is list:
+        yield from (partial(referrer.__setitem__, n) for n, value in enumerate(referrer) if value is obj)
+    elif type(referrer) is CellType:
+        yield partial(setattr, referrer, "cell_contents")
+    elif not is_class(referrer) and type(referrer) is not ModuleType:
+        yield from setters_of_object(referrer, obj)
+
+
+def setters_of_object(referrer: Any, obj: Any) -> Iterator[Setter]:
+    attributes = dict_of(referrer)
+    for name, value in (attributes or {}).items():
+        if value is obj:
+            yield partial(attributes.__setitem__, name)
+    for kind in type(referrer).__mro__:
+        for slot in vars(kind).values():
+            if isinstance(slot, MemberDescriptorType) and content(slot, referrer) is obj:
+                yield partial(slot.__set__, referrer)
+
+
+def is_class(obj: Any) -> bool:
+    return issubclass(type(obj), type)
+
+
+def dict_of(obj: Any) -> Any:
+    """Return the ``__dict__`` of an object if it has one, without calling code of its class."""
+    try:
+        attributes = object.__getattribute__(obj, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+    return attributes if type(attributes) is dict else None
+
+
+def content(slot: MemberDescriptorType, referrer: Any) -> Any:
+    try:
+        return slot.__get__(referrer)
+    except AttributeError:
+        return None
+
+
+class LockUpgrade:
+    """One replacement of objects, by ``makers`` for each type, and of the conditions of one class over them.
+
+    It works in three steps: find all referrers, find a setter for each reference, and only then replace. An object for
+    which the second step fails is left as it was.
+    """
+
+    def __init__(self, objects: list[Any], makers: Makers, old: type, new: type) -> None:
+        self.makers = makers
+        self.old_condition, self.new_condition = old, new
+        self.conditions: list[Any] = [it for it in gc.get_objects() if type(it) is old]
+        objects.append(originals.allocate_lock())  # referenced by this method alone: its count is the baseline
+        self.referrers = Referrers(objects)
+        self.owners = Referrers(self.referrers.indirect())
+        self.references = {id(obj): self.unknown_references(obj) for obj in objects}
+        self.from_here = self.references[id(objects.pop())]
+        self.replacements = self.replace(objects)
+
+    def unknown_references(self, obj: Any) -> int:
+        """Return how many references to an object ``gc`` does not know."""
+        return sys.getrefcount(obj) - sum(count_references(referrer, obj) for referrer in self.referrers.of(obj))
+
+    def replace(self, objects: list[Any]) -> dict[int, Any]:
+        """Make and place the new objects. Returns: them, by the id of the old one."""
+        found = [(obj, self.setters_for(obj)) for obj in objects]
+        replacements = {id(obj): self.makers[type(obj)](obj) for obj, places in found if places is not None}
+        self.convert(replacements)
+        for obj, places in found:
+            for put in places or ():
+                put(replacements[id(obj)])
+        return replacements
+
+    def convert(self, replacements: dict[int, Any]) -> None:
+        for condition in self.conditions:
+            replacement = replacements.get(id(condition._lock))
+            if replacement is not None:
+                condition.__dict__.clear()
+                condition.__class__ = self.new_condition
+                condition.__init__(replacement)
+
+    def setters_for(self, obj: Any) -> list[Setter] | None:
+        """Return the setters for all references to an object; None if it must be left."""
+        if has_waiters(obj) or (type(obj) in RLOCKS and is_held(obj)):
+            return None
+        found: list[Setter] = []
+        for referrer in self.referrers.of(obj):
+            there = self.setters_in(referrer, obj)
+            if there is None:
+                return None
+            found += there
+        return found if self.references[id(obj)] <= self.from_here else None
+
+    def setters_in(self, referrer: Any, obj: Any) -> list[Setter] | None:
+        """Return where to replace a obj in one referrer; None if that cannot be done in full."""
+        if type(referrer) in METHODS:
+            return [] if self.may_stay(referrer) else None
+        owner = self.owner(referrer)
+        if type(owner) is self.old_condition:  # convert() sees to it
+            return None if has_waiters(owner) else []
+        if belongs_below(owner):
+            return None
+        number = count_references(referrer, obj)  # counted before its __dict__ is read, which may make it
+        found = list(setters(referrer, owner, obj))
+        return found if len(found) == number else None
+
+    def owner(self, referrer: Any) -> Any:
+        """Return what a dict belongs to; any other referrer is returned as it is."""
+        if type(referrer) is not dict:
+            return referrer
+        for owner in self.owners.of(referrer):
+            if dict_of(owner) is referrer or (is_class(owner) and referrer.keys() == vars(owner).keys()):
+                return owner
+        return referrer
+
+    def may_stay(self, method: Any) -> bool:
+        """Report whether a bound method may keep the old object: a condition's, or a fork handler's."""
+        mine = self.referrers.found.values()
+        referrers = [referrer for referrer in self.owners.of(method) if not any(referrer is one for one in mine)]
+        if all(type(referrer) is list for referrer in referrers):  # the interpreter's lists of fork handlers
+            return method.__name__ in FORK_HANDLERS and self.is_for_forks(method.__self__)
+        return all(type(self.owner(referrer)) is self.old_condition for referrer in referrers)
+
+    def is_for_forks(self, lock: Any) -> bool:
+        """Report whether ``os.register_at_fork`` was given methods of a lock."""
+        names = {referrer.__name__ for referrer in self.referrers.of(lock) if type(referrer) is BuiltinMethodType}
+        return "_at_fork_reinit" in names
+
+
+def belongs_below(owner: Any) -> bool:
+    """Report whether an object belongs to a module of ``NOT_UPGRADED``."""
+    module = owner.__name__ if type(owner) is ModuleType else type(owner).__module__
+    return package_of(str(module)) in NOT_UPGRADED
+
+
+# ---- upgrade and downgrade
+
+upgraded: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The new objects that are in place."""
+
+fork_locks: dict[int, tuple[Any, Any]] = {}
+"""New lock and old one, by the id of the new one, where fork handlers go on with the old one."""
+
+
+def upgrade_locks() -> None:
+    """Upgrade what exists. From: a process in which no other OS thread waits for, or changes, any of it."""
+    objects = [it for it in gc.get_objects() if type(it) in UPGRADES]
+    upgrade = LockUpgrade(objects, UPGRADES, StandardCondition, Condition)
+    for obj in objects:
+        replacement = upgrade.replacements.get(id(obj))
+        if replacement is not None:
+            upgraded.add(replacement)
+            if upgrade.is_for_forks(obj):
+                fork_locks[id(replacement)] = replacement, obj
+
+
+def downgrade_locks() -> None:
+    """Undo the upgrade; what has waiters, or cannot be replaced, stays ours, and works."""
+    old_locks = {key: old for key, (_, old) in fork_locks.items()}
+    fork_locks.clear()
+    objects = list(upgraded)
+    back = {**DOWNGRADES, Lock: lambda lock: old_locks.get(id(lock)) or DOWNGRADES[Lock](lock)}
+    LockUpgrade(objects, back, Condition, StandardCondition)
+    upgraded.clear()
+
+
+def free_in_child() -> None:
+    """Free, in a forked child, the new locks, which a dhaga of the parent may hold; the old ones have handlers."""
+    for replacement, _ in fork_locks.values():
+        replacement._at_fork_reinit()
+
+
+hooks.in_forked_child.append(free_in_child)

@@ -1,0 +1,133 @@
+"""What a prefork worker runs between its fork and its exit; the master's side is ``_prefork``.
+
+The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
+stop request: a signal's number, SIGTERM when the master has died, or None when a server has ended by itself. The pipe
+to the master carries one byte once all servers serve; its end tells the master of the worker's death, and the worker of
+the master's. A second request while the worker drains stops it at once; an alarm kills what does not end at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import signal
+import socket as standard
+from collections.abc import Callable, Iterator
+from fcntl import F_GETFL, F_SETFL, F_SETOWN, FASYNC, fcntl
+from typing import TypeAlias
+
+from .._kernel.api import spawn
+from .._kernel.context_manager import contextmanager
+from .._kernel.scheduler import Scheduler
+from .._sync.simple_queue import SimpleQueue
+from ..socket import adopt, socket
+from . import TCPServer
+from ._listeners import Address, close_all
+
+logger = logging.getLogger("dhaga")
+
+Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
+"""Imports the program in each worker, and returns a function that makes a server at an address, for each OS thread."""
+
+CLEANUP_SECONDS = 1.0
+"""Seconds that cancelled handlers have for their ``finally``, before the process is killed."""
+
+STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGQUIT
+EXIT_FAILURE = 1
+
+
+class Service:
+    """Serve at listening sockets until a stop request: SIGTERM drains, SIGINT or SIGQUIT ends at once.
+
+    ``threads``: OS threads, with a server each; ``grace``: seconds that handlers have to finish. If the master dies,
+    the worker drains.
+    """
+
+    def __init__(self, setup: Setup, listeners: list[socket], threads: int, grace: float) -> None:
+        self.setup = setup
+        self.listeners = listeners
+        self.threads = threads
+        self.grace = grace
+        self.stop_requests: SimpleQueue[int | None] = SimpleQueue()
+        self.servers: list[TCPServer] = []
+
+    def run(self, pipe: standard.socket) -> int:
+        """Serve; report on ``pipe`` when all servers are up, and drain when the master closes its end.
+
+        From: main code. Returns: an exit status.
+        """
+        try:
+            with die_with_master(pipe):
+                make_server = self.setup()
+            for number in STOP_SIGNALS:
+                signal.signal(number, self.request_stop)
+            self.start(make_server)
+        except Exception:
+            logger.exception("worker %d cannot serve", os.getpid())
+            return EXIT_FAILURE
+        spawn(self.watch_master, adopt(pipe), daemon=True)
+        request = self.stop_requests.get()
+        self.stop(self.grace if request == signal.SIGTERM else 0)
+        return EXIT_FAILURE if request is None else 0
+
+    def request_stop(self, number: int, frame: object) -> None:
+        self.stop_requests.put_nowait(number)
+
+    def start(self, make_server: Callable[[Address], TCPServer]) -> None:
+        """Start a server in the main thread, and one in each further thread."""
+        further = [Scheduler(f"thread-{number}").start() for number in range(2, self.threads + 1)]
+        for scheduler in [None, *further]:
+            server = make_server(list(self.listeners))
+            if scheduler is None:
+                server.start()
+            else:
+                scheduler.spawn(server.start).result()
+            self.servers.append(server)
+            spawn(self.watch_server, server, daemon=True)
+        close_all(self.listeners)  # the servers have duplicates, and must be the last that listen
+
+    def watch_server(self, server: TCPServer) -> None:
+        """Request a stop when a server ends, for whatever reason."""
+        server.serve_forever(0)
+        self.stop_requests.put_nowait(None)
+
+    def watch_master(self, pipe: socket) -> None:
+        """Report to the master that all servers serve, then drain when its end of the pipe closes."""
+        with pipe, contextlib.suppress(OSError):
+            pipe.send(b"+")
+            pipe.recv(1)
+        logger.error("worker %d drains, as the master has died", os.getpid())
+        self.stop_requests.put_nowait(signal.SIGTERM)
+
+    def stop(self, grace: float) -> None:
+        """Stop the servers, at once if a further request comes.
+
+        An alarm ends the process if they hang and no master is left.
+        """
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(math.ceil(grace + 3 * CLEANUP_SECONDS))
+        spawn(self.stop_at_once, daemon=True)
+        for stopped in [spawn(server.stop, grace) for server in self.servers]:
+            stopped.join()
+
+    def stop_at_once(self) -> None:
+        """Wait for a further stop request, then cut the grace of every server to 0."""
+        while self.stop_requests.get() is None:  # the end of a server, expected during a stop
+            pass
+        for server in self.servers:
+            spawn(server.stop, 0)
+
+
+@contextmanager
+def die_with_master(pipe: standard.socket) -> Iterator[None]:
+    """Kill the process by SIGIO if the master dies during the block, such as a long import, where nothing parks."""
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    flags = fcntl(pipe, F_GETFL)
+    fcntl(pipe, F_SETOWN, os.getpid())
+    fcntl(pipe, F_SETFL, flags | FASYNC)
+    try:
+        yield
+    finally:
+        fcntl(pipe, F_SETFL, flags)

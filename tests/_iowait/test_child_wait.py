@@ -1,0 +1,59 @@
+"""Children are waited for by dhagas while others run."""
+
+from __future__ import annotations
+
+import os as standard
+
+import pytest
+
+import dhaga
+from dhaga import os
+from dhaga.testing import settle
+from tests.kit.parking import parked
+from tests.kit.pipes import ended
+
+
+def exiting(status: int, after: float = 0.0) -> int:
+    """Start a child that ends with a status."""
+    return standard.posix_spawn("/bin/sh", ["sh", "-c", f"sleep {after}; exit {status}"], standard.environ)
+
+
+def test_waitpid_parks_until_the_child_ends() -> None:
+    pid = exiting(3, 0.05)
+    waiting = parked(os.waitpid, pid, 0)
+    assert f"process {pid}" in repr(waiting)
+    assert waiting.result() == (pid, ended(3))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)
+
+
+def test_wait_takes_any_child_and_each_status_once() -> None:
+    pids = {exiting(n, 0.01 * n): ended(n) for n in range(4)}
+    waiting = [parked(os.wait) for _ in pids]
+    assert dict(each.result() for each in waiting) == pids
+
+
+def test_a_cancelled_wait_leaves_the_status_to_others() -> None:
+    pid = exiting(5, 0.1)
+    for wait in (os.wait, lambda: os.waitpid(pid, 0), lambda: os.wait3(0)):
+        waiting = parked(wait)
+        waiting.cancel()
+        settle()
+        assert not waiting.is_alive()
+    assert dhaga.spawn(os.wait4, pid, 0).result()[:2] == (pid, ended(5))
+
+
+def test_waitid_waits_for_an_event_and_may_leave_it() -> None:
+    pid = exiting(6, 0.05)
+    seen = dhaga.spawn(os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOWAIT).result()
+    assert (seen.si_pid, seen.si_status) == (pid, 6)
+    assert dhaga.spawn(os.waitid, os.P_PID, pid, os.WEXITED).result().si_pid == pid
+
+
+def test_waitpid_sees_a_child_stop() -> None:
+    pid = exiting(0, 60)
+    waiting = parked(os.waitpid, pid, os.WUNTRACED)
+    standard.kill(pid, 19)
+    assert os.WIFSTOPPED(waiting.result()[1])
+    standard.kill(pid, 9)
+    assert os.WTERMSIG(dhaga.spawn(os.waitpid, pid, 0).result()[1]) == 9

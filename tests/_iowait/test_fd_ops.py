@@ -1,0 +1,117 @@
+"""Reads and writes of file descriptors: partial, cancelled, refused, and of closed ones."""
+
+from __future__ import annotations
+
+import os as standard
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import os
+from dhaga._kernel import hooks
+from dhaga.testing import cancel_at_every_park, settle
+from tests.kit.parking import parked, victim
+from tests.kit.pipes import Pipe, piped
+
+pipe = pytest.fixture(piped)
+
+
+def test_readv_and_writev_park(pipe: Pipe) -> None:
+    buffers = [bytearray(2), bytearray(4)]
+    reading = parked(os.readv, pipe.reader, buffers)
+    assert os.writev(pipe.writer, [b"ab", b"cd"]) == 4
+    assert (reading.result(), buffers) == (4, [bytearray(b"ab"), bytearray(b"cd\0\0")])
+
+
+def test_readinto_parks(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        buffer = bytearray(4)
+        reading = parked(os.readinto, pipe.reader, buffer)
+        assert os.write(pipe.writer, b"ab") == 2
+        assert (reading.result(), buffer) == (2, b"ab\0\0")
+        monkeypatch.setattr("dhaga._iowait.fd_ops.standard_readinto", None)  # Pythons before 3.14
+
+
+def test_a_write_parks_until_all_is_written(pipe: Pipe) -> None:
+    data = standard.urandom(500_000)
+    writing = parked(os.write, pipe.writer, data)
+    assert f"write fd {pipe.writer}" in repr(writing)
+    received = b""
+    while len(received) < len(data):
+        received += os.read(pipe.reader, 100_000)
+    assert (writing.result(), received) == (len(data), data)
+    assert standard.get_blocking(pipe.writer)
+
+
+def test_a_write_goes_on_where_the_system_cannot_be_asked_for_a_short_one(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dhaga._iowait.fd_ops.NOWAIT", 0)
+    test_a_write_parks_until_all_is_written(pipe)
+
+
+def test_a_cancelled_write_tells_how_much_it_has_written(pipe: Pipe) -> None:
+    written: list[int] = []
+
+    def write() -> None:
+        written.append(os.write(pipe.writer, b"x" * 500_000))
+        dhaga.sleep(60)
+
+    writing = parked(write)
+    writing.cancel()
+    settle()
+    assert not writing.is_alive()
+    assert len(standard.read(pipe.reader, 500_000)) == written[0] < 500_000
+
+
+def test_nothing_is_lost_whenever_a_reader_is_cancelled(pipe: Pipe) -> None:
+    def scenario() -> Any:
+        got: list[bytes] = []
+        reading = victim(lambda: got.append(os.read(pipe.reader, 4)))
+        dhaga.spawn(standard.write, pipe.writer, b"data", priority=dhaga.LOW)
+
+        def check() -> None:
+            if not got:
+                got.append(standard.read(pipe.reader, 4))
+            assert got == [b"data"]
+            assert not hooks.before_fd_close
+
+        return reading, check
+
+    assert cancel_at_every_park(scenario) == 1
+
+
+def test_closing_wakes_who_waits(pipe: Pipe) -> None:
+    def read() -> None:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.read(pipe.reader, 10)
+
+    readings = [parked(read) for _ in range(3)]
+    pipe.close(pipe.reader)
+    for reading in readings:
+        reading.join()
+
+
+def test_a_nonblocking_fd_does_not_park(pipe: Pipe) -> None:
+    def read() -> None:
+        with pytest.raises(BlockingIOError):
+            os.read(pipe.reader, 10)
+
+    standard.set_blocking(pipe.reader, False)
+    dhaga.spawn(read).join()
+
+
+def test_what_is_no_fd_is_refused_as_ever() -> None:
+    def refused() -> None:
+        for fd in (-1, 10_000):
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.read(fd, 1)
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.write(fd, b"x" * 10_000)
+        with pytest.raises(TypeError):
+            os.read("0", 1)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            os.write(1, "text")
+
+    dhaga.spawn(refused).join()

@@ -1,0 +1,129 @@
+"""Waits for several fds at once leave nothing behind, whatever ends them."""
+
+from __future__ import annotations
+
+import os
+import select as standard
+import tempfile
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import select, socket
+from dhaga._kernel import hooks
+from dhaga.testing import cancel_at_every_park, open_fds, settle, virtual_clock
+from tests.kit.selects import Waits, by_poll, every_way, has_poll, pair
+
+
+@every_way
+def test_a_cancel_leaves_nothing_registered_and_no_fd_open(waits: Waits) -> None:
+    with pair() as (one, other):
+        dhaga.spawn(waits, one, 0.001).join()
+        scheduler = dhaga.current().scheduler
+        before = open_fds()
+        for timeout in (None, 100):
+            d = dhaga.spawn(waits, one, timeout)
+            settle()
+            assert d.state == "WAITING"
+            d.cancel()
+            with pytest.raises(dhaga.Cancelled):
+                d.result(5)
+            assert not scheduler._poller.watchers and not hooks.before_fd_close and not len(scheduler._timers)
+            assert open_fds() == before
+        other.send(b"x")
+        assert waits(one, 1) and open_fds() == before
+
+
+@every_way
+def test_cancelled_or_timed_out_anywhere_nothing_is_left(waits: Waits) -> None:
+    before = open_fds()
+
+    def scenario() -> Any:
+        one, other = socket.socketpair()
+
+        def waits_twice() -> None:
+            for _ in range(2):
+                with suppress(TimeoutError):
+                    waits(one, 5)
+                one.settimeout(1)
+                with suppress(TimeoutError):
+                    one.recv(1)
+
+        def check() -> None:
+            one.close()
+            other.close()
+            assert not hooks.before_fd_close
+
+        victim = dhaga.spawn(waits_twice)
+        dhaga.spawn(lambda: (dhaga.sleep(1), other.send(b"x")))
+        return victim, check
+
+    assert cancel_at_every_park(scenario) >= 2
+    assert open_fds() == before
+
+
+@has_poll
+def test_a_poll_that_was_cancelled_may_be_polled_again() -> None:
+    with virtual_clock(), pair() as (one, _):
+        poll = select.poll()
+        poll.register(one, select.POLLIN)
+        d = dhaga.spawn(poll.poll)
+        settle()
+        d.cancel()
+        d.join()
+        assert poll.poll(1) == []
+
+
+def test_a_regular_file_is_always_ready() -> None:
+    with tempfile.TemporaryFile() as file, pair() as (one, _):
+        assert select.select([file, one], [file], [], 5) == ([file], [file], [])
+        if hasattr(select, "poll"):
+            assert by_poll(file, 5)
+        if hasattr(select, "epoll"):
+            with select.epoll() as epoll, pytest.raises(PermissionError):
+                epoll.register(file)
+
+
+def test_a_regular_file_watched_for_urgent_data_alone_waits_for_the_time() -> None:
+    with virtual_clock() as clock, tempfile.TemporaryFile() as file:
+        expected = standard.select([], [], [file], 0)
+        assert select.select([], [], [file], 2) == expected
+        assert clock() == (0 if any(expected) else 2)
+
+
+def test_pipes_are_watched_as_well() -> None:
+    bell, button = os.pipe()
+    try:
+        d = dhaga.spawn(select.select, [bell], [], [], 5)
+        settle()
+        os.write(button, b"!")
+        assert d.result(5) == ([bell], [], [])
+    finally:
+        os.close(bell)
+        os.close(button)
+
+
+def test_what_is_not_defined_is_the_standards() -> None:
+    assert select.error is OSError and set(dir(standard)) <= set(dir(select))
+    with pytest.raises(AttributeError):
+        select.nonsense
+
+
+@every_way
+@pytest.mark.parametrize("ready", [False, True])
+def test_who_polls_in_a_loop_lets_others_run(waits: Waits, ready: bool) -> None:
+    with pair() as (one, other):
+        if ready:
+            other.send(b"x")
+        done: list[int] = []
+
+        def poll() -> None:
+            while not done:
+                assert waits(one, 0) is ready
+
+        for polling in (poll, lambda: dhaga.spawn(poll).join()):
+            done.clear()
+            dhaga.spawn(done.append, 1)
+            polling()

@@ -1,0 +1,407 @@
+"""The compiled parts: frame chunks kept for the next greenlets, and pure Python where they are missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dhaga import debug
+from dhaga._kernel import accelerator
+
+compiled = pytest.mark.skipif(
+    not isinstance(accelerator.chunks, ModuleType), reason=f"pure: {accelerator.chunks!s:.5}…"
+)
+
+BEGINNING = """
+import json, os, sys, threading
+import dhaga
+from dhaga import debug
+from dhaga._kernel import accelerator
+
+def figures():
+    return debug.stats().frame_chunks
+
+def crowd(count):
+    "Have so many dhagas parked at once, each within a frame of its own, and end them."
+    def parked():
+        dhaga.park("test")
+    dhagas = [dhaga.spawn(parked) for _ in range(count)]
+    dhaga.sleep(0)
+    for each in dhagas:
+        each.wake()
+    for each in dhagas:
+        each.join()
+
+def tell(**what):
+    print(json.dumps(what))
+"""
+"""Of each program: the figures are of a process, and a cap cannot be changed once it runs."""
+
+
+def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[str, Any]:
+    """Run a program in a fresh process; ``before``: what runs before dhaga is imported. Returns: what it told."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("DHAGA_PURE", "DHAGA_CHUNKS")}
+    command = [sys.executable, "-c", f"{before}\n{BEGINNING}\n{code}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=kept | environ)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+# ---- what runs
+
+
+def test_ci_tests_the_compiled_parts_unless_it_asks_for_pure_python() -> None:
+    if os.environ.get("DHAGA_REQUIRE_SERVICES") == "1" and os.environ.get("DHAGA_PURE", "0") in ("", "0"):
+        assert accelerator.describe().startswith("compiled")
+
+
+@pytest.mark.parametrize(
+    ("environ", "why"),
+    [
+        ({"DHAGA_PURE": "1"}, "DHAGA_PURE is set"),
+        ({"DHAGA_CHUNKS": "0"}, "DHAGA_CHUNKS=0"),
+        ({"DHAGA_PURE": "1", "DHAGA_CHUNKS": "5"}, "DHAGA_PURE is set"),
+    ],
+)
+def test_the_environment_switches_it_off(environ: dict[str, str], why: str) -> None:
+    assert accelerator.start(environ) == why
+    code = "crowd(10); tell(is_=accelerator.describe(), figures=figures(), loaded=MODULE in sys.modules)"
+    found = run(code.replace("MODULE", "'dhaga._kernel._frame_chunks'"), **environ)
+    assert found == {"is_": f"pure Python ({why})", "figures": None, "loaded": False}
+
+
+def test_a_module_that_is_missing_or_of_another_machine_leaves_pure_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, package: str) -> ModuleType:
+        raise ModuleNotFoundError(f"No module named {name}")
+
+    def alien(name: str, package: str) -> ModuleType:
+        raise ImportError("invalid ELF header")
+
+    monkeypatch.setattr(accelerator, "import_module", missing)
+    assert "C compiler" in str(accelerator.start({}))
+    monkeypatch.setattr(accelerator, "import_module", alien)
+    assert accelerator.start({}) == "not usable: invalid ELF header"
+
+
+def test_a_free_threaded_build_and_other_implementations_are_pure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "abiflags", "t")
+    assert accelerator.start({}) == "this is a free-threaded build"
+    monkeypatch.setattr(sys.implementation, "name", "graalpy")
+    assert accelerator.start({}) == "this is graalpy"
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "many", "1000001", "²", " 5"])
+def test_a_cap_that_is_no_number_of_chunks_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"DHAGA_CHUNKS=.*0 to 1000000; 0 for none"):
+        accelerator.start({"DHAGA_CHUNKS": text, "DHAGA_PURE": "1"})
+
+
+def test_the_statistics_say_what_runs() -> None:
+    found = debug.stats()
+    assert found.accelerator == accelerator.describe()
+    assert (found.frame_chunks is None) is found.accelerator.startswith("pure Python (")
+
+
+# ---- frame chunks
+
+
+@compiled
+def test_chunks_of_ended_dhagas_serve_the_next_ones() -> None:
+    found = run("""
+crowd(1000)
+first = figures()
+for _ in range(3):
+    crowd(1000)
+last = figures()
+tell(cap=last.cap, hits=last.hits - first.hits, misses=last.misses - first.misses, kept=last.kept)
+""")
+    assert found["cap"] == accelerator.CHUNKS
+    assert found["hits"] >= 3000
+    assert found["misses"] <= 5
+    assert 1000 <= found["kept"] <= found["cap"]
+
+
+@compiled
+def test_no_more_are_kept_than_the_cap_says() -> None:
+    code = """
+crowd(500)
+first = figures()
+crowd(500)
+last = figures()
+tell(kept=first.kept, hits=last.hits - first.hits, misses=last.misses - first.misses)
+"""
+    found = run(code, DHAGA_CHUNKS="7")
+    assert found["kept"] == 7
+    assert 7 <= found["hits"] < 20
+    assert found["misses"] > 480
+
+
+@compiled
+def test_frames_that_need_more_than_a_chunk_get_it_from_the_former_allocator() -> None:
+    found = run("""
+def deep(n):
+    a = b = c = d = e = f = n
+    return (0 if not n else deep(n - 1)) + a
+wide = eval(f"lambda: [{', '.join(['len'] * 5000)}]")  # a stack of 5,000 entries: a chunk of 64 KB
+for _ in range(50):
+    assert dhaga.spawn(deep, 500).result() == 125250
+    assert len(dhaga.spawn(wide).result()) == 5000
+f = figures()
+tell(kept=f.kept, hits=f.hits)
+""")
+    assert found["hits"] > 100
+    assert 1 <= found["kept"] < 60
+
+
+@compiled
+def test_kept_chunks_can_be_given_back() -> None:
+    found = run("""
+crowd(300)
+before = figures().kept
+count = accelerator.chunks.give_back()
+after = figures().kept
+crowd(300)
+tell(before=before, count=count, after=after, again=figures().kept)
+""")
+    assert found["count"] == found["before"] >= 300
+    assert found["after"] == 0
+    assert found["again"] >= 300
+
+
+@compiled
+def test_a_second_install_changes_nothing() -> None:
+    found = run("""
+second = accelerator.chunks.install(3)
+crowd(10)
+try:
+    accelerator.chunks.install(-1)
+except ValueError as error:
+    tell(second=second, cap=figures().cap, in_front=figures().in_front, error=str(error))
+""")
+    assert found == {
+        "second": False,
+        "cap": accelerator.CHUNKS,
+        "in_front": True,
+        "error": "install(): the cap of kept chunks must not be negative",
+    }
+
+
+ARENA = """
+import ctypes
+
+class Allocator(ctypes.Structure):
+    _fields_ = [("context", ctypes.c_void_p), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p)]
+
+def current():
+    found = Allocator()
+    ctypes.pythonapi.PyObject_GetArenaAllocator(ctypes.byref(found))
+    return found
+
+def use(allocator):
+    ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(allocator))
+
+default = current()
+"""
+"""To be run before dhaga is imported."""
+
+
+@compiled
+def test_an_allocator_that_is_installed_later_and_passes_nothing_on_does_no_harm() -> None:
+    code = """
+crowd(100)
+ours = current()
+use(default)
+before = figures()
+crowd(100)
+away = figures()
+second = accelerator.chunks.install(5)
+described = accelerator.describe()
+use(ours)
+crowd(100)
+back = figures()
+tell(in_front=[before.in_front, back.in_front], same=(away.hits, away.kept) == (before.hits, before.kept),
+     second=second, described=described, again=back.hits - away.hits)
+"""
+    found = run(code, before=ARENA)
+    assert found["in_front"] == [False, True]
+    assert found["same"]
+    assert not found["second"]
+    assert "behind another arena allocator" in found["described"]
+    assert found["again"] >= 100
+
+
+CHURN = """
+#include <stddef.h>
+void churn(void *take(void *, size_t), void give(void *, void *, size_t), volatile char *stop) {
+    while (!*stop) give(NULL, take(NULL, 16384), 16384);
+}
+"""
+"""Takes and frees chunks without the interpreter lock, so that a fork finds another thread within the allocator."""
+
+
+@compiled
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_forked_child_goes_on_with_the_chunks(tmp_path: Path) -> None:
+    (tmp_path / "churn.c").write_text(CHURN)
+    library = tmp_path / "churn.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "churn.c"], check=True)
+    code = """
+crowd(100)
+ours = current()
+stop = ctypes.create_string_buffer(1)
+arguments = (ctypes.c_void_p(ours.alloc), ctypes.c_void_p(ours.free), stop)
+threads = [threading.Thread(target=ctypes.CDLL(sys.argv[1]).churn, args=arguments) for _ in range(2)]
+for each in threads:
+    each.start()
+ends = []
+for _ in range(10):
+    pid = os.fork()
+    if pid == 0:
+        before = figures().hits
+        crowd(50)
+        os._exit(0 if figures().hits - before >= 50 else 1)
+    ends.append(os.waitpid(pid, 0)[1])
+stop[0] = b"x"
+for each in threads:
+    each.join()
+tell(ends=ends)
+"""
+    silent = "import warnings; warnings.simplefilter('ignore')"  # of a fork beside threads
+    assert run(code, str(library), before=silent + ARENA)["ends"] == [0] * 10
+
+
+STRESS = """
+import random, time
+from greenlet import greenlet, getcurrent
+
+def deep(n, salt):
+    values = [salt, n, salt ^ n]
+    if n:
+        assert deep(n - 1, salt) == salt
+    elif type(getcurrent()) is greenlet and getcurrent().parent is not None:
+        getcurrent().parent.switch()
+    elif type(getcurrent()) is dhaga.Dhaga:
+        dhaga.sleep(0)
+    assert values == [salt, n, salt ^ n]
+    return values[0]
+
+def threads_end():
+    while time.monotonic() < end:
+        group = [threading.Thread(target=short, args=(n,)) for n in range(8)]
+        for each in group:
+            each.start()
+        for each in group:
+            each.join()
+
+def short(n):
+    deep(n * 20, n)
+    greenlet(deep).switch(5, n)  # never finished: it is dropped while suspended
+
+def greenlets(salt):
+    rng = random.Random(salt)
+    while time.monotonic() < end:
+        group = [greenlet(deep) for _ in range(rng.randrange(1, 200))]
+        for n, each in enumerate(group):
+            each.switch(rng.choice((0, 3, 400)), n)
+        rng.shuffle(group)
+        for each in group:
+            each.switch()
+        ended.append(len(group))
+
+def dhagas():
+    while time.monotonic() < end:
+        group = [dhaga.spawn(deep, n % 50, n) for n in range(100)]
+        assert [each.result() for each in group] == list(range(100))
+        ended.append(100)
+
+failed, ended = [], []
+threading.excepthook = failed.append
+end = time.monotonic() + SECONDS
+threads = [threading.Thread(target=threads_end) for _ in range(2)]
+threads += [threading.Thread(target=greenlets, args=(n,)) for n in range(2)]
+threads += [threading.Thread(target=dhagas) for _ in range(2)]
+for each in threads:
+    each.start()
+while time.monotonic() < end:
+    crowd(200)
+for each in threads:
+    each.join()
+f = figures()
+tell(kept=f.kept, cap=f.cap, hits=f.hits, ended=sum(ended), failed=len(failed))
+"""
+
+
+@compiled
+@pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cap", ["50", "1024"])
+def test_threads_that_end_beside_spawns_share_the_chunks(seconds: int, cap: str) -> None:
+    found = run(STRESS.replace("SECONDS", str(seconds)), DHAGA_CHUNKS=cap)
+    assert found["failed"] == 0
+    assert found["cap"] == int(cap)
+    assert found["kept"] <= found["cap"]
+    assert found["hits"] > 100
+    assert found["ended"] > 100
+
+
+SUBINTERPRETERS = """
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+crowd(20)
+code = f'''
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+loader = ExtensionFileLoader("_frame_chunks", {accelerator.chunks.__file__!r})
+module = module_from_spec(spec_from_loader("_frame_chunks", loader))
+loader.exec_module(module)
+assert module.install(5) is False
+assert module.figures()[0] is True
+assert module.figures()[2] == 1024
+def deep(n): return n and deep(n - 1)
+before = module.figures()
+for _ in range(20):
+    deep(500)
+assert sum(module.figures()[3:]) > sum(before[3:])  # the chunks above its first one
+'''
+for _ in range(3):
+    made = interpreters.create()
+    failed = interpreters.run_string(made, code)
+    assert failed is None, failed
+    interpreters.destroy(made)
+crowd(20)
+tell(kept=figures().kept, in_front=figures().in_front)
+"""
+
+
+@compiled
+def test_subinterpreters_share_what_is_installed() -> None:
+    found = run(SUBINTERPRETERS)
+    assert found["in_front"]
+    assert found["kept"] >= 20
+
+
+@compiled
+def test_chunks_are_used_to_the_very_end_of_the_interpreter() -> None:
+    code = """
+import atexit
+class Late:
+    def __del__(self):
+        def deep(n):
+            return n and deep(n - 1)
+        deep(300)  # the second chunk of the main thread is taken and freed while modules are cleared
+atexit.register(crowd, 50)
+sys.late = Late()
+crowd(50)
+tell()
+"""
+    assert run(code) == {}

@@ -1,0 +1,36 @@
+"""The current waiter: who may park, and what is told to those who may not."""
+
+from __future__ import annotations
+
+import pytest
+
+import dhaga
+from dhaga.testing import virtual_clock
+
+
+def test_main_code_parks_and_is_woken_like_a_dhaga() -> None:
+    trace: list[object] = []
+    with virtual_clock() as clock:
+        me = dhaga.current()
+        assert dhaga.current() is me and not isinstance(me, dhaga.Dhaga)
+        assert repr(me) == "<Main code of virtual RUNNING>"
+        dhaga.spawn(lambda: (trace.append(repr(me)), dhaga.sleep(5), me.wake("by a dhaga")))
+        assert dhaga.park("x") == "by a dhaga"
+        assert trace == ["<Main code of virtual WAITING x>"] and clock() == 5
+        with pytest.raises(TimeoutError):
+            dhaga.park("x", timeout=3)
+        assert clock() == 8
+
+
+def test_a_foreign_greenlet_cannot_park_among_dhagas() -> None:
+    import greenlet
+
+    def foreign() -> str:
+        with pytest.raises(dhaga.ParkError, match=r"dhaga\.spawn"):
+            dhaga.sleep(1)
+        return "refused"
+
+    with virtual_clock():
+        dhaga.sleep(0)
+        assert greenlet.greenlet(foreign).switch() == "refused"
+        assert dhaga.spawn(lambda: greenlet.greenlet(foreign).switch()).result() == "refused"

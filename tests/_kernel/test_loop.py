@@ -1,0 +1,139 @@
+"""The loop of a scheduler: what its selector knows of its sleep, and the self-pipe that ends it at a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import socket as parking_socket
+from dhaga._kernel.poller import IOLoopPoller
+from dhaga.testing import settle
+from dhaga.threading import Event
+
+
+def test_a_sleeping_loop_is_woken_by_another_thread_and_by_nothing_else() -> None:
+    with dhaga.Scheduler() as scheduler:
+        me = scheduler.spawn(dhaga.park, "nothing")
+        while me.reason != "nothing" or not scheduler._asleep:
+            dhaga.sleep(0.001)
+        assert scheduler.spawn(lambda: "woken").result(5) == "woken"
+        assert me.reason == "nothing"
+        me.wake("at last")
+        assert me.result(5) == "at last"
+
+
+def test_a_handler_that_a_program_has_added_shows_in_the_selector() -> None:
+    dhaga.sleep(0)
+    scheduler = dhaga.current().scheduler
+    selector = scheduler._selector
+    assert selector is not None and selector.only_own_fds()
+    one, other = socket.socketpair()
+    with one, other:
+        scheduler.ioloop.add_handler(one, lambda *_: None, scheduler.ioloop.READ)
+        assert not selector.only_own_fds()
+        scheduler.ioloop.remove_handler(one)
+    assert selector.only_own_fds()
+
+
+def test_a_select_that_is_about_to_return_can_be_told_and_one_that_was_closed_counts_as_such() -> None:
+    dhaga.sleep(0)
+    scheduler = dhaga.current().scheduler
+    selector = scheduler._selector
+    assert selector is not None
+    settle()
+    reader, writer = os.pipe()
+    scheduler.loop.add_reader(reader, lambda: None)
+    assert not selector.would_return()
+    os.write(writer, b"!")
+    assert selector.would_return()
+    scheduler.loop.remove_reader(reader)
+    os.close(reader)
+    os.close(writer)
+    closed = type(selector)()
+    closed.close()
+    assert closed.would_return()
+
+
+LATE = 10
+
+
+@pytest.fixture
+def event() -> Iterator[Event]:
+    """An event that is set LATE seconds from now, and then was not set in time."""
+    event = Event()
+    timer = threading.Timer(LATE, event.set)
+    timer.start()
+    began = time.monotonic()
+    yield event
+    timer.cancel()
+    assert event.is_set() and time.monotonic() - began < LATE / 2, "the wake was lost"
+
+
+def once(fn: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that calls ``fn``, the first time."""
+    calls = [fn]
+    return lambda: calls.pop()() if calls else None  # type: ignore[func-returns-value]
+
+
+def patch_before(obj: Any, name: str, fn: Callable[[], object]) -> None:
+    """Have a method of an object call ``fn()`` first, as a collection there calls finalizers."""
+    method, call = getattr(obj, name), once(fn)
+    setattr(obj, name, lambda *args: (call(), method(*args))[1])
+
+
+@pytest.mark.parametrize(("where", "timeout"), [("look", None), ("select", None), ("select", LATE)])
+def test_a_wake_by_a_finalizer_just_before_the_sleep_is_not_lost(
+    event: Event, where: str, timeout: float | None
+) -> None:
+    dhaga.sleep(0)
+    if where == "look" and isinstance(dhaga.current().scheduler._poller, IOLoopPoller):
+        event.set()
+        pytest.skip("the loop watches the fds itself, so that the deadlock watch does not ask this poller")
+    ours, theirs = parking_socket.socketpair()
+    reader = dhaga.spawn(ours.recv, 1)
+    dhaga.sleep(0.001)
+    scheduler = reader.scheduler
+    if where == "look":
+        patch_before(scheduler._poller, "has_waiters", event.set)
+    else:
+        patch_before(scheduler._selector, "select", event.set)
+    if timeout is not None:
+        event.wait(timeout)
+    else:
+        event.wait()
+    theirs.close()
+    reader.join()
+    ours.close()
+
+
+def test_a_wake_by_a_finalizer_just_before_the_sleep_of_a_hosts_loop_is_not_lost(event: Event) -> None:
+    class Selector(selectors.DefaultSelector):
+        """A collection comes when the loop has decided to sleep for good."""
+
+        def select(self, timeout: float | None = None) -> Any:
+            if timeout is None:
+                set_once()
+            return super().select(timeout)
+
+    async def main() -> None:
+        await dhaga.spawn(event.wait)
+
+    def host() -> None:
+        loop = asyncio.SelectorEventLoop(selector)
+        loop.run_until_complete(main())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    selector, set_once = Selector(), once(event.set)
+    thread = threading.Thread(target=host)
+    thread.start()
+    thread.join()

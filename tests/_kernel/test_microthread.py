@@ -1,0 +1,460 @@
+"""A dhaga from NEW to DONE: its result, its cancel, its errors, its context, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import gc
+import logging
+import sys
+import traceback
+import weakref
+from typing import Any
+
+import pytest
+from greenlet import GreenletExit
+
+import dhaga
+from dhaga.queue import Empty, Queue
+from dhaga.testing import settle, virtual_clock
+
+
+def fail(error: BaseException) -> Any:
+    raise error
+
+
+def error_of(call: Any) -> BaseException | None:
+    try:
+        call()
+    except BaseException as error:
+        return error
+    return None
+
+
+# ---- its names
+
+
+def test_dir_lists_what_a_user_may_call_and_nothing_of_greenlets() -> None:
+    with virtual_clock():
+        d = dhaga.spawn(int)
+        d.join()
+    listed = dir(d)
+    assert not [name for name in listed if name.startswith("_") and not name.startswith("__")]
+    assert not {"run", "switch", "throw", "parent", "dead", "gr_frame"} & set(listed)
+    assert {"join", "result", "cancel", "__await__", "__class__"} < set(listed) and len(listed) == len(set(listed))
+
+
+# ---- result and join
+
+
+def test_result_is_the_value_or_the_exception_for_everybody_who_asks() -> None:
+    with virtual_clock():
+        d = dhaga.spawn(lambda a, *, b: dhaga.sleep(1) or a + b, 1, b=2)
+        askers = [dhaga.spawn(d.result) for _ in range(3)]
+        assert [asker.result() for asker in askers] == [3, 3, 3] and d.result() == 3
+        error = LookupError("x")
+        d = dhaga.spawn(lambda: dhaga.sleep(1) or fail(error))
+        askers = [dhaga.spawn(error_of, d.result) for _ in range(3)]
+        assert all(asker.result() is error for asker in askers) and error_of(d.result) is error
+        assert d.join() is None
+
+
+def test_joiners_go_on_in_the_order_in_which_they_came() -> None:
+    trace: list[int] = []
+    with virtual_clock():
+        d = dhaga.spawn(dhaga.sleep, 1)
+
+        def joins(n: int) -> None:
+            d.join()
+            trace.append(n)
+
+        for joiner in [dhaga.spawn(joins, n) for n in range(5)]:
+            joiner.join()
+    assert sorted(trace) == list(range(5))
+    if dhaga_is_fifo():
+        assert trace == list(range(5))
+
+
+def dhaga_is_fifo() -> bool:
+    from dhaga import testing
+
+    return testing.seed is None
+
+
+def test_join_and_result_with_a_timeout() -> None:
+    with virtual_clock() as clock:
+        d = dhaga.spawn(dhaga.sleep, 10)
+        assert d.join(timeout=1) is None and d.is_alive() and clock() == 1
+        assert d.join(timeout=0) is None and clock() == 1
+        with pytest.raises(TimeoutError):
+            d.result(timeout=1)
+        with pytest.raises(TimeoutError, match="has not ended"):
+            d.result(timeout=0)
+        assert clock() == 2
+        d.result(timeout=100)
+        assert clock() == 10 and d.join(timeout=0) is None and not d.is_alive()
+
+
+def test_a_dhaga_that_waits_for_its_own_end_is_told_so() -> None:
+    def waits(name: str) -> None:
+        with pytest.raises(RuntimeError, match="its own end"):
+            getattr(dhaga.current(), name)()
+
+    with virtual_clock():
+        dhaga.spawn(waits, "join").result()
+        dhaga.spawn(waits, "result").result()
+
+
+def test_what_cannot_be_spawned_is_refused_with_what_to_do() -> None:
+    async def coroutine_function() -> None: ...
+
+    with virtual_clock():
+        with pytest.raises(TypeError, match=r"spawn\(fn, \*args\)"):
+            dhaga.spawn(dhaga.sleep(0))  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="coroutine function"):
+            dhaga.spawn(coroutine_function)
+        with pytest.raises(TypeError, match="positional argument"):
+            dhaga.spawn(lambda: None, 1).result()
+        assert dhaga.spawn(functools.partial(dict, name=1, daemon=2)).result() == {"name": 1, "daemon": 2}
+
+
+# ---- errors
+
+
+@pytest.mark.logs
+def test_an_error_that_nobody_waits_for_is_logged_with_name_and_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    with virtual_clock():
+        dhaga.spawn(fail, LookupError("lost"), name="unlucky").join()
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("dhaga", logging.ERROR)
+    assert record.getMessage() == "unlucky ended by an error that nobody handled"
+    assert record.exc_text is not None
+    assert "in fail" in record.exc_text and record.exc_text.endswith("LookupError: lost")
+    assert "dhaga/_kernel" not in record.exc_text
+
+
+def test_nothing_is_logged_of_an_error_that_goes_to_somebody_or_of_a_cancel() -> None:
+    with virtual_clock():
+        waiting = dhaga.spawn(lambda: dhaga.sleep(1) or fail(LookupError()))
+        with pytest.raises(LookupError):
+            waiting.result()
+        cancelled = dhaga.spawn(dhaga.sleep, 1000)
+        settle()
+        cancelled.cancel()
+        cancelled.join()
+        dhaga.spawn(fail, GreenletExit()).join()
+
+
+def test_excepthook_may_be_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(dhaga, "excepthook", seen.append)
+    error = LookupError()
+    with virtual_clock():
+        d = dhaga.spawn(fail, error)
+        d.join()
+    ((kind, value, trace, thread),) = seen
+    assert (kind, value, thread) == (LookupError, error, d) and trace is error.__traceback__
+
+
+@pytest.mark.logs
+def test_an_excepthook_that_fails_is_logged_and_the_dhaga_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: 1 / 0)
+    with virtual_clock():
+        dhaga.spawn(fail, LookupError("lost"), name="unlucky").join()
+    (record,) = caplog.records
+    assert "excepthook failed on LookupError('lost') of unlucky" in record.getMessage()
+
+
+def test_an_excepthook_that_exits_ends_the_program_and_the_dhaga_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: sys.exit(5))
+    with virtual_clock():
+        d = dhaga.spawn(fail, LookupError("lost"))
+        with pytest.raises(SystemExit):
+            dhaga.sleep(1)
+        assert not d.is_alive()
+        dhaga.sleep(1)
+
+
+def test_system_exit_goes_to_the_main_code_at_its_park() -> None:
+    with virtual_clock():
+        dhaga.spawn(fail, SystemExit(3))
+        with pytest.raises(SystemExit) as info:
+            dhaga.sleep(1000)
+        assert info.value.code == 3
+        dhaga.sleep(1)  # told once
+
+
+# ---- names, state, context
+
+
+def test_names_idents_and_daemons() -> None:
+    with virtual_clock():
+        plain = dhaga.spawn(dhaga.sleep, 1)
+        named = dhaga.spawn(dhaga.sleep, 1, name="named", daemon=True)
+        assert plain.name == f"dhaga-{plain.ident}" and named.name == "named"
+        assert plain.ident < named.ident and isinstance(plain.ident, int)
+        assert (plain.daemon, named.daemon) == (False, True)
+        named.name = "renamed"
+        plain.daemon = True
+        assert named.name == "renamed" and plain.daemon
+        assert dhaga.spawn(lambda: dhaga.current().name, name="inside").result() == "inside"
+        plain.join()
+        named.join()
+
+
+def test_each_state_in_its_turn() -> None:
+    seen = []
+    with virtual_clock():
+
+        def runs() -> None:
+            seen.append((d.state, d.is_alive()))
+            dhaga.park("x")
+
+        d = dhaga.spawn(runs)
+        seen.append((d.state, d.is_alive()))
+        settle()
+        seen.append((d.state, d.is_alive()))
+        d.wake()
+        seen.append((d.state, d.is_alive()))
+        d.join()
+        seen.append((d.state, d.is_alive()))
+    assert seen == [("NEW", True), ("RUNNING", True), ("WAITING", True), ("RUNNABLE", True), ("DONE", False)]
+
+
+variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
+
+
+def test_context_variables_are_copied_when_a_dhaga_is_spawned() -> None:
+    def changes(value: str) -> tuple[str, str]:
+        before = variable.get()
+        variable.set(value)
+        dhaga.sleep(1)
+        return before, variable.get()
+
+    with virtual_clock():
+        token = variable.set("of the main code")
+        a, b = dhaga.spawn(changes, "a"), dhaga.spawn(changes, "b")
+        variable.set("changed later")
+        assert (a.result(), b.result()) == (("of the main code", "a"), ("of the main code", "b"))
+        assert variable.get() == "changed later"
+        variable.reset(token)
+
+
+def test_a_context_may_be_given_and_is_used_itself() -> None:
+    with virtual_clock():
+        context = contextvars.copy_context()
+        context.run(variable.set, "given")
+
+        def sets() -> str:
+            value = variable.get()
+            variable.set("set in the dhaga")
+            return value
+
+        assert dhaga.spawn(sets, context=context).result() == "given"
+        assert context[variable] == "set in the dhaga" and variable.get() == "unset"
+
+
+# ---- what is left behind
+
+
+def test_live_dhagas_need_no_reference_and_never_see_greenlet_exit() -> None:
+    trace = []
+
+    def waits() -> None:
+        try:
+            dhaga.sleep(10)
+            trace.append("slept")
+        except BaseException as error:
+            trace.append(repr(error))
+
+    with virtual_clock():
+        dhaga.spawn(waits)
+        settle()
+        gc.collect()
+        dhaga.sleep(20)
+    assert trace == ["slept"]
+
+
+class Token:
+    """What may be left behind."""
+
+
+def returns(token: Token) -> Token:
+    dhaga.sleep(0.001)
+    with dhaga.Timeout(10):
+        dhaga.sleep(0)
+    return token
+
+
+def raises(token: Token) -> None:
+    dhaga.sleep(0.001)
+    raise LookupError(token)
+
+
+def times_out(token: Token) -> None:
+    with dhaga.Timeout(0.001):
+        dhaga.sleep(10)
+
+
+def gets_nothing(token: Token) -> None:
+    Queue[int]().get(timeout=0.001)
+
+
+def parks(token: Token) -> None:
+    dhaga.park("nothing")
+
+
+@pytest.mark.parametrize("ask", ["join", "result"])
+@pytest.mark.parametrize("fn", [returns, raises, times_out, gets_nothing, parks])
+def test_a_finished_dhaga_goes_with_its_last_reference(fn: Any, ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the garbage collector: no cycle is left by its end, result, error, a cancel, a join, a Timeout."""
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: None)
+
+    def run_once() -> list[weakref.ref[Any]]:
+        token = Token()
+        d = dhaga.spawn(fn, token)
+        settle()
+        if fn is parks:
+            d.cancel()
+        other = dhaga.spawn(getattr(d, ask))
+        other.join()
+        return [weakref.ref(token), weakref.ref(d), weakref.ref(other)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        with virtual_clock():
+            references = run_once()
+            dhaga.sleep(1)
+            assert [reference() for reference in references] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_timeout_that_is_caught_leaves_no_cycle() -> None:
+    """However often it happens, there is nothing for the garbage collector to do."""
+
+    def waits() -> None:
+        queue: Queue[int] = Queue()
+        for _ in range(10):
+            with contextlib.suppress(Empty):
+                queue.get(timeout=0.001)
+            with contextlib.suppress(TimeoutError):
+                dhaga.park("x", timeout=0.001)
+            with contextlib.suppress(TimeoutError), dhaga.Timeout(0.001):
+                queue.get()
+
+    with virtual_clock():
+        dhaga.spawn(waits).result()
+        gc.collect()
+        gc.disable()
+        try:
+            dhaga.spawn(waits).result()
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
+
+@pytest.mark.crowd
+@pytest.mark.parametrize("count", [15_000, pytest.param(95_000, marks=pytest.mark.slow)])
+def test_memory_is_flat_over_many_spawns(count: int) -> None:
+    def spawns(n: int) -> int:
+        for _ in range(n // 1000):
+            for d in [dhaga.spawn(int) for _ in range(1000)]:
+                d.join()
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    spawns(2000)
+    before = spawns(3000)
+    assert spawns(count) - before < 1000
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """The errors that reach the excepthook."""
+    errors: list[BaseException] = []
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: errors.append(args.exc_value))
+    return errors
+
+
+@pytest.mark.parametrize("askers", [1, 2])
+def test_an_error_whose_askers_are_all_cancelled_in_the_same_turn_reaches_the_excepthook(
+    unseen: list[BaseException], askers: int
+) -> None:
+    def fails() -> None:
+        dhaga.sleep(1)
+        for each in asking:
+            each.cancel()
+        raise LookupError("lost")
+
+    with virtual_clock():
+        d = dhaga.spawn(fails)
+        asking = [dhaga.spawn(d.result) for _ in range(askers)]
+        for each in asking:
+            assert isinstance(error_of(each.result), dhaga.Cancelled)
+        assert unseen == [error_of(d.result)]
+
+
+def test_an_error_that_one_of_the_askers_sees_does_not_reach_the_excepthook(unseen: list[BaseException]) -> None:
+    def fails() -> None:
+        dhaga.sleep(1)
+        asking[1].cancel()
+        raise LookupError("seen")
+
+    with virtual_clock():
+        d = dhaga.spawn(fails)
+        asking = [dhaga.spawn(error_of, d.result) for _ in range(2)]
+        errors = [each.result() for each in asking]
+    assert isinstance(errors[0], LookupError) and isinstance(errors[1], dhaga.Cancelled) and not unseen
+
+
+def test_an_error_whose_awaiting_coroutine_is_cancelled_reaches_the_excepthook(unseen: list[BaseException]) -> None:
+    async def main() -> None:
+        async def awaits() -> None:
+            await d
+
+        def fails() -> None:
+            dhaga.park("turn")
+            task.cancel()
+            raise LookupError("lost")
+
+        d = dhaga.spawn(fails)
+        task = asyncio.ensure_future(awaits())
+        await asyncio.sleep(0.001)
+        d.wake()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    assert [str(error) for error in unseen] == ["lost"]
+
+
+def test_the_traceback_of_an_error_does_not_grow_with_each_call_of_result(unseen: list[BaseException]) -> None:
+    def entries() -> int:
+        with pytest.raises(LookupError) as info:
+            d.result()
+        return len(list(traceback.walk_tb(info.value.__traceback__)))
+
+    with virtual_clock():
+        d = dhaga.spawn(fail, LookupError())
+        d.join()
+        assert entries() == entries() == entries()
+
+
+def test_an_error_that_a_scope_has_does_not_reach_the_excepthook_as_well(unseen: list[BaseException]) -> None:
+    def fails() -> None:
+        dhaga.sleep(1)
+        asking.cancel()
+        raise LookupError("for the scope")
+
+    with virtual_clock():
+        with pytest.raises(ExceptionGroup), dhaga.Scope() as scope:
+            child = scope.spawn(fails)
+            asking = dhaga.spawn(error_of, child.result)
+        asking.join()
+    assert not unseen

@@ -1,0 +1,411 @@
+"""Schedulers with an OS thread of their own: started, used from anywhere, stopped."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import dhaga
+import dhaga.threading
+from dhaga import queue, testing
+from dhaga._kernel.run_modes import OwnThreadMode
+from dhaga._kernel.scheduler import schedulers
+from tests.kit.scripts import prints
+
+
+@pytest.mark.logs  # of errors that come before another thread can ask for the result
+def test_spawn_join_result_and_cancel_work_from_any_thread() -> None:
+    trace: list[Any] = []
+
+    def works() -> str:
+        dhaga.sleep(0.001)
+        return threading.current_thread().name
+
+    def uses(scheduler: dhaga.Scheduler) -> None:
+        d = scheduler.spawn(works)
+        d.join()
+        trace.append(d.result())
+        with pytest.raises(ZeroDivisionError):
+            scheduler.spawn(lambda: dhaga.sleep(0.001) or 1 / 0).result()
+        parked = scheduler.spawn(dhaga.park, "nothing")
+        with pytest.raises(TimeoutError):
+            parked.result(timeout=0.001)
+        assert parked.join(timeout=0.001) is None and parked.is_alive()
+        assert parked.cancel("enough")
+        with pytest.raises(dhaga.Cancelled, match="enough"):
+            parked.result()
+        assert not parked.cancel()
+
+    with dhaga.Scheduler("one") as one, dhaga.Scheduler("two") as two:
+        uses(one)  # a plain thread, which blocks
+        thread = threading.Thread(target=uses, args=(one,))
+        thread.start()
+        thread.join()
+        two.spawn(uses, one).result()  # a dhaga of another scheduler
+        one.spawn(uses, one).result()  # its own
+        dhaga.spawn(uses, one).result()  # a dhaga of the main code, which waits with it
+    assert trace == ["one"] * 5
+
+
+def test_stop_cancels_all_and_runs_every_finally() -> None:
+    trace = []
+
+    def left(name: str) -> None:
+        try:
+            dhaga.sleep(1000)
+        except dhaga.Cancelled as cancelled:
+            trace.append(f"{name}: {cancelled.reason}")
+            raise
+        finally:
+            dhaga.sleep(0.001)
+            dhaga.spawn(trace.append, f"{name}: spawned in finally").join()
+
+    scheduler = dhaga.Scheduler("s").start()
+    dhagas = [scheduler.spawn(left, name) for name in "ab"]
+    scheduler.spawn(dhaga.sleep).join()
+    scheduler.stop()
+    assert sorted(trace) == [f"{name}: {what}" for name in "ab" for what in ("s stops", "spawned in finally")]
+    assert not any(d.is_alive() for d in dhagas)
+    assert not schedulers
+
+
+def test_a_stop_that_takes_too_long_names_those_that_do_not_end() -> None:
+    def stubborn() -> None:
+        try:
+            dhaga.park("one thing")
+        finally:
+            dhaga.park("another thing")
+
+    scheduler = dhaga.Scheduler("slow").start()
+    d = scheduler.spawn(stubborn, name="stubborn")
+    scheduler.spawn(dhaga.sleep).join()
+    for _ in range(2):
+        with pytest.raises(TimeoutError, match=r"slow was told to stop.*: <Dhaga stubborn WAITING another thing>$"):
+            scheduler.stop(timeout=0.05)
+    with pytest.raises(RuntimeError, match="stopped"):
+        scheduler.spawn(int)
+    d.wake()
+    scheduler.stop()
+
+
+def test_stop_waits_in_a_dhaga_without_blocking_its_thread_and_many_may_wait() -> None:
+    """All of them cancel but once: the ``finally`` has its time."""
+    trace = []
+
+    def slow() -> None:
+        try:
+            dhaga.sleep(1000)
+        finally:
+            dhaga.sleep(0.05)
+            trace.append("finally")
+
+    scheduler = dhaga.Scheduler().start()
+    scheduler.spawn(slow)
+    scheduler.spawn(dhaga.sleep).join()
+
+    def stops(name: str) -> None:
+        scheduler.stop()
+        trace.append(name)
+
+    stoppers = [dhaga.spawn(stops, name) for name in "ab"]
+    thread = threading.Thread(target=stops, args=("thread",))
+    thread.start()
+    dhaga.spawn(trace.append, "not blocked")
+    for stopper in stoppers:
+        stopper.join()
+    thread.join()
+    assert trace[:2] == ["not blocked", "finally"] and sorted(trace[2:]) == ["a", "b", "thread"]
+
+
+@pytest.mark.logs
+def test_what_is_refused() -> None:
+    scheduler = dhaga.Scheduler("refuses")
+    with pytest.raises(RuntimeError, match="no thread of its own"):
+        scheduler.stop()
+    with scheduler:
+        with pytest.raises(RuntimeError, match="started before"):
+            scheduler.start()
+        with pytest.raises(RuntimeError, match="cannot be stopped from within"):
+            scheduler.spawn(scheduler.stop).result()
+        assert scheduler.spawn(lambda: "still alive").result() == "still alive"
+    with pytest.raises(RuntimeError, match="stopped"):
+        scheduler.spawn(int)
+    with pytest.raises(RuntimeError, match="started before"):
+        scheduler.start()
+    scheduler.stop()
+
+
+def test_what_a_stopped_scheduler_refuses_it_does_not_keep() -> None:
+    with dhaga.Scheduler() as scheduler:
+        pass
+    with pytest.raises(RuntimeError, match="takes no more dhagas"):
+        scheduler.spawn(int)
+    assert not scheduler._live and not scheduler._runnable()
+
+
+def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = []
+
+    def run_late(life: OwnThreadMode) -> None:
+        lives.append(life)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        run(life)
+
+    run = OwnThreadMode.run
+    monkeypatch.setattr(OwnThreadMode, "run", run_late)
+    with pytest.raises(KeyboardInterrupt):
+        dhaga.Scheduler("cut").start()
+        time.sleep(20)  # where the signal comes late
+    lives[0].thread.join(20)
+    assert not lives[0].thread.is_alive() and lives[0].ended
+    monkeypatch.undo()
+    with dhaga.Scheduler("next") as scheduler:
+        assert scheduler.spawn(int).result() == 0
+
+
+def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_number() -> None:
+    """The system gives thread idents out anew: ``stop`` and ``spawn`` in such a thread are not calls from within."""
+    seen = []
+    for _ in range(20):
+        scheduler = dhaga.Scheduler().start()
+        ident = scheduler._thread_ident
+        scheduler.stop()
+
+        def uses(scheduler: dhaga.Scheduler = scheduler, ident: int = ident) -> None:
+            with pytest.raises(RuntimeError, match="stopped"):
+                scheduler.spawn(int)
+            scheduler.stop()
+            seen.append(threading.get_ident() == ident)
+
+        thread = threading.Thread(target=uses)
+        thread.start()
+        thread.join()
+    assert len(seen) == 20
+
+
+def test_dhagas_spawned_before_the_start_wait_for_it() -> None:
+    scheduler = dhaga.Scheduler()
+    d = scheduler.spawn(lambda: dhaga.current().scheduler is scheduler)
+    assert d.state == "NEW"
+    with scheduler:
+        assert d.result()
+
+
+def test_system_exit_in_a_thread_of_its_own_ends_one_dhaga_in_silence() -> None:
+    """As ``sys.exit`` does in a thread; whoever asks for the result gets it."""
+    with dhaga.Scheduler() as scheduler:
+        d = scheduler.spawn(lambda: (_ for _ in ()).throw(SystemExit(3)))
+        d.join()
+        with pytest.raises(SystemExit):
+            d.result()
+        assert scheduler.spawn(lambda: "goes on").result() == "goes on"
+
+
+@pytest.mark.crowd
+def test_a_spawn_that_races_with_stop_is_refused_or_ends() -> None:
+    """Never is a dhaga taken that nobody will run, whose join would hang."""
+    taken = refused = 0
+    for n in range(15):
+        scheduler = dhaga.Scheduler().start()
+        dhagas: list[dhaga.Dhaga] = []
+
+        def spawns(scheduler: dhaga.Scheduler = scheduler, dhagas: list[dhaga.Dhaga] = dhagas) -> None:
+            nonlocal refused
+            try:
+                while True:
+                    dhagas.append(scheduler.spawn(int))
+            except RuntimeError:
+                refused += 1
+
+        thread = threading.Thread(target=spawns)
+        thread.start()
+        time.sleep(0.0001 * (n % 10))
+        scheduler.stop()
+        thread.join()
+        for d in dhagas:
+            d.join(10)
+            assert not d.is_alive()
+        taken += len(dhagas)
+    assert refused == 15 and taken > 0
+
+
+@pytest.mark.parametrize("times", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_starts_and_stops_leak_nothing(times: int) -> None:
+    dhaga.Scheduler().start().stop()
+    before = testing.open_fds()
+    for _ in range(times):
+        with dhaga.Scheduler() as scheduler:
+            scheduler.spawn(dhaga.sleep)
+    assert testing.open_fds() == before
+    assert not schedulers
+
+
+def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
+    """The collection goes on with a hub to which only that garbage refers, so that greenlet would take it for leaked.
+
+    The thread is held up in what it does last, until the collection has begun.
+    """
+    code = """
+        import gc, threading, time, dhaga
+
+        class LastThing:
+            def __del__(self):
+                go_on.wait(20)
+
+        class Garbage:
+            def __init__(self, scheduler):
+                self.scheduler = scheduler
+                self.cycle = self
+
+            def __del__(self):
+                go_on.set()
+                while not self.scheduler._hub.dead:
+                    time.sleep(0.001)
+                for _ in range(50):  # until greenlet has cleaned up in this thread, by a pending call
+                    time.sleep(0.001)
+                print("finalized")
+
+        def keep():
+            of_thread.last = LastThing()
+            kept.set()
+
+        def use():
+            scheduler = dhaga.Scheduler().start()
+            scheduler._call(keep)
+            kept.wait()
+            garbage = Garbage(scheduler)
+            scheduler._mode.begin_stop()
+            while not scheduler._mode.ended:
+                time.sleep(0.001)
+
+        kept, go_on = threading.Event(), threading.Event()
+        of_thread = threading.local()
+        gc.disable()
+        use()
+        gc.collect()
+        print("collected")
+    """
+    assert prints(code) == ["finalized", "collected"]
+
+
+# ---- what is spawned after the cancel
+
+
+def accepts(connections: Any, handle: Any) -> None:
+    while True:
+        dhaga.spawn(handle, connections.get())
+
+
+@pytest.mark.parametrize("priority", [dhaga.HIGH, dhaga.NORMAL, dhaga.LOW])
+def test_stop_cancels_what_a_dhaga_spawns_that_had_not_met_its_cancel_yet(priority: Any) -> None:
+    connections: queue.Queue[str] = queue.Queue()
+    trace = []
+
+    def handle(connection: str) -> None:
+        trace.append(connection)
+        try:
+            dhaga.park("a client that says nothing")
+        except dhaga.Cancelled as cancelled:
+            trace.append(str(cancelled.reason))
+            raise
+
+    def client_and_stop_at_once() -> None:
+        connections.put("client")
+        scheduler._mode.begin_stop()  # type: ignore[attr-defined]
+
+    with dhaga.Scheduler("s") as scheduler:
+        scheduler.spawn(accepts, connections, handle, priority=priority)
+        scheduler.spawn(dhaga.sleep, priority=dhaga.LOW).join()
+        scheduler.spawn(client_and_stop_at_once, priority=priority)
+    assert trace == ["client", "s stops"]
+
+
+def test_stop_ends_a_dhaga_that_starts_its_successor_in_its_finally() -> None:
+    begun = []
+
+    def supervised(number: int) -> None:
+        begun.append(number)
+        try:
+            dhaga.park("work")
+        finally:
+            dhaga.spawn(supervised, number + 1)
+
+    with dhaga.Scheduler() as scheduler:
+        scheduler.spawn(supervised, 0)
+        scheduler.spawn(dhaga.sleep).join()
+    assert begun == [0, 1]
+
+
+def test_what_is_spawned_after_the_cancel_is_cancelled_once() -> None:
+    trace = []
+
+    def newcomer() -> None:
+        try:
+            dhaga.park("work")
+        finally:
+            dhaga.sleep(0.001)
+            trace.append("cleaned up")
+
+    def old() -> None:
+        try:
+            dhaga.park("work")
+        finally:
+            dhaga.spawn(newcomer)
+
+    with dhaga.Scheduler() as scheduler:
+        scheduler.spawn(old)
+        scheduler.spawn(dhaga.sleep).join()
+    assert trace == ["cleaned up"]
+
+
+def test_the_exit_of_the_interpreter_cancels_what_is_spawned_in_a_finally() -> None:
+    assert prints(
+        """
+        import time
+
+        import dhaga
+
+        def supervised():
+            try:
+                dhaga.park("work")
+            finally:
+                dhaga.spawn(dhaga.sleep, 1000)
+
+        dhaga.spawn(supervised, daemon=True)
+        dhaga.sleep(0)
+        print("ends")
+        """
+    ) == ["ends"]
+
+
+def test_a_dhaga_spawned_between_the_checks_and_the_end_is_refused() -> None:
+    """The end comes at the worst moment: the spawner has passed all checks, and the scheduler is gone when it adds."""
+    scheduler = dhaga.Scheduler().start()
+    live = scheduler._live
+
+    class LateSet(set[dhaga.Dhaga]):
+        def add(self, d: dhaga.Dhaga) -> None:
+            scheduler._live = live
+            scheduler.stop()
+            live.add(d)
+
+    scheduler._live = LateSet()
+    with pytest.raises(RuntimeError, match="stopped"):
+        scheduler.spawn(int)
+    assert not live
+
+
+def test_a_thread_whose_start_is_refused_counts_as_not_started() -> None:
+    scheduler = dhaga.Scheduler()
+    scheduler.start().stop()
+    thread = dhaga.threading.Thread(target=int)
+    with mock.patch("dhaga.threading.current_scheduler", lambda: scheduler), pytest.raises(RuntimeError):
+        thread.start()
+    assert not thread.is_alive() and thread not in dhaga.threading.enumerate()
+    thread.start()
+    thread.join()

@@ -1,0 +1,265 @@
+"""Ctrl-C and other signals: delivered to the main code, wherever that waits."""
+
+from __future__ import annotations
+
+import signal
+import textwrap
+import time
+
+import pytest
+
+from tests.kit.interrupts import FINALLY
+from tests.kit.scripts import Program, prints
+
+
+def interrupted(code: str, **environment: str) -> tuple[int, list[str], str]:
+    """Run a program to which SIGINT is sent when it says that it is ready."""
+    outcome = Program(FINALLY + textwrap.dedent(code), **environment).interrupt_at("ready").outcome()
+    return outcome.status, outcome.lines, outcome.err
+
+
+def test_ctrl_c_reaches_the_parked_main_code_and_every_finally_runs() -> None:
+    status, lines, err = interrupted("""
+        dhagas = [dhaga.spawn(with_finally), dhaga.spawn(with_finally, daemon=True), dhaga.spawn(dhaga.sleep, 1000)]
+        dhaga.spawn(ready)
+        dhagas[0].join()
+    """)
+    assert (status, lines) == (-signal.SIGINT, ["finally"] * 2)
+    assert "in join" in err and err.endswith("KeyboardInterrupt\n")
+
+
+def test_ctrl_c_reaches_the_computing_main_code() -> None:
+    status, lines, err = interrupted("""
+        d = dhaga.spawn(with_finally)
+        dhaga.sleep(0)
+        busy()
+    """)
+    assert (status, lines) == (-signal.SIGINT, ["finally"])
+    assert "in busy" in err and err.endswith("KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize("where", ["ready() or dhaga.sleep(1000)", "busy()", "ready() or d.join()"])
+def test_ctrl_c_that_the_main_code_catches_leaves_the_status_to_it(where: str) -> None:
+    """Wherever it struck; the program has been told to end, so nobody is waited for."""
+    assert interrupted(f"""
+        d = dhaga.spawn(with_finally)
+        dhaga.sleep(0)
+        try:
+            {where}
+        except KeyboardInterrupt:
+            print("caught; it may go on:", dhaga.spawn(lambda: dhaga.sleep(0.01) or "yes").result())
+    """) == (0, ["caught; it may go on: yes", "finally"], "")
+
+
+def test_ctrl_c_waits_for_a_dhaga_that_computes_and_a_second_one_strikes_it() -> None:
+    assert interrupted("""
+        def computing():
+            busy(0.3)
+            print("the work is whole")
+            dhaga.sleep(1000)
+
+        d = dhaga.spawn(computing)
+        try:
+            d.join()
+        except KeyboardInterrupt:
+            print("main code")
+    """) == (0, ["the work is whole", "main code"], "")
+    program = Program(FINALLY + "dhaga.spawn(with_finally, busy).join()").interrupt_at("ready")
+    time.sleep(0.4)
+    program.process.send_signal(signal.SIGINT)
+    outcome = program.outcome()
+    assert (outcome.status, outcome.lines) == (-signal.SIGINT, ["finally"])
+
+
+def test_ctrl_c_is_not_lost_on_main_code_that_must_get_a_lock_back() -> None:
+    """After ``Condition.wait`` the lock is to be held again: the first Ctrl-C waits for it, further ones do not."""
+    program = Program(
+        FINALLY
+        + """if True:
+        from dhaga.threading import Condition, Lock
+        condition = Condition(Lock())
+
+        def holder():
+            with condition:
+                condition.notify()
+                ready()
+                dhaga.sleep(1000)
+
+        d = dhaga.spawn(holder)
+        with condition:
+            condition.wait()
+    """
+    ).interrupt_at("ready")
+    for _ in range(2):
+        time.sleep(0.2)
+        assert program.process.poll() is None
+        program.process.send_signal(signal.SIGINT)
+    outcome = program.outcome()
+    assert outcome.status == -signal.SIGINT and "KeyboardInterrupt" in outcome.err
+
+
+def test_ctrl_c_ends_main_code_that_joins_a_scheduler_with_a_thread_of_its_own() -> None:
+    status, lines, err = interrupted("""
+        with dhaga.Scheduler() as s:
+            d = s.spawn(with_finally)
+            ready()
+            d.join()
+    """)
+    assert (status, lines) == (-signal.SIGINT, ["finally"]) and err.endswith("KeyboardInterrupt\n")
+
+
+def test_ctrl_c_while_exit_waits_is_reported_and_ends_the_wait_as_with_threads() -> None:
+    status, lines, err = interrupted("""
+        dhaga.spawn(with_finally)
+        dhaga.spawn(ready)
+    """)
+    assert (status, lines) == (0, ["finally"])
+    assert err.rstrip().rstrip(":").endswith("KeyboardInterrupt")
+
+
+def test_ctrl_c_in_a_dhaga_of_a_guest_ends_the_host() -> None:
+    """On a loop of its own, and on one that main code with dhagas runs."""
+    for first in ("pass", "dhaga.spawn(with_finally); dhaga.sleep(0)"):
+        status, lines, err = interrupted(f"""
+            import asyncio
+
+            async def main():
+                dhaga.spawn(with_finally)
+                await dhaga.spawn(busy, 0.5)
+
+            {first}
+            asyncio.run(main())
+        """)
+        assert (status, lines) == (-signal.SIGINT, ["finally"] * (1 if first == "pass" else 2))
+        assert err.endswith("KeyboardInterrupt\n")
+
+
+UNNOTICED = """
+    import os, signal, threading
+    import dhaga
+
+    def strike():
+        \"""Have the signal taken by another thread than the main one, whose sleep it thus does not end by itself.\"""
+        while not (main._parked and main.scheduler._selector.selecting):
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def sleep():
+        global main
+        main = dhaga.current()
+        thread = threading.Thread(target=strike)
+        thread.start()
+        try:
+            dhaga.sleep(1000)
+        except KeyboardInterrupt:
+            print("interrupted", "in the parent" if os.getpid() == parent else "in the child", flush=True)
+        thread.join()
+
+    parent = os.getpid()
+"""
+
+
+def test_a_signal_that_interrupts_no_system_call_ends_the_sleep_all_the_same() -> None:
+    """As one that comes when the last line of Python before the sleep is done, but the sleep has not begun."""
+    assert prints(
+        UNNOTICED
+        + """
+    sleep()
+    for _ in range(2):
+        pid = os.fork()
+        if not pid:
+            sleep()
+            os._exit(0)
+        os.waitpid(pid, 0)
+    sleep()
+    """,
+        "-Wignore::DeprecationWarning",  # 3.12 sees an OS thread that was joined, but has not quite ended
+    ) == ["interrupted in the parent", *["interrupted in the child"] * 2, "interrupted in the parent"]
+
+
+def test_a_signal_that_interrupts_no_system_call_ends_the_wait_of_a_plain_thread_soon() -> None:
+    assert (
+        prints("""
+        import signal, threading
+        from dhaga._kernel import current, thread_waiter
+        from dhaga.threading import Lock
+
+        thread_waiter.SIGNAL_SECONDS = 0.05
+
+        def strike():
+            while not main._parked:
+                pass
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        lock = Lock()
+        lock.acquire()
+        main = current.this_waiter()
+        for timeout in (-1, 1000):
+            thread = threading.Thread(target=strike)
+            thread.start()
+            try:
+                lock.acquire(timeout=timeout)
+            except KeyboardInterrupt:
+                print("interrupted")
+            thread.join()
+    """)
+        == ["interrupted"] * 2
+    )
+
+
+def test_the_wakeup_fd_is_given_back_and_that_of_somebody_else_stays() -> None:
+    assert prints("""
+        import signal, socket
+        import dhaga
+        from dhaga.testing import close_leftover_schedulers
+
+        ear, button = socket.socketpair()
+        button.setblocking(False)
+
+        dhaga.current()
+        close_leftover_schedulers()
+        print(signal.set_wakeup_fd(button.fileno()))
+        dhaga.current()
+        print(signal.set_wakeup_fd(button.fileno()) == button.fileno())
+        close_leftover_schedulers()
+        print(signal.set_wakeup_fd(-1) == button.fileno())
+    """) == ["-1", "True", "True"]
+
+
+def test_a_sigint_handler_of_the_program_stays_and_may_wake_a_dhaga() -> None:
+    """It strikes while everybody sleeps, and what it wakes runs at once."""
+    assert interrupted("""
+        def handler(number, frame):
+            print("woken:", d.wake("by the handler"))
+
+        signal.signal(signal.SIGINT, handler)
+
+        def waits():
+            began = time.monotonic()
+            print(dhaga.park("signal"), time.monotonic() - began < 5)
+
+        d = dhaga.spawn(waits)
+        dhaga.spawn(dhaga.sleep, 1000, daemon=True)
+        dhaga.spawn(ready)
+        d.join()
+        print(signal.getsignal(signal.SIGINT) is handler)
+    """) == (0, ["woken: True", "by the handler True", "True"], "")
+
+
+@pytest.mark.parametrize("loop", ["asyncio.run", "uvloop.run"])
+def test_a_signal_handler_may_wake_a_dhaga_of_a_guest(loop: str) -> None:
+    pytest.importorskip(loop.split(".")[0])
+    assert interrupted(f"""
+        import {loop.split(".")[0]}
+
+        def waits():
+            print(dhaga.park("signal"))
+
+        async def main():
+            d = dhaga.spawn(waits)
+            signal.signal(signal.SIGINT, lambda *_: d.wake("by the handler"))
+            dhaga.spawn(ready)
+            await d
+
+        {loop}(main())
+    """) == (0, ["by the handler"], "")

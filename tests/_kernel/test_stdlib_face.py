@@ -1,0 +1,77 @@
+"""Faces of standard modules: what they do not define is the standard module's own, what that refuses they refuse."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import queue
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dhaga.queue
+import dhaga.select
+import dhaga.socket
+import dhaga.threading
+
+FACES = ("io", "os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "thread", "time")
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_a_face_has_every_name_of_its_standard_module(name: str) -> None:
+    face = importlib.import_module(f"dhaga.{name}")
+    standard = importlib.import_module("_thread" if name == "thread" else name)
+    assert {*dir(standard), *vars(face)} <= {*dir(face)}
+    assert all(hasattr(face, each) for each in dir(standard))
+
+
+def test_a_missing_name_is_reported_as_the_standard_module_does() -> None:
+    with pytest.raises(AttributeError, match="module 'time' has no attribute 'never'"):
+        importlib.import_module("dhaga.time").never
+
+
+def test_a_patch_of_the_standard_module_shows_through_its_face(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "perf_counter", lambda: 7)
+    assert importlib.import_module("dhaga.time").perf_counter() == 7
+
+
+PAIRS = [
+    *((getattr(dhaga.threading, name), getattr(threading, name)) for name in ("Condition", "Event", "Lock", "RLock")),
+    *(
+        (getattr(dhaga.threading, name), getattr(threading, name))
+        for name in ("BoundedSemaphore", "Semaphore", "local")
+    ),
+    *((getattr(dhaga.queue, name), getattr(queue, name)) for name in ("LifoQueue", "PriorityQueue", "Queue")),
+    (dhaga.queue.SimpleQueue, queue.SimpleQueue),
+    (dhaga.socket.socket, socket.socket),
+    *((getattr(dhaga.select, name), getattr(select, name)) for name in ("poll", "epoll") if hasattr(select, name)),
+]
+
+
+def refused(thing: Any) -> list[bool]:
+    """Return whether each way to copy a thing raises TypeError."""
+
+    def refuses(way: Callable[[Any], object]) -> bool:
+        try:
+            way(thing)
+        except TypeError as error:
+            assert str(error).startswith("cannot pickle ")
+            return True
+        return False
+
+    try:
+        return [refuses(way) for way in (copy.copy, copy.deepcopy, pickle.dumps)]
+    finally:
+        if hasattr(thing, "close"):
+            thing.close()
+
+
+@pytest.mark.parametrize(("ours", "standard"), PAIRS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_what_the_standard_refuses_to_copy_or_pickle_is_refused_here(ours: Any, standard: Any) -> None:
+    assert refused(ours()) == refused(standard())

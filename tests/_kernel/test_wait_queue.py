@@ -1,0 +1,62 @@
+"""The wait queue: first come, first served; who leaves it is not woken; a closed one parks nobody for long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga._kernel.wait_queue import WaitQueue
+from dhaga._kernel.waiter import TIMED_OUT
+from dhaga.testing import virtual_clock
+from tests.kit.parking import parked
+
+
+class Thing:
+    """Something to wait for."""
+
+    def __init__(self) -> None:
+        self.stock: list[Any] = []
+        self.waiters = WaitQueue(self, "thing")
+
+    def get(self, timeout: float | None = None) -> Any:
+        return self.waiters.wait(self.stock, self.serve, timeout)
+
+    def serve(self) -> None:
+        self.waiters.wake_first(self.stock.pop() if self.stock else "closed")
+
+
+def test_waiters_are_woken_in_the_order_of_their_coming_and_name_what_they_wait_for() -> None:
+    thing = Thing()
+    with virtual_clock():
+        dhagas = [parked(thing.get) for _ in range(3)]
+        assert [d.reason for d in dhagas] == ["thing"] * 3 and thing.waiters.owner is thing
+        assert thing.waiters.wake_first("first") is dhagas[0]
+        thing.waiters.wake_all("all")
+        assert [d.result() for d in dhagas] == ["first", "all", "all"]
+        assert thing.waiters.wake_first() is None
+
+
+def test_one_that_left_by_a_timeout_or_a_cancel_is_passed_over() -> None:
+    thing = Thing()
+    with virtual_clock():
+        late = parked(thing.get, 1)
+        gone, stays = parked(thing.get), parked(thing.get)
+        gone.cancel()
+        assert late.result() is TIMED_OUT
+        assert thing.waiters.parked() == 1
+        assert thing.waiters.wake_first("here") is stays
+        assert stays.result() == "here"
+        with pytest.raises(dhaga.Cancelled):
+            gone.result()
+
+
+def test_who_finds_something_there_or_a_queue_that_is_closed_is_served_at_once() -> None:
+    thing = Thing()
+    with virtual_clock() as clock:
+        thing.stock.append("in stock")
+        assert dhaga.spawn(thing.get).result() == "in stock"
+        thing.waiters.closed = True
+        assert dhaga.spawn(thing.get).result() == "closed" and thing.get() == "closed"
+        assert clock() == 0

@@ -1,0 +1,53 @@
+"""gevent's files, and its calls of os."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dhaga.compat import gevent
+from dhaga.compat.gevent import os as gevent_os
+from dhaga.compat.gevent import socket
+from dhaga.compat.gevent.fileobject import FileObject, FileObjectBlock, FileObjectThread
+
+
+def test_a_read_of_a_pipe_parks() -> None:
+    read_end, write_end = os.pipe()
+    with FileObject(read_end, "rb") as reading, FileObject(write_end, "wb", bufsize=0) as writing:
+        later = gevent.spawn_later(0.01, writing.write, b"line\n")
+        assert reading.readline() == b"line\n"
+        later.join()
+
+
+@pytest.mark.parametrize("kind", [FileObject, FileObjectThread, FileObjectBlock])
+def test_a_file_on_disk_is_read_and_written(kind: type, tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    with kind(path, "w", encoding="utf-8") as file:
+        file.write("é\n")
+    given = open(path, "rb")  # noqa: SIM115
+    with kind(given) as file:
+        assert file.read() == "é\n".encode()
+    assert given.closed
+    with open(path) as kept, kind(kept, "r", close=False) as file:
+        assert file.readline() == "é\n" and not kept.closed
+    with pytest.raises(TypeError, match="are one"):
+        kind(path, bufsize=1, buffering=1)
+
+
+def test_fds_are_waited_for() -> None:
+    read_end, write_end = os.pipe()
+    assert gevent_os.make_nonblocking(read_end) is True and gevent_os.make_nonblocking(read_end) is None
+    with pytest.raises(TimeoutError):
+        socket.wait_read(read_end, timeout=0.01)
+    with pytest.raises(KeyError):
+        socket.wait_read(read_end, timeout=0.01, timeout_exc=KeyError())
+    socket.wait_write(write_end, timeout=20)
+    later = gevent.spawn_later(0.01, gevent_os.nb_write, write_end, b"x")
+    assert gevent_os.nb_read(read_end, 1) == b"x"
+    later.join()
+    os.close(read_end)
+    os.close(write_end)
+    with pytest.raises(NotImplementedError, match="waitpid"):
+        gevent_os.fork_and_watch(print)

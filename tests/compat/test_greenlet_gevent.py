@@ -1,0 +1,212 @@
+"""gevent's Greenlet: made first and started later, killed, linked, joined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dhaga.compat import gevent
+from dhaga.compat.gevent import Greenlet, GreenletExit, Timeout
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def double(number: int, seconds: float = 1) -> int:
+    gevent.sleep(seconds)
+    return number * 2
+
+
+def fail(*_: object) -> None:
+    raise ValueError("wrong")
+
+
+def silent(greenlet: Any) -> Any:
+    """Wait for the result of a greenlet that fails, so that its error is not reported."""
+    with pytest.raises(ValueError, match="wrong"):
+        greenlet.get()
+    return greenlet
+
+
+def test_it_runs_once_it_is_started() -> None:
+    made = Greenlet(double, 2)
+    assert (made.started, bool(made), made.ready(), made.value) == (False, False, False, None)
+    made.start()
+    assert made.started and bool(made) and made.get() == 4
+    assert (made.started, made.ready(), made.successful(), made.value, made.exception, made.exc_info) == (
+        *(False, True, True, 4, None, ()),
+    )
+
+
+def test_a_subclass_has_run() -> None:
+    class Adder(Greenlet):
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+        def _run(self) -> int:
+            return self.number + 1
+
+    assert Adder.spawn(1).get() == 2
+    with pytest.raises(TypeError):
+        Greenlet(3)  # type: ignore[arg-type]
+
+
+def test_spawn_later_starts_after_its_seconds(clock: Any) -> None:
+    later = gevent.spawn_later(5, clock)
+    assert later.started
+    gevent.sleep(4)
+    assert not later.ready()
+    assert later.get() == pytest.approx(5)
+
+
+def test_get_raises_the_error_and_the_greenlet_keeps_it() -> None:
+    failed = silent(gevent.spawn(fail))
+    assert (failed.successful(), failed.value, str(failed.exception)) == (False, None, "wrong")
+    assert failed.exc_info[:2] == (ValueError, failed.exception)
+
+
+def test_get_and_join_take_a_timeout() -> None:
+    slow = gevent.spawn(double, 1, 5)
+    with pytest.raises(Timeout):
+        slow.get(timeout=1)
+    with pytest.raises(Timeout):
+        slow.get(block=False)
+    slow.join(1)
+    assert not slow.ready()
+    slow.join()
+    assert slow.value == 2
+
+
+def test_a_kill_ends_it_where_it_waits_and_is_no_failure() -> None:
+    ended = []
+
+    def wait() -> None:
+        try:
+            gevent.sleep(100)
+        finally:
+            ended.append(1)
+
+    victim = gevent.spawn(wait)
+    gevent.sleep(0)
+    victim.kill()
+    assert (ended, victim.ready(), victim.successful(), type(victim.value)) == ([1], True, True, GreenletExit)
+    assert type(victim.get()) is GreenletExit
+
+
+@pytest.mark.parametrize("how", ["unstarted", "spawned", "later"])
+def test_what_is_killed_before_its_start_never_runs(how: str) -> None:
+    ran: list[int] = []
+    victim = Greenlet(ran.append, 1)
+    if how == "spawned":
+        victim.start()
+    elif how == "later":
+        victim.start_later(1)
+    victim.kill()
+    victim.start()
+    gevent.sleep(2)
+    assert (ran, victim.ready(), victim.successful(), type(victim.value)) == ([], True, True, GreenletExit)
+
+
+def test_it_may_catch_what_it_is_killed_with() -> None:
+    def stubborn() -> str:
+        try:
+            gevent.sleep(100)
+        except KeyError:
+            gevent.sleep(1)
+        return "done"
+
+    victim = gevent.spawn(stubborn)
+    gevent.sleep(0)
+    victim.kill(KeyError, block=False)
+    assert not victim.ready()
+    assert victim.get() == "done"
+
+
+def test_kill_waits_for_its_seconds() -> None:
+    def slow_end() -> None:
+        try:
+            gevent.sleep(100)
+        finally:
+            gevent.sleep(5)
+
+    victim = gevent.spawn(slow_end)
+    gevent.sleep(0)
+    victim.kill(timeout=1)
+    assert not victim.ready()
+    victim.join()
+
+
+def test_links_are_called_in_their_order_in_greenlets_of_their_own() -> None:
+    seen: list[Any] = []
+    source = gevent.spawn(double, 4)
+    for each in "abc":
+        source.link(lambda ended, each=each: seen.append((each, ended.value)))
+    gone = seen.append
+    source.link(gone)
+    source.unlink(gone)
+    source.join()
+    source.link(lambda ended: gevent.sleep(1))
+    gevent.sleep(2)
+    assert seen == [("a", 8), ("b", 8), ("c", 8)]
+
+
+def test_a_method_may_be_unlinked() -> None:
+    seen: list[Any] = []
+
+    class Listener:
+        def hear(self, source: Any) -> None:
+            seen.append(source)
+
+    listener, source = Listener(), gevent.spawn(double, 4)
+    source.link(listener.hear)
+    assert source.linkcount() == 1
+    source.unlink(listener.hear)
+    assert not source.has_links()
+    source.join()
+    gevent.sleep(1)
+    assert seen == []
+
+
+def test_a_with_block_waits_for_its_end_or_kills_it() -> None:
+    with gevent.spawn(double, 4) as waited:
+        pass
+    assert waited.value == 8
+    with pytest.raises(Timeout), Timeout(1), gevent.spawn(double, 1, 100) as killed:
+        pass
+    assert killed.ready() and killed.successful()
+
+
+def test_link_value_and_link_exception_take_their_outcome_alone() -> None:
+    seen: list[str] = []
+    good, bad = gevent.spawn(int), gevent.spawn(fail)
+    for each in (good, bad):
+        each.link_value(lambda ended: seen.append("value"))
+        each.link_exception(lambda ended: seen.append(str(ended.exception)))
+    silent(bad)
+    gevent.sleep(1)
+    assert sorted(seen) == ["value", "wrong"]
+
+
+def test_joinall_returns_what_has_ended() -> None:
+    slow, quick = gevent.spawn(double, 1, 9), gevent.spawn(double, 2, 1)
+    assert gevent.joinall([slow, quick], count=1) == [quick]
+    assert gevent.joinall([slow, quick], timeout=1) == [quick]
+    assert set(gevent.joinall([slow, quick])) == {slow, quick}
+    bad = Greenlet(fail)
+    waiting = gevent.spawn(silent, bad)
+    gevent.spawn(bad.start)
+    with pytest.raises(ValueError, match="wrong"):
+        gevent.joinall([bad], raise_error=True)
+    waiting.join()
+
+
+def test_killall_kills_the_unstarted_too() -> None:
+    victims = [gevent.spawn(double, 1, 9), Greenlet(double, 1), gevent.spawn_later(3, double, 1)]
+    gevent.killall(victims)
+    assert all(each.ready() for each in victims)
+
+
+def test_spawn_callbacks_are_refused_with_dhagas_way() -> None:
+    with pytest.raises(NotImplementedError, match="trace"):
+        Greenlet.add_spawn_callback(print)

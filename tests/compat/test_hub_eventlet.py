@@ -1,0 +1,61 @@
+"""``eventlet.hubs``: timers, waits for descriptors."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from dhaga.compat import eventlet
+from dhaga.compat.eventlet import hubs
+from dhaga.testing import virtual_clock
+
+
+def test_timers_of_the_hub() -> None:
+    calls: list[Any] = []
+    with virtual_clock() as clock:
+        hub = hubs.get_hub()
+        hub.schedule_call_global(2, lambda *args, **kwargs: calls.append((clock(), args, kwargs)), 1, a=2)
+        hub.schedule_call_global(1, calls.append, "never").cancel()
+        timer = eventlet.spawn(hub.schedule_call_local, 1, calls.append, "of one that has ended").wait()
+        local = hub.schedule_call_local(1, calls.append, "of the main code")
+        assert local.pending and hub.loop is not None
+        sleeper = eventlet.spawn(eventlet.sleep, 1)
+        eventlet.sleep(0)
+        assert (hub.get_timers_count(), hub.get_readers(), hub.get_writers()) == (1, [], [])
+        sleeper.wait()
+        eventlet.sleep(2)
+        assert calls == ["of the main code", (2, (1,), {"a": 2})] and hub.clock() == 3
+        assert timer.called and local.called
+
+
+def test_a_wait_for_a_descriptor_ends_by_data_its_time_or_its_close() -> None:
+    here, there = os.pipe()
+    reader = eventlet.spawn(hubs.trampoline, here, read=True)
+    hubs.trampoline(there, write=True, timeout=30)
+    os.write(there, b"x")
+    reader.wait()
+    os.read(here, 1)
+    with pytest.raises(eventlet.Timeout):
+        hubs.trampoline(here, read=True, timeout=0.01)
+    with pytest.raises(KeyError):
+        hubs.trampoline(here, read=True, timeout=0.01, timeout_exc=KeyError("late"))
+    reader = eventlet.spawn(hubs.trampoline, here, read=True)
+    eventlet.spawn(hubs.notify_close, here)
+    with pytest.raises(hubs.IOClosed):
+        reader.wait()
+    os.close(here)
+    os.close(there)
+
+
+def test_what_cannot_be_had_says_so() -> None:
+    hubs.use_hub()
+    hubs.use_hub("epolls")
+    with pytest.raises(NotImplementedError, match=r"dhaga\.Scheduler"):
+        hubs.use_hub(object)
+    with pytest.raises(NotImplementedError, match=r"dhaga\.park"):
+        hubs.get_hub().switch()
+    with pytest.raises(RuntimeError, match="one of"):
+        hubs.trampoline(0, read=True, write=True)
+    assert hubs.get_default_hub() is type(hubs.get_hub())

@@ -1,0 +1,52 @@
+"""gevent's semaphores and RLock."""
+
+from __future__ import annotations
+
+import pytest
+
+from dhaga.compat import gevent
+from dhaga.compat.gevent.lock import BoundedSemaphore, DummySemaphore, RLock, Semaphore
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def test_a_semaphore_counts_its_permits() -> None:
+    semaphore = Semaphore(2)
+    assert semaphore.acquire() and semaphore.acquire() and semaphore.locked()
+    assert not semaphore.acquire(blocking=False) and not semaphore.acquire(timeout=1)
+    gevent.spawn_later(1, semaphore.release)
+    assert semaphore.wait() == 1
+    with semaphore:
+        assert semaphore.counter == 0
+    assert semaphore.release() == 2
+    with pytest.raises(ValueError, match=">= 0"):
+        Semaphore(-1)
+
+
+def test_a_link_is_called_when_a_permit_is_free() -> None:
+    semaphore = Semaphore(0)
+    seen: list[object] = []
+    semaphore.rawlink(seen.append)
+    gevent.sleep(1)
+    assert seen == []
+    semaphore.release()
+    gevent.sleep(1)
+    assert seen == [semaphore]
+
+
+def test_a_bounded_one_takes_no_permit_too_many_and_a_dummy_any() -> None:
+    bounded = BoundedSemaphore(1)
+    with pytest.raises(ValueError):
+        bounded.release()
+    with DummySemaphore() as nothing:
+        assert nothing is None and DummySemaphore().acquire() and not DummySemaphore().locked()
+
+
+def test_a_lock_is_its_holders() -> None:
+    lock = RLock()
+    with lock, lock:
+        other = gevent.spawn(lock.acquire, False)
+        assert other.get() is False
+        assert gevent.spawn(lock.acquire, True, 1).get() is False
+    with pytest.raises(RuntimeError):
+        lock.release()

@@ -1,0 +1,78 @@
+"""gevent's WSGIServer, with real clients."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+
+from dhaga import socket
+from dhaga.compat import gevent
+from dhaga.compat.gevent.pool import Pool
+from dhaga.compat.gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
+
+SECONDS = 20
+
+pytestmark = pytest.mark.usefixtures("all_end")
+
+
+def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    gevent.sleep(0)
+    print("seen", environ["PATH_INFO"], file=environ["wsgi.errors"])
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"{environ['PATH_INFO']} {environ.get('my.key')}".encode()]
+
+
+def get(server: WSGIServer, path: str) -> bytes:
+    with socket.create_connection(server.address, timeout=SECONDS) as client:
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        received = b""
+        while data := client.recv(4096):
+            received += data
+    return received
+
+
+def test_it_serves_and_logs_and_gives_its_environ() -> None:
+    log, errors = io.StringIO(), io.StringIO()
+    server = WSGIServer(
+        ("127.0.0.1", 0),
+        app,
+        log=log,
+        error_log=errors,
+        environ={"my.key": "mine"},
+        spawn=Pool(5),
+        handler_class=WSGIHandler,
+    )
+    server.start()
+    asking = [gevent.spawn(get, server, f"/{number}") for number in range(5)]
+    for number, each in enumerate(asking):
+        head, _, body = each.get(timeout=SECONDS).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK") and body.endswith(b"/%d mine" % number)
+    server.stop()
+    assert log.getvalue().count('HTTP/1.1" 200') == 5
+    assert "seen /3" in errors.getvalue()
+
+
+def test_a_stop_ends_connections_that_wait_for_a_request() -> None:
+    server = WSGIServer("127.0.0.1:0", app, log=None, error_log=None, spawn=2)
+    for _ in range(2):  # it may start again
+        server.start()
+        with socket.create_connection(server.address, timeout=SECONDS) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(4096)
+            server.stop(timeout=SECONDS)
+            assert client.recv(4096) == b""
+
+
+def test_another_handler_is_refused_with_dhagas_way() -> None:
+    with pytest.raises(NotImplementedError, match=r"werkzeug\.socket"):
+        WSGIServer(("127.0.0.1", 0), app, handler_class=type("Mine", (), {}))
+
+
+def test_a_logger_is_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    import logging
+
+    with caplog.at_level(logging.INFO, "site"):
+        LoggingLogAdapter(logging.getLogger("site")).writelines(["a\n", "b\n"])
+    assert caplog.messages == ["a", "b"]

@@ -1,0 +1,75 @@
+"""The table of all dhagas: counts, filter, order, circles."""
+
+from __future__ import annotations
+
+import pytest
+
+import dhaga
+from dhaga._sync.lock import Lock
+from dhaga.debug import _dhaga_table
+from dhaga.debug._remote.client import InspectorClient
+from tests.kit.inspectors import park_all
+
+
+def test_a_table_counts_all_and_shows_those_in_which_the_filter_is_found(
+    line: InspectorClient, observed: dhaga.Scheduler
+) -> None:
+    lock = Lock()
+
+    def hold() -> None:
+        with lock:
+            dhaga.sleep(60)
+
+    park_all(observed, observed.spawn(hold, name="holder"))
+    waiters = [observed.spawn(lock.acquire, name=name) for name in ("beta", "alpha")]
+    park_all(observed, *waiters)
+    answer = line.ask("table", sort="name")
+    assert (answer["total"], answer["states"]) == (3, {"WAITING": 3})
+    assert answer["headline"] == "3 dhagas: 3 waiting"
+    assert answer["reasons"] == [["lock.acquire", 2], ["sleep", 1]]
+    assert [row["name"] for row in answer["rows"]] == ["alpha", "beta", "holder"]
+    answer = line.ask("table", filter="LOCK.acq", sort="age", most=1)
+    assert (answer["total"], answer["matching"]) == (3, 2)
+    (row,) = answer["rows"]
+    assert (row["name"], row["held_by"], row["scheduler"]) == ("beta", ["holder"], "observed")
+    assert row["seconds"] >= 0
+    observed._call(observed._cancel_all)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "states", "said"),
+    [
+        ({}, {}, "0 dhagas"),
+        ({"dhaga": 1}, {"RUNNING": 1}, "1 dhaga: 1 running"),
+        ({"dhaga": 1200}, {"NEW": 1, "WAITING": 1199}, "1,200 dhagas: 1,199 waiting, 1 new"),
+        ({"dhaga": 2, "main code": 1, "OS thread": 1}, {"WAITING": 4}, "2 dhagas, main code, 1 OS thread: 4 waiting"),
+        ({"main code": 2}, {"WAITING": 2}, "0 dhagas, main code of 2 threads: 2 waiting"),
+    ],
+)
+def test_the_headline_says_what_it_counts(kinds: dict[str, int], states: dict[str, int], said: str) -> None:
+    assert _dhaga_table.headline(kinds, states) == said
+
+
+@pytest.mark.parametrize("sort", _dhaga_table.SORTS)
+def test_rows_come_in_any_order_that_is_offered(line: InspectorClient, observed: dhaga.Scheduler, sort: str) -> None:
+    for _ in range(3):
+        observed.spawn(dhaga.sleep, 60)
+    assert line.ask("table", sort=sort)["matching"] == 3
+    observed._call(observed._cancel_all)
+
+
+def test_those_who_wait_for_each_other_are_named(line: InspectorClient, observed: dhaga.Scheduler) -> None:
+    locks = Lock(), Lock()
+
+    def cross(first: Lock, second: Lock) -> None:
+        with first:
+            while not second.locked():
+                dhaga.sleep(0)
+            second.acquire()
+
+    both = [observed.spawn(cross, *locks, name="left"), observed.spawn(cross, *locks[::-1], name="right")]
+    park_all(observed, *both)
+    while line.ask("table")["cycles"] != [["left", "right"]]:
+        pass
+    assert "deadlock: left waits for right waits for left" in line.ask("dump")["text"]
+    observed._call(observed._cancel_all)

@@ -1,0 +1,67 @@
+"""The snapshot: all schedulers and dhagas at one moment, other threads among them."""
+
+from __future__ import annotations
+
+import json
+import time
+from threading import Event as StandardEvent
+
+import dhaga
+from dhaga import debug, queue
+from dhaga.debug._dump import json_of
+from dhaga.testing import settle, virtual_clock
+
+
+def test_other_schedulers_are_looked_at_in_their_threads() -> None:
+    jobs: queue.Queue[None] = queue.Queue()
+    with dhaga.Scheduler(name="io") as io:
+        getter = io.spawn(jobs.get, name="getter")
+        while getter.state != "WAITING":
+            time.sleep(0.001)
+        view = next(each for each in debug.snapshot().schedulers if each.name == "io")
+        jobs.put(None)
+        getter.join()
+    assert (view.life, view.held) == ("own thread", False)
+    assert [(each.name, each.reason, bool(each.stack)) for each in view.dhagas] == [("getter", "queue.get", True)]
+
+
+def test_a_held_scheduler_is_looked_at_from_outside() -> None:
+    began, end = StandardEvent(), StandardEvent()
+
+    def hold() -> None:
+        began.set()
+        end.wait()  # blocks the OS thread
+
+    with dhaga.Scheduler(name="io") as io:
+        holder = io.spawn(hold, name="holder")
+        began.wait()
+        view = next(each for each in debug.snapshot(patience=0.01).schedulers if each.name == "io")
+        end.set()
+        holder.join()
+    assert view.held
+    assert "hold" in [frame.function for frame in view.stack]
+    assert [(each.name, each.state) for each in view.dhagas] == [("holder", "RUNNING")]
+
+
+def test_a_plain_thread_that_waits_is_shown() -> None:
+    jobs: queue.Queue[None] = queue.Queue()
+    thread = dhaga._kernel.originals.Thread(target=jobs.get, name="plain")
+    thread.start()
+    while not (views := [each for each in debug.snapshot().threads if each.name == "plain"]):
+        time.sleep(0.001)
+    jobs.put(None)
+    thread.join()
+    assert (views[0].kind, views[0].reason) == ("OS thread", "queue.get")
+
+
+def test_a_snapshot_is_json() -> None:
+    with virtual_clock():
+        dhagas = [dhaga.spawn(dhaga.sleep, 1, name=f"sleeper {n}") for n in range(100)]
+        settle()
+        found = json.loads(json_of(debug.snapshot()))
+        for each in dhagas:
+            each.join()
+    assert [each["name"] for each in found["schedulers"][0]["dhagas"]] == [
+        "main code",
+        *(f"sleeper {n}" for n in range(100)),
+    ]

@@ -1,0 +1,102 @@
+"""How long an ordinary client waits, in quiet and beside an attack."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from tests.hostile.targets import ROOT, Target
+
+QUIET_SECONDS = 1.0
+PAUSE = 0.005
+WARM_UP_SECONDS = 0.5
+TARGET_SECONDS = 0.02
+"""What an ordinary client's p99 is to be beside each attack, on a quiet machine."""
+
+BOUND_SECONDS = 0.25
+TIMES_QUIET = 20
+"""What fails: one of ten answers that waits for longer than both. The defects it is to find made it 0.7 s and more.
+
+On a busy machine it is 20 to 120 ms, and one answer of 20 may take half a second: the p99 is printed only.
+"""
+
+
+@dataclasses.dataclass
+class Measured:
+    """The waits of an ordinary client, in seconds."""
+
+    target: str
+    attack: str
+    quiet: list[float]
+    attacked: list[float]
+
+    @property
+    def fails(self) -> bool:
+        """Whether the client waited for too long."""
+        return quantile(self.attacked, 0.9) > max(BOUND_SECONDS, TIMES_QUIET * p99(self.quiet))
+
+    def __str__(self) -> str:
+        verdict = "FAILS" if self.fails else "misses 20 ms" if p99(self.attacked) > TARGET_SECONDS else ""
+        return (
+            f"{self.target:10} {self.attack:20} quiet p99 {p99(self.quiet) * 1000:7.1f} ms, attacked median "
+            f"{quantile(self.attacked, 0.5) * 1000:7.1f}, p99 {p99(self.attacked) * 1000:7.1f}, worst "
+            f"{max(self.attacked) * 1000:7.1f} of {len(self.attacked):4} {verdict}"
+        ).rstrip()
+
+
+def quantile(waits: list[float], share: float) -> float:
+    return sorted(waits)[max(0, math.ceil(share * len(waits)) - 1)]
+
+
+def p99(waits: list[float]) -> float:
+    return quantile(waits, 0.99)
+
+
+def waits_of_ordinary_client(target: Target, address: tuple[str, int], seconds: float) -> list[float]:
+    """Ask again and again for some seconds, once at least; an answer that does not come ends it with what it took."""
+    waits = []
+    end = time.monotonic() + seconds
+    while not waits or time.monotonic() < end:
+        began = time.monotonic()
+        try:
+            waits.append(target.ask(address, patience=max(5.0, seconds)))
+        except TimeoutError:
+            waits.append(time.monotonic() - began)
+        time.sleep(PAUSE)
+    return waits
+
+
+@contextlib.contextmanager
+def attacking(attack: str, address: tuple[str, int]) -> Iterator[None]:
+    """Attack for the time of a block, from a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.hostile.attacks", attack, address[0], str(address[1])],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        time.sleep(WARM_UP_SECONDS)
+        yield
+        assert process.poll() is None, f"the attack {attack} has ended by itself"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def measure(target: Target, attack: str, seconds: float, quiet_seconds: float = QUIET_SECONDS) -> Measured:
+    """Attack a fresh server. Raises: AssertionError if it ends, answers wrongly or writes what is forbidden."""
+    with target.running() as address:
+        quiet = waits_of_ordinary_client(target, address, quiet_seconds)
+        with attacking(attack, address):
+            attacked = waits_of_ordinary_client(target, address, seconds)
+        target.ask(address)
+    return Measured(target.name, attack, quiet, attacked)

@@ -1,0 +1,220 @@
+"""Connections of a server: kept, upgraded, left by their clients, and ended."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import socket
+from dhaga.http._server import connection
+from dhaga.http._server.connection import ServerConnection
+from dhaga.http._server.request_parser import RequestParser
+from dhaga.http._server.response import Response
+from dhaga.http.wsgi import Server
+from tests.http.wire import (
+    TEXT,
+    Answer,
+    Start,
+    answer,
+    answers,
+    ask,
+    chunked,
+    get,
+    hello,
+    post,
+    serving,
+    to_the_end,
+)
+
+
+def test_after_connect_comes_no_other_request() -> None:
+    with serving(hello) as server:
+        found = Answer(ask(server, get("x:80", method="CONNECT") + get()))
+        assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+
+
+def test_nothing_of_a_conversation_is_left_for_the_garbage_collector() -> None:
+    def left() -> list[object]:
+        return [each for each in gc.get_objects() if type(each) in (RequestParser, ServerConnection, Response)]
+
+    gc.collect()
+    before = left()  # of tests before this one
+    gc.disable()
+    try:
+        with serving(hello) as server:
+            ask(server, get() + post(b"abc"))
+            while server.connections:
+                dhaga.sleep(0.001)
+            assert left() == before
+    finally:
+        gc.enable()
+
+
+def test_requests_in_a_row_are_answered_in_order_on_one_connection() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        dhaga.sleep(0.003 if environ["PATH_INFO"] == "/0" else 0)
+        start_response("200 OK", list(TEXT))
+        return [environ["PATH_INFO"].encode() + environ["wsgi.input"].read()]
+
+    with serving(app) as server:
+        data = b"".join(
+            (get(f"/{n}"), post(b"x" * n, path=f"/{n}"), chunked(b"y", b"z", path=f"/{n}"))[n % 3] for n in range(30)
+        )
+        bodies = [each.body for each in answers(ask(server, data))]
+    assert bodies == [f"/{n}".encode() + (b"", b"x" * n, b"yz")[n % 3] for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    "version, fields, persists",
+    [
+        ("1.1", (), True),
+        ("1.1", ("Connection: close",), False),
+        ("1.1", ("Connection: Foo, CLOSE",), False),
+        ("1.1", ("Connection: keep-alive", "Connection: close"), False),
+        ("1.0", (), False),
+        ("1.0", ("Connection: Keep-Alive",), True),
+        ("1.0", ("Connection: keep-alive, close",), False),
+    ],
+)
+def test_the_connection_goes_on_as_the_client_asks(version: str, fields: tuple[str, ...], persists: bool) -> None:
+    with serving(hello) as server:
+        data = ask(server, get("/", *fields, version=version) * 2)
+    first = Answer(data)
+    assert bool(first.rest) is persists
+    assert first.fields.get("connection") == (("keep-alive" if version == "1.0" else None) if persists else "close")
+
+
+def test_what_a_request_sets_in_its_context_the_next_does_not_see() -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+    variable.set("by the server's starter")
+
+    def app(environ: dict[str, Any], start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", list(TEXT))
+        yield variable.get().encode()
+        variable.set("by a request")
+        dhaga.sleep(0)
+        yield variable.get().encode()
+
+    with serving(app) as server:
+        bodies = {each.body for each in answers(ask(server, get() * 3))}
+    assert bodies == {b"by the server's starterby a request"}
+
+
+def test_the_end_of_the_server_ends_idle_connections_soon_and_busy_ones_with_their_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "IDLE_GRACE_SECONDS", 0.01)
+    parked: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        if environ["PATH_INFO"] == "/busy":
+            dhaga.park("the end", start=lambda: parked.append(dhaga.current()))
+        return hello(environ, start_response)
+
+    server = Server(app).start()
+    with socket.create_connection(server.address) as idle, socket.create_connection(server.address) as busy:
+        idle.sendall(get())
+        assert idle.recv(65536).endswith(b"hello")
+        busy.sendall(get("/busy") + get("/never"))
+        while not parked:
+            dhaga.sleep(0.001)
+        stopper = dhaga.spawn(server.stop, 5)
+        assert idle.recv(65536) == b""
+        assert not stopper._done
+        parked[0].wake()
+        data = b""
+        while more := busy.recv(65536):
+            data += more
+        found = Answer(data)
+        assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+    stopper.result()
+
+
+@pytest.mark.parametrize("before", [b"", get()])
+def test_a_request_that_crosses_the_end_of_the_server_is_answered(before: bytes) -> None:
+    server = Server(hello).start()
+    with socket.create_connection(server.address) as sock:
+        sock.sendall(before)
+        if before:
+            assert sock.recv(65536).endswith(b"hello")
+        while not server.http_connections:
+            dhaga.sleep(0)
+        stopper = dhaga.spawn(server.stop)
+        while server.listeners:
+            dhaga.sleep(0)
+        sock.sendall(get())
+        (answer,) = answers(to_the_end(sock))
+        assert (answer.body, answer.fields["connection"]) == (b"hello", "close")
+    stopper.result()
+
+
+def test_an_upgrade_hands_over_the_connection_and_what_has_come() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        sock, data = environ["dhaga.upgrade"]()
+        with pytest.raises(RuntimeError, match="once"):
+            environ["dhaga.upgrade"]()
+        while data:
+            sock.sendall(data.upper())
+            data = sock.recv(100)
+        return []
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get("/", "Upgrade: upper", "Connection: Upgrade") + b"abc")
+        assert sock.recv(100) == b"ABC"
+        sock.sendall(get())
+        assert sock.recv(100) == get().upper()
+        sock.shutdown(socket.SHUT_WR)
+        assert sock.recv(100) == b""
+
+
+@pytest.mark.logs
+def test_an_upgrade_before_the_end_of_the_body_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    app = lambda e, s: [e["dhaga.upgrade"]()]  # noqa: E731
+    assert answer(app, post(b"abc", "Upgrade: a", "Connection: Upgrade")).status == "500 Internal Server Error"
+    assert "read the request's body" in caplog.text
+
+
+def test_an_app_can_ask_whether_its_client_has_left() -> None:
+    seen: list[bool] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        seen.append(environ["dhaga.disconnected"]())
+        while not environ["dhaga.disconnected"]():
+            dhaga.sleep(0.001)
+        seen.append(True)
+        return hello(environ, start_response)
+
+    with serving(app) as server:
+        with socket.create_connection(server.address) as sock:
+            sock.sendall(get())
+            while not seen:
+                dhaga.sleep(0.001)
+        while server.connections:
+            dhaga.sleep(0.001)
+    assert seen == [False, True]
+
+
+def test_a_client_that_leaves_is_no_error_and_the_app_hears_of_it() -> None:
+    heard: list[BaseException] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> Iterator[bytes]:
+        start_response("200 OK", list(TEXT))
+        try:
+            while True:
+                yield b"x" * 10_000
+        except GeneratorExit as error:
+            heard.append(error)
+            raise
+
+    with serving(app) as server:
+        with socket.create_connection(server.address) as sock:
+            sock.sendall(get())
+            sock.recv(100)
+        while server.connections:
+            dhaga.sleep(0.001)
+    assert heard

@@ -1,0 +1,165 @@
+"""One task of Celery: its limits, its end by a revoke, and what is told of it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+pytest.importorskip("celery")
+
+from celery.exceptions import (
+    SoftTimeLimitExceeded,
+    TaskRevokedError,
+    TimeLimitExceeded,
+)
+from celery.worker import state
+
+import dhaga
+from tests.kit.celery_world import PATIENCE, Said, World, come_to, until
+
+
+def test_a_soft_limit_is_raised_at_the_park(world: World) -> None:
+    @world.task(soft_time_limit=0.1)
+    def tidy() -> str:
+        try:
+            dhaga.sleep(PATIENCE)
+        except SoftTimeLimitExceeded as error:
+            return repr(error)
+        return "slept"
+
+    with world.working():
+        assert come_to(tidy.delay()) == "SoftTimeLimitExceeded(0.1)"
+
+
+def test_a_hard_limit_ends_the_dhaga_and_is_reported(world: World) -> None:
+    @world.task(time_limit=0.1, on_failure=lambda *_: world.trace.append("on_failure"))
+    def endless() -> None:
+        try:
+            dhaga.sleep(10 * PATIENCE)
+        except Exception:
+            world.trace.append("swallowed")
+        finally:
+            world.trace.append("put away")
+
+    with world.working() as pool:
+        result = endless.delay()
+        with pytest.raises(TimeLimitExceeded):
+            come_to(result)
+        until(lambda: not pool.jobs)
+    assert world.trace == ["put away", "on_failure"]
+
+
+def test_limits_of_the_worker_hold_for_every_task(world: World) -> None:
+    @world.task
+    def endless() -> None:
+        dhaga.sleep(10 * PATIENCE)
+
+    with world.working(time_limit=0.1):
+        with pytest.raises(TimeLimitExceeded):
+            come_to(endless.delay())
+
+
+def test_an_end_that_is_swallowed_is_raised_again(world: World, said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dhaga.integrations.celery._jobs.RERAISE_SECONDS", 0.05)
+
+    @world.task(time_limit=0.05)
+    def stubborn() -> None:
+        with contextlib.suppress(BaseException):
+            dhaga.sleep(10 * PATIENCE)
+        dhaga.sleep(10 * PATIENCE)
+
+    with world.working():
+        with pytest.raises(TimeLimitExceeded):
+            come_to(stubborn.delay())
+    assert "has swallowed its end (its hard time limit has come)" in said.text()
+
+
+def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World, said: Said) -> None:
+    world.app.conf.worker_dhaga_watch = 0.05
+
+    @world.task(time_limit=0.1)
+    def busy() -> str:
+        time.sleep(0.4)
+        return "its result"
+
+    @world.task
+    def parks() -> None:
+        dhaga.sleep(0.01)
+
+    with world.working(concurrency=1):
+        assert come_to(busy.delay()) == "its result"
+        come_to(parks.delay())  # what was meant for the task before does not strike this one
+    assert "and its time limit is 0.1 s: a limit reaches a task where it parks" in said.text()
+    named = [line for line in said.lines if " has held " in line]
+    assert len(named) == 1 and named[0].startswith("busy[") and "in busy" in named[0]
+
+
+def test_a_revoke_ends_a_task_at_its_park(world: World) -> None:
+    endless = world.endless_task()
+    with world.working() as pool:
+        result = endless.delay()
+        until(lambda: world.begun)
+        world.app.control.revoke(result.id, terminate=True)
+        with pytest.raises(TaskRevokedError):
+            come_to(result)
+        until(lambda: not pool.jobs)
+    assert world.trace == ["put away"]
+
+
+def test_what_a_revoked_task_returns_all_the_same_is_not_stored(world: World, said: Said) -> None:
+    @world.task
+    def stubborn() -> str:
+        world.begun.append(1)
+        with contextlib.suppress(BaseException):
+            dhaga.sleep(10 * PATIENCE)
+        return "all the same"
+
+    with world.working() as pool:
+        result = stubborn.delay()
+        until(lambda: world.begun)
+        world.app.control.revoke(result.id, terminate=True)
+        until(lambda: not pool.jobs)
+        with pytest.raises(TaskRevokedError):
+            come_to(result)
+    assert "was revoked, but went on: what it came to is not stored" in said.text()
+
+
+def test_a_revoke_by_sigusr1_is_a_soft_limit(world: World) -> None:
+    @world.task(ignore_result=False)
+    def tidy() -> None:
+        world.begun.append(1)
+        try:
+            dhaga.sleep(10 * PATIENCE)
+        except SoftTimeLimitExceeded:
+            world.trace.append("soft")
+
+    with world.working() as pool:
+        result = tidy.delay()
+        until(lambda: world.begun)
+        world.app.control.revoke(result.id, terminate=True, signal="SIGUSR1")
+        until(lambda: not pool.jobs)
+    assert world.trace == ["soft"]
+
+
+@pytest.mark.parametrize("terminate", [False, True])
+def test_a_task_that_waits_for_room_and_is_revoked_does_not_run(world: World, terminate: bool) -> None:
+    world.app.conf.worker_prefetch_multiplier = 4
+
+    @world.task
+    def wait(number: int) -> None:
+        world.begun.append(number)
+        world.wait_at_gate()
+
+    with world.working(concurrency=1) as pool:
+        first, second = wait.delay(1), wait.delay(2)
+        until(lambda: pool.info["waiting"] == 1 and world.begun)
+        world.app.control.revoke(second.id, terminate=terminate)
+        until(lambda: second.id in state.revoked)
+        world.gate.set()
+        come_to(first)
+        with pytest.raises(TaskRevokedError):
+            come_to(second)
+        until(lambda: not pool.jobs and not state.reserved_requests)
+    assert world.begun == [1]

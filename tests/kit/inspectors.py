@@ -1,0 +1,11 @@
+"""What the tests of the inspector share."""
+
+from __future__ import annotations
+
+import dhaga
+
+
+def park_all(scheduler: dhaga.Scheduler, *dhagas: dhaga.Dhaga) -> None:
+    """Wait until all of them wait."""
+    while not all(each._parked for each in dhagas):
+        scheduler.spawn(dhaga.sleep, 0).join()

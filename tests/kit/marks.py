@@ -1,0 +1,79 @@
+"""Which tests start a process, and which are of a crowd: as far as that shows in their names, code and fixtures.
+
+A test starts a process if its code, or code of the tests that it calls, names something that does: see ``STARTERS``.
+What cannot be seen so (a parameter, a method of an object) is marked by hand.
+"""
+
+from __future__ import annotations
+
+import dis
+import re
+from collections.abc import Iterator
+from functools import cache
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+STARTERS = {"subprocess", "multiprocessing", "dhaga.subprocess", "tests.kit.scripts", "tests.kit.prefork_programs"}
+"""Modules of which nearly everything starts a process."""
+
+NO_STARTERS = {"version", "ROOT", "PIPE", "DEVNULL", "CalledProcessError", "TimeoutExpired"}
+"""Names in them that do not."""
+
+FORKS = {"fork", "forkpty", "posix_spawn", "run_subprocess", "runpytest_subprocess"}
+"""Attributes that do, whatever they are asked of."""
+
+CROWD = re.compile(r"thousand")
+
+
+def starts_process(functions: Iterator[Any]) -> bool:
+    return any(_starts(function) for function in functions)
+
+
+@cache
+def _starts(function: Any) -> bool:
+    return any(_is_starter(name, value) for name, value in _reached(function))
+
+
+def _is_starter(name: str, value: Any) -> bool:
+    if isinstance(value, ModuleType):
+        return value.__name__ in STARTERS
+    home = getattr(value, "__module__", None)
+    return name in FORKS or (home in STARTERS and name not in NO_STARTERS)
+
+
+def _reached(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names that a function uses with what they mean in its module, and so on into functions of the tests."""
+    todo, seen = [function], set()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or not getattr(each, "__module__", "").startswith(("tests.", "test_", "conftest")):
+            continue
+        seen.add(id(each))
+        if isinstance(each, type):
+            todo += [value for value in vars(each).values() if isinstance(value, FunctionType)]
+            todo += each.__bases__
+        for name, value in _names_of(each):
+            yield name, value
+            if isinstance(value, FunctionType | type):
+                todo.append(value)
+
+
+def _names_of(function: Any) -> Iterator[tuple[str, Any]]:
+    function = getattr(function, "__wrapped__", function)
+    if isinstance(function, FunctionType):
+        for code in _codes_in(function.__code__):
+            yield from ((name, None) for name in FORKS.intersection(code.co_names))
+            known = function.__globals__.keys() & set(code.co_names)
+            yield from ((name, function.__globals__[name]) for name in known and known & _globals_of(code))
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes_in(constant)
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    """Return the names that code looks up in its module: of ``co_names`` many are attributes."""
+    return {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}

@@ -1,0 +1,16 @@
+"""What the tests of pollers and of watches share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga._kernel import originals
+
+has_epoll = pytest.mark.skipif(originals.epoll is None, reason="this platform has no epoll")
+
+
+def poller_here() -> Any:
+    return dhaga.current().scheduler._poller

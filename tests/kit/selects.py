@@ -1,0 +1,49 @@
+"""The ways to wait for several fds, by one name."""
+
+from __future__ import annotations
+
+import select as standard
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dhaga import select, socket
+
+has_poll = pytest.mark.skipif(not hasattr(standard, "poll"), reason="this platform has no poll")
+
+
+has_epoll = pytest.mark.skipif(not hasattr(standard, "epoll"), reason="this platform has no epoll")
+
+
+def by_select(fd: Any, timeout: float | None) -> bool:
+    return select.select([fd], [], [], timeout) == ([fd], [], [])
+
+
+def by_poll(fd: Any, timeout: float | None) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(None if timeout is None else timeout * 1000))
+
+
+def by_epoll(fd: Any, timeout: float | None) -> bool:
+    with select.epoll() as epoll:
+        epoll.register(fd, select.EPOLLIN)
+        return bool(epoll.poll(timeout))
+
+
+WAYS = [by_select, pytest.param(by_poll, marks=has_poll), pytest.param(by_epoll, marks=has_epoll)]
+
+
+every_way = pytest.mark.parametrize("waits", WAYS)
+
+
+Waits = Callable[[Any, "float | None"], bool]
+
+
+@contextmanager
+def pair() -> Iterator[tuple[Any, Any]]:
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other

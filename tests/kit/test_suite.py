@@ -1,0 +1,55 @@
+"""``tests/kit/suite.py``: what hangs or kills its process neither ends the run nor hides what else there is."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.kit.scripts import ROOT
+
+TESTS = """
+import os, threading, time
+
+def test_passes(): pass
+
+def test_fails(): assert [1] == [2]
+
+def test_hangs():
+    time.sleep(1000)
+
+def test_dies(): os.abort()
+
+def test_is_run_all_the_same(): pass
+"""
+
+
+def suite(*arguments: object) -> tuple[int, list[str]]:
+    command = [sys.executable, "-m", "tests.kit.suite", "-q", "-p", "no:cacheprovider", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_one_that_hangs_or_dies_fails_alone_and_the_names_of_all_come_last(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "test_some.py"
+    file.write_text(TESTS)
+    status, lines = suite(file, "--rootdir", tmp_path, "--confcutdir", tmp_path, "--test-seconds", 1)
+    assert status == 1
+    assert lines[-4:-1] == [
+        "FAILED test_some.py::test_fails - assert [1] == [2]",
+        "HUNG test_some.py::test_hangs",
+        "DIED test_some.py::test_dies - status -6",
+    ]
+    assert lines[-1].startswith("== 2 passed, 1 failed, 1 hung, 1 died in ")
+    assert any(line.endswith("line 9 in test_hangs") for line in lines)
+    assert not any("pluggy" in line for line in lines)
+
+
+@pytest.mark.slow
+def test_a_mistake_in_the_arguments_is_told_as_pytest_tells_it() -> None:
+    status, lines = suite("--no-such-option")
+    assert status == 4
+    assert any("--no-such-option" in line for line in lines) and lines[-1].startswith("== nothing run in ")

@@ -1,0 +1,124 @@
+"""Listening sockets: addresses, ports that are shared, files of Unix sockets."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+import socket as standard
+from typing import Any
+
+import pytest
+
+from dhaga import socket
+from dhaga.servers import TCPServer
+from tests.kit.servers import LOCAL, ask, client, echo, serving
+
+
+def test_no_host_means_every_interface_with_one_port() -> None:
+    with serving(address=("", 0)) as server:
+        assert {address[0] for address in server.addresses} >= {"0.0.0.0"}
+        assert len({address[1] for address in server.addresses}) == 1
+        for address in server.addresses:
+            assert ask((address[0].replace("0.0.0.0", "127.0.0.1").replace("::", "::1"), address[1])) == b"hello"
+
+
+def test_ipv6_is_served() -> None:
+    try:
+        server = TCPServer(echo, ("::1", 0)).start()
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    assert ask(server) == b"hello"
+    assert f"[::1]:{server.address[1]}" in repr(server)
+    server.stop(0)
+
+
+def test_localhost_is_served_at_each_of_its_addresses() -> None:
+    with serving(address=("localhost", 0)) as server:
+        for address in server.addresses:
+            assert ask(address) == b"hello"
+
+
+def test_a_host_without_an_address_is_named() -> None:
+    with pytest.raises(OSError, match=r"the host 'no-such-host\.invalid'"):
+        TCPServer(echo, ("no-such-host.invalid", 0)).start()
+
+
+def test_an_address_in_use_is_refused_and_nothing_is_left_open() -> None:
+    with serving() as server:
+        with pytest.raises(OSError, match="in use"):
+            TCPServer(echo, [LOCAL, server.address]).start()
+
+
+@pytest.mark.skipif(not hasattr(standard, "SO_REUSEPORT"), reason="the platform has no SO_REUSEPORT")
+def test_servers_share_a_port_with_reuse_port() -> None:
+    with serving(reuse_port=True) as one, serving(address=one.address, reuse_port=True):
+        assert ask(one) == b"hello"
+
+
+@pytest.mark.parametrize("kind", [standard, socket])
+def test_a_listening_socket_is_served_and_stays_the_callers(kind: Any) -> None:
+    with kind.create_server(LOCAL) as listener:
+        with serving(address=listener) as server:
+            assert server.address == listener.getsockname()
+            assert ask(server) == b"hello"
+        with serving(address=listener) as server:
+            assert ask(server) == b"hello"
+
+
+def test_a_unix_socket_is_served_and_its_file_removed(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "socket"
+    with serving(address=path) as server:
+        assert server.address == str(path)
+        assert ask(server) == b"hello"
+    assert not path.exists()
+
+
+def test_the_socket_file_of_a_dead_server_is_taken_over(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "socket"
+    with standard.socket(standard.AF_UNIX) as dead:
+        dead.bind(str(path))
+        dead.listen()
+    with serving(address=path) as server:
+        assert ask(server) == b"hello"
+
+
+def test_the_socket_file_of_a_live_server_is_in_use(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "socket"
+    with serving(address=path) as server:
+        with pytest.raises(OSError, match=r"in use.*socket") as caught:
+            TCPServer(echo, path).start()
+        assert caught.value.errno == errno.EADDRINUSE
+        assert ask(server) == b"hello"
+
+
+def test_a_file_that_is_no_socket_is_left_alone(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "socket"
+    path.write_text("precious")
+    with pytest.raises(OSError, match="in use"):
+        TCPServer(echo, path).start()
+    assert path.read_text() == "precious"
+
+
+def test_the_socket_file_of_a_successor_is_left_alone(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "socket"
+    former = TCPServer(echo, path).start()
+    path.unlink()
+    with serving(address=path) as server:
+        former.stop()
+        assert ask(server) == b"hello"
+
+
+@pytest.mark.skipif(not hasattr(standard, "AF_UNIX") or os.uname().sysname != "Linux", reason="names without file")
+def test_a_unix_socket_without_a_file() -> None:
+    with serving(address=f"\0dhaga-{os.getpid()}") as server:
+        name = os.fsdecode(server.address)
+        assert ask(name) == b"hello"
+
+
+def test_connections_of_a_server_send_small_pieces_at_once() -> None:
+    delays = []
+    handler = lambda sock, peer: delays.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))  # noqa: E731
+    with serving(handler) as server, client(server) as sock:
+        assert sock.recv(1) == b""
+    assert delays and delays[0]

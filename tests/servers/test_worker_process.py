@@ -1,0 +1,98 @@
+"""Worker processes: they drain, end at once or are killed, and end with their master."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import pytest
+
+from tests.kit.prefork_programs import HANGING, start, version, wait_within
+
+
+@pytest.mark.once
+def test_sigterm_drains_what_is_under_way(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version(1), workers=2) as running:
+        running.begin(2)
+        with wait_within(running) as sock:
+            running.signal(signal.SIGTERM)
+            running.wait_for("worker (.*) ended with status 0")
+            with pytest.raises(ConnectionRefusedError):
+                running.ask()
+            sock.sendall(b"go on")
+            assert sock.recv(100) == b"1"
+        assert running.end() == 0
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT,)])
+def test_a_second_sigterm_or_ctrl_c_ends_at_once(tmp_path: pathlib.Path, numbers: tuple[int, ...]) -> None:
+    with start(tmp_path, version(1), grace=1000) as running:
+        running.begin()
+        with wait_within(running) as sock:
+            for number in numbers:  # one after the other: two of a kind may come as one
+                running.signal(number)
+                running.wait_for("master .* ends the workers by (.*)")
+            assert sock.recv(100) == b""
+        assert running.end() == 0
+
+
+@pytest.mark.once
+def test_what_does_not_finish_in_time_is_cancelled(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version(1), grace=0.1) as running:
+        running.begin()
+        with wait_within(running) as sock:
+            running.signal(signal.SIGTERM)
+            assert sock.recv(100) == b""
+        assert running.end() == 0
+
+
+BLOCKING = """
+import time
+def handler(sock, peer):
+    sock.sendall(b"blocks")
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_end_in_time_is_killed(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, BLOCKING, grace=0.1) as running:
+        (pid,) = running.begin()
+        assert running.ask() == b"blocks"
+        running.signal(signal.SIGTERM)
+        running.wait_for(f"worker {pid} has not ended in time and is (killed)")
+        assert running.end() == 0
+
+
+@pytest.mark.once
+def test_workers_end_when_their_master_is_killed(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version(1), workers=2) as running:
+        running.begin(2)
+        with wait_within(running) as sock:
+            running.signal(signal.SIGKILL)
+            running.wait_for("worker (.*) drains, as the master has died", 2)
+            sock.sendall(b"go on")
+            assert sock.recv(100) == b"1"
+        assert running.end() == -signal.SIGKILL  # at the end of the log no worker is left that could write to it
+
+
+@pytest.mark.once
+def test_a_worker_that_still_imports_ends_with_its_master(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, HANGING) as running:
+        assert running.process.stdout is not None
+        assert running.process.stdout.readline() == b"importing\n"
+        running.signal(signal.SIGKILL)
+        assert running.end() == -signal.SIGKILL
+
+
+OUTLIVING = version(1) + "import threading, time\nthreading.Thread(target=time.sleep, args=(1000,)).start()\n"
+
+
+@pytest.mark.slow
+def test_a_worker_that_would_outlive_a_dead_master_is_ended_by_an_alarm(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, OUTLIVING, grace=0.1) as running:
+        running.begin()
+        running.signal(signal.SIGKILL)
+        running.wait_for("worker (.*) drains, as the master has died")
+        assert running.end() == -signal.SIGKILL

@@ -1,0 +1,108 @@
+"""Each Python snippet of docs/ runs as it stands there, and what the pages list is all there is."""
+
+from __future__ import annotations
+
+import importlib.util
+import pkgutil
+import re
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.kit.snippets import ROOT, snippets
+
+pytestmark = pytest.mark.once
+
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts}
+WITH_SNIPPETS = [name for name, path in PAGES.items() if "```python" in path.read_text() and "/api/" not in name]
+
+
+@pytest.mark.parametrize("page", WITH_SNIPPETS)
+def test_every_python_snippet_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    found = snippets(PAGES[page].read_text())
+    assert len(found) == PAGES[page].read_text().count("```python\n")
+    for snippet in found:
+        done = snippet.run(tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), f"{page}:{snippet.line}\n{done.stdout}{done.stderr}"
+        if snippet.output is not None:
+            assert done.stdout == snippet.output, f"{page}:{snippet.line}"
+
+
+# ---- the errors index
+
+
+def messages_index() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("messages_index", DOCS / "_ext" / "messages_index.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_errors_index_lists_every_message_of_the_source() -> None:
+    index = messages_index()
+    page = index.explained()
+    found = index.messages()
+    assert len(found) > 200
+    assert [message for message in found if index.shown(message.text) not in page] == []
+
+
+def test_each_cause_and_cure_is_of_a_message_in_the_source() -> None:
+    """A message that was reworded or removed: change its text in docs/reference/errors.toml, or remove its entry."""
+    index = messages_index()
+    texts = {message.text for message in index.messages()}
+    cures = index.cures()
+    assert [each["text"] for each in cures if each["text"] not in texts] == []
+    assert len(cures) >= 60 and all(each["cause"] and each["cure"] for each in cures)
+    assert [text for text, times in Counter(each["text"] for each in cures).items() if times > 1] == []
+
+
+# ---- what is listed by hand
+
+
+def names_in_source(pattern: str) -> set[str]:
+    return {name for path in (ROOT / "dhaga").rglob("*.py") for name in re.findall(pattern, path.read_text())}
+
+
+def test_the_environment_variables_are_all_listed() -> None:
+    page = PAGES["reference/environment.md"].read_text()
+    assert names_in_source(r"\bDHAGA_[A-Z_]+\b") <= set(re.findall(r"`(DHAGA_[A-Z_]+)`", page))
+
+
+def test_the_commands_are_all_described() -> None:
+    from dhaga.__main__ import COMMANDS
+
+    page = PAGES["reference/commands.md"].read_text()
+    assert [command for command in COMMANDS if f"## `{command}`" not in page and f"## {command}" not in page] == []
+
+
+def test_every_option_of_serve_is_described() -> None:
+    from dhaga._cli.serve import command_line
+
+    options = {option for action in command_line()._actions for option in action.option_strings if option[:2] == "--"}
+    page = PAGES["reference/commands.md"].read_text()
+    assert sorted(options - {"--help"} - set(re.findall(r"`(--[a-z-]+)", page))) == []
+
+
+def test_every_path_and_target_on_a_page_is_there() -> None:
+    text = "\n".join(path.read_text() for name, path in PAGES.items() if "/api/" not in name)
+    paths = set(re.findall(r"`((?:dhaga|tests|examples|benchmarks)/[\w/.]+\w)`", text))
+    assert len(paths) > 5 and [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert sorted(set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE)) - targets) == []
+
+
+def test_the_names_of_the_package_on_a_page_are_there() -> None:
+    """A name like ``dhaga.threading.Lock`` in code, on the pages that are written by hand."""
+    missing = []
+    for name, path in PAGES.items():
+        if "/api/" not in name:
+            for found in sorted(set(re.findall(r"`(dhaga(?:\.[A-Za-z_]\w*)+)[`(]", path.read_text()))):
+                try:
+                    pkgutil.resolve_name(found)
+                except (ImportError, AttributeError):
+                    missing.append(f"{name}: {found}")
+    assert missing == []

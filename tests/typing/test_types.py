@@ -1,0 +1,49 @@
+"""What type checkers know of Dhaga: pyright on the claims, which `make types` gives to mypy, and how much is typed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.once, pytest.mark.process]
+pytest.importorskip("pyright", reason="pyright is not installed: the `test` dependency group has it")
+
+CLAIMS = Path(__file__).with_name("claims.py")
+TYPED = 0.95
+
+
+def pyright(*arguments, cwd):
+    # --verifytypes looks for the package beside the first python on PATH, and takes a checkout in cwd for no package.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    command = [sys.executable, "-m", "pyright", "--outputjson", *arguments]
+    run = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert run.stdout.startswith("{"), run.stderr
+    return json.loads(run.stdout)
+
+
+def test_pyright_agrees_with_the_claims(tmp_path):
+    report = pyright(str(CLAIMS), cwd=tmp_path)
+    assert report["summary"]["filesAnalyzed"] == 1
+    assert report["generalDiagnostics"] == []
+
+
+def test_pyright_reports_each_expected_error(tmp_path):
+    bare = tmp_path / "claims.py"
+    text = CLAIMS.read_text()
+    expected = {number for number, line in enumerate(text.splitlines(), 1) if "  # type: ignore[" in line}
+    bare.write_text("\n".join(line.partition("  # type: ignore[")[0] for line in text.splitlines()))
+    errors = pyright(str(bare), cwd=tmp_path)["generalDiagnostics"]
+    assert {error["range"]["start"]["line"] + 1 for error in errors} == expected
+
+
+def test_public_names_are_typed(tmp_path):
+    """But for those of gevent and eventlet, which are as they are: dynamic, and without types of their own."""
+    symbols = pyright("--verifytypes", "dhaga", "--ignoreexternal", cwd=tmp_path)["typeCompleteness"]["symbols"]
+    exported = [each for each in symbols if each["isExported"] and not each["name"].startswith("dhaga.compat.")]
+    unclear = sorted(each["name"] for each in exported if each["isTypeAmbiguous"] or not each["isTypeKnown"])
+    assert len(exported) - len(unclear) > 500
+    assert 1 - len(unclear) / len(exported) > TYPED, unclear
