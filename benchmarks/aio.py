@@ -37,7 +37,7 @@ async def one_turn() -> None:
 
 
 async def of_dhagas(works: Works, width: int, count: int) -> float:
-    """Have each of ``width`` dhagas await its share, one after the other. Returns: microseconds of CPU a hop."""
+    """Let each of ``width`` dhagas await its share, one after the other. Returns: microseconds of CPU a hop."""
 
     def hops() -> None:
         for _ in range(count // width):
@@ -50,7 +50,7 @@ async def of_dhagas(works: Works, width: int, count: int) -> float:
 
 
 async def of_tasks(works: Works, width: int, count: int) -> float:
-    """Have each of ``width`` Tasks do the same with Tasks. Returns: microseconds of CPU a hop."""
+    """Let each of ``width`` Tasks do the same with Tasks. Returns: microseconds of CPU a hop."""
     loop = asyncio.get_running_loop()
 
     async def hops() -> None:

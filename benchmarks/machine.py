@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from dhaga._kernel import accelerator
+
 BUILD = Path(__file__).parent.parent / "build"
 """Where what is compiled for a benchmark goes."""
 
@@ -107,6 +109,7 @@ def surroundings(*packages: str, **effort: object) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "python built with profile": "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or ""),
+        "accelerator": accelerator.describe(),
         "versions": _versions(("dhaga", "gevent", "greenlet", "tornado", "uvloop", *packages)),
         "effort": effort,
     }

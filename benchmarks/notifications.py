@@ -1,9 +1,9 @@
 """The notification server on dhagas, on a thread for each client, and on gevent: `python -m benchmarks.notifications`.
 
-What is compared is `examples.notifications` from one source: its broker, courier and door of lines, over the three
+What is compared is `examples.notifications` from one source: its broker, courier and line protocol, over the three
 runtimes of `examples.notifications.runtime`. Each server has one dhaga, thread or greenlet for each client, which waits
 for what that says, and one more, which writes messages to all. Only who accepts connections differs: Dhaga's TCPServer,
-elsewhere a plain loop. Redis and the doors of HTTP are not part of it, as they need Dhaga.
+elsewhere a plain loop. Redis and the HTTP endpoints are not part of it, as they need Dhaga.
 
 The server is pinned to one CPU and the client program, the same for all, to another; the rivals take turns. A latency
 counts from the moment of posting to that when the client program has read the message: for a broadcast to all it has
@@ -51,14 +51,14 @@ class Sample:
 def serve(clients: int) -> None:
     """Be a server, in the runtime that the environment names, until the standard input ends."""
     from examples.notifications.__main__ import raise_descriptor_limit
-    from examples.notifications.lines import LineDoor
+    from examples.notifications.line_protocol import LineHandler
     from examples.notifications.runtime import Server, threading
     from examples.notifications.service import Service
 
     raise_descriptor_limit()
     service = Service(heartbeat=600.0)  # no heartbeat falls into a run
     service.start()
-    server = Server(LineDoor(service), ("127.0.0.1", 0), max_connections=clients + 100, name="lines")
+    server = Server(LineHandler(service), ("127.0.0.1", 0), max_connections=clients + 100, name="lines")
     server.start()
     print(server.address[1], flush=True)
     threading.Event().wait()

@@ -50,14 +50,14 @@ def _seconds(work: Callable[[], object], clock: Callable[[], float] = perf_count
 
 
 def _crowd(call: Callable[[], object], each: int) -> dict[str, float]:
-    """Have all callers make a call `each` times. Returns: µs a call, and how long a bystander had to wait."""
+    """Let all callers make a call `each` times. Returns: µs a call, and how long another dhaga had to wait."""
     gaps: list[float] = []
     done = False
 
     def makes() -> None:
         for _ in range(each):
             call()
-            dhaga.sleep(0)  # inline calls would let nobody else run otherwise
+            dhaga.sleep(0)  # inline calls would let no other dhaga run otherwise
 
     def stands_by() -> None:
         last = perf_counter()

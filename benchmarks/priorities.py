@@ -4,7 +4,7 @@
 by a message that another process sends with the time on it: how long after that does it run? Once it is HIGH, once
 NORMAL.
 
-What priorities cost where nobody uses them: `--before CHECKOUT` times a yield and a spawn + join in this checkout and
+What priorities cost where none are used: `--before CHECKOUT` times a yield and a spawn + join in this checkout and
 in that earlier one in turn, each in a process of its own.
 """
 
@@ -23,7 +23,7 @@ import dhaga
 from benchmarks.machine import surroundings
 from dhaga import HIGH, NORMAL, Priority, socket
 
-CROWD = 1000
+COMPUTING = 1000
 COMPUTES = 0.000_05
 PAUSE = 0.02
 BYTES = 8
@@ -83,10 +83,10 @@ def _among_the_crowd(work: Callable[[int], list[float]], priority: Priority, sam
                 pass
             dhaga.sleep(0)
 
-    crowd = [dhaga.spawn(computes) for _ in range(CROWD)]
+    computing = [dhaga.spawn(computes) for _ in range(COMPUTING)]
     delays: list[float] = dhaga.spawn(work, samples, priority=priority).result()
     done = True
-    for each in crowd:
+    for each in computing:
         each.join()
     return delays
 
@@ -101,7 +101,7 @@ def _delays(samples: int) -> dict[str, dict[str, dict[str, float]]]:
     found: dict[str, dict[str, dict[str, float]]] = {}
     for work in (_by_deadline, _by_message):
         for priority in (HIGH, NORMAL):
-            # a NORMAL one waits for the whole crowd each time
+            # a NORMAL one waits for all computing ones each time
             delays = _among_the_crowd(work, priority, samples if priority is HIGH else max(20, samples // 10))
             found.setdefault(work.__name__.strip("_").replace("_", " "), {})[priority.name] = _figures(delays)
     return found

@@ -1,5 +1,5 @@
-"""What it costs to be looked at: `python -m benchmarks.seeing`. A yield among 100 dhagas while nobody looks, while a
-watchdog does, while a trace is taken, and while shares of the time are measured for somebody who watches.
+"""What inspection costs: `python -m benchmarks.seeing`. A yield among 100 dhagas without inspection, while a
+watchdog does, while a trace is taken, and while shares of the time are measured for `top`.
 
 The CPU time of the whole process counts: the watchdog's own thread is in it. Neighbours on the machine can only make
 that longer, so in each round all take turns several times, and the least of each counts. What costs nothing when it is
@@ -27,10 +27,10 @@ from time import process_time
 
 import dhaga
 from benchmarks.machine import surroundings
-from benchmarks.tables.figures import rounded
+from benchmarks.tables.number_format import rounded
 from dhaga import debug
-from dhaga.debug.shares import Shares
-from dhaga.debug.watchdog import LOOKS, Watchdog
+from dhaga.debug._cpu_share import Shares
+from dhaga.debug._watchdog import LOOKS_PER_THRESHOLD, Watchdog
 
 CROWD = 100
 COUNT = 100_000
@@ -59,8 +59,8 @@ def _shares() -> Iterator[None]:
     try:
         yield
     finally:
-        shares.end()  # at once: the end of interest comes by another thread, some turns later
-        shares.interest.lose()
+        shares.stop()  # at once: the end of interest comes by another thread, some turns later
+        shares.probe.close()
 
 
 WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
@@ -73,7 +73,7 @@ WAYS: dict[str, Callable[[], AbstractContextManager[object]]] = {
 
 
 def _yields(count: int) -> float:
-    """Have 100 dhagas yield to each other. Returns: microseconds of CPU time a yield, as the first of them sees it."""
+    """Let 100 dhagas yield to each other. Returns: microseconds of CPU time a yield, as the first of them sees it."""
     laps = count // CROWD
     times: list[float] = []
 
@@ -108,7 +108,7 @@ def _round(count: int) -> dict[str, float]:
     for _ in range(TURNS):
         for name in names:
             with WAYS[name]() as way:
-                microseconds, seen = _yields(count), way.looks if isinstance(way, Watchdog) else 0
+                microseconds, seen = _yields(count), way._looks if isinstance(way, Watchdog) else 0
             if microseconds < least[name]:
                 least[name] = microseconds
                 looks = seen / count if name == "watch" else looks
@@ -125,11 +125,11 @@ def watched(off: float, watch: float, looks: float) -> float:
     if not looks:
         return watch
     look = (watch - off) / looks
-    return off + look * off * 1e-6 * LOOKS / THRESHOLD
+    return off + look * off * 1e-6 * LOOKS_PER_THRESHOLD / THRESHOLD
 
 
 def added(samples: Samples, name: str) -> list[float]:
-    """Return the microseconds that a yield costs more than while nobody looks, round by round."""
+    """Return the microseconds that a yield costs more than without inspection, round by round."""
     return [on - off for on, off in zip(samples[name], samples["off"], strict=True)]
 
 

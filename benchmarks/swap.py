@@ -3,7 +3,7 @@
 - echo: the threaded server of `on_threads.py` patched, beside what `on_dhaga.py` writes with our own names: what the
   patch costs. The load is that of the echo rows.
 - calls: 1,000 `threading.Thread`s that call an HTTP server in another process, each over a connection that it keeps.
-  With `http.client`, the work of which is the same for whoever patches (32 µs of CPU a call where nothing waits and the
+  With `http.client`, the work of which is the same under each patch (32 µs of CPU a call where nothing waits and the
   kernel does nothing); and over bare sockets, where next to nothing else is left.
 
 The rivals take turns within each round, each sample in a process of its own. The targets are judged by the median of
@@ -141,7 +141,7 @@ def _by_sockets(port: int, gate: Callable[[], object]) -> None:
 
 
 def _call(rival: str, kind: str, port: str) -> None:
-    """Have 1,000 threads make their calls once all are connected, and print how long that took."""
+    """Let 1,000 threads make their calls once all are connected, and print how long that took."""
     _patch(rival)
     import threading
 

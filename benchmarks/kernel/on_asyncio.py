@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Any, cast
 
 from benchmarks.kernel.memory import resident
-from benchmarks.kernel.sleepers import crowds
+from benchmarks.kernel.sleepers import groups
 
 
 async def _timed(*coroutines: Coroutine[Any, Any, None]) -> float:
@@ -61,7 +61,7 @@ async def spawn_join(count: int) -> float:
 
 
 async def lock_alone(count: int) -> float:
-    """Take and give a lock that nobody else wants."""
+    """Take and give an uncontended lock."""
     lock = asyncio.Lock()
 
     async def only() -> None:
@@ -154,18 +154,18 @@ async def condition_ping_pong(count: int) -> float:
 
 async def sleepers(count: int) -> float:
     """See `benchmarks.kernel.sleepers`."""
-    for crowd in crowds(count):
+    for group in groups(count):
         over = asyncio.Event()
 
         async def one() -> None:
-            await asyncio.sleep(crowd.lie_down())  # noqa: B023  (each crowd is over before the next one comes)
-            if crowd.rise():  # noqa: B023
+            await asyncio.sleep(group.begin_sleep())  # noqa: B023  (each group is over before the next one comes)
+            if group.end_sleep():  # noqa: B023
                 over.set()  # noqa: B023
 
         tasks = [asyncio.create_task(one()) for _ in range(count)]  # kept: the loop itself holds tasks only weakly
         await over.wait()
         tasks.clear()
-    return crowd.cpu_seconds / count
+    return group.cpu_seconds / count
 
 
 async def socketpair_streams(count: int, size: int) -> float:

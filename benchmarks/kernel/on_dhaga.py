@@ -6,7 +6,7 @@ from time import perf_counter
 
 import dhaga
 from benchmarks.kernel.memory import resident
-from benchmarks.kernel.sleepers import crowds
+from benchmarks.kernel.sleepers import groups
 from dhaga import queue, socket, threading
 
 
@@ -56,7 +56,7 @@ def spawn_join(count: int) -> float:
 
 
 def lock_alone(count: int) -> float:
-    """Take and give a lock that nobody else wants."""
+    """Take and give an uncontended lock."""
     lock = threading.Lock()
 
     def only() -> None:
@@ -149,18 +149,18 @@ def condition_ping_pong(count: int) -> float:
 
 def sleepers(count: int) -> float:
     """See `benchmarks.kernel.sleepers`."""
-    for crowd in crowds(count):
+    for group in groups(count):
         over = threading.Event()
 
         def one() -> None:
-            dhaga.sleep(crowd.lie_down())  # noqa: B023  (each crowd is over before the next one comes)
-            if crowd.rise():  # noqa: B023
+            dhaga.sleep(group.begin_sleep())  # noqa: B023  (each group is over before the next one comes)
+            if group.end_sleep():  # noqa: B023
                 over.set()  # noqa: B023
 
         for _ in repeat(None, count):
             dhaga.spawn(one)
         over.wait()
-    return crowd.cpu_seconds / count
+    return group.cpu_seconds / count
 
 
 def socketpair(count: int, size: int) -> float:

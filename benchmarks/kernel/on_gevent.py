@@ -13,7 +13,7 @@ from gevent import event, lock, monkey, queue, socket
 from gevent.server import StreamServer
 
 from benchmarks.kernel.memory import resident
-from benchmarks.kernel.sleepers import crowds
+from benchmarks.kernel.sleepers import groups
 
 
 def _timed(*functions: Callable[[], None]) -> float:
@@ -62,13 +62,13 @@ def spawn_join(count: int) -> float:
 
 
 def spawn_join_untracked(count: int) -> float:
-    """The same with `track_greenlet_tree` off, as gevent's documentation advises whoever spawns a lot."""
+    """The same with `track_greenlet_tree` off, as gevent's documentation advises for many spawns."""
     gevent.config.track_greenlet_tree = False
     return spawn_join(count)
 
 
 def lock_alone(count: int) -> float:
-    """Take and give a lock that nobody else wants."""
+    """Take and give an uncontended lock."""
     mutex = lock.Semaphore(1)
 
     def only() -> None:
@@ -163,18 +163,18 @@ def condition_ping_pong(count: int) -> float:
 
 def sleepers(count: int) -> float:
     """See `benchmarks.kernel.sleepers`."""
-    for crowd in crowds(count):
+    for group in groups(count):
         over = event.Event()
 
         def one() -> None:
-            gevent.sleep(crowd.lie_down())  # noqa: B023  (each crowd is over before the next one comes)
-            if crowd.rise():  # noqa: B023
+            gevent.sleep(group.begin_sleep())  # noqa: B023  (each group is over before the next one comes)
+            if group.end_sleep():  # noqa: B023
                 over.set()  # noqa: B023
 
         for _ in repeat(None, count):
             gevent.spawn(one)
         over.wait()
-    return crowd.cpu_seconds / count
+    return group.cpu_seconds / count
 
 
 def socketpair(count: int, size: int) -> float:

@@ -42,7 +42,7 @@ def spawn_join(count: int) -> float:
 
 
 def lock_alone(count: int) -> float:
-    """Take and give a lock that nobody else wants."""
+    """Take and give an uncontended lock."""
     lock = threading.Lock()
 
     def only() -> None:

@@ -66,9 +66,10 @@ def _where(results: Results) -> str:
     where, effort = results.where, results.where["effort"]
     versions = ", ".join(f"{name} {number}" for name, number in where["versions"].items())
     profile = "with" if where["python built with profile"] else "without"
+    ran = f", dhaga {where['accelerator']}" if "accelerator" in where else ""
     pinned = "server and load on a CPU each" if where["pinned"] else "server and load not pinned"
     return (
-        f"{where['python']} (built {profile} profile-guided optimization), {versions}; {where['system']}, "
+        f"{where['python']} (built {profile} profile-guided optimization), {versions}{ran}; {where['system']}, "
         f"{where['cpus']} x {where['processor']}. Medians of {effort['rounds']} rounds, the rivals in turn, "
         f"each measurement in a process of its own; loops of at least {effort['loop']:g} s, {effort['load']:g} s "
         f"under load; echo load: {where['load']}, {pinned}."

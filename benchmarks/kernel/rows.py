@@ -9,7 +9,7 @@ from dataclasses import dataclass
 MICROTHREADS = ("dhaga", "gevent", "asyncio", "uvloop")
 WITH_THREADS = (*MICROTHREADS, "threads")
 WITH_RAW = (*MICROTHREADS, "raw")
-EVERYBODY = (*WITH_THREADS, "raw")
+ALL_RIVALS = (*WITH_THREADS, "raw")
 SOCKETS = (
     "dhaga",
     "gevent",
@@ -175,7 +175,7 @@ ROWS = (
         "memory",
         "memory of a parked one, 100,000",
         "parked_memory",
-        EVERYBODY,
+        ALL_RIVALS,
         KB,
         (cost(1.0, "gevent"),),
         count=100_000,

@@ -13,7 +13,7 @@ from time import monotonic, process_time
 LEADS = (3.0, 6.0, 12.0, 24.0)
 
 
-class Crowd:
+class Sleepers:
     """Hand out the sleeps and count the wakes of `count` microthreads. Parks: never."""
 
     def __init__(self, count: int, lead: float) -> None:
@@ -25,12 +25,12 @@ class Crowd:
         self.cpu_seconds = 0.0
         self._started = process_time()
 
-    def lie_down(self) -> float:
-        """Return how many seconds the next one sleeps; 0 if its moment has passed, and the crowd is tried again."""
+    def begin_sleep(self) -> float:
+        """Return how many seconds the next one sleeps; 0 if its moment has passed, and the group is tried again."""
         self._last_start = now = monotonic()
         return max(0.0, self._moments.pop() - now)
 
-    def rise(self) -> bool:
+    def end_sleep(self) -> bool:
         """Count one wake. Returns: whether it was the last."""
         self._left -= 1
         if self._left:
@@ -39,15 +39,15 @@ class Crowd:
         return True
 
     def slept_all_at_once(self) -> bool:
-        """Tell whether the last one lay down before the first one rose."""
+        """Return whether the last one lay down before the first one rose."""
         return not self._moments and not self._left and self._last_start < self._first
 
 
-def crowds(count: int) -> Iterator[Crowd]:
+def groups(count: int) -> Iterator[Sleepers]:
     """Yield crowds with longer and longer leads until one slept all at once. Raises: RuntimeError if none did."""
     for lead in LEADS:
-        crowd = Crowd(count, lead)
-        yield crowd
-        if crowd.slept_all_at_once():
+        group = Sleepers(count, lead)
+        yield group
+        if group.slept_all_at_once():
             return
     raise RuntimeError(f"{count} could not be put to sleep within {LEADS[-1]} s")

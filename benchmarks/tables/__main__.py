@@ -12,15 +12,15 @@ from pathlib import Path
 
 from benchmarks.machine import BUILD, raise_file_limit
 from benchmarks.markdown import table
-from benchmarks.tables import readme
+from benchmarks.tables import overview, readme
 from benchmarks.tables.charts import Chart
 from benchmarks.tables.claims import COMMANDS, earlier
 from benchmarks.tables.experiments import EXPERIMENTS, Unreadable, charts, measured
+from benchmarks.tables.isolated_process import interruptible, run
 from benchmarks.tables.outcome import CLAIMS, RESULTS, Outcome, score
-from benchmarks.tables.places import sentence
+from benchmarks.tables.provenance import sentence
 from benchmarks.tables.report import Part, page
-from benchmarks.tables.runs import interruptible, run
-from benchmarks.tables.telling import show_tables
+from benchmarks.tables.standalone import show_tables
 
 QUICK = BUILD / "tables"
 """Where quick results go: they are not for reading, and overwrite none."""
@@ -33,14 +33,16 @@ def _arguments() -> argparse.Namespace:
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--quick", action="store_true", help="the smallest size, into build/tables: does all of it run?")
     way.add_argument("--report", action="store_true", help="measure nothing, make the report of the JSON files again")
-    way.add_argument("--readme", action="store_true", help="measure nothing, write tables and charts into README.md")
+    way.add_argument(
+        "--readme", action="store_true", help="measure nothing, write tables and charts into the pages that show them"
+    )
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in EXPERIMENTS]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(EXPERIMENTS)}")
     if options.names and (options.report or options.readme):
         parser.error("--report and --readme take all that is there: leave the names out")
     if options.readme and options.results:
-        parser.error("README shows benchmarks/results: leave --results out")
+        parser.error("the pages show benchmarks/results: leave --results out")
     options.results = options.results or (QUICK if options.quick else RESULTS)
     try:
         options.results.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ def _report(folder: Path) -> list[str]:
     parts = [Part(outcome, found or (), f"python -m benchmarks.tables {outcome.name}") for outcome, found in drawn]
     others = [Part(outcome, (), COMMANDS[outcome.name]) for outcome in earlier(folder)]
     path = folder / "report.html"
-    path.write_text(page(parts, others))
+    path.write_text(page(parts, others, list(overview.works(folder))))
     _say(f"{path}: {score(outcome for outcome, _ in drawn) or 'none'} of the experiments' targets reached")
     return [outcome.name for outcome, found in drawn if found is None]
 

@@ -18,6 +18,12 @@ COLOURS = {
 }
 """Each rival's, the same in all charts."""
 
+SHADES = {"dhaga": ("#ffc078", "#f76707"), "threads": ("#ced4da", "#868e96")}
+"""Paler than the colour itself, the palest first, for what stands side by side within it."""
+
+OURS, THEIRS = 4.0, 1.3
+"""Widths of lines: Dhaga's is the thick one, drawn first, so that thin ones upon it can be seen."""
+
 
 @dataclass(frozen=True)
 class Chart:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.tables.experiments import experiment
 from benchmarks.tables.outcome import Experiment, Outcome
-from benchmarks.tables.shape import problems
+from benchmarks.tables.validation import problems
 
 
 def _checked(found: Experiment, outcome: Outcome) -> list[str]:

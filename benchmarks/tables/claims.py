@@ -16,7 +16,7 @@ from benchmarks.kernel.report import NOTES as KERNEL_NOTES
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.rows import ROWS, Row, Target
 from benchmarks.kernel.runner import Results as KernelResults
-from benchmarks.tables.figures import printed
+from benchmarks.tables.number_format import printed
 from benchmarks.tables.outcome import RESULTS, Claim, Outcome, Table
 from benchmarks.web.__main__ import FASTER, HELLO, HOLDING, IDLE, LEAST_KEPT, MOST_MB
 from benchmarks.web.__main__ import NOTES as WEB_NOTES
@@ -214,11 +214,11 @@ def looks(found: Found) -> Outcome:
     percent, added = (partial(each, samples) for each in (seeing.percent, seeing.added))
     claims = (
         _at_most(seeing.WATCHED, "what a watchdog adds to a yield, CPU time", percent("watch"), "%"),
-        _at_most(seeing.WATCHED, "what is left of it once nobody looks any more", percent("off again"), "%"),
+        _at_most(seeing.WATCHED, "what is left of it once the watchdog has stopped", percent("off again"), "%"),
         _at_most(seeing.TRACED, "what a trace adds to a yield, CPU time", added("trace"), "µs"),
     )
     lines = [[way, printed(1e3 * statistics.median(each))] for way, each in samples.items()]
-    story = "A yield among 100 dhagas while nobody looks, beside a watchdog, under a trace, and while shares are taken."
+    story = "A yield among 100 dhagas alone, beside a watchdog, under a trace, and while CPU shares are measured."
     yields = Table("A yield, by CPU time", ("what looks", "ns"), lines)
     return _outcome(found, "seeing", "Seeing inside", story, claims, yields)
 

@@ -8,10 +8,10 @@ from benchmarks.tables.charts import Chart
 from benchmarks.tables.outcome import RESULTS, Experiment, Outcome
 
 EXPERIMENTS = {
-    name: f"benchmarks.{name}"
+    name: f"benchmarks.{name}.__main__"
     for name in ("backup", "rate_model", "pipeline", "polling", "load_testers", "file_io", "celery_pool")
 }
-"""Each with its module, in the order of the report."""
+"""The module of each, in the order of the report."""
 
 
 def experiment(module: str) -> Experiment:

@@ -1,7 +1,7 @@
 """What an experiment gives: samples, the claims they bear out or not, and tables for people to read.
 
-An experiment is a module `benchmarks/NAME.py` with the two functions of `Experiment`. All that a report shows comes
-from the JSON file of its outcome, so that a report can be made again without measuring.
+An experiment is a module `benchmarks/NAME/__main__.py` with the two functions of `Experiment`. All that a report
+shows comes from the JSON file of its outcome, so that a report can be made again without measuring.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.tables.charts import Chart
-from benchmarks.tables.figures import bounded, printed, rounded, spread, with_unit
+from benchmarks.tables.number_format import bounded, printed, rounded, spread, with_unit
 
 RESULTS = Path(__file__).parent.parent / "results"
 

@@ -1,4 +1,4 @@
-"""The tables and charts of README.md, from the JSON files: whatever stands between two markers is written here."""
+"""Tables and charts of README.md and the documents, from the JSON files: all that stands between two markers."""
 
 import re
 import textwrap
@@ -8,17 +8,19 @@ from pathlib import Path
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.runner import Results
 from benchmarks.markdown import table
-from benchmarks.tables import glance, kinds, pictures
+from benchmarks.tables import claim_groups, overview, readme_charts
 from benchmarks.tables.claims import COMMANDS, earlier
 from benchmarks.tables.experiments import measured
 from benchmarks.tables.outcome import CLAIMS, RESULTS, score
-from benchmarks.tables.places import sentence
+from benchmarks.tables.provenance import sentence
 
 ROOT = RESULTS.parent.parent
 README = ROOT / "README.md"
+BENCHMARKS = ROOT / "docs/reference/benchmarks.md"
+PAGES = (README, BENCHMARKS)
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
-"""Of README's lines."""
+"""Of the lines of both pages."""
 
 UNMEASURED = "Not measured yet: `make tables`."
 
@@ -32,7 +34,7 @@ def _filled(text: str) -> str:
 
 def beside(folder: Path) -> str:
     """Return how many times as much Dhaga does as each rival."""
-    return table(glance.HEAD, glance.lines(folder))
+    return table(overview.HEAD, overview.lines(folder))
 
 
 def claims(folder: Path) -> str:
@@ -55,7 +57,9 @@ def parts(folder: Path) -> str:
     """Return what the benchmarks of the parts claim; nothing of them was published by others."""
     outcomes = [each for each in earlier(folder) if each.claims and each.name != "kernel"]
     lines = (
-        [what, *cells, f"`{COMMANDS[each.name]}`"] for each in outcomes for what, _, *cells in kinds.lines(each.claims)
+        [what, *cells, f"`{COMMANDS[each.name]}`"]
+        for each in outcomes
+        for what, _, *cells in claim_groups.lines(each.claims)
     )
     return f"{table(('claim', 'target', 'ours', 'reached', 'repeat it'), lines)}\n\n{_filled(sentence(outcomes))}"
 
@@ -65,7 +69,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "claims": claims,
     "kernel": kernel,
     "parts": parts,
-    "charts": lambda folder: pictures.shown(folder) or UNMEASURED,
+    "charts": lambda folder: readme_charts.shown(folder) or UNMEASURED,
 }
 
 
@@ -78,6 +82,7 @@ def rewritten(text: str, folder: Path = RESULTS) -> str:
 
 
 def write() -> None:
-    """Write README.md and the charts that it shows."""
-    README.write_text(rewritten(README.read_text()))
-    pictures.draw(RESULTS)
+    """Write the pages and the charts that they show."""
+    for page in PAGES:
+        page.write_text(rewritten(page.read_text()))
+    readme_charts.draw(RESULTS)

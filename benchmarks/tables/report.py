@@ -5,6 +5,7 @@ It is made from the outcomes alone, so that the same JSON gives the same bytes.
 
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,19 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from benchmarks.tables.beside_target import distance, ticks
 from benchmarks.tables.charts import Chart
-from benchmarks.tables.outcome import Claim, Outcome, score
-from benchmarks.tables.places import machines, text
+from benchmarks.tables.outcome import Outcome, score
+from benchmarks.tables.overview import RIVALS, Work, told
+from benchmarks.tables.provenance import machines, text
 from benchmarks.tables.svg import inline
 
 FOLDER = Path(__file__).parent
-WIDEST = 2.0
-"""Powers of two that a strip shows on either side of the target."""
+LEAST, MOST = 1 / 8, 64.0
+"""Times as much that bars of the overview reach to, on a log scale: an octave is 10 wide."""
+
+AHEAD = 1.005
+"""From here on it is printed as 1.01x: ahead; as much below 1 it is behind."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +42,6 @@ def prose(text: str) -> Markup:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
-def _place(claim: Claim, value: float) -> float:
-    """Return where a value is beside the target, from -1 to 1; above 0 is better than asked."""
-    quotient = value / claim.bound if claim.at_least else claim.bound / value if value else math.inf
-    power = math.log2(quotient) if quotient > 0 else -math.inf
-    return max(-1.0, min(1.0, power / WIDEST))
-
-
-def strip(claim: Claim) -> dict[str, float] | None:
-    """Return the places of the worst round, the median and the best; None for a target of nothing at all."""
-    if claim.bound <= 0:
-        return None
-    low, high = sorted((_place(claim, min(claim.samples)), _place(claim, max(claim.samples))))
-    return {"low": low, "high": high, "value": _place(claim, claim.value)}
-
-
 def _drawn(part: Part, number: int, chart: Chart) -> Markup:
     key = f"{part.outcome.name}-{number}".replace("_", "-")
     return Markup(
@@ -58,8 +49,47 @@ def _drawn(part: Part, number: int, chart: Chart) -> Markup:
     )
 
 
-def page(experiments: Sequence[Part], earlier: Sequence[Part]) -> str:
-    """Return the page."""
+def bar(times: float) -> float:
+    """Return how long a bar of the overview is; below 0 it is behind."""
+    return 10 * math.log2(max(LEAST, min(MOST, times)))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Dhaga beside one rival, over all works that both do."""
+
+    rival: str
+    middle: float  # how many times as fast or as small, the median of the works
+    ahead: int
+    level: int
+    works: int
+
+
+def standings(works: Sequence[Work]) -> list[Standing]:
+    """Return how Dhaga stands beside each rival that was measured."""
+    found = []
+    for rival in RIVALS:
+        if times := [work.times[rival] for work in works if rival in work.times]:
+            ahead, level = (sum(map(test, times)) for test in (lambda each: each >= AHEAD, _is_level))
+            found.append(Standing(rival, statistics.median(times), ahead, level, len(times)))
+    return found
+
+
+def _is_level(times: float) -> bool:
+    return 1 / AHEAD < times < AHEAD
+
+
+def counted(part: Part) -> str:
+    """Say what a section holds: how many targets it has and reaches, or how many rows without any."""
+    outcome = part.outcome
+    if outcome.claims:
+        return f"{score([outcome])} targets"
+    rows = sum(len(table.lines) for table in outcome.tables)
+    return f"{rows} row{'s' * (rows != 1)}, no targets"
+
+
+def page(experiments: Sequence[Part], earlier: Sequence[Part], works: Sequence[Work] = ()) -> str:
+    """Return the page; `works`: what stands first, Dhaga beside its rivals."""
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -67,10 +97,16 @@ def page(experiments: Sequence[Part], earlier: Sequence[Part]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"prose": prose, "text": text, "strip": strip, "score": score}
-    environment.globals |= {"drawn": _drawn, "machines": machines}
+    environment.filters |= {"prose": prose, "text": text, "distance": distance, "score": score, "counted": counted}
+    environment.filters |= {"told": told, "bar": bar}
+    environment.globals |= {"drawn": _drawn, "machines": machines, "ticks": ticks(), "RIVALS": RIVALS}
     everything = [*experiments, *earlier]
     style = Markup((FOLDER / "report.css").read_text())
     return environment.get_template("report.html").render(
-        experiments=experiments, earlier=earlier, everything=everything, style=style
+        experiments=experiments,
+        earlier=earlier,
+        everything=everything,
+        works=works,
+        standings=standings(works),
+        style=style,
     )

@@ -94,7 +94,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def free_port() -> int:
-    """Return a port that nobody has at the moment."""
+    """Return a port that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return int(sock.getsockname()[1])
 

@@ -1,0 +1,1 @@
+"""Celery's pools beside each other, on one broker: ``python -m benchmarks.celery_pool``."""

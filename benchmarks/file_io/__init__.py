@@ -1,0 +1,1 @@
+"""A write-ahead log beside busy dhagas: ``python -m benchmarks.file_io``."""

@@ -1,0 +1,46 @@
+"""The users of Locust, each a greenlet of gevent's, in a run without its web page and its printed tables."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+from typing import Any  # noqa: E402
+
+import gevent  # noqa: E402
+from locust import FastHttpUser, HttpUser, constant  # noqa: E402
+from locust.env import Environment  # noqa: E402
+
+from benchmarks.load_testers.samples import Meter, Sample, Work, peak, resident  # noqa: E402
+
+KINDS: Any = {"HttpUser": HttpUser, "FastHttpUser": FastHttpUser}
+TURN = 0.05  # seconds between two looks whether all users have come
+
+
+def visit(user: Any) -> None:
+    """Get the page."""
+    user.client.get("/")
+
+
+def measure(url: str, client: str, work: Work) -> Sample:
+    """Start users, and return what was measured once all run."""
+
+    users = type("Visitor", (KINDS[client],), {"host": url, "wait_time": constant(work.pause), "tasks": [visit]})
+    environment = Environment(user_classes=[users])
+    runner = environment.create_local_runner()
+    before = resident()
+    runner.start(work.users, spawn_rate=work.users / work.ramp)
+    while runner.user_count < work.users:
+        gevent.sleep(TURN)
+    return window(environment, before, work)
+
+
+def window(environment: Environment, before: float, work: Work) -> Sample:
+    """Measure for as long as is asked for."""
+    total = environment.stats.total
+    environment.stats.reset_all()
+    meter = Meter()
+    gevent.sleep(work.seconds)
+    seconds, cpu = meter.read()
+    p50, p99 = (total.get_response_time_percentile(point) / 1e3 for point in (0.5, 0.99))
+    memory = (peak() - before) / work.users
+    return Sample(total.num_requests, total.num_failures, seconds, cpu, p50, p99, memory)

@@ -1,0 +1,71 @@
+"""The server that is tested: it answers at once, on a CPU of its own, and costs next to nothing.
+
+`python -m benchmarks.load_testers.server [CPU]` prints its port, and serves until it is killed.
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from benchmarks.machine import raise_file_limit
+
+PAGE = b"hello, world\n"
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s" % (len(PAGE), PAGE)
+END = b"\r\n\r\n"
+
+
+class Connection(asyncio.Protocol):
+    """Answer each request, whatever it asks for."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what to answer by."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer; a request of a tester comes in one piece."""
+        self.transport.write(ANSWER * data.count(END))
+
+
+async def serve() -> None:
+    """Serve for ever."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+def loop_factory() -> asyncio.AbstractEventLoop:
+    """Make a loop of uvloop's where that is installed."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+@contextmanager
+def serving(cpu: int | None) -> Iterator[str]:
+    """Run the server in a process of its own, and give its URL. Raises: RuntimeError."""
+    command = [sys.executable, "-m", "benchmarks.load_testers.server", *([] if cpu is None else [str(cpu)])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline().strip()
+            if not port:
+                raise RuntimeError("the server that is to be tested has not come up")
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        os.sched_setaffinity(0, {int(sys.argv[1])})
+    raise_file_limit()
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(serve())

@@ -1,1 +1,0 @@
-"""A web server that calls a backend for each page: its rows, its client of the backend, and the backend itself."""

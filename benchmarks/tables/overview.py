@@ -1,0 +1,82 @@
+"""Dhaga beside threads, gevent, asyncio and uvloop at a glance: how many times as fast or as small."""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kernel.rows import ROWS, Row
+from benchmarks.kernel.runner import Results
+from benchmarks.tables.number_format import printed, with_unit
+
+RIVALS = ("threads", "gevent", "asyncio", "uvloop")
+HEAD = ("work", *RIVALS)
+KERNEL = (
+    *("yield-100", "spawn-join", "lock-100", "queue-100", "queue-ping-pong", "sleepers"),
+    *("socketpair", "echo-100", "echo-1000", "echo-5000", "memory"),
+)
+"""The rows of the kernel that are shown: one of each kind, what is missed as well as what is reached."""
+
+Samples = Mapping[str, Sequence[float]]
+"""By rival, one a round."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One work, and how many times as fast or as small Dhaga is beside each rival that has a part in it."""
+
+    title: str
+    times: Mapping[str, float]
+
+
+def _times(ours: Sequence[float], theirs: Sequence[float], more_is_better: bool) -> float | None:
+    ratios = [mine / other if more_is_better else other / mine for mine, other in zip(ours, theirs, strict=False)]
+    return statistics.median(ratios) if ratios else None
+
+
+def _work(title: str, samples: Samples, more_is_better: bool) -> Work:
+    found = {rival: _times(samples["dhaga"], samples.get(rival, ()), more_is_better) for rival in RIVALS}
+    return Work(title, {rival: times for rival, times in found.items() if times is not None})
+
+
+def _of_kernel(results: Results, row: Row) -> Samples:
+    """Return the samples of each rival's first form."""
+    return {column: results.of(row, row.forms(column)[0]) for column in ("dhaga", *RIVALS) if row.forms(column)}
+
+
+def _of(rivals: Mapping[str, Sequence[Mapping[str, float]]], key: str) -> Samples:
+    return {rival: [sample[key] for sample in samples] for rival, samples in rivals.items()}
+
+
+def _read(folder: Path, name: str) -> Any:
+    path = folder / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def works(folder: Path) -> Iterator[Work]:
+    """Return what is in the folder."""
+    if found := _read(folder, "kernel"):
+        results = Results(**found)
+        for row in ROWS:
+            if row.name in KERNEL and row.name in results.samples:
+                yield _work(row.title, _of_kernel(results, row), row.unit.rate)
+    if found := _read(folder, "tls"):
+        yield _work("TLS echo, by CPU time", _of(found["samples"]["echo"], "each CPU second"), True)
+    if found := _read(folder, "http_client"):
+        yield _work("HTTP requests, 32 in flight, by CPU time", _of(found["samples"]["32 in flight"], "by CPU"), True)
+    if found := _read(folder, "notifications"):
+        yield _work("a broadcast to 10,000 clients, p99", _of(found["samples"], "p99"), False)
+        yield _work("memory a client of 10,000 that wait", _of(found["samples"], "bytes_per_client"), False)
+
+
+def lines(folder: Path) -> Iterator[list[str]]:
+    """Return the cells of a table; a dash for a rival that has no part in a work."""
+    for work in works(folder):
+        yield [work.title, *(told(work.times[rival]) if rival in work.times else "–" for rival in RIVALS)]
+
+
+def told(times: float) -> str:
+    """Print how many times as much it is."""
+    return with_unit(printed(times), "x")
