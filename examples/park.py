@@ -51,7 +51,7 @@ def main() -> None:
     os.close(writer)
 
     def ask_the_loop() -> Any:
-        loop = asyncio.get_running_loop()
+        loop = dhaga.current().scheduler.loop
         future = loop.create_future()
         loop.call_later(0.05, future.set_result, "from a Future")
         return wait_for_future(future)

@@ -96,6 +96,9 @@ def parser() -> argparse.ArgumentParser:
     restoring.add_argument("snapshot", metavar="SNAPSHOT", help="its name, how it begins, or `latest`")
     restoring.add_argument("destination", metavar="DEST")
     restoring.add_argument("--overwrite", action="store_true", help="DEST may hold files; those restored are replaced")
+    restoring.add_argument(
+        "--no-owners", action="store_true", help="all belongs to you, for a store that others may have written"
+    )
     verifying = _add_client(
         commands.add_parser("verify", help="have a snapshot's chunks checked"), "--from", run_verify
     )
@@ -135,7 +138,7 @@ def _add_common(command: argparse.ArgumentParser) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     if not options.token and options.host not in ("127.0.0.1", "::1", "localhost"):
-        raise BackupError(f"serving {options.host} to everybody: set --token or {TOKEN_VARIABLE}")
+        raise BackupError(f"serving {options.host} to all: set --token or {TOKEN_VARIABLE}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     raise_descriptor_limit()
     unit = UNITS[options.workers]()
@@ -166,11 +169,12 @@ def run_backup(options: argparse.Namespace) -> int:
 def run_restore(options: argparse.Namespace) -> int:
     """Write a snapshot's tree."""
     plan = _plan(options)
-    return _finish(client.restore(plan, options.snapshot, options.destination, overwrite=options.overwrite), options)
+    how = {"overwrite": options.overwrite, "owners": not options.no_owners}
+    return _finish(client.restore(plan, options.snapshot, options.destination, **how), options)
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    """Have a snapshot checked."""
+    """Check a snapshot."""
     return _finish(client.verify(_plan(options), options.snapshot), options)
 
 

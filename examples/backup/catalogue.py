@@ -3,7 +3,7 @@
 A snapshot begins as a draft that only its writer knows, and becomes visible in the one transaction that commits it
 (write-ahead log, synchronous=FULL there: on disk when `commit` returns, with all that was written before). Those that
 wait for one another's commit are committed together. Drafts are thrown away with the connection that wrote them, and at
-the next start if the server was killed; nobody waits for the disk to write one. Chunks are in `store`.
+the next start if the server was killed; no client waits for the disk to write one. Chunks are in `store`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,18 @@ Result = TypeVar("Result")
 PAGE_ROWS: Final = 5000
 PAGE_BYTES: Final = 1024 * 1024  # a page stops after it: with one more row still well below the limit of a frame
 
+LATEST: Final = "latest"  # finds the last one, and so cannot be a name
+
+FORMAT: Final = 1
+"""Of the database. Those of format 0 know no owners and no holes; opening one adds the columns."""
+
+_TO_FORMAT_1: Final = """
+    BEGIN;
+    ALTER TABLE entries ADD COLUMN uid INTEGER NOT NULL DEFAULT -1;
+    ALTER TABLE entries ADD COLUMN gid INTEGER NOT NULL DEFAULT -1;
+    ALTER TABLE entries ADD COLUMN holes BLOB NOT NULL DEFAULT x'';
+    COMMIT;
+"""
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS snapshots (
         key INTEGER PRIMARY KEY, name TEXT NOT NULL, host TEXT NOT NULL, source TEXT NOT NULL,
@@ -36,6 +48,7 @@ _SCHEMA: Final = """
         snapshot INTEGER NOT NULL REFERENCES snapshots ON DELETE CASCADE, number INTEGER NOT NULL,
         path BLOB NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, mtime_ns INTEGER NOT NULL,
         size INTEGER NOT NULL, target BLOB NOT NULL, chunks BLOB NOT NULL,
+        uid INTEGER NOT NULL DEFAULT -1, gid INTEGER NOT NULL DEFAULT -1, holes BLOB NOT NULL DEFAULT x'',
         PRIMARY KEY (snapshot, number)) WITHOUT ROWID;
 """
 
@@ -53,7 +66,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SnapshotStatus:
     """How far a name has come: committed, or still a draft, with what is in it."""
 
     committed: bool
@@ -67,7 +80,7 @@ class Catalogue:
     def __init__(self, path: Path, unit: Unit) -> None:
         self._unit = unit
         self._lock = unit.threading.Lock()
-        self._due: deque[int] = deque()  # drafts to be committed: anybody appends, the one who holds the lock takes
+        self._due: deque[int] = deque()  # drafts to be committed: any worker appends, the holder of the lock takes
         self._db = _open(path)
         self._db.execute("DELETE FROM snapshots WHERE committed IS NULL")
 
@@ -100,7 +113,7 @@ class Catalogue:
         self._due.append(key)
         with self._lock:
             due = [self._due.popleft() for _ in range(len(self._due))]
-            if key not in due:  # somebody before us took it along
+            if key not in due:  # an earlier holder of the lock committed it
                 self._due.extend(due)
                 return
             try:
@@ -117,8 +130,8 @@ class Catalogue:
         """Give the committed snapshots, oldest first."""
         return self._run(self._snapshots)
 
-    def standing(self, names: list[str]) -> list[Standing | None]:
-        """Tell how far each of these names has come; None where nobody has begun, or the one who had is gone."""
+    def standing(self, names: list[str]) -> list[SnapshotStatus | None]:
+        """Tell how far each of these names has come; None where none has begun, or its client is gone."""
         return self._run(self._standing, names)
 
     def find(self, name: str) -> tuple[int, str]:
@@ -150,7 +163,7 @@ class Catalogue:
         rows = [(key, number, *entry.to_wire()) for number, entry in enumerate(entries, first)]
         self._db.execute("BEGIN")
         try:
-            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
@@ -190,20 +203,20 @@ class Catalogue:
         columns = "SELECT name, host, source, files, bytes, committed FROM snapshots"
         return [Snapshot(*row) for row in self._db.execute(columns + " WHERE committed IS NOT NULL ORDER BY committed")]
 
-    def _standing(self, names: list[str]) -> list[Standing | None]:
+    def _standing(self, names: list[str]) -> list[SnapshotStatus | None]:
         rows = self._db.execute(
             f"""SELECT name, max(committed IS NOT NULL), max(files), max(bytes) FROM snapshots
                 WHERE name IN ({", ".join("?" * len(names))}) GROUP BY name""",
             names,
         )
-        found = {name: Standing(bool(committed), files, size) for name, committed, files, size in rows}
+        found = {name: SnapshotStatus(bool(committed), files, size) for name, committed, files, size in rows}
         return [found.get(name) for name in names]
 
     def _find(self, name: str) -> tuple[int, str]:
         rows = self._db.execute(
             "SELECT key, name FROM snapshots WHERE committed IS NOT NULL ORDER BY committed"
         ).fetchall()
-        if name == "latest":
+        if name == LATEST:
             found = rows[-1:]
         else:
             found = [row for row in rows if row[1] == name] or [row for row in rows if row[1].startswith(name)]
@@ -214,7 +227,7 @@ class Catalogue:
 
     def _page(self, key: int, first: int) -> list[Entry]:
         rows = self._db.execute(
-            """SELECT path, kind, mode, mtime_ns, size, target, chunks FROM entries
+            """SELECT path, kind, mode, mtime_ns, size, target, chunks, uid, gid, holes FROM entries
                WHERE snapshot = (SELECT key FROM snapshots WHERE key = ? AND committed IS NOT NULL) AND number >= ?
                ORDER BY number LIMIT ?""",
             (key, first, PAGE_ROWS),
@@ -236,15 +249,25 @@ def _set_up(db: sqlite3.Connection) -> None:
     try:
         for setting in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
             db.execute(f"PRAGMA {setting}")
-        db.executescript(_SCHEMA)
-    except sqlite3.Error:
+        _bring_up_to_date(db)
+    except (sqlite3.Error, BackupError):
         db.close()
         raise
+
+
+def _bring_up_to_date(db: sqlite3.Connection) -> None:
+    (format,) = db.execute("PRAGMA user_version").fetchone()
+    if format > FORMAT:
+        raise BackupError(f"the catalogue is of format {format}, and this server knows {FORMAT}: use a newer one")
+    columns = {name for _, name, *_ in db.execute("PRAGMA table_info(entries)")}
+    if columns and "uid" not in columns:
+        db.executescript(_TO_FORMAT_1)
+    db.executescript(f"{_SCHEMA} PRAGMA user_version = {FORMAT};")
 
 
 def _up_to(budget: int, entries: Iterable[Entry]) -> Iterator[Entry]:
     for entry in entries:
         yield entry
-        budget -= len(entry.chunks) + len(entry.path) + len(entry.target)
+        budget -= entry.weight
         if budget <= 0:
             return

@@ -1,6 +1,6 @@
 """Chunks: how a file is cut, named (blake3) and packed (zstd).
 
-A chunk's name is the hash of its plain bytes, so that whoever unpacks one can tell whether it is the one it asked for.
+A chunk's name is the hash of its plain bytes, so that its reader can tell whether it is the one it asked for.
 Files, stores and the network are elsewhere.
 """
 
@@ -22,7 +22,7 @@ DIGEST_SIZE: Final = 32
 LEVEL: Final = 1  # of the standard library, level 3 makes 4 % less and takes 1.5 times as long
 
 
-class Damaged(BackupError):
+class DamagedChunk(BackupError):
     """Bytes that are not the chunk whose name they bear."""
 
 
@@ -60,21 +60,21 @@ def pack_chunk(data: bytes) -> bytes:
 def unpack_chunk(digest: bytes, packed: bytes) -> bytes:
     """Decompress a chunk and check that it is the one named.
 
-    Raises: Damaged. What announces more than a chunk's size is not decompressed at all.
+    Raises: DamagedChunk. What announces more than a chunk's size is not decompressed at all.
     """
     if len(packed) > PACKED_LIMIT:
-        raise Damaged(f"chunk {digest.hex()} is damaged: its packed form is too long")
+        raise DamagedChunk(f"chunk {digest.hex()} is damaged: its packed form is too long")
     try:
         size = zstandard.get_frame_parameters(packed).content_size
         if size == zstandard.CONTENTSIZE_UNKNOWN:
-            raise Damaged(f"chunk {digest.hex()} is damaged: it does not say how large it is")
+            raise DamagedChunk(f"chunk {digest.hex()} is damaged: it does not say how large it is")
         if size > CHUNK_SIZE:
-            raise Damaged(f"chunk {digest.hex()} is damaged: it would unpack to {size} bytes")
+            raise DamagedChunk(f"chunk {digest.hex()} is damaged: it would unpack to {size} bytes")
         data = _codecs.decompress(packed) if size else b""
     except zstandard.ZstdError as error:
-        raise Damaged(f"chunk {digest.hex()} is damaged: {error}") from error
+        raise DamagedChunk(f"chunk {digest.hex()} is damaged: {error}") from error
     if digest_of(data) != digest:
-        raise Damaged(f"chunk {digest.hex()} is damaged: its bytes have another hash")
+        raise DamagedChunk(f"chunk {digest.hex()} is damaged: its bytes have another hash")
     return data
 
 

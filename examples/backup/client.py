@@ -11,15 +11,15 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from .catalogue import Snapshot, Standing
-from .chunks import BATCH_CHUNKS, Chunk, Damaged, batches, digests_in, pack_chunk, unpack_chunk
-from .destination import Destination, check_tree
+from .catalogue import Snapshot, SnapshotStatus
+from .chunks import BATCH_CHUNKS, Chunk, DamagedChunk, batches, digests_in, pack_chunk, unpack_chunk
+from .destination import Destination, Writing, check_tree
 from .jobs import Job, Plan, Summary, Worker
 from .rpc import Client, Link
-from .tree import DIRECTORY, FILE, LINK, Entry, Reading, Skipped, Source, in_parts, whole
+from .tree import DIRECTORY, FILE, LINK, NAME, Entry, Reading, Skipped, Source, in_holes, in_parts, show, whole
 from .wire import BackupError, Refused
 
 ADD_ENTRIES: Final = 500
@@ -42,12 +42,14 @@ def backup(plan: Plan, source: str, exclude: tuple[str, ...] = ()) -> Summary:
     with Job(plan) as job:
         saver = Saver(job, Source(os.fsencode(root), exclude))
         job.each(saver.files(), saver.save)
+        while names := saver.names_of_nothing():
+            job.each(names, saver.save)
         job.summary.snapshot = saver.commit(root)
     return job.summary
 
 
 class Saving(Protocol):
-    """What a saver needs of those it works for: a connection to commit on, and an ear for what goes wrong."""
+    """What a saver needs of those it works for: a connection to commit on, and a report of what goes wrong."""
 
     @property
     def client(self) -> Client:
@@ -88,17 +90,37 @@ class Saver:
         self.entries.append(saved)
         worker.tally.files += 1
 
+    def names_of_nothing(self) -> list[Entry]:
+        """Take back the names of files that could not be saved under their first one, which may have gone meanwhile.
+
+        Returns: one name of each, to be saved as the file; the others become names of that.
+        """
+        files = {entry.path for entry in self.entries if entry.kind == FILE}
+        kept, firsts = [], dict[bytes, Entry]()
+        for entry in self.entries:
+            if entry.kind == NAME and entry.target not in files:
+                first = firsts.setdefault(entry.target, replace(entry, kind=FILE, target=b""))
+                if first.path == entry.path:
+                    continue
+                entry = replace(entry, target=first.path)
+            kept.append(entry)
+        self.entries = kept
+        return list(firsts.values())
+
     def _send(self, worker: Worker, entry: Entry, reading: Reading) -> Entry:
         digests: list[bytes] = []
         size = 0
-        for batch in batches(reading.read, reading.status.st_size):
+        for batch in batches(reading.read, reading.expected):
             self._send_missing(worker, batch)
             for chunk in batch:
                 digests.append(chunk.digest)
                 size += len(chunk.data)
+        holes = reading.holes
+        size += in_holes(holes)
         if reading.has_changed(size):
             self.job.problem(entry.path, "changed while it was read: what was saved may be partly old and partly new")
-        return Entry(entry.path, FILE, entry.mode, reading.status.st_mtime_ns, size, b"", b"".join(digests))
+        mtime, owner = reading.status.st_mtime_ns, (entry.uid, entry.gid)
+        return Entry(entry.path, FILE, entry.mode, mtime, size, b"", b"".join(digests), *owner, holes)
 
     def _send_missing(self, worker: Worker, batch: list[Chunk]) -> None:
         # One batch sees to a chunk, however many files have it. If that fails the job does, and commits nothing.
@@ -167,7 +189,7 @@ def _groups(parts: Iterator[Entry]) -> Iterator[list[Entry]]:
     room = ADD_BYTES
     for part in parts:
         group.append(part)
-        room -= len(part.chunks) + len(part.path) + len(part.target)
+        room -= part.weight
         if room < 0 or len(group) == ADD_ENTRIES:
             yield group
             group, room = [], ADD_BYTES
@@ -184,9 +206,9 @@ def snapshots(client: Client) -> list[Snapshot]:
     return [Snapshot(*values) for values in client.call("snapshots")]
 
 
-def standing(client: Client, names: list[str]) -> list[Standing | None]:
-    """Ask the server how far snapshots of these names have come; None where nobody is at work."""
-    return [found and Standing(*found) for found in client.call("standing", names)]
+def standing(client: Client, names: list[str]) -> list[SnapshotStatus | None]:
+    """Ask the server how far snapshots of these names have come; None where no client is at work."""
+    return [found and SnapshotStatus(*found) for found in client.call("standing", names)]
 
 
 def entries_of(job: Job, name: str) -> list[Entry]:
@@ -205,19 +227,22 @@ def _parts(client: Client, key: int) -> Iterator[Entry]:
 # ---- restore ----
 
 
-def restore(plan: Plan, name: str, destination: str, *, overwrite: bool = False) -> Summary:
+def restore(plan: Plan, name: str, destination: str, *, overwrite: bool = False, owners: bool = True) -> Summary:
     """Write a snapshot's tree; a damaged file is reported and left out.
+
+    `owners`: give each file back to its owner, as far as this user may; else all belongs to this user.
 
     Raises: BackupError before a byte is written if a path leads out of the destination.
     """
     with Job(plan) as job:
         entries = entries_of(job, name)
         check_tree(entries)
-        with Destination(destination, overwrite=overwrite) as place:
+        with Destination(destination, overwrite=overwrite, owners=owners, note=job.note) as place:
             restorer = Restorer(job, place)
             directories = _of(DIRECTORY, entries)
             restorer.one_by_one(directories, lambda entry: place.make_directory(entry.path))
             job.each(_of(FILE, entries), restorer.fetch)
+            restorer.one_by_one(_of(NAME, entries), restorer.add_name)
             restorer.one_by_one(_of(LINK, entries), place.make_link)
             restorer.one_by_one(directories[::-1], place.finish_directory)
     return job.summary
@@ -233,6 +258,7 @@ class Restorer:
 
     job: Job
     place: Destination
+    restored: set[bytes] = field(default_factory=set)
 
     def one_by_one(self, entries: list[Entry], make: Callable[[Entry], None]) -> None:
         """Make what has no bytes; what cannot be made is reported."""
@@ -247,28 +273,37 @@ class Restorer:
         try:
             with self.place.new_file(entry) as file:
                 written = self._write(worker, entry, file)
+            self.restored.add(entry.path)
             worker.tally.files += 1
             worker.tally.bytes += written
-        except (Damaged, Refused) as error:
+        except (DamagedChunk, Refused) as error:
             self.job.problem(entry.path, str(error))
         except OSError as error:
             self.job.problem(entry.path, f"cannot be written: {error.strerror}")
 
+    def add_name(self, entry: Entry) -> None:
+        """Give a restored file one more name; a file that was not restored has none to add to."""
+        if entry.target in self.restored:
+            self.place.make_name(entry)
+        else:
+            self.job.problem(entry.path, f"not restored: it is the same file as {show(entry.target)}")
+
     def _write(self, worker: Worker, entry: Entry, file: int) -> int:
-        written = 0
+        writing = Writing(file, entry.holes)
         for data in fetched(worker, digests_in(entry.chunks)):
-            written += len(data)
-            while data:
-                data = data[os.write(file, data) :]
-        if written != entry.size:
-            raise Damaged(f"it has {written} bytes in the store, {entry.size} in the snapshot")
-        return written
+            writing.write(data)
+        found = writing.written + in_holes(entry.holes)
+        if found != entry.size:
+            raise DamagedChunk(f"it has {found} bytes in the store, {entry.size} in the snapshot")
+        if entry.holes:
+            os.ftruncate(file, entry.size)  # the last one may be the end
+        return writing.written
 
 
 def fetched(worker: Worker, digests: list[bytes]) -> Iterator[bytes]:
     """Fetch chunks in order.
 
-    Raises: Damaged if one is not what its name says.
+    Raises: DamagedChunk if one is not what its name says.
     """
     done = 0
     while wanted := digests[done : done + BATCH_CHUNKS]:
@@ -285,7 +320,7 @@ def fetched(worker: Worker, digests: list[bytes]) -> Iterator[bytes]:
 
 
 def verify(plan: Plan, name: str) -> Summary:
-    """Have the server read every chunk of a snapshot and compare it with its name."""
+    """Make the server read every chunk of a snapshot and compare it with its name."""
     with Job(plan) as job:
         verifier = Verifier(job)
         job.each(_of(FILE, entries_of(job, name)), verifier.check)

@@ -1,7 +1,10 @@
 """The directory a snapshot is restored into, and the rule that nothing is ever written outside it.
 
 Every file is reached from a descriptor of the destination, name by name, and no step follows a link. So a path that
-climbs out through a link fails in the kernel, even if somebody puts the link there while we work.
+climbs out through a link fails in the kernel, even if the link is put there while we work.
+
+Nor does a restore make programs that run as someone whom the file does not belong to: the set-user-ID and set-group-ID
+bits are kept only on what is given back to the owner and group it was saved with.
 """
 
 from __future__ import annotations
@@ -9,12 +12,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from .chunks import digest_of
-from .tree import DIRECTORY, Entry, Unsafe, check_path, show
+from .tree import DIRECTORY, FILE, NAME, UNKNOWN, Entry, Note, Unsafe, check_path, holes_of, show
 from .wire import BackupError
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -26,14 +30,18 @@ _OURS: Final = 0o700  # while the tree grows; the true modes come last
 def check_tree(entries: Iterable[Entry]) -> None:
     """Refuse a snapshot in which something lies below a link, or one path is two things.
 
-    Raises: Unsafe.
+    Raises: Unsafe; so it does for a hard link to what is no file of the snapshot.
     """
+    entries = list(entries)
     kinds: dict[bytes, str] = {}
     for entry in entries:
         check_path(entry.path)
         if entry.path in kinds:
             raise Unsafe(f"path {show(entry.path)} refused: the snapshot holds it twice")
         kinds[entry.path] = entry.kind
+    for entry in entries:
+        if entry.kind == NAME and kinds.get(entry.target) != FILE:
+            raise Unsafe(f"path {show(entry.path)} refused: {show(entry.target)} is no file of the snapshot")
     for path in kinds:
         for parent in _parents(path):
             if kinds.get(parent, DIRECTORY) != DIRECTORY:
@@ -46,11 +54,40 @@ def _parents(path: bytes) -> Iterator[bytes]:
         yield path
 
 
-class Destination:
-    """A directory that is being filled; use it as a context manager."""
+class Writing:
+    """A file that is being written: its bytes come in order, and each hole is left where it belongs."""
 
-    def __init__(self, path: str, *, overwrite: bool = False) -> None:
+    def __init__(self, file: int, holes: bytes) -> None:
+        self.written = 0
+        self._file = file
+        self._ahead = deque(holes_of(holes))
+        self._place = 0
+
+    def write(self, data: bytes) -> None:
+        """Write the next bytes. Raises: OSError."""
+        rest = memoryview(data)
+        while rest:
+            while self._ahead and self._place == self._ahead[0][0]:
+                self._place = os.lseek(self._file, sum(self._ahead.popleft()), os.SEEK_SET)
+            room = self._ahead[0][0] - self._place if self._ahead else len(rest)
+            count = os.write(self._file, rest[:room])
+            self._place += count
+            self.written += count
+            rest = rest[count:]
+
+
+class Destination:
+    """A directory that is being filled; use it as a context manager.
+
+    `owners`: give each file back to its owner, as far as this user may. `note` hears of bits that are left out.
+    """
+
+    def __init__(
+        self, path: str, *, overwrite: bool = False, owners: bool = True, note: Note = lambda path, text: None
+    ) -> None:
         self.path = path
+        self._owners = owners
+        self._note = note
         self._root = _open_root(path, overwrite)
 
     def __enter__(self) -> Destination:
@@ -85,7 +122,7 @@ class Destination:
             file = _open_draft(draft, parent)
             try:
                 yield file
-                os.fchmod(file, entry.mode)
+                os.fchmod(file, self._give_back(file, entry))
                 os.utime(file, ns=(entry.mtime_ns, entry.mtime_ns))
                 os.rename(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
             except BaseException:
@@ -102,17 +139,47 @@ class Destination:
             except FileExistsError:
                 os.unlink(name, dir_fd=parent)
                 os.symlink(entry.target, name, dir_fd=parent)
+            if self._owners:
+                _try_chown(lambda uid, gid: os.chown(name, uid, gid, dir_fd=parent, follow_symlinks=False), entry)
             os.utime(name, ns=(entry.mtime_ns, entry.mtime_ns), dir_fd=parent, follow_symlinks=False)
+
+    def make_name(self, entry: Entry) -> None:
+        """Give a file of this tree one more name, in the place of a file or link of that name."""
+        with self._parent(entry.target) as (above, first), self._parent(entry.path) as (parent, name):
+
+            def link() -> None:
+                os.link(first, name, src_dir_fd=above, dst_dir_fd=parent, follow_symlinks=False)
+
+            try:
+                link()
+            except FileExistsError:
+                os.unlink(name, dir_fd=parent)
+                link()
 
     def finish_directory(self, entry: Entry) -> None:
         """Give a directory its mode and time: after all that is in it."""
         with self._parent(entry.path) as (parent, name):
             directory = self._step(parent, name, entry.path)
             try:
+                mode = self._give_back(directory, entry)
                 os.utime(directory, ns=(entry.mtime_ns, entry.mtime_ns))
-                os.fchmod(directory, entry.mode)
+                os.fchmod(directory, mode)
             finally:
                 os.close(directory)
+
+    def _give_back(self, file: int, entry: Entry) -> int:
+        """Give a file to its owner. Returns: the mode that it may have with the owner it then has."""
+        if self._owners:
+            _try_chown(lambda uid, gid: os.fchown(file, uid, gid), entry)
+        status = os.fstat(file)
+        left_out = 0
+        if not self._owners or status.st_uid != entry.uid:
+            left_out |= stat.S_ISUID
+        if not self._owners or status.st_gid != entry.gid:
+            left_out |= stat.S_ISGID
+        if entry.mode & left_out:
+            self._note(entry.path, f"restored without {oct(entry.mode & left_out)}, as its owner may be another")
+        return entry.mode & ~left_out
 
     @contextmanager
     def _parent(self, path: bytes) -> Iterator[tuple[int, bytes]]:
@@ -135,6 +202,17 @@ class Destination:
                 raise
         what = "a link" if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode) else "a file"
         raise Unsafe(f"path {show(path)} refused: {show(name)} in the destination is {what}, not a directory")
+
+
+def _try_chown(chown: Callable[[int, int], None], entry: Entry) -> None:
+    """Set owner and group, or the group alone, or neither: only root may give files away."""
+    if entry.uid == UNKNOWN:
+        return
+    for uid in (entry.uid, UNKNOWN):  # -1 leaves what is there
+        try:
+            return chown(uid, entry.gid)
+        except PermissionError:
+            pass
 
 
 def _open_root(path: str, overwrite: bool) -> int:

@@ -17,10 +17,11 @@ from typing import Any, Final, NoReturn
 
 from tqdm import tqdm
 
-from .limiter import MOST_IN_FLIGHT, Bandwidth, Growth, sample_of
+from .limiter import MOST_IN_FLIGHT, Bandwidth, ConcurrencyControl, sample_of
 from .rpc import Address, Client, Stopped
 from .tree import Entry, show
-from .workers import Crew, Unit
+from .wire import printable
+from .workers import Unit, WorkerGroup
 
 AUTO: Final = 0  # dhagas: as many as help
 AUTO_START: Final = 1  # per thread
@@ -106,20 +107,20 @@ class Job:
         self._next_tick = 0.0
         self._began = unit.time.monotonic()
         self._used = unit.time.process_time()
-        self._crew: Crew | None = None
+        self._group: WorkerGroup | None = None
 
     def __enter__(self) -> Job:
         raise_descriptor_limit()
         self.client.connect()
-        self._crew = self.plan.unit.crew(self.plan.threads, self.plan.dhagas or MOST_IN_FLIGHT)
+        self._group = self.plan.unit.group(self.plan.threads, self.plan.dhagas or MOST_IN_FLIGHT)
         if self.plan.bar:
             self._bar = tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._end_workers()
-        if self._crew:
-            self._crew.stop(STOP_SECONDS)
+        if self._group:
+            self._group.stop(STOP_SECONDS)
         self.client.close()
         if self._bar is not None:
             self._bar.close()
@@ -127,14 +128,14 @@ class Job:
 
     def problem(self, path: bytes, text: str) -> None:
         """Report what went wrong with one entry; the job goes on."""
-        self.summary.problems.append(f"{show(path)}: {text}")
+        self.summary.problems.append(f"{show(path)}: {printable(text)}")
 
     def note(self, path: bytes, text: str) -> None:
         """Report what is as it should be, and worth knowing."""
         self.summary.notes.append(f"{show(path)}: {text}")
 
     def each(self, entries: Iterable[Entry], work: Work) -> None:
-        """Have the workers work on every entry; return when all are done.
+        """Hand every entry to the workers; return when all are done.
 
         Raises: the first error that one of them could not deal with.
         """
@@ -154,21 +155,21 @@ class Job:
     def _client(self) -> Client:
         return Client(self.plan.unit, self.plan.address, self.stop, self.bandwidth)
 
-    def _growth(self) -> Growth:
+    def _growth(self) -> ConcurrencyControl:
         threads, dhagas = self.plan.threads, self.plan.dhagas
         if dhagas != AUTO:
-            return Growth(threads * dhagas, 1, most=0)
-        return Growth(threads * AUTO_START, processors(), self.plan.bandwidth)
+            return ConcurrencyControl(threads * dhagas, 1, most=0)
+        return ConcurrencyControl(threads * AUTO_START, processors(), self.plan.bandwidth)
 
     def _grow(self, wanted: int, work: Work) -> None:
-        assert self._crew
+        assert self._group
         while len(self._tasks) < wanted:
             worker = Worker(self._client(), Tally())
             self._workers.append(worker)
-            self._tasks.append(self._crew.start(self._work, worker, work))
+            self._tasks.append(self._group.start(self._work, worker, work))
         self.summary.workers = max(self.summary.workers, wanted)
 
-    def _offer(self, entry: Entry | None, growth: Growth, work: Work) -> None:
+    def _offer(self, entry: Entry | None, growth: ConcurrencyControl, work: Work) -> None:
         self._offered += entry.size if entry else 0
         while True:
             self._raise_failure()
@@ -212,7 +213,7 @@ class Job:
         if self._failures:
             raise self._failures[0]
 
-    def _tick(self, growth: Growth, work: Work) -> None:
+    def _tick(self, growth: ConcurrencyControl, work: Work) -> None:
         now = self.plan.unit.time.monotonic()
         if now < self._next_tick:
             return

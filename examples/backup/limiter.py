@@ -19,7 +19,7 @@ PIECE_SIZES: Final = (1024, 64 * 1024)  # a piece of less costs more in calls th
 class Bandwidth:
     """A token bucket for any number of workers in any number of OS threads.
 
-    Whoever has bytes to send takes the next free stretch of time and sleeps until it begins. The stretches follow one
+    A worker with bytes to send takes the next free stretch of time and sleeps until it begins. The stretches follow one
     another without a gap, so that a late wake-up delays its own piece and not those after it.
     """
 
@@ -65,7 +65,7 @@ class Sample:
     cpu: float
 
 
-class Growth:
+class ConcurrencyControl:
     """Decides how many workers there should be (`--dhagas auto`).
 
     The number grows as long as growing helps, and rests when the bandwidth or the processors are used. It never

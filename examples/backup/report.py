@@ -9,6 +9,7 @@ from typing import Final
 
 from .catalogue import Snapshot
 from .jobs import Summary
+from .wire import printable
 
 COLUMNS: Final = ("files", "bytes", "sent", "deduplicated", "seconds", "MB/s", "peak RSS", "CPU seconds")
 SHOWN: Final = 20  # problems and notes each; the JSON holds all
@@ -47,15 +48,15 @@ def show_summary(summary: Summary, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary.to_json()))
     else:
-        print(f"snapshot {summary.snapshot}")
+        print(f"snapshot {printable(summary.snapshot)}")
         print(table(list(COLUMNS), [cells(summary)]))
 
 
 def show_snapshots(snapshots: list[Snapshot]) -> None:
     """Print what a server holds."""
     rows = [
-        [one.name, f"{one.files:,}", f"{one.bytes:,}", time.strftime("%F %T", time.localtime(one.committed))]
-        + [f"{one.host}:{one.source}"]
+        [printable(one.name), f"{one.files:,}", f"{one.bytes:,}", time.strftime("%F %T", time.localtime(one.committed))]
+        + [printable(f"{one.host}:{one.source}")]
         for one in snapshots
     ]
     print(table(["snapshot", "files", "bytes", "committed", "source"], rows))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from .limiter import Bandwidth
-from .wire import VERSION, BackupError, Refused, Wire, WireError, sign
+from .wire import VERSION, BackupError, Refused, Wire, WireError, printable, sign
 from .workers import Unit
 
 Result = TypeVar("Result")
@@ -81,7 +81,7 @@ def _value(reply: object) -> Any:
         case ["ok", value]:
             return value
         case ["error", str(text)]:
-            raise Refused(f"the server says: {text}")
+            raise Refused(f"the server says: {printable(text)}")
         case _:
             raise WireError("bad reply: expected ok or error")
 
@@ -132,7 +132,7 @@ class Client:
                 return result
 
     def cut(self) -> None:
-        """Break the connection from another thread, so that whoever waits on it goes on."""
+        """Break the connection from another thread, so that its waiter goes on."""
         try:
             if self._sock is not None:
                 self._sock.shutdown(self.unit.socket.SHUT_RDWR)

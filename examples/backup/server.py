@@ -2,8 +2,7 @@
 
 The server greets first, with its version and a nonce; the client answers with the nonce signed by the token. Then a
 request is [method, argument, ...] and its reply ["ok", value] or ["error", text]; a client may send several requests
-before it reads the replies. After a frame that is no frame the connection is closed, for nobody can say where the next
-one begins.
+before it reads the replies. After a malformed frame the connection is closed, as the next one's beginning is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any, Final
 
-from .catalogue import Catalogue
+from .catalogue import LATEST, Catalogue
 from .chunks import DIGEST_SIZE
 from .store import Store
 from .tree import Entry
@@ -31,6 +30,7 @@ IDLE_SECONDS: Final = 900.0  # a client held back by its bandwidth limit may be 
 STOP_SECONDS: Final = 5.0
 MOST_CONNECTIONS: Final = 10_000  # per thread; more wait until one ends
 GET_BYTES: Final = FRAME_LIMIT // 2  # a reply with chunks stops after it
+LONGEST_NAME: Final = 200
 MOST_NAMES: Final = 10_000  # asked for together: SQLite takes 32,766 at once
 
 log: Final = logging.getLogger("backup.server")
@@ -51,7 +51,7 @@ class Server:
     def accept(self, listener: Any, start: Callable[..., object]) -> None:
         """Accept connections and start a worker for each, until `stop`.
 
-        Parks: while nobody connects.
+        Parks: until a client connects.
         """
         while not self._stopping:
             try:
@@ -72,6 +72,8 @@ class Server:
             pass
         except (OSError, BackupError) as error:
             log.warning("%s: %s", address[0], error)
+        except Exception:
+            log.exception("%s: a request failed", address[0])
         finally:
             session.close()
             with self._ended:
@@ -117,11 +119,11 @@ def serving(unit: Unit, root: Path, address: tuple[str, int], token: str, thread
         catalogue = Catalogue(root / "catalogue.sqlite", unit)
         stack.callback(catalogue.close)
         listener = stack.enter_context(_listen(unit, address))
-        crew = unit.crew(threads, MOST_CONNECTIONS)
-        stack.callback(crew.stop, STOP_SECONDS)
+        group = unit.group(threads, MOST_CONNECTIONS)
+        stack.callback(group.stop, STOP_SECONDS)
         server = Server(unit, store, catalogue, token)
         place: tuple[str, int] = listener.getsockname()[:2]
-        acceptor = crew.start(server.accept, listener, crew.start)
+        acceptor = group.start(server.accept, listener, group.start)
         stack.callback(unit.futures.wait, [acceptor], STOP_SECONDS)
         stack.callback(server.stop, place, STOP_SECONDS)
         yield place
@@ -220,13 +222,15 @@ class Session:
     def begin(self, name: str, host: str, source: str) -> bool:
         """Start a snapshot; tell whether it is needed: not if it was committed and only the reply got lost.
 
-        Whoever begins before it sends chunks shows that it is at work, for as long as its connection lives; to begin
-        the same name again changes nothing then.
+        A client that begins before it sends chunks shows that it is at work, as long as its connection lives; beginning
+        the same name again then changes nothing.
         """
         if self.draft is not None:
             if name != self.name or self.entries:
                 raise Refused("this connection has begun a snapshot already")
             return True
+        if name == LATEST or not name or not name.isprintable() or len(name) > LONGEST_NAME:
+            raise Refused(f"{name[:40]!r} cannot name a snapshot: use 1 to {LONGEST_NAME} letters, and not `{LATEST}`")
         self.draft = self.server.catalogue.begin(name, host, source)
         self.name = name
         self.entries = 0
@@ -253,7 +257,7 @@ class Session:
         return [astuple(snapshot) for snapshot in self.server.catalogue.snapshots()]
 
     def standing(self, names: list[object]) -> list[tuple[object, ...] | None]:
-        """Tell of each name whether it is committed, with its files and bytes; None if nobody is at it."""
+        """Tell of each name whether it is committed, with its files and bytes; None if no client is at it."""
         texts = [name for name in names if isinstance(name, str)]
         if len(texts) < len(names) or len(texts) > MOST_NAMES:
             raise WireError(f"bad request: standing takes at most {MOST_NAMES} names")
@@ -295,7 +299,7 @@ def _parse(request: object) -> tuple[Callable[..., object], list[Any]]:
     if name not in METHODS:
         raise WireError(f"bad request: there is no method {name[:40]!r}")
     method, shape = METHODS[name]
-    if tuple(map(type, arguments)) != shape:
+    if tuple(map(type, arguments)) != shape or any(type(each) is int and abs(each) >= 2**63 for each in arguments):
         raise WireError(f"bad request: {name} takes {', '.join(kind.__name__ for kind in shape) or 'no argument'}")
     return method, arguments
 

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from .chunks import PACKED_LIMIT, Damaged, unpack_chunk
+from .chunks import PACKED_LIMIT, DamagedChunk, unpack_chunk
 from .wire import BackupError
 from .workers import Unit
 
@@ -51,14 +51,14 @@ class Store:
         os.close(self._lock)
 
     def has(self, digest: bytes) -> bool:
-        """Tell whether a chunk need not be sent."""
+        """Return whether a chunk need not be sent."""
         return digest in self._incoming or os.path.exists(self._place(digest))
 
     def put(self, digest: bytes, packed: bytes) -> bool:
         """Keep a chunk.
 
         Returns: whether it is new.
-        Raises: Damaged if it is not what its name says.
+        Raises: DamagedChunk if it is not what its name says.
         """
         if self.has(digest):
             return False
@@ -69,15 +69,15 @@ class Store:
         return True
 
     def get(self, digest: bytes) -> bytes:
-        """Read a settled chunk as it was put; whoever unpacks it sees whether it is sound.
+        """Read a settled chunk as it was put; its reader sees whether it is sound.
 
-        Raises: Damaged if there is none.
+        Raises: DamagedChunk if there is none.
         """
         try:
             with open(self._place(digest), "rb", buffering=0) as file:
                 return file.read(PACKED_LIMIT + 1)  # one more shows that it is too long, and still fits a frame
         except FileNotFoundError:
-            raise Damaged(f"chunk {digest.hex()} is missing from the store") from None
+            raise DamagedChunk(f"chunk {digest.hex()} is missing from the store") from None
 
     def check(self, digests: list[bytes]) -> list[str]:
         """Read chunks and compare them with their names; damaged ones are put aside, so that a backup sends them again.
@@ -92,7 +92,7 @@ class Store:
         """Make chunks durable.
 
         Parks: while others settle, and while an OS thread does the work.
-        Raises: Damaged if one of them is not here.
+        Raises: DamagedChunk if one of them is not here.
         """
         mine = list(digests)
         self._wanted.extend(mine)
@@ -103,7 +103,7 @@ class Store:
     def _check(self, digest: bytes) -> str:
         try:
             unpack_chunk(digest, self.get(digest))
-        except Damaged as error:
+        except DamagedChunk as error:
             self._put_aside(digest)
             return str(error)
         return ""
@@ -130,7 +130,7 @@ class Store:
         self._incoming.difference_update(fresh)
         for digest in digests:
             if not os.path.exists(self._place(digest)):
-                raise Damaged(f"chunk {digest.hex()} is missing from the store: run the backup again")
+                raise DamagedChunk(f"chunk {digest.hex()} is missing from the store: run the backup again")
 
     def _place(self, digest: bytes) -> str:
         name = digest.hex()
@@ -199,7 +199,7 @@ def _sound(name: str, path: str) -> bytes | None:
     try:
         digest = bytes.fromhex(name)
         unpack_chunk(digest, Path(path).read_bytes())
-    except (ValueError, Damaged):  # a draft, or torn by power loss
+    except (ValueError, DamagedChunk):  # a draft, or torn by power loss
         return None
     return digest
 

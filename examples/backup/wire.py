@@ -16,9 +16,11 @@ from typing import Any, Final
 
 import msgpack
 
-VERSION: Final = 1
+VERSION: Final = 2  # 2: entries have owners, holes and hard links
 FRAME_LIMIT: Final = 4 * 1024 * 1024  # sixteen of the largest chunks
 GREETING_LIMIT: Final = 1024  # what a stranger may make the server read
+MOST_VALUES: Final = 300_000  # in a frame: as many as its own length leaves room for, were each one honest
+MOST_IN_ARRAY: Final = 50_000
 READ_SIZE: Final = 64 * 1024  # a typical file's chunk in one system call
 LINGER_SECONDS: Final = 1.0
 LINGER_READS: Final = 64
@@ -57,16 +59,41 @@ def pack(message: object) -> bytes:
     return _packers.pack(message)
 
 
+class _Values:
+    """Counts the values of one frame while it is unpacked: a byte of msgpack may become a list of 64."""
+
+    def __init__(self) -> None:
+        self.left = MOST_VALUES
+
+    def count(self, values: list[Any]) -> list[Any]:
+        self.left -= 1 + len(values)
+        if self.left < 0:
+            raise ValueError(f"more than {MOST_VALUES} values")
+        return values
+
+
+def _refuse(*_: object) -> None:
+    raise ValueError("there are no maps and no extensions in a frame")
+
+
 def unpack(body: bytes) -> Any:
-    """Turn msgpack into plain values.
+    """Turn msgpack into plain values: numbers, texts, bytes and lists of them.
 
     Raises: WireError if the bytes are anything else.
     """
     try:
-        return msgpack.unpackb(body)
+        return msgpack.unpackb(
+            body, list_hook=_Values().count, object_hook=_refuse, ext_hook=_refuse,
+            max_array_len=MOST_IN_ARRAY, max_ext_len=0,
+        )  # fmt: skip
     except Exception as error:  # msgpack raises ValueError, its own errors and, for bad text, UnicodeDecodeError
         reason = str(error) or type(error).__name__
         raise WireError(f"bad frame: {len(body)} bytes that are not msgpack ({reason})") from error
+
+
+def printable(text: str) -> str:
+    """Give text of another's in a form that no terminal obeys."""
+    return text if text.isprintable() else ascii(text)
 
 
 def sign(token: str, nonce: bytes) -> bytes:
@@ -113,7 +140,7 @@ class Wire:
         return unpack(self._take(size))
 
     def close(self) -> None:
-        """Close the socket; whoever waits on it gets an error."""
+        """Close the socket; its waiter gets an error."""
         self.sock.close()
 
     def refuse(self, message: object) -> None:

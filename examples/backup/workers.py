@@ -26,7 +26,7 @@ DEFAULT_THREADS: Final = {"threads": 32, "dhagas": 4}
 DEFAULT_DHAGAS: Final = 32  # per thread
 
 
-class Crew(Protocol):
+class WorkerGroup(Protocol):
     """Starts functions on a number of OS threads, at most so many at once on each; more wait for their turn."""
 
     def start(self, fn: Callable[..., object], *args: object) -> Future[Any]:
@@ -47,10 +47,10 @@ class Unit:
     time: ModuleType
     futures: ModuleType
     offload: Callable[..., Any]
-    crew: Callable[[int, int], Crew]
+    group: Callable[[int, int], WorkerGroup]
 
 
-class ThreadCrew:
+class ThreadGroup:
     """Every function gets an OS thread of its own, however many were asked for."""
 
     def __init__(self, threads: int, each: int) -> None:
@@ -72,7 +72,7 @@ class ThreadCrew:
             future.set_exception(error)
 
 
-class DhagaCrew:
+class DhagaGroup:
     """A pool: each function gets a dhaga in whichever OS thread has room."""
 
     def __init__(self, threads: int, each: int) -> None:
@@ -90,20 +90,20 @@ class DhagaCrew:
 
 
 def run_here(fn: Callable[..., Any], *args: object) -> Any:
-    """Run a blocking call where we are: a thread has nobody to hold up."""
+    """Run a blocking call in place: a thread holds up no other."""
     return fn(*args)
 
 
 def threads() -> Unit:
     """Give the unit of OS threads."""
-    return Unit("threads", threading, queue, socket, time, concurrent.futures, run_here, ThreadCrew)
+    return Unit("threads", threading, queue, socket, time, concurrent.futures, run_here, ThreadGroup)
 
 
 def dhagas() -> Unit:
     """Give the unit of dhagas."""
     from dhaga import futures, offload, queue, socket, threading, time
 
-    return Unit("dhagas", threading, queue, socket, time, futures, offload, DhagaCrew)
+    return Unit("dhagas", threading, queue, socket, time, futures, offload, DhagaGroup)
 
 
 UNITS: Final[dict[str, Callable[[], Unit]]] = {"threads": threads, "dhagas": dhagas}

@@ -19,14 +19,14 @@ from examples.backup.rpc import Address
 from examples.backup.wire import BackupError
 
 from .brokers import KNOWN, QUEUE, Broker, default_folder
-from .conduct import Plan, check_broker, conduct
 from .demo import demonstrate
-from .driver import Patience
+from .driver import Timeouts
 from .fleet import Fleet, listed
 from .outcome import Outcome
 from .processes import work
 from .report import show
-from .tasks import POOLS, Crew, application
+from .runner import Plan, check_broker, conduct
+from .tasks import POOLS, WorkerOptions, application
 
 BROKER_VARIABLE: Final = "CLUSTER_BROKER"
 CONCURRENCY: Final = {"dhaga": 1000, "threads": 64, "prefork": 8}
@@ -89,7 +89,7 @@ def run_worker(options: argparse.Namespace) -> int:
     broker.prepare()
     check_broker(application(broker), broker)
     raise_descriptor_limit()
-    return work(broker, _crew(options), options.number, attached=options.attached)
+    return work(broker, _worker_options(options), options.number, attached=options.attached)
 
 
 def run_run(options: argparse.Namespace) -> int:
@@ -128,18 +128,18 @@ def _plan(options: argparse.Namespace, server: Address) -> Plan:
         raise BackupError("--workers is a number from 0 on")
     if broker.in_one_process and options.pool == "prefork":
         raise BackupError("memory:// is in one process, --pool prefork is in several: choose another of the two")
-    patience = Patience(options.resend_after, options.give_up_after)
+    timeouts = Timeouts(options.resend_after, options.give_up_after)
     raise_descriptor_limit()
-    return Plan(broker, server, _crew(options), options.workers, patience, options.quiet or options.json)
+    return Plan(broker, server, _worker_options(options), options.workers, timeouts, options.quiet or options.json)
 
 
 def _broker(options: argparse.Namespace) -> Broker:
     return Broker(options.broker, options.folder, options.queue)
 
 
-def _crew(options: argparse.Namespace) -> Crew:
+def _worker_options(options: argparse.Namespace) -> WorkerOptions:
     concurrency = options.concurrency or CONCURRENCY[options.pool]
-    return Crew(options.pool, concurrency, options.token, options.patience)
+    return WorkerOptions(options.pool, concurrency, options.token, options.patience)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

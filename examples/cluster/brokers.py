@@ -50,7 +50,7 @@ class Broker:
 
     @property
     def in_one_process(self) -> bool:
-        """Tell whether nobody outside this process can reach it."""
+        """Return whether only this process can reach it."""
         return self.scheme == "memory"
 
     @property
@@ -65,7 +65,7 @@ class Broker:
             "broker_url": self.url if urlsplit(self.url).netloc else f"{self.scheme}://localhost//",  # kombu warns else
             "broker_connection_timeout": REACH_SECONDS,
             "task_default_queue": self.queue,
-            # Without a server nobody clears away the queues by which a worker that was killed took remote commands.
+            # Without a server nothing clears away the queues by which a worker that was killed took remote commands.
             "worker_enable_remote_control": self.scheme not in ("filesystem", "memory"),
             **_SETTINGS[self.scheme](self),
         }
@@ -73,7 +73,7 @@ class Broker:
     def prepare(self) -> None:
         """Make the directories.
 
-        Raises: BackupError if that cannot be, or if the directory is somebody else's.
+        Raises: BackupError if that cannot be, or if the directory is another user's.
         """
         try:
             for folder in (self.folder, *(self.folder / name for name in ("drafts", "queue", "control", "results"))):
@@ -81,13 +81,13 @@ class Broker:
         except OSError as error:
             raise BackupError(f"cannot use {self.folder}: {error.strerror}") from None
         if self.folder.stat().st_uid != os.getuid():
-            raise BackupError(f"{self.folder} belongs to somebody else: choose another --folder")
+            raise BackupError(f"{self.folder} belongs to another user: choose another --folder")
 
 
 def _filesystem(broker: Broker) -> dict[str, Any]:
     queue = str(broker.folder / "queue")
     return {
-        "broker_transport": "examples.cluster.files:Transport",
+        "broker_transport": "examples.cluster.filesystem_broker:Transport",
         "broker_transport_options": {
             "data_folder_in": queue,
             "data_folder_out": queue,

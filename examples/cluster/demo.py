@@ -17,9 +17,9 @@ from examples.backup.rpc import Address, Client
 from examples.backup.wire import BackupError
 from examples.backup.workers import threads
 
-from .conduct import Plan, conduct, forget
 from .fleet import Fleet, grow
 from .outcome import Outcome
+from .runner import Plan, conduct, forget
 
 
 def demonstrate(plan: Plan, count: int, *, kill: bool, rtt: str | None = None) -> tuple[Outcome, str]:
@@ -35,7 +35,7 @@ def demonstrate(plan: Plan, count: int, *, kill: bool, rtt: str | None = None) -
         address = Address(host, int(port), TOKEN)
         nearest = replace(address, port=stack.enter_context(line_to(place, rtt))) if rtt else address
         broker = replace(plan.broker, folder=folder / "broker", queue=f"demo-{secrets.token_hex(4)}")
-        plan = replace(plan, broker=broker, server=nearest, crew=replace(plan.crew, token=TOKEN))
+        plan = replace(plan, broker=broker, server=nearest, worker_options=replace(plan.worker_options, token=TOKEN))
         outcome = conduct(plan, fleet, kill_at=max(count // 4, 1) if kill else 0)
         forget(broker)
         return outcome, check(address, outcome)
@@ -44,9 +44,9 @@ def demonstrate(plan: Plan, count: int, *, kill: bool, rtt: str | None = None) -
 @contextmanager
 def line_to(place: str, rtt: str) -> Iterator[int]:
     """Run a relay with a delay. Returns: its port."""
-    from benchmarks.backups.processes import running
+    from benchmarks.backup.processes import running
 
-    with running("benchmarks.backups.relay", "--to", place, "--rtt", rtt, "--rate", "1000mbit") as relay:
+    with running("benchmarks.backup.relay", "--to", place, "--rtt", rtt, "--rate", "1000mbit") as relay:
         yield int(json.loads(relay.line())["port"])
 
 

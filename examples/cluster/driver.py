@@ -5,8 +5,8 @@ is held by a worker: when one dies, its drafts are gone with its connections, an
 hands, whatever the broker does about the messages. A source is sent again
 
 - when it was held, and for `resend_after` seconds is neither committed nor held;
-- when nobody has begun it, and for that long no source whatever has moved: then its message may be lost. Each time the
-  driver waits twice as long.
+- when no worker has begun it, and no source at all has moved for that long: then its message may be lost. Each time
+  the driver waits twice as long.
 
 One sent too many does no harm: the second task sees what the first has done.
 """
@@ -43,7 +43,7 @@ RESULTS_READ: Final = 1_000_000  # at most, where they come as messages: Celery'
 
 
 @dataclass(frozen=True)
-class Patience:
+class Timeouts:
     """Seconds: until a source is sent again, and until the driver gives up on a run in which nothing moves."""
 
     resend_after: float = 10.0
@@ -53,11 +53,11 @@ class Patience:
 class Driver:
     """One run over a fleet. Used from one thread."""
 
-    def __init__(self, app: Celery, server: Address, run: str, fleet: Fleet, patience: Patience) -> None:
+    def __init__(self, app: Celery, server: Address, run: str, fleet: Fleet, timeouts: Timeouts) -> None:
         unit = threads()
         self.app = app
         self.address = server
-        self.patience = patience
+        self.timeouts = timeouts
         self.server = Client(unit, server, unit.threading.Event())
         sources = [Source(path, snapshot_name(run, path)) for path in fleet.sources]
         self.outcome = Outcome(run, sources, twice=fleet.twice)
@@ -171,9 +171,9 @@ class Driver:
         if one.is_held:
             return False
         if one.held > one.sent:
-            return now - one.held > self.patience.resend_after
-        patience = self.patience.resend_after * float(2 ** (one.sends - 1))
-        return now - max(one.sent, self.moved) > patience
+            return now - one.held > self.timeouts.resend_after
+        resend_after = self.timeouts.resend_after * float(2 ** (one.sends - 1))
+        return now - max(one.sent, self.moved) > resend_after
 
     def _send_again(self, one: Source) -> None:
         one.falls += bool(one.trouble) or one.held > one.sent
@@ -189,8 +189,8 @@ class Driver:
         self.under_way.pop(one.name, None)
 
     def _give_up_in_time(self) -> None:
-        if time.monotonic() - self.moved > self.patience.give_up_after and not self.held:
-            raise BackupError(f"nothing has moved for {self.patience.give_up_after:.0f} s: are workers running?")
+        if time.monotonic() - self.moved > self.timeouts.give_up_after and not self.held:
+            raise BackupError(f"nothing has moved for {self.timeouts.give_up_after:.0f} s: are workers running?")
 
     # ---- hearing ----
 

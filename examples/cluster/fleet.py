@@ -58,7 +58,7 @@ def listed(path: Path) -> list[str]:
 
 
 def snapshot_name(run: str, source: str) -> str:
-    """Name a source's snapshot of a run: the same, whoever makes it and however often."""
+    """Name a source's snapshot of a run: the same, whichever worker makes it and however often."""
     return f"{run}-{digest_of(os.fsencode(source)).hex()[:16]}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from examples.backup.catalogue import Standing
+from examples.backup.catalogue import SnapshotStatus
 
 from .tasks import Report
 
@@ -22,13 +22,13 @@ class Source:
     falls: int = 0
     trouble: str = ""
     was_there: bool = False
-    standing: Standing | None = None
+    standing: SnapshotStatus | None = None
     report: Report | None = None
     failure: str = ""
 
     @property
     def is_saved(self) -> bool:
-        """Tell whether its snapshot is committed."""
+        """Return whether its snapshot is committed."""
         return self.standing is not None and self.standing.committed
 
 

@@ -17,7 +17,7 @@ from celery.signals import worker_ready
 from examples.backup.wire import BackupError
 
 from .brokers import Broker
-from .tasks import Crew, Tasks, host_name
+from .tasks import Tasks, WorkerOptions, host_name
 
 ROOT: Final = Path(__file__).parents[2]
 WARM_SECONDS: Final = 10.0
@@ -27,16 +27,23 @@ SHORT_LIVES: Final = 3  # that a worker ended by itself, in a row: it is not sta
 TAIL: Final = 12  # lines of a log
 
 
-def environment(broker: Broker, crew: Crew) -> dict[str, str]:
-    """Give the environment of a worker: what need not be seen by everybody who lists processes."""
-    return {**os.environ, "CLUSTER_BROKER": broker.url, "BACKUP_TOKEN": crew.token, "PYTHONUNBUFFERED": "1"}
+def environment(broker: Broker, worker_options: WorkerOptions) -> dict[str, str]:
+    """Give the environment of a worker: what a list of processes need not show."""
+    return {**os.environ, "CLUSTER_BROKER": broker.url, "BACKUP_TOKEN": worker_options.token, "PYTHONUNBUFFERED": "1"}
 
 
-def arguments(broker: Broker, crew: Crew, number: int) -> list[str]:
+def arguments(broker: Broker, worker_options: WorkerOptions, number: int) -> list[str]:
     """Give the command line of a worker that ends with this process."""
     line = [sys.executable, "-m", "examples.cluster", "worker", "--attached"]
     line += ["--folder", str(broker.folder.absolute()), "--queue", broker.queue, "--number", str(number)]
-    return line + ["--pool", crew.pool, "--concurrency", str(crew.concurrency), "--patience", f"{crew.patience:g}"]
+    return line + [
+        "--pool",
+        worker_options.pool,
+        "--concurrency",
+        str(worker_options.concurrency),
+        "--patience",
+        f"{worker_options.patience:g}",
+    ]
 
 
 @dataclass
@@ -54,9 +61,9 @@ class Process:
 class Workers:
     """So many worker processes, as long as the context lasts."""
 
-    def __init__(self, broker: Broker, crew: Crew, count: int) -> None:
+    def __init__(self, broker: Broker, worker_options: WorkerOptions, count: int) -> None:
         self.broker = broker
-        self.crew = crew
+        self.worker_options = worker_options
         self.restarts = 0
         self.is_cold = False
         self.count = count
@@ -85,7 +92,7 @@ class Workers:
 
     @property
     def are_ready(self) -> bool:
-        """Tell whether each has begun to take tasks."""
+        """Return whether each has begun to take tasks."""
         return all(one.ready.exists() for one in self.processes)
 
     def check(self) -> list[str]:
@@ -115,9 +122,9 @@ class Workers:
     def _start(self, number: int, log: Path) -> subprocess.Popen[bytes]:
         with open(log, "ab") as file:
             return subprocess.Popen(
-                arguments(self.broker, self.crew, number),
+                arguments(self.broker, self.worker_options, number),
                 cwd=ROOT,
-                env=environment(self.broker, self.crew),
+                env=environment(self.broker, self.worker_options),
                 stdin=subprocess.PIPE,  # it ends when this does: not even a driver that is killed leaves workers behind
                 stdout=file,
                 stderr=file,
@@ -143,13 +150,13 @@ def _tail(log: Path) -> str:
 # ---- in the worker ----
 
 
-def work(broker: Broker, crew: Crew, number: int, *, attached: bool) -> int:
+def work(broker: Broker, worker_options: WorkerOptions, number: int, *, attached: bool) -> int:
     """Be a worker until a signal comes. Returns: the exit status."""
     if attached:
         threading.Thread(target=_end_with_parent, daemon=True).start()
-    line = ["worker", "--concurrency", str(crew.concurrency), "--hostname", host_name(number)]
+    line = ["worker", "--concurrency", str(worker_options.concurrency), "--hostname", host_name(number)]
     line += ["--loglevel", "INFO", "--without-gossip", "--without-mingle", "--without-heartbeat"]
-    tasks = Tasks(broker, crew)
+    tasks = Tasks(broker, worker_options)
 
     def tell(**about: object) -> None:
         (broker.folder / f"worker-{number}.ready").touch()
@@ -170,7 +177,7 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Embedded:
+class EmbeddedWorker:
     """A worker in a thread of this process: all that a broker in memory can have."""
 
     def __init__(self, tasks: Tasks) -> None:
@@ -180,14 +187,14 @@ class Embedded:
         self._worker: Any = None
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
 
-    def __enter__(self) -> Embedded:
+    def __enter__(self) -> EmbeddedWorker:
         app: Any = self.tasks.app
         app.finalize()
         app.set_default()  # what a pool's thread looks its tasks up in, where no worker command has set another
         self._worker = app.WorkController(
             hostname=host_name(1),
             pool=app.conf.worker_pool,
-            concurrency=self.tasks.crew.concurrency,
+            concurrency=self.tasks.worker_options.concurrency,
             loglevel="ERROR",
             without_heartbeat=True,
             without_mingle=True,
@@ -206,7 +213,7 @@ class Embedded:
 
     @property
     def are_ready(self) -> bool:
-        """Tell whether it has begun to take tasks: it need not be waited for."""
+        """Return whether it has begun to take tasks: it need not be waited for."""
         return True
 
     def check(self) -> list[str]:

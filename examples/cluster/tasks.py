@@ -18,8 +18,8 @@ from celery import Celery
 from examples.backup.client import Saver
 from examples.backup.jobs import Tally, Worker
 from examples.backup.rpc import Address, Client
-from examples.backup.tree import Source
-from examples.backup.wire import BackupError
+from examples.backup.tree import Source, show
+from examples.backup.wire import BackupError, printable
 from examples.backup.workers import UNITS, Unit
 
 from .brokers import Broker
@@ -52,7 +52,7 @@ class Report:
     was_there: bool = False
 
 
-class Errand:
+class SourceBackup:
     """One source on its way to the server."""
 
     def __init__(self, client: Client) -> None:
@@ -61,7 +61,7 @@ class Errand:
 
     def problem(self, path: bytes, text: str) -> None:
         """Hear what went wrong with one file."""
-        self.problems.append(f"{os.fsdecode(path) or '.'}: {text}")
+        self.problems.append(f"{show(path)}: {printable(text)}")
 
     def note(self, path: bytes, text: str) -> None:
         """Hear of what is skipped on purpose, and say nothing."""
@@ -79,6 +79,9 @@ class Errand:
         worker = Worker(self.client, Tally())
         for entry in saver.files():
             saver.save(worker, entry)
+        while names := saver.names_of_nothing():
+            for entry in names:
+                saver.save(worker, entry)
         saver.commit_as(name, source)
         for part, count in asdict(worker.tally).items():
             setattr(report, part, count)
@@ -138,7 +141,7 @@ class Connections:
 
 
 @dataclass(frozen=True)
-class Crew:
+class WorkerOptions:
     """How the tasks of a worker process are run, and what they tell the backup server."""
 
     pool: str = "dhaga"
@@ -152,13 +155,13 @@ class Crew:
 
 
 class Tasks:
-    """The application, with the task bound to a crew."""
+    """The application, with the task bound to a worker's options."""
 
-    def __init__(self, broker: Broker, crew: Crew) -> None:
-        self.crew = crew
-        self.connections = Connections(crew.unit())
+    def __init__(self, broker: Broker, worker_options: WorkerOptions) -> None:
+        self.worker_options = worker_options
+        self.connections = Connections(worker_options.unit())
         self.app = application(broker)
-        self.app.conf.worker_pool = POOLS[crew.pool]
+        self.app.conf.worker_pool = POOLS[worker_options.pool]
 
         def save(task: Any, source: str, name: str, host: str, port: int) -> dict[str, object]:
             return self.save(task, source, name, host, port)
@@ -173,7 +176,7 @@ class Tasks:
         """
         began = time.monotonic()
         report = Report(f"{task.request.hostname}", retries=task.request.retries)
-        address = Address(host, port, self.crew.token, self.crew.patience)
+        address = Address(host, port, self.worker_options.token, self.worker_options.patience)
         try:
             self._run(address, source, name, report)
         except Unsavable:
@@ -186,7 +189,7 @@ class Tasks:
     def _run(self, address: Address, source: str, name: str, report: Report) -> None:
         client = self.connections.take(address)
         try:
-            Errand(client).run(source, name, report)
+            SourceBackup(client).run(source, name, report)
         except BaseException:
             self.connections.drop(client)
             raise

@@ -6,6 +6,6 @@
     python -m examples.load http://localhost:8000/ --find p99=50ms           the highest rate that holds that bound
 
 `README.md` beside this file tells the rest. `load.py` is what all users share, `users.py` what a scenario is given,
-`arrivals.py` and `crowds.py` the two ways in which runs begin, `books.py` what is counted. Nothing here reaches below
-the public faces of Dhaga.
+`open_loop.py` and `closed_loop.py` the two ways in which runs begin, `statistics.py` what is counted.
+Nothing here reaches below the public faces of Dhaga.
 """

@@ -13,16 +13,16 @@ from typing import Any
 
 from dhaga import debug
 
-from . import options, reach, report, scenarios
-from .arrivals import MOST
+from . import options, preflight, report, scenarios
 from .bounds import Bound
 from .clients import CLIENTS
-from .conduct import Closed, Open, Shape, conduct
-from .finding import Finder
-from .load import Load, Silent
-from .reach import Unreachable
-from .scenarios import Wrong
-from .screen import shown
+from .live_table import shown
+from .load import Load, NoRequestMade
+from .open_loop import MOST
+from .preflight import Unreachable
+from .rate_search import RateSearch
+from .runner import ClosedLoad, LoadShape, OpenLoad, conduct
+from .scenarios import BadScenario
 
 BROKEN, WRONG, INTERRUPTED = 1, 2, 130
 SPARE = 50  # open files that are not connections
@@ -31,24 +31,24 @@ PATIENCE = 2.0
 """Seconds that a scenario may keep all others from running before that is told: what the tester does takes less."""
 
 
-def shape_of(chosen: Any) -> Shape:
+def shape_of(chosen: Any) -> LoadShape:
     """Return how runs begin. Raises: Wrong."""
     seconds = chosen.duration or options.DURATION
     if not chosen.users:
-        return Open(chosen.rate, seconds, chosen.ramp or 0.0, most(chosen))
+        return OpenLoad(chosen.rate, seconds, chosen.ramp or 0.0, most(chosen))
     if chosen.users > (bearable := allow_connections() - SPARE):
-        raise Wrong(
+        raise BadScenario(
             f"{chosen.users:,} users need as many open files, of which there may be {bearable:,}: see ulimit -n"
         )
     ramp = options.RAMP if chosen.ramp is None else chosen.ramp
-    return Closed(chosen.users, seconds, ramp, chosen.pause or 0.0)
+    return ClosedLoad(chosen.users, seconds, ramp, chosen.pause or 0.0)
 
 
 def most(chosen: Any) -> int:
     """Return how many runs may be under way: as many as there may be open files, at most. Raises: Wrong."""
     bearable = allow_connections() - SPARE
     if bearable < 1:
-        raise Wrong(f"there may be only {bearable + SPARE} open files: see ulimit -n")
+        raise BadScenario(f"there may be only {bearable + SPARE} open files: see ulimit -n")
     return min(chosen.max_in_flight or MOST, bearable)
 
 
@@ -83,7 +83,7 @@ class Outcome:
         return self.status
 
 
-def test(load: Load, shape: Shape, bounds: Sequence[Bound]) -> Outcome:
+def test(load: Load, shape: LoadShape, bounds: Sequence[Bound]) -> Outcome:
     """Carry one test out; a Ctrl-C ends it early."""
     interrupted = False
     try:
@@ -99,7 +99,7 @@ def test(load: Load, shape: Shape, bounds: Sequence[Bound]) -> Outcome:
     return Outcome(text, report.as_json(load.book) | {"broken": list(map(str, broken))}, status)
 
 
-def find(finder: Finder, rate: float) -> Outcome:
+def find(finder: RateSearch, rate: float) -> Outcome:
     """Look for the highest rate; a Ctrl-C ends that early."""
     interrupted = False
     try:
@@ -114,12 +114,14 @@ def find(finder: Finder, rate: float) -> Outcome:
 def outcome_of(chosen: Any) -> Outcome:
     """Do what was asked for."""
     load = Load(chosen.url, scenarios.read(chosen.scenario), CLIENTS[chosen.client], chosen.timeout)
-    reach.look(chosen.url, chosen.timeout)
+    preflight.look(chosen.url, chosen.timeout)
     quiet = chosen.quiet or chosen.json == Path("-")
     with debug.watch(PATIENCE), shown(load, quiet) as face, contextlib.closing(load):
         if not chosen.find:
             return test(load, shape_of(chosen), chosen.fail_if)
-        finder = Finder(load, chosen.find, chosen.step or options.STEP, lambda step: face.say(str(step)), most(chosen))
+        finder = RateSearch(
+            load, chosen.find, chosen.step or options.STEP, lambda step: face.say(str(step)), most(chosen)
+        )
         rate = chosen.rate or finder.first_rate()
         face.say(
             f"from {rate:,.4g} runs a second on: a step of {finder.lasting(rate):.3g} s, and a fifth of that to warm up"
@@ -132,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = options.read(arguments)
     try:
         return outcome_of(chosen).publish(chosen.json)
-    except (Unreachable, Silent, Wrong, OSError) as error:
+    except (Unreachable, NoRequestMade, BadScenario, OSError) as error:
         tell(f"error: {error}")
         return WRONG
     except KeyboardInterrupt:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .books import Figures
 from .quantities import number, percent, seconds, share, told
+from .statistics import Figures
 
 FORM = re.compile(r"(p\d{1,2}(?:\.\d+)?|p100|mean|max|errors|rate)\s*(<=|>=|[<>=])\s*(\S+)")
 KNOWN = "p50 … p99.9, mean, max (durations), errors (a percentage), rate (runs a second)"

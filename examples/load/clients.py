@@ -7,7 +7,7 @@ from typing import Any
 
 from dhaga.http import Session
 
-from . import light
+from . import light_client
 
 
 def comfortable() -> Session:
@@ -17,5 +17,5 @@ def comfortable() -> Session:
     return session
 
 
-CLIENTS: dict[str, Callable[[], Any]] = {"requests": comfortable, "light": light.Session}
+CLIENTS: dict[str, Callable[[], Any]] = {"requests": comfortable, "light": light_client.Session}
 """By their names on the command line; the first is the default."""

@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .books import Book
+from .error_labels import described
 from .scenarios import Scenarios
-from .troubles import described
+from .statistics import Statistics
 from .users import User
 
 PATIENCE = 10.0
 """Seconds for a request as a whole, by default, and at the end for the runs that are under way."""
 
 
-class Silent(Exception):
+class NoRequestMade(Exception):
     """A scenario has made no request: who repeats it would keep all others from running."""
 
 
@@ -35,13 +35,25 @@ class Load:
         self.new_session = new_session
         self.timeout = timeout
         self.clock = clock
-        self.book = Book(clock=clock)
+        self.book = Statistics(clock=clock)
+        self.began = clock()
+        self.lasting = 0.0
         self.users: list[User] = []
         self.idle: list[User] = []
 
-    def new_book(self) -> Book:
+    def begin(self, seconds: float) -> None:
+        """Begin a test that is to take so long, its ramp included."""
+        self.began, self.lasting = self.clock(), seconds
+        self.new_book()
+
+    @property
+    def share(self) -> float:
+        """Return the share of the test under way that is over, from 0 to 1."""
+        return min(1.0, (self.clock() - self.began) / self.lasting) if self.lasting else 0.0
+
+    def new_book(self) -> Statistics:
         """Begin to count anew. Returns: the new book."""
-        self.book = Book(self.book.under_way, self.clock)
+        self.book = Statistics(self.book.under_way, self.clock)
         return self.book
 
     def user(self) -> User:
@@ -57,7 +69,7 @@ class Load:
             user.session.close()
 
     def run(self, user: User, due: float | None = None) -> None:
-        """Have a user run a scenario, and note how that ended; `due`: when it should have begun, if that was told.
+        """Let a user run a scenario, and record how that ended; `due`: when it should have begun, if that was told.
 
         Parks: as the scenario does. Raises: Silent.
         """
@@ -72,4 +84,4 @@ class Load:
             raise
         self.book.end(user.trouble)
         if not user.measured and user.trouble is None:
-            raise Silent(f"scenario {scenario.__name__} made no request: have it call user.get(…) or the like")
+            raise NoRequestMade(f"scenario {scenario.__name__} made no request: have it call user.get(…) or the like")

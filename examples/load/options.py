@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from . import bounds, quantities, reach
-from .arrivals import MOST
+from . import bounds, preflight, quantities
 from .clients import CLIENTS
 from .load import PATIENCE
+from .open_loop import MOST
 
 DURATION = 10.0
 RAMP = 1.0  # seconds in which users come, by default
@@ -30,7 +30,7 @@ tested, 130 after Ctrl-C
 
 
 def kind(read: Callable[[str], R], least: float | None = None) -> Callable[[str], R]:
-    """Have what a reader complains of be told by argparse."""
+    """Turn a reader's ValueError into an error of argparse."""
 
     def reading(text: str) -> R:
         try:
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("url", metavar="URL", type=kind(reach.checked))
+    found.add_argument("url", metavar="URL", type=kind(preflight.checked))
     _add_shape(found)
     _add_scenario(found)
     _add_outcome(found)

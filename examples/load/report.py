@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .books import Book, Figures, Tally
-from .finding import Finder
-from .latencies import Latencies
+from .latency_bars import bars
+from .latency_histogram import LatencyHistogram
 from .quantities import percent, told
+from .rate_search import RateSearch
+from .statistics import Figures, Statistics, Tally
 
 SHOWN = ("mean", "p50", "p90", "p99", "p99.9", "max")
 KINDS = 10  # of failures; the JSON holds all
@@ -18,10 +19,10 @@ BUSY = 0.9
 LATE = 0.010  # seconds at the 99th percentile by which the tester itself may begin runs late
 
 
-def summary(book: Book, heading: str) -> str:
+def summary(book: Statistics, heading: str) -> str:
     """Return what there is to tell of a test."""
     figures = book.figures()
-    parts = [heading, runs(figures), table(book, figures), failures(book), *warnings(figures)]
+    parts = [heading, runs(figures), table(book, figures), bars(figures.latencies), failures(book), *warnings(figures)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -42,7 +43,7 @@ def runs(figures: Figures) -> str:
     return f"runs: {told_of}{errors}\nrate: {figures.rate:,.1f} runs ended a second, {figures.asked:,.1f} were due"
 
 
-def table(book: Book, figures: Figures) -> str:
+def table(book: Statistics, figures: Figures) -> str:
     """Set out the latencies, a line a name."""
     if not book.tallies:
         return ""
@@ -65,7 +66,7 @@ def cells(tally: Tally) -> list[str]:
     ]
 
 
-def failures(book: Book) -> str:
+def failures(book: Statistics) -> str:
     """Count the runs that failed by what for."""
     lines = [f"{count:9,} x {what}" for what, count in book.failures.most_common(KINDS)]
     more = len(book.failures) - KINDS
@@ -89,7 +90,7 @@ def warnings(figures: Figures) -> list[str]:
 # ---- the highest rate
 
 
-def findings(finder: Finder) -> str:
+def findings(finder: RateSearch) -> str:
     """Return what was found: the last step that passed, and the first that failed."""
     lines = [f"{finder.load.url}: the highest rate with {' and '.join(map(str, finder.bounds))}", ""]
     if finder.passed is None:
@@ -105,7 +106,7 @@ def findings(finder: Finder) -> str:
     return "\n".join(lines)
 
 
-def findings_as_json(finder: Finder) -> dict[str, Any]:
+def findings_as_json(finder: RateSearch) -> dict[str, Any]:
     """Return all steps, and what was found."""
     return {
         "bounds": list(map(str, finder.bounds)),
@@ -121,7 +122,7 @@ def findings_as_json(finder: Finder) -> dict[str, Any]:
 # ---- JSON
 
 
-def as_json(book: Book) -> dict[str, Any]:
+def as_json(book: Statistics) -> dict[str, Any]:
     """Return all there is to tell. Latencies are in seconds."""
     figures = book.figures()
     return {
@@ -148,7 +149,7 @@ def requests(tally: Tally) -> dict[str, Any]:
     }
 
 
-def latencies(found: Latencies) -> dict[str, float | None]:
+def latencies(found: LatencyHistogram) -> dict[str, float | None]:
     return {what: known(found.value(what)) for what in ("p0", *SHOWN[:1], "p50", "p75", "p90", "p95", *SHOWN[3:])}
 
 

@@ -21,7 +21,7 @@ SHARED = ("examples", "requests", "urllib3", "hdrh")
 """Packages of which a scenario gets no copy of its own: it parks in them by what it is given."""
 
 
-class Wrong(ValueError):
+class BadScenario(ValueError):
     """A scenario that cannot be had."""
 
 
@@ -66,7 +66,7 @@ def of(text: str) -> Iterator[tuple[Scenario, float]]:
     module = import_from(place)
     if not names:
         known = ", ".join(name for name, each in vars(module).items() if is_scenario(each, module)) or "none is there"
-        raise Wrong(f"{text!r} names no function: write {text}:FUNCTION ({known})")
+        raise BadScenario(f"{text!r} names no function: write {text}:FUNCTION ({known})")
     for each in names.split(","):
         name, _, weight = each.partition("=")
         yield function(module, place, name.strip()), weight_of(each, weight)
@@ -78,7 +78,7 @@ def weight_of(text: str, weight: str) -> float:
     except ValueError:
         value = -1
     if not 0 < value < float("inf"):
-        raise Wrong(f"{text!r}: a weight is a number above 0, as in browse=9")
+        raise BadScenario(f"{text!r}: a weight is a number above 0, as in browse=9")
     return value
 
 
@@ -87,11 +87,13 @@ def function(module: ModuleType, place: str, name: str) -> Scenario:
     found = getattr(module, name, None)
     if found is None:
         known = ", ".join(key for key, each in vars(module).items() if is_scenario(each, module))
-        raise Wrong(f"there is no {name} in {place}" + (f", but {known}" if known else ""))
+        raise BadScenario(f"there is no {name} in {place}" + (f", but {known}" if known else ""))
     if inspect.iscoroutinefunction(found):
-        raise Wrong(f"{name} in {place} is a coroutine function: write a plain one, whose calls park by themselves")
+        raise BadScenario(
+            f"{name} in {place} is a coroutine function: write a plain one, whose calls park by themselves"
+        )
     if not callable(found) or not takes_one(found):
-        raise Wrong(f"{name} in {place} is no scenario: it has to be a function that is called with a user")
+        raise BadScenario(f"{name} in {place} is no scenario: it has to be a function that is called with a user")
     found.__name__ = getattr(found, "__name__", name)
     scenario: Scenario = found
     return scenario
@@ -116,7 +118,7 @@ def import_from(place: str) -> ModuleType:
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
-            raise Wrong(f"there is no file {place}")
+            raise BadScenario(f"there is no file {place}")
         name = path.stem
         sys.path.insert(0, str(path.parent))
     elif "" not in sys.path:
@@ -125,7 +127,7 @@ def import_from(place: str) -> ModuleType:
         return patched_imports(name, shared=SHARED).import_module(name)
     except ModuleNotFoundError as error:
         if not error.name or not f"{name}.".startswith(f"{error.name}."):
-            raise Wrong(f"{place} cannot be imported: {error}") from error
-        raise Wrong(f"there is no module {place}; a file ends in .py") from error
+            raise BadScenario(f"{place} cannot be imported: {error}") from error
+        raise BadScenario(f"there is no module {place}; a file ends in .py") from error
     except Exception as error:
-        raise Wrong(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadScenario(f"{place} cannot be imported: {type(error).__name__}: {error}") from error

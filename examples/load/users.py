@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 import dhaga
 
-from .troubles import said
+from .error_labels import said
 
 if TYPE_CHECKING:
     from .load import Load
@@ -121,7 +121,7 @@ def resolved(base: str, url: str) -> tuple[str, str]:
 
 
 def expected(status: int, expect: int | Container[int]) -> bool:
-    """Tell whether a status is no failure."""
+    """Return whether a status is no failure."""
     if not expect:
         return status < 400
     return status == expect if isinstance(expect, int) else status in expect

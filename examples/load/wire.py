@@ -1,6 +1,6 @@
 """A connection over which requests go one after the other, and their answers come. HTTP/1.1 by httptools (llhttp).
 
-Not here: what makes a request, and what is made of an answer (`light.py`).
+Not here: what makes a request, and what is made of an answer (`light_client.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PIECE = 65536  # bytes read at once
 NEVER_A_BODY = (204, 304)
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Where a connection leads."""
 
     scheme: str
@@ -83,7 +83,7 @@ class Received:
             raise CutOff(bool(self.status))
 
     def ends_with_connection(self) -> bool:
-        """Tell whether the body has no end but that of the connection (RFC 9112, 6.3)."""
+        """Return whether the body has no end but that of the connection (RFC 9112, 6.3)."""
         names = {name.lower() for name, _ in self.headers}
         return self.status >= 200 and not names & {b"content-length", b"transfer-encoding"}
 
@@ -91,7 +91,7 @@ class Received:
 class Connection:
     """A connection to one place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Endpoint) -> None:
         sock: Any = socket.create_connection((place.host, place.port))
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -111,7 +111,7 @@ class Connection:
         return received
 
     def is_quiet(self) -> bool:
-        """Tell whether nothing has come since the last answer: not even the end, as if the other side had hung up."""
+        """Return whether nothing has come since the last answer: not even the end, as if the other side had hung up."""
         look = select.poll()
         look.register(self.sock, select.POLLIN)
         return not look.poll(0)

@@ -17,7 +17,7 @@ PAGES = {
 """The links of each page. What is linked to and has no page is missing."""
 
 SLOW = "/slow"
-"""The page that nobody has the patience for."""
+"""The page that takes longer than the timeout."""
 
 WORKERS = 3
 PATIENCE = 1.0

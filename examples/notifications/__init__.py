@@ -12,9 +12,10 @@
 
 Delivery is at least once to those connected. A client that comes back with the last id it has seen gets what it has
 missed, as far as the bounded history reaches, or is told of a gap. A slow client is cut off, to come back so, or loses
-its oldest messages (`--slow drop`); either is counted. The doors of HTTP need `dhaga[serve]`; of the rest only
-WebSocket (wsproto) and Redis need more.
+its oldest messages (`--slow drop`); either is counted. The HTTP endpoints need `dhaga[serve]`; of the rest only
+WebSocket (wsproto) and Redis need more. Without tokens the guard is the browser: only a number or localhost will do as
+the Host, and no page of another site as the Origin.
 
-Rooms, from low to high: runtime, messages, history, broker, clients, tokens, service, subscriptions; the doors lines,
-sse, websocket, web; link; server; the programs.
+Modules, from low to high: runtime, messages, history, broker, socket_clients, tokens, service, subscriptions; the
+endpoints line_protocol, sse, websocket, web; redis_link; server; the programs.
 """

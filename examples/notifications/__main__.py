@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m examples.notifications", description="Serve notifications.")
     top.add_argument("--host", default="127.0.0.1")
     top.add_argument("--port", type=port, default=PORT, help="of HTTP")
-    top.add_argument("--line-port", type=port, help="of the door of lines; by default the next one")
+    top.add_argument("--line-port", type=port, help="of the line protocol; by default the next one")
     top.add_argument("--redis", metavar="URL", help="join all servers at this Redis")
     top.add_argument("--stream", default="notifications", help="the key at Redis (default: %(default)s)")
     tokens = top.add_mutually_exclusive_group()
@@ -75,7 +75,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
     if options.token:
         tokens = Tokens({options.token: "client"})
     if tokens is None and options.host not in LOOPBACK:
-        raise ValueError(f"serving {options.host} to everybody: set --token or --tokens")
+        raise ValueError(f"serving {options.host} to all: set --token or --tokens")
     following = options.port + 1 if options.port else 0
     return Settings(
         host=options.host,
@@ -98,9 +98,22 @@ def serve(settings: Settings) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stopped.set())
         if settings.tokens is None:
-            print("anybody on this machine may publish and listen: --token keeps them out", file=sys.stderr)
-        print("http://{}:{}/ and lines at {}:{}".format(*server.address, *server.line_address), flush=True)
+            print("every user of this machine may publish and listen: --token keeps them out", file=sys.stderr)
+        print(addresses(server), flush=True)
         stopped.wait()
+
+
+def addresses(server: NotificationServer) -> str:
+    """Say where what is served, and how to publish and to wait there."""
+    (host, port), (line_host, line_port) = server.address, server.line_address
+    url, token = f"http://{host}:{port}/", " -H 'Authorization: Bearer TOKEN'" if server.settings.tokens else ""
+    lines = [
+        ("page", url),
+        ("publish", f"curl -d 'hello'{token} {url}topics/news"),
+        ("listen", f"curl -N{token} '{url}events?topic=news'   (or /poll, or a WebSocket at /socket)"),
+        ("lines", f"{line_host}:{line_port}   (a line protocol over TCP: nc {line_host} {line_port}, then SUB news)"),
+    ]
+    return "\n".join(f"{what + ':':9}{where}" for what, where in lines)
 
 
 def raise_descriptor_limit() -> None:

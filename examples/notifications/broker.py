@@ -1,7 +1,8 @@
 """The broker: topics, who listens to them, and the courier that takes messages to them in one order.
 
-Plain threaded code: one lock over all topics, held for moments. A message is in its topic's history before anybody gets
-it, so whoever subscribes gets all after an id, each once: those in the history from there, later ones from the courier.
+Plain threaded code: one lock over all topics, held for moments. A message is in its topic's history before any
+subscriber gets it. So a new subscriber gets all after an id, each once: those in the history from there, later ones
+from the courier.
 Not here: sockets and what messages look like on them.
 """
 
@@ -133,7 +134,7 @@ class Broker:
         self.news.notify()
 
     def topic(self, name: str) -> Topic:
-        """Find a topic, or begin it; where there are too many, one ends that nobody listens to. Raises: Refused."""
+        """Find a topic, or begin it; where there are too many, one without subscribers ends. Raises: Refused."""
         topic = self.topics.get(name)
         if topic is None:
             if len(self.topics) >= self.limits.topics:
@@ -145,7 +146,7 @@ class Broker:
     def forget_one(self) -> None:
         idle = [topic for topic in self.topics.values() if not topic.subscribers]
         if not idle:
-            raise Refused(503, f"there are {len(self.topics)} topics that somebody listens to: no more can begin")
+            raise Refused(503, f"there are {len(self.topics)} topics with subscribers: no more can begin")
         oldest = min(idle, key=lambda topic: topic.history.last)
         self.floor = max(self.floor, oldest.history.last)
         del self.topics[oldest.name]
@@ -158,7 +159,7 @@ class Broker:
     # ---- subscribing
 
     def subscribe(self, subscriber: Subscriber, names: Iterable[str], after: Id | None) -> Missed:
-        """Have messages delivered from now on. Parks: never for long. Raises: Refused, and nothing is begun.
+        """Deliver messages from now on. Parks: never for long. Raises: Refused, and nothing is begun.
 
         Returns: what has come after an id so far (without one: nothing), to be sent before what is delivered. Called
         once more, for other topics, it adds to them.

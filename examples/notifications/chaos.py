@@ -1,12 +1,12 @@
 """Kill -9 at random, and look for gaps: python -m examples.notifications.chaos --seconds 300.
 
-A Redis and two servers of its own, and listeners by all four doors in ten processes. A publisher posts numbers to the
-servers, each until one says that it has taken it. Meanwhile, one after the other, Redis, a server, or two of the ten
-processes of clients are killed and started again. In the end every listener must have got every number of its topic
+A Redis and two servers of its own, and listeners by all four endpoints in ten processes. A publisher posts numbers
+to the servers, each until one says that it has taken it. Meanwhile, one after the other, Redis, a server, or two of
+the ten client processes are killed and started again. In the end every listener must have got every number of its topic
 that was taken, no post may have hung, and the servers must hold no more dhagas and files than before.
 
 One thing is killed at a time, and must be back before the next: what Redis and the server that accepted it lose within
-the same moment is lost (`link`). Exit status: 0 all is well, 1 something is missing.
+the same moment is lost (`redis_link`). Exit status: 0 all is well, 1 something is missing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any, Final
 from .__main__ import at_least_one, seconds
 
 KINDS: Final = ("tcp", "sse", "websocket", "poll")
-FLOCKS: Final = 10  # of which two are 20 %
+PROCESSES: Final = 10  # of which two are 20 %
 TOPICS: Final = 4
 RATE: Final = 50.0  # messages a second
 BACK: Final = 20.0  # seconds within which all must work again
@@ -40,12 +40,12 @@ PAUSE: Final = (0.5, 2.5)  # seconds between a recovery and the next kill
 ROOT: Final = Path(__file__).parents[2]
 
 
-class Broken(Exception):
+class MessageLost(Exception):
     """What did not come back, or was lost."""
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """A port that is free just now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
@@ -55,11 +55,11 @@ def until(done: Callable[[], bool], what: str, timeout: float = BACK) -> None:
     deadline = time.monotonic() + timeout
     while not done():
         if time.monotonic() > deadline:
-            raise Broken(f"{what}: not within {timeout:g} s")
+            raise MessageLost(f"{what}: not within {timeout:g} s")
         time.sleep(0.05)
 
 
-class Part:
+class ManagedProcess:
     """A process that is killed and started again."""
 
     def __init__(self, name: str, command: list[str]) -> None:
@@ -79,11 +79,11 @@ class Part:
             self.process.wait()
 
     def works(self) -> bool:
-        """Tell whether it does what it is there for."""
+        """Return whether it does what it is there for."""
         raise NotImplementedError
 
 
-class Redis(Part):
+class Redis(ManagedProcess):
     """A Redis that keeps nothing on disk."""
 
     def __init__(self, directory: str) -> None:
@@ -92,7 +92,7 @@ class Redis(Part):
         super().__init__("redis", ["redis-server", *options, "--dir", directory])
 
     def works(self) -> bool:
-        """Tell whether it answers."""
+        """Return whether it answers."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as sock:
                 sock.sendall(b"PING\r\n")
@@ -101,7 +101,7 @@ class Redis(Part):
             return False
 
 
-class Server(Part):
+class Server(ManagedProcess):
     """One of the servers."""
 
     def __init__(self, number: int, redis: Redis) -> None:
@@ -111,7 +111,7 @@ class Server(Part):
         super().__init__(f"server {number}", [*command, "--redis", f"redis://127.0.0.1:{redis.port}"])
 
     def works(self) -> bool:
-        """Tell whether it answers, and has its link to Redis."""
+        """Return whether it answers, and has its link to Redis."""
         status = self.status()
         return bool(status and status["redis"])
 
@@ -127,7 +127,7 @@ class Server(Part):
         return len(os.listdir(f"/proc/{self.process.pid}/fd")) if self.process else 0
 
     def place(self, kind: str) -> tuple[str, str, int]:
-        """Tell where one of its doors is."""
+        """Tell where one of its endpoints is."""
         return kind, "127.0.0.1", self.line_port if kind == "tcp" else self.port
 
 
@@ -142,11 +142,11 @@ def request(port: int, method: str, path: str, body: bytes | None = None) -> tup
         connection.close()
 
 
-class Flock(Part):
+class ListenerProcess(ManagedProcess):
     """A process of listeners, and what they got; started again, they go on where they were."""
 
     def __init__(self, number: int, listeners: int, servers: list[Server]) -> None:
-        super().__init__(f"clients {number}", [sys.executable, "-m", "examples.notifications.flock"])
+        super().__init__(f"clients {number}", [sys.executable, "-m", "examples.notifications.listener_process"])
         self.topics = {f"{number}.{index}": f"chaos-{index % TOPICS}" for index in range(listeners)}
         self.places = {
             name: [server.place(KINDS[(number + index) % len(KINDS)]) for server in servers]
@@ -194,7 +194,7 @@ class Flock(Part):
             self.reader.join()
 
     def works(self) -> bool:
-        """Tell whether all its listeners know where they are."""
+        """Return whether all its listeners know where they are."""
         return len(self.last) == len(self.topics)
 
     def missing(self, taken: dict[str, list[int]]) -> list[tuple[str, int]]:
@@ -245,7 +245,7 @@ class Chaos:
     def __init__(self, directory: str, listeners: int) -> None:
         self.redis = Redis(directory)
         self.servers = [Server(number, self.redis) for number in (1, 2)]
-        self.flocks = [Flock(number, listeners, self.servers) for number in range(FLOCKS)]
+        self.processes = [ListenerProcess(number, listeners, self.servers) for number in range(PROCESSES)]
         self.publisher = Publisher(self.servers)
         self.kills: Counter[str] = Counter()
         self.before: list[tuple[int, int]] = []
@@ -255,10 +255,10 @@ class Chaos:
         for parts in ([self.redis], self.servers):
             self.bring(parts)
         self.before = [self.held(server) for server in self.servers]
-        self.bring(self.flocks)
+        self.bring(self.processes)
         self.publisher.start()
 
-    def bring(self, parts: Sequence[Part]) -> None:
+    def bring(self, parts: Sequence[ManagedProcess]) -> None:
         for part in parts:
             part.start()
         for part in parts:
@@ -278,8 +278,8 @@ class Chaos:
             for server in self.servers:
                 until(server.works, f"{server.name} works after the end of {victims[0].name}")
 
-    def choices(self) -> list[list[Part]]:
-        return [[self.redis], [random.choice(self.servers)], list(random.sample(self.flocks, FLOCKS // 5))]
+    def choices(self) -> list[list[ManagedProcess]]:
+        return [[self.redis], [random.choice(self.servers)], list(random.sample(self.processes, PROCESSES // 5))]
 
     def finish(self) -> None:
         """Publish no more, and let all arrive. Raises: Broken if something does not, or is left over."""
@@ -287,11 +287,11 @@ class Chaos:
         self.publisher.join()
         try:
             until(lambda: not self.missing(), "all messages have arrived")
-        except Broken as error:
+        except MessageLost as error:
             missing = self.missing()
-            raise Broken(f"{len(missing)} are missing, such as {missing[:5]}: {error}") from None
-        for flock in self.flocks:
-            flock.kill()
+            raise MessageLost(f"{len(missing)} are missing, such as {missing[:5]}: {error}") from None
+        for process in self.processes:
+            process.kill()
         for server, before in zip(self.servers, self.before, strict=True):
             until(lambda server=server: not any(self.clients(server)), f"{server.name} has no clients left")  # type: ignore[misc]
             self.compare(server, before)
@@ -299,10 +299,10 @@ class Chaos:
     def compare(self, server: Server, before: tuple[int, int]) -> None:
         dhagas, files = self.held(server)
         if dhagas > before[0] or files > before[1] + 16:  # it may hold so many connections to Redis
-            raise Broken(f"{server.name} is left with {dhagas} dhagas and {files} files, of {before} before")
+            raise MessageLost(f"{server.name} is left with {dhagas} dhagas and {files} files, of {before} before")
 
     def missing(self) -> list[tuple[str, int]]:
-        return [lost for flock in self.flocks for lost in flock.missing(self.publisher.taken)]
+        return [lost for process in self.processes for lost in process.missing(self.publisher.taken)]
 
     def clients(self, server: Server) -> list[int]:
         status = server.status()
@@ -315,12 +315,12 @@ class Chaos:
     def stop(self) -> None:
         """End everything."""
         self.publisher.stopping.set()
-        for part in (*self.flocks, *self.servers, self.redis):
+        for part in (*self.processes, *self.servers, self.redis):
             part.kill()
 
     def report(self) -> dict[str, Any]:
         """Tell what has come of it."""
-        got = [counts for flock in self.flocks for counts in flock.got.values()]
+        got = [counts for process in self.processes for counts in process.got.values()]
         return {
             "kills": dict(self.kills),
             "listeners": len(got),
@@ -330,7 +330,7 @@ class Chaos:
             "delivered": sum(counts.total() for counts in got),
             "of these again": sum(counts.total() - len(counts) for counts in got),
             "missing": len(self.missing()),
-            "gaps told": sum(flock.gaps for flock in self.flocks),
+            "gaps told": sum(process.gaps for process in self.processes),
         }
 
 
@@ -340,7 +340,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m examples.notifications.chaos", description="Kill, and look for gaps."
     )
     parser.add_argument("--seconds", type=seconds, default=30.0)
-    parser.add_argument("--listeners", type=at_least_one, default=20, help=f"in each of {FLOCKS} processes")
+    parser.add_argument("--listeners", type=at_least_one, default=20, help=f"in each of {PROCESSES} processes")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     options = parser.parse_args(arguments)
     if not shutil.which("redis-server"):
@@ -354,12 +354,12 @@ def run(options: argparse.Namespace) -> int:
     """Do it, and print what has come of it."""
     with tempfile.TemporaryDirectory() as directory:
         chaos = Chaos(directory, options.listeners)
-        broken: Broken | None = None
+        broken: MessageLost | None = None
         try:
             chaos.start()
             chaos.rage(options.seconds)
             chaos.finish()
-        except Broken as error:
+        except MessageLost as error:
             broken = error
         finally:
             chaos.stop()

@@ -1,7 +1,7 @@
 """Many clients at once: python -m examples.notifications.client --clients 10000 --kind sse --url http://127.0.0.1:8000.
 
 It opens the connections, posts messages that tell when they were posted, and reports after how long they arrived. Both
-ends of a latency are read from one monotonic clock: run it on one machine with nobody but the server in between.
+ends of a latency are read from one monotonic clock: run it on the server's machine.
 Exit status: 0 all messages have arrived; 1 some have not.
 """
 
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from dhaga.http.client import HTTPClient
+from dhaga.http import HTTPClient
 
 from .__main__ import at_least_one, raise_descriptor_limit, seconds
-from .listener import Listener, Place, start
+from .client_protocols import PROTOCOLS, Heard
+from .listener import Endpoint, Listener, start
 from .runtime import socket, threading, time
-from .tongues import TONGUES, Heard
 
 AT_ONCE: Final = 200
 """Connections that begin at once: fewer than the server's backlog."""
@@ -29,10 +29,10 @@ AT_ONCE: Final = 200
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
-class Crowd:
+class ListenerGroup:
     """N listeners to one topic, and the latencies of what they got."""
 
-    def __init__(self, place: Place, count: int) -> None:
+    def __init__(self, place: Endpoint, count: int) -> None:
         self.topic = f"load-{os.getpid()}"
         self.place = place
         self.latencies: list[float] = []
@@ -40,7 +40,7 @@ class Crowd:
         self.threads: list[Any] = []
 
     def __repr__(self) -> str:
-        return f"<Crowd of {len(self.listeners)} on {self.topic}, {len(self.latencies)} messages have arrived>"
+        return f"<ListenerGroup of {len(self.listeners)} on {self.topic}, {len(self.latencies)} messages have arrived>"
 
     def take(self, message: Heard) -> None:
         """Note how long a message took."""
@@ -96,8 +96,8 @@ def at(ordered: list[float], share: float) -> float | None:
     return ordered[max(0, min(len(ordered) - 1, round(share * len(ordered)) - 1))] if ordered else None
 
 
-def poster(place: Place, topic: str) -> Any:
-    """Return a function that posts a text to a topic, through the door of lines or over HTTP."""
+def poster(place: Endpoint, topic: str) -> Any:
+    """Return a function that posts a text to a topic, through the line protocol or over HTTP."""
     if place.kind == "tcp":
         return line_poster(place, topic)
     headers = {"Authorization": f"Bearer {place.token}"} if place.token else {}
@@ -105,7 +105,7 @@ def poster(place: Place, topic: str) -> Any:
     return lambda text: HTTPClient().fetch(url, method="POST", body=text, headers=headers)
 
 
-def line_poster(place: Place, topic: str) -> Any:
+def line_poster(place: Endpoint, topic: str) -> Any:
     sock = socket.create_connection((place.host, place.port))
     if place.token:
         sock.sendall(f"AUTH {place.token}\n".encode())
@@ -120,8 +120,8 @@ def line_poster(place: Place, topic: str) -> Any:
     return post
 
 
-def place_of(url: str, kind: str, token: str) -> Place:
-    """Read where the door is: http://HOST:PORT; for lines the port is theirs."""
+def place_of(url: str, kind: str, token: str) -> Endpoint:
+    """Read where the endpoint is: http://HOST:PORT; for lines the port is theirs."""
     parts = urlsplit(url if "//" in url else f"//{url}")
     try:
         host, port = parts.hostname, parts.port
@@ -129,7 +129,7 @@ def place_of(url: str, kind: str, token: str) -> Place:
         host = port = None
     if not host or not port:
         raise SystemExit(f"error: {url!r} is no address: write http://HOST:PORT")
-    return Place(kind, host, port, token)
+    return Endpoint(kind, host, port, token)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -137,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m examples.notifications.client", description="Listen, many times.")
     top.add_argument("--clients", type=at_least_one, default=100)
     top.add_argument("--url", default="http://127.0.0.1:8000", help="for tcp, the port of lines: the next one")
-    top.add_argument("--kind", choices=sorted(TONGUES), default="sse")
+    top.add_argument("--kind", choices=sorted(PROTOCOLS), default="sse")
     top.add_argument("--token", default="")
     top.add_argument("--messages", type=at_least_one, default=10)
     top.add_argument("--rate", type=seconds, default=1.0, help="messages a second")
@@ -159,16 +159,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the clients; give the exit status."""
     options = parser().parse_args(arguments)
     raise_descriptor_limit()
-    crowd = Crowd(place_of(options.url, options.kind, options.token), options.clients)
-    connected = crowd.connect(options.timeout)
+    group = ListenerGroup(place_of(options.url, options.kind, options.token), options.clients)
+    connected = group.connect(options.timeout)
     if not connected:
-        print(f"error: {crowd.listeners[0].error or 'no connection'}", file=sys.stderr)
+        print(f"error: {group.listeners[0].error or 'no connection'}", file=sys.stderr)
         return 1
     if options.json:
         print(json.dumps({"connected": connected}), flush=True)
-    crowd.measure(options.messages, options.rate, options.size, options.timeout)
-    report = crowd.report(options.messages)
-    crowd.leave()
+    group.measure(options.messages, options.rate, options.size, options.timeout)
+    report = group.report(options.messages)
+    group.leave()
     if options.json:
         print(json.dumps(report))
     else:

@@ -37,7 +37,7 @@ class History:
         return found
 
     def holds(self, id: Id) -> bool:
-        """Tell whether a message is here."""
+        """Return whether a message is here."""
         return any(message.id == id for message in self.messages)
 
     @property

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from .client_protocols import PROTOCOLS, Heard
 from .runtime import socket, threading, time
-from .tongues import TONGUES, Heard
 
 READ_SIZE: Final = 16 << 10
 CONNECT_SECONDS: Final = 10.0
@@ -17,8 +17,8 @@ PAUSES: Final = (0.05, 1.0)
 
 
 @dataclass(frozen=True)
-class Place:
-    """A door, and how to be let in."""
+class Endpoint:
+    """An endpoint, and the token for it."""
 
     kind: str
     host: str
@@ -34,7 +34,7 @@ class Listener:
 
     def __init__(
         self,
-        places: list[Place],
+        places: list[Endpoint],
         topic: str,
         take: Callable[[Heard], object],
         *,
@@ -74,7 +74,7 @@ class Listener:
                 time.sleep(random.uniform(0, pause))
                 pause = min(2 * pause, longest)
 
-    def listen(self, place: Place, gate: Any) -> None:
+    def listen(self, place: Endpoint, gate: Any) -> None:
         """Hold one connection. Parks: until it ends. Raises: OSError."""
         if gate is None:
             self.sock = self.connect(place)
@@ -85,17 +85,17 @@ class Listener:
             if not self.stopping:
                 self.converse(place)
 
-    def connect(self, place: Place) -> Any:
+    def connect(self, place: Endpoint) -> Any:
         sock = socket.create_connection((place.host, place.port), CONNECT_SECONDS)
         sock.settimeout(None)
         return sock
 
-    def converse(self, place: Place) -> None:
-        tongue = TONGUES[place.kind](f"{place.host}:{place.port}", self.topic, place.token)
+    def converse(self, place: Endpoint) -> None:
+        protocol = PROTOCOLS[place.kind](f"{place.host}:{place.port}", self.topic, place.token)
         sock = self.sock
-        sock.sendall(tongue.ask(self.last))
+        sock.sendall(protocol.ask(self.last))
         while data := sock.recv(READ_SIZE):
-            heard, answer = tongue.hear(data)
+            heard, answer = protocol.hear(data)
             for item in heard:
                 self.note(item)
             if answer:

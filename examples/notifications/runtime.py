@@ -1,8 +1,8 @@
 """The one room that knows dhagas from OS threads and from gevent's greenlets.
 
 Everything else takes `threading`, `socket` and `time` from here, as it would import the standard modules.
-NOTIFICATIONS_RUNTIME chooses, for the comparison in `benchmarks.notifications`: there the door of lines runs from the
-same source on all three. The doors of HTTP and Redis need Dhaga.
+NOTIFICATIONS_RUNTIME chooses, for the comparison in `benchmarks.notifications`: there the line protocol runs from the
+same source on all three. The HTTP endpoints and Redis need Dhaga.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
     import threading
     import time
 
-    from .accepting import Server
+    from .threaded_server import Server
 
 __all__ = ["NAME", "RUNTIMES", "Server", "send_now", "socket", "threading", "time"]
 

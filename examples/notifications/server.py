@@ -1,4 +1,4 @@
-"""A whole server: the service, its doors at two addresses, and its link to others."""
+"""A whole server: the service, its endpoints at two addresses, and its link to others."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
+from dhaga.debug import stats
 from dhaga.http.wsgi import Server as HTTPServer
 
 from .broker import DEFAULTS, Limits
-from .clients import Policy
-from .lines import LineDoor
+from .line_protocol import LineHandler
 from .runtime import Server
 from .service import HEARTBEAT, Service
+from .socket_clients import Policy
 from .tokens import Tokens
 from .web import Web
 
@@ -41,7 +42,7 @@ class Settings:
 
 
 class NotificationServer:
-    """Serves while its `with` block runs; `address` is that of HTTP, `line_address` that of the door of lines."""
+    """Serves while its `with` block runs; `address` is that of HTTP, `line_address` that of the line protocol."""
 
     def __init__(self, settings: Settings = Settings()) -> None:
         self.settings = settings
@@ -55,17 +56,19 @@ class NotificationServer:
         self.link = self.linked() if settings.redis else None
         host, clients = settings.host, settings.clients
         self.http = HTTPServer(Web(self.service, self.details), (host, settings.port), max_connections=clients)
-        self.lines = Server(LineDoor(self.service), (host, settings.line_port), max_connections=clients, name="lines")
+        self.lines = Server(
+            LineHandler(self.service), (host, settings.line_port), max_connections=clients, name="lines"
+        )
         self.stack = ExitStack()
 
     def __repr__(self) -> str:
         return f"<NotificationServer {self.http!r} {self.service!r}>"
 
     def linked(self) -> Any:
-        from .link import Link  # and thereby redis, for those alone who have several servers
+        from .redis_link import RedisLink  # and thereby redis, for those alone who have several servers
 
         assert self.settings.redis is not None
-        link = Link(self.settings.redis, self.service.broker, self.settings.limits, self.settings.stream)
+        link = RedisLink(self.settings.redis, self.service.broker, self.settings.limits, self.settings.stream)
         self.service.posting = link.publish
         return link
 
@@ -85,7 +88,7 @@ class NotificationServer:
         """Tell what the page shows beside the service's own figures."""
         return {
             "lines": self.line_address[1],
-            "dhagas": len(self.http.scheduler.live),
+            "dhagas": sum(each.live for each in stats().schedulers if each.name == self.http.scheduler.name),
             "redis": self.link and self.link.linked,
         }
 

@@ -1,4 +1,4 @@
-"""What the doors of a server share: its broker, tokens and limits, its clients, and their heartbeat."""
+"""What the endpoints of a server share: its broker, tokens and limits, its clients, and their heartbeat."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from .broker import DEFAULTS, LAP, Broker, Limits, Missed
-from .clients import SENDING_BUFFER, Client, Format, Policy, Terms
 from .messages import Id, Message, checked_name, checked_text
 from .runtime import socket, threading, time
+from .socket_clients import SENDING_BUFFER, Client, ClientLimits, Format, Policy
 from .tokens import Tokens
 
 HEARTBEAT: Final = 15.0
@@ -54,7 +54,7 @@ class Service:
         self.heartbeat = heartbeat
         self.broker = Broker(limits, leeway)
         self.counts = self.broker.counts
-        self.terms = Terms(limits.queue, policy, self.counts)
+        self.client_limits = ClientLimits(limits.queue, policy, self.counts)
         self.posting: Publish = self.broker.publish
         self.clients: set[Client] = set()
         self.polls: set[Poll] = set()
@@ -85,10 +85,10 @@ class Service:
 
     @contextmanager
     def client(self, sock: Any, format: Format, name: str) -> Iterator[Client]:
-        """Have a client for as long as its door serves it."""
+        """Register a client while its endpoint serves it."""
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client = Client(sock, format, name, self.terms)
+        client = Client(sock, format, name, self.client_limits)
         self.clients.add(client)
         if self.stopped.is_set():  # stop() has not seen it
             client.close()
@@ -101,7 +101,7 @@ class Service:
     def poll(self, names: list[str], after: Id, timeout: float, gone: Callable[[], bool]) -> Missed:
         """Wait for messages after an id. Parks: until there are any. Returns: them, or none after the time.
 
-        `gone()` is asked now and then whether anybody still wants them.
+        `gone()` is asked now and then whether the client still wants them.
         """
         poll = Poll()
         missed = self.broker.subscribe(poll, names, after)
@@ -140,9 +140,9 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """Tell what there is, and what has been so far."""
-        doors = Counter(client.format.name for client in list(self.clients))
+        endpoints = Counter(client.format.name for client in list(self.clients))
         return {
-            "clients": {**doors, "polls": len(self.polls)},
+            "clients": {**endpoints, "polls": len(self.polls)},
             "topics": self.broker.status(),
             "last": str(self.broker.last),
             **{name: self.counts[name] for name in ("published", "delivered", "dropped", "disconnected", "silent")},

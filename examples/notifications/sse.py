@@ -1,4 +1,4 @@
-"""The door of server-sent events: GET /events?topic=a&topic=b, for a browser's EventSource.
+"""The endpoint of server-sent events: GET /events?topic=a&topic=b, for a browser's EventSource.
 
 The response goes on until either side ends it. `hello` tells the id from which on it goes; a browser that comes back
 sends the last id it has seen as Last-Event-ID.
@@ -10,9 +10,9 @@ import json
 from typing import Any, Final
 
 from .broker import Missed
-from .clients import Format
 from .messages import Id, Message, Refused
 from .service import Service
+from .socket_clients import Format
 from .subscriptions import Subscriptions
 
 HEAD: Final = (

@@ -1,13 +1,13 @@
-"""What one client on a socket follows, whatever its door."""
+"""What one client on a socket follows, whatever its endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from .broker import Missed
-from .clients import Client
 from .messages import Id, Refused
 from .service import Service
+from .socket_clients import Client
 
 
 class Subscriptions:

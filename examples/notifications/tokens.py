@@ -12,7 +12,7 @@ ANYBODY = "anybody"
 
 
 class Tokens:
-    """The tokens and whose they are; without any, everybody may come.
+    """The tokens and whose they are; without any, every client may come.
 
     They are kept and compared as keyed digests: how long that takes tells nothing about a token.
     """
@@ -36,7 +36,7 @@ class Tokens:
                 raise ValueError(f"{path}, line {number}: write TOKEN:NAME, each token once")
             names[token] = name
         if not names:
-            raise ValueError(f"{path} has no tokens: without --tokens everybody may come")
+            raise ValueError(f"{path} has no tokens: without --tokens every client may come")
         return cls(names)
 
     def digest(self, token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The doors of HTTP, as a WSGI app: the page, its figures, publishing, and the three ways to wait.
+"""The HTTP endpoints, as a WSGI app: the page, its figures, publishing, and the three ways to wait.
 
     GET  /                                   the page
     GET  /status                             figures, as JSON
@@ -7,17 +7,20 @@
     GET  /events?topic=…&after=ID            server-sent events
     GET  /socket                             WebSocket
 
-A token comes as `Authorization: Bearer TOKEN`, or as ?token=TOKEN where a browser cannot send that.
+A token comes as `Authorization: Bearer TOKEN`, or as ?token=TOKEN where a browser cannot send that. Without tokens a
+browser is the guard: the Host must be a number or localhost, so that no DNS name can be rebound to this server, and an
+Origin must be this server's own, so that no page of another site listens or publishes.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from .messages import Id, Refused
 from .service import Service
@@ -72,7 +75,9 @@ class Web:
         return [answer.body]
 
     def answer(self, environ: Environ) -> Answer:
-        """Find the door. Raises: Refused."""
+        """Find the endpoint. Raises: Refused."""
+        if not self.service.tokens.names:
+            check_site(environ)
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
         if path == "/" and method in ("GET", "HEAD"):
             return Answer(200, "text/html; charset=utf-8", self.page)
@@ -80,12 +85,12 @@ class Web:
         name = self.service.tokens.holder(token_of(environ, query))
         if path.startswith("/topics/"):
             return self.publish(method, environ, path.removeprefix("/topics/"))
-        door = self.doors.get(path)
-        if door is None:
+        endpoint = self.endpoints.get(path)
+        if endpoint is None:
             raise Refused(404, "there is /, /status, /topics/NAME, /poll, /events and /socket")
         if method != "GET":
             raise Refused(405, f"{path} is to GET")
-        return door(self, environ, query, name)
+        return endpoint(self, environ, query, name)
 
     def publish(self, method: str, environ: Environ, topic: str) -> Answer:
         if method != "POST":
@@ -113,7 +118,7 @@ class Web:
 
     def events(self, environ: Environ, query: dict[str, list[str]], name: str) -> Answer:
         topics, after = self.topics(query), after_of(environ, query)
-        sock, _ = environ["dhaga.upgrade"]()
+        sock, _ = taken_over(environ)
         serve_events(self.service, sock, name, topics, after)
         return TAKEN
 
@@ -123,11 +128,11 @@ class Web:
         except ModuleNotFoundError as error:
             raise Refused(501, f"WebSocket needs the package {error.name}: install it, or use /events") from None
         answer = accept(environ)
-        sock, rest = environ["dhaga.upgrade"]()
+        sock, rest = taken_over(environ)
         serve_frames(self.service, sock, rest, answer, name)
         return TAKEN
 
-    doors: Final[dict[str, Callable[..., Answer]]] = {
+    endpoints: Final[dict[str, Callable[..., Answer]]] = {
         "/status": status,
         "/poll": poll,
         "/events": events,
@@ -140,6 +145,31 @@ class Web:
         if not topics or len(topics) > limit:
             raise Refused(400, f"say which topics, as ?topic=a&topic=b: one to {limit}")
         return topics
+
+
+def check_site(environ: Environ) -> None:
+    """Refuse what a page of another site makes a browser send. Raises: Refused."""
+    host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
+    if not is_number_or_localhost(host):
+        raise Refused(403, "without --token, ask by the number of the host, 127.0.0.1, or localhost")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise Refused(403, "without --token, pages of other sites have no access")
+
+
+def is_number_or_localhost(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
+
+
+def taken_over(environ: Environ) -> tuple[Any, bytes]:
+    """Take the connection over. Raises: Refused for a request whose body is still to come, as none is wanted here."""
+    if environ.get("CONTENT_LENGTH", "0") != "0" or "HTTP_TRANSFER_ENCODING" in environ:
+        raise Refused(400, "this is to GET without a body")
+    sock, rest = environ["dhaga.upgrade"]()
+    return sock, rest
 
 
 def token_of(environ: Environ, query: dict[str, list[str]]) -> str:

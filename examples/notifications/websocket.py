@@ -1,4 +1,4 @@
-"""The door of WebSocket: GET /socket; wsproto speaks the protocol, and is needed here alone.
+"""The WebSocket endpoint: GET /socket; wsproto speaks the protocol, and is needed here alone.
 
 A client sends JSON, {"subscribe": topic, "after": id or none}, {"unsubscribe": topic} or {"publish": topic, "data":
 text}, and gets {"subscribed": topic, "last": id}, {"unsubscribed": topic}, {"published": id}, {"error": …, "status":
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time as clock
 from collections.abc import Iterator
+from io import StringIO
 from typing import Any, Final
 
 from wsproto.connection import Connection, ConnectionType
@@ -17,13 +18,18 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import ProtocolError
 
-from .clients import Client, Format
 from .messages import Id, Message, Refused
+from .runtime import time
 from .service import Service
+from .socket_clients import Client, Format
 from .subscriptions import Subscriptions
 
 READ_SIZE: Final = 4096
 REST: Final = 4096  # of a command, beside a message whose text is not escaped
+
+FRAGMENTS: Final = 128
+"""Frames of one command: empty ones never reach a bound of length. Browsers send one; 128 take some 3 ms."""
+
 TOO_BIG, BAD, GOING = 1009, 1003, 1001
 
 SENDER: Final = Connection(ConnectionType.SERVER)
@@ -66,7 +72,7 @@ def accept(environ: dict[str, Any]) -> bytes:
 def serve_frames(service: Service, sock: Any, rest: bytes, answer: bytes, name: str) -> None:
     """Talk on a connection that is ours. Parks: until it ends."""
     with service.client(sock, FRAMES, name) as client:
-        conversation = Conversation(service, client, rest)
+        conversation = WebSocketSession(service, client, rest)
         try:
             client.write(answer)
             conversation.converse()
@@ -76,17 +82,18 @@ def serve_frames(service: Service, sock: Any, rest: bytes, answer: bytes, name: 
             conversation.subscriptions.end()
 
 
-class Conversation:
+class WebSocketSession:
     """One client's commands."""
 
-    __slots__ = ("client", "protocol", "service", "subscriptions", "text")
+    __slots__ = ("client", "fragments", "protocol", "service", "subscriptions", "text")
 
     def __init__(self, service: Service, client: Client, rest: bytes) -> None:
         self.service = service
         self.client = client
         self.protocol = Connection(ConnectionType.SERVER, trailing_data=rest)
         self.subscriptions = Subscriptions(service, client)
-        self.text: list[str] = []
+        self.text = StringIO()
+        self.fragments = 0
 
     def converse(self) -> None:
         """Obey until the end. Parks: while the client is silent. Raises: OSError."""
@@ -103,6 +110,7 @@ class Conversation:
                 return
             if self.client.closed or not isinstance(event, TextMessage | Ping | Pong):
                 return
+            time.sleep(0)  # one read may hold hundreds of commands
 
     def events(self) -> Iterator[Any]:
         """Give what the client sends."""
@@ -119,11 +127,14 @@ class Conversation:
 
     def take(self, event: TextMessage) -> None:
         """Take a piece of a command, and obey once it is whole."""
-        self.text.append(event.data)
-        if sum(map(len, self.text)) > self.service.limits.message + REST:
+        self.text.write(event.data)
+        self.fragments += event.frame_finished
+        if self.text.tell() > self.service.limits.message + REST:
             self.close(TOO_BIG, "a command is too long")
+        elif self.fragments > FRAGMENTS:
+            self.close(TOO_BIG, f"a command has more than {FRAGMENTS} frames")
         elif event.message_finished:
-            text, self.text = "".join(self.text), []
+            text, self.text, self.fragments = self.text.getvalue(), StringIO(), 0
             try:
                 self.obey(text)
             except Refused as refused:

@@ -1,4 +1,4 @@
-"""The log: ``append`` returns when the record is durable. One thread writes, and everybody's records go together.
+"""The log: ``append`` returns when the record is durable. One thread writes the records of all callers together.
 
 Each append is a call through an ``OffloadPool`` of one thread. Whichever call comes first writes all records that have
 arrived by then, with one system call; the calls behind it find theirs written. So while the disk is busy with one
@@ -135,7 +135,7 @@ class WriteAheadLog:
             raise
 
     def withdraw(self, entry: Entry) -> None:
-        """Have a record not written, unless it is too late."""
+        """Withdraw a record, unless it is too late."""
         try:
             self.arrived.remove(entry)
         except ValueError:
@@ -173,7 +173,7 @@ class WriteAheadLog:
         return found
 
     def commit(self, entry: Entry) -> int:
-        """Have a record, and all that have arrived, written; in most calls it is already. 0: it was withdrawn."""
+        """Write a record, and all that have arrived; in most calls it is written already. 0: it was withdrawn."""
         while not entry.sequence:
             self.refuse()
             batch = self.gather()

@@ -42,7 +42,7 @@ class WalError(Exception):
 
 
 class Corrupt(WalError):
-    """What was durable is not what was written. Nothing has been changed: somebody must look at it."""
+    """What was durable is not what was written. Nothing has been changed: an operator must look at it."""
 
 
 class InUse(WalError):

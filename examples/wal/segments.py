@@ -52,7 +52,7 @@ def drop_unfinished(directory: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have names that were made, changed or removed survive a crash."""
+    """Make created, changed and removed names durable."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -61,7 +61,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_durably(fd: int, data: bytes, offset: int) -> None:
-    """Write all, and return when the disk has it. Raises: OSError, after which nobody knows what it has."""
+    """Write all, and return when the disk has it. Raises: OSError, after which it is unknown what it has."""
     left = memoryview(data)
     while left:
         written = os.pwritev(fd, [left], offset, WRITE_THROUGH)

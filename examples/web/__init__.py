@@ -12,6 +12,6 @@ Each starts the backend, too. Then, with the server at its default address:
     curl localhost:8000/news?since=0             waits until there is news …
     curl -d text=hello localhost:8000/news       … which this brings to all who wait
 
-`app.py` is the app: two import lines make it one for dhagas. `backend.py` is what is slow; `ways.py` are the three
+`app.py` is the app: two import lines make it one for dhagas. `backend.py` is what is slow; `servers.py` are the three
 command lines. Nothing here reaches below the public faces of Dhaga.
 """

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 
 from .backend import SECONDS
-from .ways import WAYS, allow_connections, backend, command_of
+from .servers import WAYS, allow_connections, backend, command_of
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ class Board:
         self.more = threading.Condition()
 
     def post(self, text: str) -> int:
-        """Add a piece, and tell everybody. Returns: its number."""
+        """Add a piece, and tell all clients. Returns: its number."""
         with self.more:
             self.news.append(text)
             self.more.notify_all()

@@ -1,8 +1,8 @@
 """python -m examples.web.compare: the three ways beside each other, with many requests at once, in one table.
 
 `report`: so many clients ask for one, each of which takes the backend a second. `news`: so many wait for news, which
-come a second after they have asked; where they take up all threads, whoever brings the news has to queue up with them,
-and polls go home without any. Each client has a connection of its own and is a dhaga of this process.
+come a second after they have asked; where they take up all threads, the publisher has to queue up with them, and
+polls end without news. Each client has a connection of its own and is a dhaga of this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import dhaga
 from dhaga import socket
 
 from .backend import SECONDS
-from .ways import THREADS, WAYS, allow_connections, backend, served
+from .servers import THREADS, WAYS, allow_connections, backend, served
 
 SIZES = (200, 1000, 3000)
 PATIENCE = 120.0  # seconds that a client waits for its answer
@@ -31,7 +31,7 @@ WIDTHS = (10, 8, 8, 9, 8, 9, 7, 6)
 
 
 @dataclass
-class Crowd:
+class RequestBatch:
     """What became of many requests at once: how long each took, in seconds, of those that were answered with 200."""
 
     count: int
@@ -60,7 +60,7 @@ def ask(port: int, path: str, form: dict[str, str] | None = None) -> bool:
     return status.split()[1:2] == [b"200"]
 
 
-def crowd(count: int, path: str, port: int, then: Callable[[], object] | None = None) -> Crowd:
+def batch(count: int, path: str, port: int, then: Callable[[], object] | None = None) -> RequestBatch:
     """Send so many requests at once, do what is to be done `then`, and wait for all answers."""
     latencies: list[float] = []
 
@@ -78,7 +78,7 @@ def crowd(count: int, path: str, port: int, then: Callable[[], object] | None = 
         then()
     for each in clients:
         each.join()
-    return Crowd(count, time.monotonic() - began, latencies)
+    return RequestBatch(count, time.monotonic() - began, latencies)
 
 
 def memory_of(group: int) -> float:
@@ -88,23 +88,23 @@ def memory_of(group: int) -> float:
     return sum(int(size) for pgid, size in lines if int(pgid) == group) / 1e3
 
 
-def reports(size: int, port: int) -> Crowd:
-    """Have so many clients ask for a report each."""
-    return crowd(size, "/report/7", port)
+def reports(size: int, port: int) -> RequestBatch:
+    """Let so many clients ask for a report each."""
+    return batch(size, "/report/7", port)
 
 
-def news(size: int, port: int, seen: int) -> Crowd:
-    """Have so many clients wait for the next piece of news, then bring it."""
+def news(size: int, port: int, seen: int) -> RequestBatch:
+    """Let so many clients wait for the next piece of news, then publish it."""
 
     def bring() -> None:
         dhaga.sleep(HEAD_START)
         ask(port, "/news", {"text": "hello"})
 
-    return crowd(size, f"/news?since={seen}&wait={POLL}", port, bring)
+    return batch(size, f"/news?since={seen}&wait={POLL}", port, bring)
 
 
 def measured(way: str, sizes: Iterable[int], url: str, threads: int = THREADS) -> Iterator[list[str]]:
-    """Serve the app in one way, and yield a line of the table for each crowd."""
+    """Serve the app in one way, and yield a line of the table for each batch."""
     with standard.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with served(way, port, url, threads) as group:

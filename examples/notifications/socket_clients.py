@@ -1,7 +1,7 @@
 """Clients on sockets: how messages get to them, and what happens to those that are slow or gone.
 
 The courier writes straight to a socket that has room. Where it has not, what is left waits in a queue, bounded, and a
-writer of its own sends it. Each door says what a client's bytes look like (`Format`).
+writer of its own sends it. Each endpoint says what a client's bytes look like (`Format`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True)
 class Format:
-    """What a door's clients are sent."""
+    """What an endpoint's clients are sent."""
 
     name: str
     message: Callable[[Message], bytes]
@@ -36,7 +36,7 @@ class Format:
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientLimits:
     """What all clients of a server share: the bound of their queues, what happens beyond it, and the counts."""
 
     queue: int  # messages
@@ -47,16 +47,19 @@ class Terms:
 class Client:
     """One connected client. Where it has nothing queued, `queue` is None, and nothing of it runs but its reader."""
 
-    __slots__ = ("allowance", "closed", "format", "heard", "lock", "lost", "name", "queue", "sock", "terms")
+    __slots__ = (
+        "allowance", "caught_up", "client_limits", "closed", "format", "heard", "lock", "lost", "name", "queue", "sock",
+    )  # fmt: skip
 
-    def __init__(self, sock: Any, format: Format, name: str, terms: Terms) -> None:
+    def __init__(self, sock: Any, format: Format, name: str, client_limits: ClientLimits) -> None:
         self.sock = sock
         self.format = format
         self.name = name
-        self.terms = terms
+        self.client_limits = client_limits
         self.lock = threading.Lock()
         self.queue: deque[bytes] | None = None
-        self.allowance = 0  # how many more than the terms say may be queued just now
+        self.allowance = 0  # how many more than the limit may be queued just now
+        self.caught_up: Any = None  # a condition on the lock, once a command has waited until the allowance is used up
         self.lost = 0
         self.heard = clock.monotonic()  # when it last sent something, or its writer got on
         self.closed = False
@@ -74,7 +77,7 @@ class Client:
         with self.lock:
             if not self.put(data):
                 self.overflow(data)
-        self.terms.counts["delivered"] += 1
+        self.client_limits.counts["delivered"] += 1
 
     def write(self, data: bytes) -> None:
         """Send an answer or a ping; who asks much and reads little is shut out. Parks: never for long."""
@@ -85,15 +88,31 @@ class Client:
     def catch_up(self, subscribe: Callable[[], list[bytes]]) -> None:
         """Send what `subscribe()` gives, all of it before anything that is delivered from then on.
 
-        That much may be queued above the limit: it is in the history, and takes no memory of its own.
+        That much may be queued above the limit: it is in the history, and takes no memory of its own. But once at a
+        time: 18 bytes ask for a whole history, so a client that asks again gets it after it has read the last one.
+        Parks: until then.
         """
         with self.lock:
+            self.wait_until_caught_up()
+            if self.closed:
+                return
             data = subscribe()
-            self.allowance += len(data)
+            self.allowance = len(data)
             for item in data:
                 self.put(item)
             if self.queue is None:
                 self.allowance = 0
+
+    def wait_until_caught_up(self) -> None:
+        while self.allowance and not self.closed:
+            self.caught_up = self.caught_up or threading.Condition(self.lock)
+            self.caught_up.wait()
+
+    def use_allowance(self, count: int) -> None:
+        """Note that so many queued items have gone. From: within the lock."""
+        self.allowance = max(0, self.allowance - count)
+        if self.caught_up is not None and not self.allowance:
+            self.caught_up.notify()
 
     def put(self, data: bytes) -> bool:
         """Send or queue bytes. Returns: False if too many are queued already."""
@@ -101,7 +120,7 @@ class Client:
             return True
         if self.queue is None:
             self.send(data)
-        elif len(self.queue) < self.terms.queue + self.allowance:
+        elif len(self.queue) < self.client_limits.queue + self.allowance:
             self.queue.append(data)
         else:
             return False
@@ -120,11 +139,11 @@ class Client:
 
     def overflow(self, data: bytes) -> None:
         assert self.queue is not None
-        if self.terms.policy == "disconnect":
-            self.terms.counts["disconnected"] += 1
+        if self.client_limits.policy == "disconnect":
+            self.client_limits.counts["disconnected"] += 1
             self.cut()
         else:
-            self.terms.counts["dropped"] += 1
+            self.client_limits.counts["dropped"] += 1
             self.lost += 1
             self.queue.popleft()
             self.queue.append(data)
@@ -142,10 +161,14 @@ class Client:
     def next_queued(self) -> bytes | None:
         with self.lock:
             if self.closed or not self.queue:
-                self.queue, self.allowance = None, 0
+                self.queue = None
+                self.use_allowance(self.allowance)
                 return None
             lost, self.lost = self.lost, 0
-            return self.format.gap(None, lost) if lost else self.queue.popleft()
+            if lost:
+                return self.format.gap(None, lost)
+            self.use_allowance(1)
+            return self.queue.popleft()
 
     # ---- the end
 
@@ -153,6 +176,7 @@ class Client:
         """End the connection; its reader sees that and leaves. What is queued is given up."""
         self.closed = True
         self.queue = None if self.queue is None else deque()
+        self.use_allowance(self.allowance)
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -180,5 +204,5 @@ class Client:
             self.cut()
 
     def is_silent(self, since: float) -> bool:
-        """Tell whether nothing was heard of it since then; of one that does not answer, whether its writer is stuck."""
+        """Return whether it was silent since then; for one that does not answer, whether its writer is stuck."""
         return self.heard < since and (self.format.answers or self.queue is not None)

@@ -11,7 +11,7 @@ SMALLEST, GREATEST, DIGITS = 1, 3_600_000_000, 3
 """In µs: 1 µs to 1 h, in steps of 0.1 %. To note one takes 1.5 µs, to read a percentile a millisecond."""
 
 
-class Latencies:
+class LatencyHistogram:
     """Durations in seconds, of which any percentile can be told."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Latencies:
         self.total += seconds
         self.histogram.record_value(min(max(round(seconds * 1e6), SMALLEST), GREATEST))
 
-    def add(self, other: Latencies) -> None:
+    def add(self, other: LatencyHistogram) -> None:
         """Take others in."""
         self.total += other.total
         self.histogram.add(other.histogram)

@@ -76,4 +76,4 @@ def wait_until_it_answers(process: subprocess.Popen[bytes], url: str) -> None:
         with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(url, timeout=PATIENCE):
             return
         time.sleep(0.05)
-    raise RuntimeError(f"nobody answers at {url}: is the port free, and dhaga[examples] installed?")
+    raise RuntimeError(f"no server answers at {url}: is the port free, and dhaga[examples] installed?")

@@ -27,7 +27,7 @@ def times(rate: float, seconds: float, ramp: float = 0.0) -> Iterator[float]:
         yield due
 
 
-class Arrivals:
+class OpenLoop:
     """Begin runs in dhagas of their own, at most so many at once. One that is due beyond that is dropped."""
 
     def __init__(self, load: Load, scope: dhaga.Scope, most: int = MOST) -> None:
@@ -38,7 +38,7 @@ class Arrivals:
     def come(self, rate: float, seconds: float, ramp: float = 0.0) -> None:
         """Let runs begin at a rate. The book is a new one from the end of the ramp on.
 
-        Those that are late, as when the machine has let nobody run, begin one by one while others have their turns: all
+        Those that are late, as when the machine was busy, begin one by one while others have their turns: all
         at once they would each need a connection of their own, which would make further ones late.
         Parks: `sleep`.
         """

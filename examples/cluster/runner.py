@@ -16,13 +16,13 @@ from examples.backup.rpc import Address
 from examples.backup.wire import BackupError
 
 from .brokers import REACH_SECONDS, Broker
-from .driver import TICK, Driver, Patience
+from .driver import TICK, Driver, Timeouts
 from .fleet import Fleet
 from .outcome import Outcome
-from .processes import Embedded, Workers
+from .processes import EmbeddedWorker, Workers
 from .report import Progress
-from .runs import Run
-from .tasks import Crew, Tasks, application
+from .run_names import Run
+from .tasks import Tasks, WorkerOptions, application
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Plan:
 
     broker: Broker
     server: Address
-    crew: Crew
+    worker_options: WorkerOptions
     workers: int
-    patience: Patience
+    timeouts: Timeouts
     quiet: bool = False
 
 
@@ -46,7 +46,7 @@ def conduct(plan: Plan, fleet: Fleet, kill_at: int = 0) -> Outcome:
     app = application(plan.broker)
     check_broker(app, plan.broker)
     run = Run.of(plan.broker.folder, plan.server, fleet)
-    driver = Driver(app, plan.server, run.name, fleet, plan.patience)
+    driver = Driver(app, plan.server, run.name, fleet, plan.timeouts)
     driver.server.connect()
     progress = Progress(len(fleet.sources), quiet=plan.quiet)
     if run.goes_on:
@@ -96,8 +96,8 @@ def _recount(driver: Driver) -> None:
 def crew_of(plan: Plan) -> Any:
     """Give the workers of a run, as a context."""
     if plan.broker.in_one_process:
-        return Embedded(Tasks(plan.broker, plan.crew))
-    return Workers(plan.broker, plan.crew, plan.workers)
+        return EmbeddedWorker(Tasks(plan.broker, plan.worker_options))
+    return Workers(plan.broker, plan.worker_options, plan.workers)
 
 
 def check_broker(app: Celery, broker: Broker) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .arrivals import MOST
-from .books import Figures
 from .bounds import Bound
-from .conduct import Open, conduct
 from .load import Load
+from .open_loop import MOST
 from .quantities import percent, told
+from .runner import OpenLoad, conduct
+from .statistics import Figures
 
 WARM_UP = 0.2
 """Of a step, before it, its rate grows from 0: connections are made, and answers are under way when it begins."""
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def passed(self) -> bool:
-        """Tell whether all bounds held."""
+        """Return whether all bounds held."""
         return not self.broken
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Step:
         return f"{ended}, {latency}: {'passed' if self.passed else 'failed, ' + ', '.join(self.broken)}"
 
 
-class Finder:
+class RateSearch:
     """Try rates; `steps` are all that were tried, `passed` and `failed` the highest and lowest of them so far."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Finder:
         return self.passed
 
     def found(self) -> bool:
-        """Tell whether there is nothing more to try."""
+        """Return whether there is nothing more to try."""
         if self.failed is None:
             return False
         if self.passed is None:
@@ -122,7 +122,7 @@ class Finder:
 
     def step(self, rate: float) -> Step:
         seconds = self.lasting(rate)
-        figures = conduct(self.load, Open(rate, seconds, WARM_UP * seconds, self.most)).figures()
+        figures = conduct(self.load, OpenLoad(rate, seconds, WARM_UP * seconds, self.most)).figures()
         return Step(rate, seconds, figures, tuple(self.complaints(rate * seconds, figures)))
 
     def complaints(self, due: float, figures: Figures) -> list[str]:

@@ -1,4 +1,7 @@
-"""What is shown while a test goes on: a live table in a terminal, plain lines elsewhere."""
+"""What is shown while a test goes on: a progress bar and a live table in a terminal, plain lines elsewhere.
+
+Both are drawn on standard error, where a terminal is; standard output then holds the summary alone.
+"""
 
 from __future__ import annotations
 
@@ -6,67 +9,71 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 import dhaga
 from dhaga.metrics import RateMeter
 
-from .books import Book, Tally
 from .load import Load
 from .quantities import percent, told
+from .statistics import Statistics, Tally
 
 TURN = 1.0
 """Seconds between two looks: to draw the table takes 3 to 8 ms, for which a request may have to wait."""
 
 PLAIN = 5.0  # seconds between two lines
 ROWS = 15  # of the table: the busiest names
+BAR = 40  # characters of the progress bar
 COLUMNS = ("requests", "count", "failed", "p50", "p99", "max")
 
 
-class Face(Protocol):
+class Display(Protocol):
     """How it is shown."""
 
     turn: float
 
-    def show(self, title: str, book: Book) -> None:
+    def show(self, title: str, load: Load) -> None:
         """Show how things stand."""
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
 
 
-class Screen:
-    """A table that is drawn anew, in a terminal."""
+class LiveTable:
+    """A progress bar and a table that are drawn anew, in a terminal."""
 
     turn = TURN
 
     def __init__(self, live: Live) -> None:
         self.live = live
 
-    def show(self, title: str, book: Book) -> None:
-        """Draw the table, and under it the commonest failures."""
-        table = Table(*COLUMNS, title=title, title_justify="left", caption=failures(book), caption_justify="left")
+    def show(self, title: str, load: Load) -> None:
+        """Draw how much of the test is over, the table, and under it the commonest failures."""
+        book = load.book
+        table = Table(*COLUMNS, caption=failures(book), caption_justify="left")
         for column in table.columns[1:]:
             column.justify = "right"
         busiest = sorted(book.tallies.items(), key=lambda pair: -pair[1].done.total)
         for name, tally in busiest[:ROWS]:
             table.add_row(name, *cells(tally))
             dhaga.sleep(0)  # percentiles take 2 ms a row
-        self.live.update(table, refresh=True)
+        self.live.update(Group(progress(load), Text(title), table), refresh=True)
 
     def say(self, line: str) -> None:
         """Print a line above the table."""
         self.live.console.print(line, highlight=False, markup=False)
 
 
-class Lines:
+class PlainLines:
     """Plain lines."""
 
     turn = PLAIN
 
-    def show(self, title: str, book: Book) -> None:
+    def show(self, title: str, load: Load) -> None:
         """Print how things stand."""
         print(title, flush=True)
 
@@ -75,16 +82,25 @@ class Lines:
         print(line, flush=True)
 
 
-class Quiet:
+class NoDisplay:
     """Nothing."""
 
     turn = PLAIN
 
-    def show(self, title: str, book: Book) -> None:
+    def show(self, title: str, load: Load) -> None:
         """Show nothing."""
 
     def say(self, line: str) -> None:
         """Say nothing."""
+
+
+def progress(load: Load) -> RenderableType:
+    """Return a bar of the time, and what is left of it; then what is still awaited."""
+    left = load.lasting * (1 - load.share)
+    words = f"{load.share:.0%} of {load.lasting:,.6g} s, {left:,.0f} s left" if left else "awaits what is under way"
+    line = Table.grid(padding=(0, 1))
+    line.add_row(ProgressBar(total=1.0, completed=load.share, width=BAR), words)
+    return line
 
 
 def cells(tally: Tally) -> list[str]:
@@ -93,19 +109,19 @@ def cells(tally: Tally) -> list[str]:
     return [f"{tally.done.total:,}", f"{tally.failed.total:,}", *latencies]
 
 
-def failures(book: Book) -> str:
+def failures(book: Statistics) -> str:
     """Name the commonest failures of runs."""
     return "\n".join(f"{count:,} x {what}" for what, count in book.failures.most_common(3))
 
 
 @contextlib.contextmanager
-def shown(load: Load, quiet: bool = False) -> Iterator[Face]:
+def shown(load: Load, quiet: bool = False) -> Iterator[Display]:
     """Show how a test goes on while the block runs."""
-    console = Console()
+    console = Console(stderr=True)
     with contextlib.ExitStack() as stack:
-        face: Face = Quiet() if quiet else Lines()
+        face: Display = NoDisplay() if quiet else PlainLines()
         if console.is_terminal and not quiet:
-            face = Screen(stack.enter_context(Live(console=console, auto_refresh=False, transient=True)))
+            face = LiveTable(stack.enter_context(Live(console=console, auto_refresh=False, transient=True)))
         if not quiet:
             watcher = dhaga.spawn(follow, face, load, name="screen", daemon=True, priority=dhaga.LOW)
             stack.callback(watcher.join)
@@ -113,7 +129,7 @@ def shown(load: Load, quiet: bool = False) -> Iterator[Face]:
         yield face
 
 
-def follow(face: Face, load: Load) -> None:
+def follow(face: Display, load: Load) -> None:
     """Show how things stand, again and again. Parks: `sleep`."""
     began, book = load.clock(), load.book
     meter = RateMeter(book.ended.counter, load.clock)
@@ -123,10 +139,10 @@ def follow(face: Face, load: Load) -> None:
             book = load.book
             meter = RateMeter(book.ended.counter, load.clock)
             continue
-        face.show(title(load.clock() - began, meter.read().rate, book), book)
+        face.show(title(load.clock() - began, meter.read().rate, book), load)
 
 
-def title(seconds: float, rate: float, book: Book) -> str:
+def title(seconds: float, rate: float, book: Statistics) -> str:
     """Return the line that tells how things stand."""
     ended = book.passed.total + book.failed.total
     bad = book.failed.total + book.dropped.total

@@ -1,4 +1,4 @@
-"""Is there anybody at a URL? Asked before a test, so that what cannot work is told at once."""
+"""Is there a server at a URL? Asked before a test, so that what cannot work is told at once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from urllib.parse import SplitResult, urlsplit
 
 from dhaga import socket
 
-from .troubles import said
+from .error_labels import said
 
 PORTS = {"http": 80, "https": 443}
 
 
 class Unreachable(Exception):
-    """There is nobody to be tested."""
+    """There is no server to be tested."""
 
 
 def checked(url: str) -> str:
@@ -39,4 +39,4 @@ def look(url: str, timeout: float) -> None:
     try:
         socket.create_connection(place, timeout).close()
     except (OSError, UnicodeError) as error:
-        raise Unreachable(f"nobody to test at {place[0]} port {place[1]}: {said(error)}") from error
+        raise Unreachable(f"no server to test at {place[0]} port {place[1]}: {said(error)}") from error

@@ -1,6 +1,6 @@
-"""How a client speaks with each door: what it asks, what it hears, what it answers. Without sockets.
+"""How a client speaks with each endpoint: what it asks, what it hears, what it answers. Without sockets.
 
-What is heard: messages {"id", "topic", "data"}, {"last": id} when the door begins, {"gap": …}, {"error": …}.
+What is heard: messages {"id", "topic", "data"}, {"last": id} when the endpoint begins, {"gap": …}, {"error": …}.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 Heard = dict[str, Any]
 
 
-class Tongue(Protocol):
+class ClientProtocol(Protocol):
     """One connection's talk."""
 
     def __init__(self, host: str, topic: str, token: str) -> None: ...
@@ -25,8 +25,8 @@ class Tongue(Protocol):
         """Take what was received. Returns: what it says, and what to answer."""
 
 
-class Lines:
-    """The door of lines."""
+class LineClient:
+    """The line protocol."""
 
     def __init__(self, host: str, topic: str, token: str) -> None:
         self.topic = topic
@@ -57,7 +57,7 @@ class Lines:
         return heard, answer
 
 
-class Head:
+class ResponseHead:
     """Cuts the head off an HTTP response."""
 
     def __init__(self) -> None:
@@ -78,13 +78,13 @@ class Head:
         return taken
 
 
-class Events:
-    """The door of server-sent events."""
+class EventStreamClient:
+    """The endpoint of server-sent events."""
 
     def __init__(self, host: str, topic: str, token: str) -> None:
         self.host = host
         self.query = urlencode({"topic": topic, **({"token": token} if token else {})})
-        self.head = Head()
+        self.head = ResponseHead()
         self.buffer = b""
 
     def ask(self, after: str | None) -> bytes:
@@ -105,8 +105,8 @@ class Events:
             yield {"gap": data} if lines.get(b"event") == b"gap" else data
 
 
-class Frames:
-    """The door of WebSocket."""
+class WebSocketClient:
+    """The WebSocket endpoint."""
 
     def __init__(self, host: str, topic: str, token: str) -> None:
         from wsproto import WSConnection
@@ -127,7 +127,7 @@ class Frames:
         return self.connection.send(Request(host=self.host, target=self.target))
 
     def hear(self, data: bytes) -> tuple[list[Heard], bytes]:
-        """Take frames. Raises: ConnectionError if the door is shut."""
+        """Take frames. Raises: ConnectionError if the connection is closed."""
         from wsproto import events
 
         self.connection.receive_data(data)
@@ -144,12 +144,12 @@ class Frames:
             elif isinstance(event, events.Ping):
                 answer += self.connection.send(event.response())
             else:
-                raise ConnectionError(f"the door of WebSocket is shut: {event}")
+                raise ConnectionError(f"the WebSocket is closed: {event}")
         return heard, answer
 
 
-class Polls:
-    """The door of long polls: each answer is followed by the next question, on the same connection."""
+class LongPollClient:
+    """The long-poll endpoint: each answer is followed by the next question, on the same connection."""
 
     def __init__(self, host: str, topic: str, token: str) -> None:
         self.host = host
@@ -178,9 +178,9 @@ class Polls:
         return [*gap, *answer["messages"], {"last": answer["last"]}], self.ask(answer["last"])
 
 
-TONGUES: Final[dict[str, Callable[[str, str, str], Tongue]]] = {
-    "tcp": Lines,
-    "sse": Events,
-    "websocket": Frames,
-    "poll": Polls,
+PROTOCOLS: Final[dict[str, Callable[[str, str, str], ClientProtocol]]] = {
+    "tcp": LineClient,
+    "sse": EventStreamClient,
+    "websocket": WebSocketClient,
+    "poll": LongPollClient,
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from dhaga.metrics import Counter, RateMeter, Reading
 
-from .latencies import Latencies
+from .latency_histogram import LatencyHistogram
 
 MOST = 100
 """Names with a tally of their own: each takes 185 KB. Further ones share the last."""
@@ -23,7 +23,7 @@ class Tally:
 
     def __init__(self, is_step: bool = False) -> None:
         self.is_step = is_step
-        self.latencies = Latencies()
+        self.latencies = LatencyHistogram()
         self.done = Counter()
         self.failed = Counter()
         self.statuses: collections.Counter[str] = collections.Counter()
@@ -39,7 +39,7 @@ class Tally:
 
 
 @dataclass
-class Book:
+class Statistics:
     """The runs and requests from when it was opened on.
 
     A run that is due is dropped, or begins; then it passes, fails, is cut off, or is still under way:
@@ -56,7 +56,7 @@ class Book:
     cut: Counter = field(default_factory=Counter)
     tallies: dict[str, Tally] = field(default_factory=dict)
     failures: collections.Counter[str] = field(default_factory=collections.Counter)
-    lateness: Latencies = field(default_factory=Latencies)
+    lateness: LatencyHistogram = field(default_factory=LatencyHistogram)
     window: Reading | None = None
     cpu: float = 0.0
 
@@ -112,11 +112,11 @@ class Book:
 class Figures:
     """What a book tells: rates, shares and latencies, of all requests."""
 
-    def __init__(self, book: Book, window: Reading) -> None:
+    def __init__(self, book: Statistics, window: Reading) -> None:
         self.book = book
         self.seconds = window.elapsed
         self.rate = window.rate
-        self.latencies = Latencies()
+        self.latencies = LatencyHistogram()
         for tally in book.requests:
             self.latencies.add(tally.latencies)
 

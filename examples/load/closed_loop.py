@@ -8,7 +8,7 @@ from dhaga.threading import Event
 from .load import Load
 
 
-class Crowd:
+class ClosedLoop:
     """Users as dhagas."""
 
     def __init__(self, load: Load, scope: dhaga.Scope, pause: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""The door of lines: a plain TCP protocol for telnet and small programs.
+"""The line protocol: a plain TCP protocol for telnet and small programs.
 
 A client sends lines, of UTF-8 and at most a message long, and gets lines:
 
@@ -13,22 +13,28 @@ A client sends lines, of UTF-8 and at most a message long, and gets lines:
     GAP {"after": …, "lost": …}   messages are gone, after that id, or so many because the client is slow
     PING
     ERR status reason
+
+Where tokens are needed, the first line is AUTH, and a short one; the third heartbeat without it ends the connection. A
+line of a browser that a page has told to POST here ends it, too: the body would be commands.
 """
 
 from __future__ import annotations
 
 import json
 import time as clock
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .clients import Client, Format
 from .messages import Id, Message, Refused
+from .runtime import time
 from .service import Service
+from .socket_clients import Client, Format
 from .subscriptions import Subscriptions
 
 READ_SIZE: Final = 4096
 REST: Final = 256  # of a line, for what stands before a message
+HTTP: Final = (b"POST", b"HOST:")
+ENDS: Final = (401, 421)  # the statuses after which nothing good can follow
 
 
 def message_line(message: Message) -> bytes:
@@ -52,7 +58,7 @@ def error(refused: Refused) -> bytes:
     return f"ERR {refused.status} {refused.reason}\n".encode(errors="replace")
 
 
-class LineDoor:
+class LineHandler:
     """Serves one connection after another: `handler(sock, peer)`."""
 
     def __init__(self, service: Service) -> None:
@@ -64,9 +70,10 @@ class LineDoor:
         with self.service.client(sock, LINES, name) as client:
             session = Session(self.service, client)
             try:
-                for line in lines_of(sock, self.service.limits.message + REST):
+                for line in lines_of(sock, session.longest):
                     client.heard = clock.monotonic()
                     session.obey(line)
+                    time.sleep(0)  # one read may hold hundreds of commands
             except Refused as refused:
                 client.write(error(refused))
             except (OSError, EOFError):
@@ -75,14 +82,17 @@ class LineDoor:
                 session.subscriptions.end()
 
 
-def lines_of(sock: Any, limit: int) -> Iterator[bytes]:
+def lines_of(sock: Any, longest: Callable[[], int]) -> Iterator[bytes]:
     """Read lines until the end of the stream. Parks: meanwhile. Raises: Refused for one that is too long, OSError."""
-    buffer = b""
+    line = bytearray()
     while data := sock.recv(READ_SIZE):
-        *lines, buffer = (buffer + data).split(b"\n")
-        yield from lines
-        if len(buffer) > limit:
-            raise Refused(413, f"a line is longer than {limit} bytes")
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            yield bytes(line + end)
+            line.clear()
+        line += rest
+        if len(line) > longest():
+            raise Refused(413, f"a line is longer than {longest()} bytes")
 
 
 class Session:
@@ -95,18 +105,24 @@ class Session:
         self.client = client
         self.subscriptions = Subscriptions(service, client)
 
+    def longest(self) -> int:
+        """Return how long a line may be: a stranger's is a token."""
+        return self.service.limits.message + REST if self.client.name else REST
+
     def obey(self, line: bytes) -> None:
         """Do what a line says. Raises: EOFError after QUIT; Refused where nothing good can follow."""
         word, _, rest = line.strip().partition(b" ")
         command = self.commands.get(word.upper())
         try:
-            if command is None:
-                raise Refused(400, f"no such command: use {', '.join(name.decode() for name in self.commands)}")
+            if word.upper() in HTTP:
+                raise Refused(421, "this is no port of HTTP")
             if not self.client.name and command is not Session.authenticate:
                 raise Refused(401, "a token is needed: begin with AUTH token")
+            if command is None:
+                raise Refused(400, f"no such command: use {', '.join(name.decode() for name in self.commands)}")
             command(self, rest)
         except Refused as refused:
-            if refused.status == 401:
+            if refused.status in ENDS:
                 raise
             self.client.write(error(refused))
 

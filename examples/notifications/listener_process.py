@@ -1,4 +1,4 @@
-"""A flock of listeners in a process of its own, to be killed: it says on its standard output what they get.
+"""Listeners in a process of its own, to be killed: it says on its standard output what they get.
 
 It is told on its standard input, as JSON, what to listen to: a list of {"name", "topic", "last", "places"}. It says
 lines: `name id number` for a message, whose text is a number, `name id -` where a listener begins, `name - gap`.
@@ -12,16 +12,16 @@ import sys
 from typing import Any
 
 from .__main__ import raise_descriptor_limit
-from .listener import Listener, Place, start
-from .tongues import Heard
+from .client_protocols import Heard
+from .listener import Endpoint, Listener, start
 
 
-class Bird(Listener):
+class ReportingListener(Listener):
     """A listener that says what it gets."""
 
     def __init__(self, name: str, topic: str, last: str | None, places: list[list[Any]]) -> None:
         self.name = name
-        super().__init__([Place(*place) for place in places], topic, self.tell, last=last, begun=self.tell_begin)
+        super().__init__([Endpoint(*place) for place in places], topic, self.tell, last=last, begun=self.tell_begin)
 
     def tell(self, message: Heard) -> None:
         """Say what came: one short write, which is whole even if we are killed."""
@@ -45,7 +45,7 @@ def say(line: str) -> None:
 def main() -> None:
     """Listen until killed."""
     raise_descriptor_limit()
-    for thread in [start(Bird(**told)) for told in json.load(sys.stdin)]:
+    for thread in [start(ReportingListener(**told)) for told in json.load(sys.stdin)]:
         thread.join()
 
 

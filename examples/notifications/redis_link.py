@@ -64,7 +64,7 @@ FAULTS: Final = (RedisError, OSError, TimeoutError)
 Fields = dict[bytes, bytes]
 
 
-class Link:
+class RedisLink:
     """A server's tie to the stream; it lives in one dhaga, which reads, and in those of publishers, which add."""
 
     def __init__(self, url: str, broker: Broker, limits: Limits = DEFAULTS, stream: str = STREAM) -> None:
@@ -83,10 +83,10 @@ class Link:
 
     def __repr__(self) -> str:
         state = "linked" if self.linked else "not linked"
-        return f"<Link to {self.url}, {state}, last id {self.last}>"
+        return f"<RedisLink to {self.url}, {state}, last id {self.last}>"
 
     def call(self, command: Callable[..., Awaitable[Any]], *args: Any, timeout: float = SLOW, **options: Any) -> Any:
-        """Have a command done. Parks: at most so long. Raises: RedisError, OSError."""
+        """Run a command. Parks: at most so long. Raises: RedisError, OSError."""
 
         async def do() -> Any:  # redis-py's own coroutine of XREAD leaves another one behind if it never begins
             return await command(*args, **options)
@@ -185,11 +185,12 @@ class Link:
     def take(self, entries: Iterable[tuple[bytes, Fields]]) -> None:
         for key, fields in entries:
             self.last = id = Id.parse(key.decode())
+            again = Id.parse(fields[b"again"].decode()) if b"again" in fields else None
             self.unread.pop(id, None)
-            again = fields.get(b"again")
+            self.unread.pop(again or id, None)
             message = Message(id, fields[b"topic"].decode(), fields[b"text"].decode())
             try:
-                self.broker.accept(message, Id.parse(again.decode()) if again else None)
+                self.broker.accept(message, again)
             except Refused as refused:
                 logger.info("a message on %s is not delivered here: %s", message.topic, refused)
 

@@ -19,7 +19,7 @@ from urllib.request import Request
 from requests import HTTPError
 from requests.structures import CaseInsensitiveDict
 
-from .wire import Connection, Place, Received
+from .wire import Connection, Endpoint, Received
 
 AGENT = "dhaga-load"
 REDIRECTS = 10  # that are followed, at most
@@ -32,7 +32,7 @@ AGAIN = frozenset(("GET", "HEAD", "PUT", "DELETE", "OPTIONS"))
 class Target(NamedTuple):
     """What a URL says: where to connect, and the two lines by which a request begins."""
 
-    place: Place
+    place: Endpoint
     lines: str
 
     @classmethod
@@ -43,7 +43,7 @@ class Target(NamedTuple):
         path = quote(parts.path or "/", KEPT) + (f"?{quote(parts.query, KEPT)}" if parts.query else "")
         host = parts.netloc.rpartition("@")[2]
         lines = f"{path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nAccept-Encoding: gzip, deflate\r\n"
-        return cls(Place(parts.scheme, parts.hostname or "", port, verify), lines)
+        return cls(Endpoint(parts.scheme, parts.hostname or "", port, verify), lines)
 
 
 target_of = functools.lru_cache(1024)(Target.of)
@@ -86,7 +86,7 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the status is below 400."""
+        """Return whether the status is below 400."""
         return self.status_code < 400
 
     def json(self) -> Any:
@@ -112,7 +112,7 @@ class Session:
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
         self.cookies = CookieJar()
-        self.idle: dict[Place, list[Connection]] = {}
+        self.idle: dict[Endpoint, list[Connection]] = {}
 
     def request(
         self,
@@ -154,7 +154,7 @@ class Session:
             take_cookies(self.cookies, url, received)
         return answer
 
-    def sent(self, place: Place, method: str, request: bytes) -> Received:
+    def sent(self, place: Endpoint, method: str, request: bytes) -> Received:
         """Send it over a connection that is kept, or else over a new one."""
         idle = self.idle.setdefault(place, [])
         while idle:
@@ -217,7 +217,7 @@ def add_cookies(cookies: CookieJar, url: str, fields: dict[str, str]) -> None:
         fields["Cookie"] = asking.get_header("Cookie") or ""
 
 
-class Told:
+class AnswerHeaders:
     """The headers of an answer, as a cookie jar asks for them."""
 
     def __init__(self, received: Received) -> None:
@@ -232,4 +232,4 @@ class Told:
 
 def take_cookies(cookies: CookieJar, url: str, received: Received) -> None:
     """Keep the cookies that an answer sets."""
-    cookies.extract_cookies(Told(received), Request(url))  # type: ignore[arg-type]
+    cookies.extract_cookies(AnswerHeaders(received), Request(url))  # type: ignore[arg-type]

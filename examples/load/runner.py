@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import dhaga
 
-from .arrivals import MOST, Arrivals
-from .books import Book
-from .crowds import Crowd
+from .closed_loop import ClosedLoop
 from .load import Load
+from .open_loop import MOST, OpenLoop
+from .statistics import Statistics
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenLoad:
     """Runs are due at a rate."""
 
     rate: float
@@ -22,15 +22,15 @@ class Open:
     most: int = MOST
 
     def come(self, load: Load, scope: dhaga.Scope) -> None:
-        """Have them come. Parks: until the last one is due."""
-        Arrivals(load, scope, self.most).come(self.rate, self.seconds, self.ramp)
+        """Start the runs. Parks: until the last one is due."""
+        OpenLoop(load, scope, self.most).come(self.rate, self.seconds, self.ramp)
 
     def __str__(self) -> str:
         return f"{self.rate:,g} runs due a second for {self.seconds:g} s{after(self.ramp)}"
 
 
 @dataclass(frozen=True)
-class Closed:
+class ClosedLoad:
     """So many users repeat their runs."""
 
     users: int
@@ -39,27 +39,27 @@ class Closed:
     pause: float = 0.0
 
     def come(self, load: Load, scope: dhaga.Scope) -> None:
-        """Have them come. Parks: until their time is over."""
-        Crowd(load, scope, self.pause).come(self.users, self.seconds, self.ramp)
+        """Start the users. Parks: until their time is over."""
+        ClosedLoop(load, scope, self.pause).come(self.users, self.seconds, self.ramp)
 
     def __str__(self) -> str:
         pause = f", {self.pause:g} s between two runs" if self.pause else ""
         return f"{self.users:,} users for {self.seconds:g} s{after(self.ramp)}{pause}"
 
 
-Shape = Open | Closed
+LoadShape = OpenLoad | ClosedLoad
 
 
 def after(ramp: float) -> str:
     return f" after a ramp of {ramp:g} s" if ramp else ""
 
 
-def conduct(load: Load, shape: Shape) -> Book:
+def conduct(load: Load, shape: LoadShape) -> Statistics:
     """Carry a test out; runs that are under way at its end have as long as a request, then they are cut off.
 
     Parks: till then. Returns: the book of the time after the ramp. Raises: Silent; a Ctrl-C leaves the book closed.
     """
-    load.new_book()
+    load.begin(shape.ramp + shape.seconds)
     try:
         with dhaga.move_on_after(shape.ramp + shape.seconds + load.timeout), dhaga.Scope() as scope:
             shape.come(load, scope)

@@ -1,6 +1,6 @@
 """What stands in for `dhaga.servers.TCPServer` where there are only standard modules: a thread for each connection.
 
-For the comparison alone: of the server's features it has those that the door of lines needs.
+For the comparison alone: of the server's features it has those that the line protocol needs.
 """
 
 from __future__ import annotations
