@@ -1,0 +1,92 @@
+"""Writes a page for each public module into `reference/api/`, which Git ignores: autodoc fills it from docstrings."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from sphinx.application import Sphinx
+
+import dhaga
+
+PACKAGE = Path(dhaga.__file__).parent
+LEFT_OUT = frozenset(
+    f"dhaga.integrations.{name}" for name in ("ipython", "psycopg", "psycopg2", "pyopenssl", "trio", "zmq")
+)
+"""They import the package that they are for; howto/ describes them."""
+
+
+def public_modules() -> Iterator[str]:
+    """Give the names of the public modules: those without an underscore in their path."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+        if ".compat." in name:  # gevent's and eventlet's documents describe them
+            continue
+        if "._" not in name and name not in LEFT_OUT and name not in ("dhaga.__main__", "dhaga.integrations"):
+            yield name
+
+
+def public_names(module: ModuleType) -> dict[str, Any]:
+    """Return what a module offers: its `__all__`, else what is defined in it."""
+    if names := getattr(module, "__all__", None):
+        return {name: getattr(module, name) for name in names}
+    own = {name: each for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__}
+    return {name: each for name, each in own.items() if not name.startswith("_")}
+
+
+def homes() -> dict[int, str]:
+    """Map each object of ours to the module whose page describes it: the first of those that offer it."""
+    found: dict[int, str] = {}
+    for module in sorted(public_modules(), key=lambda name: (name != "dhaga", name == "dhaga.thread", name)):
+        for name, value in public_names(importlib.import_module(module)).items():
+            if is_ours(module, name, value):
+                found.setdefault(id(value), module)
+    return found
+
+
+def is_ours(module: str, name: str, value: Any) -> bool:
+    """Return whether a value was made by Dhaga; a constant is not if the standard module has the same."""
+    if isinstance(value, ModuleType):
+        return False
+    made_in = getattr(value, "__module__", None)
+    if made_in is not None:
+        return str(made_in).startswith("dhaga")
+    standard = module.removeprefix("dhaga.")
+    return standard not in sys.stdlib_module_names or not hasattr(importlib.import_module(standard), name)
+
+
+def page(name: str, home: dict[int, str]) -> str:
+    """Return the text of a module's page: its own names in full, others as lists."""
+    names = public_names(importlib.import_module(name))
+    members = [each for each, value in names.items() if home.get(id(value)) == name]
+    described = [f"   :members: {', '.join(members)}"] if members else []
+    lines = [f"# {name}", "", "```{eval-rst}", f".. automodule:: {name}", *described, "```", ""]
+    elsewhere: dict[str, list[str]] = {}
+    for each in sorted(names.keys() - set(members)):
+        elsewhere.setdefault(home.get(id(names[each]), "standard"), []).append(f"`{each}`")
+    for module, found in sorted(elsewhere.items()):
+        where = f"the standard `{name.removeprefix('dhaga.')}`" if module == "standard" else f"[{module}]({module}.md)"
+        lines += [f"As in {where}: {', '.join(found)}.", ""]
+    return "\n".join(lines)
+
+
+def write_pages(app: Sphinx) -> None:
+    """Write the pages whose text has changed, and remove those of modules that are gone."""
+    folder = Path(app.srcdir) / "reference" / "api"
+    folder.mkdir(exist_ok=True)
+    home = homes()
+    pages = {f"{name}.md": page(name, home) for name in public_modules()}
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("builder-inited", write_pages)
+    return {"parallel_read_safe": True}
