@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +81,22 @@ def compiled(source: Path, folder: Path) -> Path:
     compiler = shlex.split(os.environ.get("CC", "")) or named
     # "gcc -pthread -shared …": where the program is another one, its part is replaced.
     link[: len(named) if link[: len(named)] == named else 1] = compiler
-    includes = {sysconfig.get_path("include"), sysconfig.get_path("platinclude")}
+    includes = {sysconfig.get_path("include"), sysconfig.get_path("platinclude"), greenlet_header()}
     flags = shlex.split(" ".join([config["CFLAGS"], config["CCSHARED"], "-g0", os.environ.get("CFLAGS", "")]))
     made = folder / f"{source.stem}.o"
     module = folder / file_name(source)
     run([*compiler, *flags, *(f"-I{path}" for path in sorted(includes)), "-c", str(source), "-o", str(made)])
     run([*link, str(made), *shlex.split(os.environ.get("LDFLAGS", "")), "-o", str(module)])
     return module
+
+
+def greenlet_header() -> str:
+    """Return the folder of greenlet.h, which comes with the package. Raises: NotCompiled."""
+    found = find_spec("greenlet")
+    folder = Path(found.origin).parent if found is not None and found.origin else None
+    if folder is None or not (folder / "greenlet.h").exists():
+        raise NotCompiled("greenlet.h is not there: it comes with the package greenlet")
+    return str(folder)
 
 
 def run(command: list[str]) -> None:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from greenlet import getcurrent
 
 from ._kernel.arguments import check_timeout, check_wait_timeout
+from ._kernel.compiled import compiled
 from ._kernel.current import non_dhaga_waiter, this_waiter
 from ._kernel.inner_waiter import inner_waiter
 from ._kernel.wait_queue import WaitQueue
@@ -60,6 +61,21 @@ class Queue(Generic[T]):
     >>> queue.put("item"), queue.full(), queue.get()
     (None, True, 'item')
     """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "_getters",
+        "_hands_over",
+        "_items",
+        "_joiners",
+        "_putters",
+        "_stock",
+        "is_shutdown",
+        "maxsize",
+        "mutex",
+        "unfinished_tasks",
+    )
 
     _replaced: Mapping[str, Any] = {}  # the methods that a program has put on this queue
 
@@ -138,6 +154,7 @@ class Queue(Generic[T]):
 
     # ---- put
 
+    @compiled
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
 
@@ -225,6 +242,7 @@ class Queue(Generic[T]):
 
     # ---- get
 
+    @compiled
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Take an item.
 

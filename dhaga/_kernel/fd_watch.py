@@ -20,6 +20,7 @@ import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import hooks, originals
+from .compiled import known_layout
 from .waiter import TIMED_OUT, Waiter
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def closed_error() -> OSError:
     return OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
+@known_layout
 class FdWatcher:
     """One file descriptor at one poller: its waiters, and what is known of its readiness.
 

@@ -23,6 +23,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from . import originals
 from .arguments import check_function, check_seconds
+from .compiled import compiled
 from .current import check_own_loop, this_waiter
 from .errors import Cancelled, Expired, LeftBehind
 from .foreign_names import OF_A_DHAGA, ForeignName
@@ -197,6 +198,12 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         """List the public names and Python's own, without greenlet's: a switch by hand would break the scheduler."""
         names = set(super().__dir__()) - GREENLET_NAMES - OF_A_DHAGA.keys()
         return [name for name in names if name[0] != "_" or name[:2] == "__"]
+
+    # Of a dhaga alone: main code and OS threads have the Python ones.
+    _prepare = compiled(Waiter._prepare)
+    _park_until = compiled(Waiter._park_until)
+    _resume = compiled(Waiter._resume)
+    _wake = compiled(Waiter._wake)
 
     def is_alive(self) -> bool:
         """Return whether the dhaga is still to end."""

@@ -22,6 +22,7 @@ from typing import Any
 from tornado.ioloop import IOLoop
 
 from . import originals
+from .compiled import compiled
 from .fd_watch import READ, WRITE, FdWatcher, closed_error, wake_all
 
 select = originals.select_module
@@ -39,6 +40,8 @@ MAX_CHEAP_SCAN = 64
 
 class Poller:
     """State of all pollers: the watchers, by the number under which their fds are watched."""
+
+    __slots__ = ("__dict__", "__weakref__", "events", "ioloop", "last_waited_on", "to_recheck", "watchers")
 
     def __init__(self, ioloop: IOLoop) -> None:
         self.ioloop = ioloop
@@ -105,6 +108,8 @@ class EdgeTriggered(Poller):
 
     ``fd_sharers``: further watchers of an fd, where two objects (``socket(fileno=…)``) are made over the same one.
     """
+
+    __slots__ = ("fd_sharers",)
 
     def __init__(self, ioloop: IOLoop) -> None:
         super().__init__(ioloop)
@@ -185,6 +190,8 @@ class Epoll(EdgeTriggered):
     A Unix socket reports itself writable each time its peer reads; watching both from the start costs it 30 %.
     """
 
+    __slots__ = ("epoll", "polls_until_recheck")
+
     def __init__(self, ioloop: IOLoop, on_ready: Callable[[int, int], None]) -> None:
         super().__init__(ioloop)
         self.epoll = originals.epoll()
@@ -211,6 +218,7 @@ class Epoll(EdgeTriggered):
     def unwatch(self, fd: int, interest: int) -> None:
         self.epoll.unregister(fd)
 
+    @compiled
     def poll(self) -> None:
         watchers, fd_sharers = self.watchers, self.fd_sharers or None
         found = self.epoll.poll(0, BATCH)

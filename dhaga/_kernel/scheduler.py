@@ -36,6 +36,7 @@ from tornado.ioloop import IOLoop
 
 from . import deadlock, hooks, originals
 from .arguments import check_seconds
+from .compiled import compiled
 from .current import this_waiter
 from .errors import Cancelled
 from .loop import HubSelector
@@ -237,6 +238,7 @@ class Scheduler:
 
     # ---- switching
 
+    @compiled
     def _park(self, me: Waiter) -> Any:
         """Switch to the next runnable entry; once switched back to, return what the caller was woken with."""
         ready = self._run_queue
@@ -709,6 +711,7 @@ class Scheduler:
 schedulers: set[Scheduler] = set()
 
 
+@compiled
 def sleep(seconds: float = 0) -> None:
     """Let other dhagas run for at least ``seconds``; with 0 once around the run queue.
 

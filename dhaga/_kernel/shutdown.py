@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from greenlet import getcurrent
 
-from . import hooks, originals
+from . import compiled, hooks, originals
 from .current import this_thread
 from .errors import Cancelled, Deadlock
 from .microthread import Dhaga, Main, logger
@@ -299,6 +299,7 @@ class ThreadEnd:
 def freeze_getcurrent() -> None:
     """Keep locks working to the last: finalizers take some, but from here on ``getcurrent()`` raises RuntimeError."""
     last = getcurrent()
+    compiled.freeze()
     for name, module in list(sys.modules.items()):
         if name.startswith("dhaga.") and "getcurrent" in vars(module):
             module.getcurrent = lambda: last  # type: ignore[attr-defined]

@@ -18,6 +18,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
+from .compiled import compiled
 from .current import non_dhaga_waiter, this_waiter
 from .inner_waiter import inner_waiter
 from .stdlib_face import refuse_copy
@@ -75,6 +76,7 @@ class WaitQueue(deque[list[Waiter]]):
         """Return how many wait."""
         return sum(map(bool, list(self)))
 
+    @compiled
     def wait(self, available: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
         """Queue up and park until served.
 
@@ -137,6 +139,7 @@ class WaitQueue(deque[list[Waiter]]):
                 continue
         return None
 
+    @compiled
     def wake_first(self, value: Any = True) -> Waiter | None:
         """Wake the first waiter. Returns: that waiter; None if none waits."""
         waiter = self.take_first()

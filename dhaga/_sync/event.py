@@ -17,6 +17,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.compiled import compiled
 from .._kernel.current import non_dhaga_waiter
 from .._kernel.inner_waiter import inner_waiter
 from .._kernel.wait_queue import WaitQueue
@@ -30,6 +31,8 @@ class Event:
     >>> event.wait(timeout=0), event.set(), event.wait()
     (False, None, True)
     """
+
+    __slots__ = ("__dict__", "__weakref__", "_flag", "_spare_queue", "_waiters")
 
     def __init__(self) -> None:
         self._flag = False
@@ -49,6 +52,7 @@ class Event:
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self._flag
 
+    @compiled
     def set(self) -> None:
         """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
         # Look and flag in one line: a waiter that queued up in between would sleep beside a set flag.
@@ -70,6 +74,7 @@ class Event:
         """Unset the flag: ``wait`` parks from now on."""
         self._flag = False
 
+    @compiled
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the flag. Parks: while it is unset (``event.wait``). Returns: False after ``timeout`` seconds."""
         if self._flag:

@@ -25,6 +25,7 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
+from .._kernel.compiled import compiled
 from .._kernel.current import non_dhaga_waiter, this_waiter
 from .._kernel.inner_waiter import inner_waiter
 from .._kernel.stdlib_face import refuse_copy
@@ -55,6 +56,7 @@ class OwnedLock:
     def _holders(self) -> list[object]:
         return [] if self._holder is None else [self._holder]
 
+    @compiled
     def _wait_for_hand_over(self, me: Any, timeout: float | None) -> bool:
         """Park until the lock is handed over. Returns: False after ``timeout`` seconds."""
         waiters = self._waiters
@@ -131,6 +133,7 @@ class Lock(OwnedLock):
         held = "unlocked" if self._holder is None else f"held by {name_of(self._holder)}"
         return f"<Lock {held}, {self._waiters.parked()} parked>"
 
+    @compiled
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock. Parks: while it is held (``lock.acquire``). Returns: whether it was taken."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
@@ -138,6 +141,7 @@ class Lock(OwnedLock):
         if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
         return bool(blocking and wait != 0 and self._wait_for_hand_over(me, wait))
 
+    @compiled
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Hand the lock to the first waiter, or free it. From: any thread. Raises: RuntimeError if it is unlocked."""
         # One line for the look and the release: a waiter that queued up in between would not be woken.
@@ -147,6 +151,7 @@ class Lock(OwnedLock):
         if not self._hand_over():
             self._unlock()
 
+    @compiled
     def __enter__(self) -> bool:
         me = getcurrent()
         if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
@@ -195,6 +200,7 @@ class RLock(OwnedLock):
         held = "unlocked" if self._holder is None else f"held by {name_of(self._holder)} {self._count} times"
         return f"<RLock {held}, {self._waiters.parked()} parked>"
 
+    @compiled
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take the lock, once more if the caller holds it. Parks: while another caller does (``lock.acquire``)."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
@@ -212,6 +218,7 @@ class RLock(OwnedLock):
         self._count = 1
         return True
 
+    @compiled
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Undo one acquire; the last undo hands the lock over. Raises: RuntimeError if the caller does not hold it."""
         if self._holder is not getcurrent():
@@ -224,6 +231,7 @@ class RLock(OwnedLock):
         if not self._hand_over():
             self._unlock()
 
+    @compiled
     def __enter__(self) -> bool:
         me = getcurrent()
         # Holder and count in one line: a signal handler in between would find a lock of ours with the former count.

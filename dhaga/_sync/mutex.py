@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._kernel import originals
+from .._kernel.compiled import known_layout
 from .._kernel.current import on_event_loop, parking_waiter
 from .._kernel.waiter import Waiter
 
@@ -16,6 +17,7 @@ FREEZE_SECONDS = 5.0
 """Where the caller cannot park, and so may itself keep the holder from running, it gives up after this time."""
 
 
+@known_layout
 class Mutex:
     """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
 
