@@ -115,7 +115,8 @@ def build(checkout, *arguments, **environ):
 
 
 PURE = f"dhaga-{PROJECT['version']}-py3-none-any.whl"
-OTHERS = {"dhaga/py.typed", "dhaga/_kernel/_frame_chunks.pyi", "dhaga/debug/_remote/web_page.html"}
+PARTS = ("_fast_paths", "_frame_chunks")
+OTHERS = {"dhaga/py.typed", *(f"dhaga/_kernel/{part}.pyi" for part in PARTS), "dhaga/debug/_remote/web_page.html"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(checkout):
@@ -139,8 +140,8 @@ def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkou
     assert re.fullmatch(rf"dhaga-[\d.]+-{version}-{version}-{platform}\w+\.whl", wheel.name)
     assert said == []
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith(".py")]
-    module = f"dhaga/_kernel/_frame_chunks{sysconfig.get_config_var('EXT_SUFFIX')}"
-    assert {name for name in compiled if ".dist-info/" not in name} == OTHERS | {module}
+    modules = {f"dhaga/_kernel/{part}{sysconfig.get_config_var('EXT_SUFFIX')}" for part in PARTS}
+    assert {name for name in compiled if ".dist-info/" not in name} == OTHERS | modules
     assert not list((checkout / "dhaga").rglob("*.so"))
 
 
@@ -168,13 +169,13 @@ def test_an_editable_install_compiles_into_the_checkout_and_leaves_none_that_is_
             each = hook(str(checkout), {}, None, None, "", "wheel", app)
             each.initialize("editable", data)
             each.finalize("editable", data, "")
-        return [path.name for path in checkout.rglob("*.so")], data["pure_python"], data["force_include"]
+        return sorted(path.name for path in checkout.rglob("*.so")), data["pure_python"], data["force_include"]
 
-    module = f"_frame_chunks{sysconfig.get_config_var('EXT_SUFFIX')}"
-    assert install() == ([module], False, {})
+    modules = [f"{part}{sysconfig.get_config_var('EXT_SUFFIX')}" for part in PARTS]
+    assert install() == (modules, False, {})
     assert install(CC="/bin/false") == ([], True, {})
     assert len(warned) == 1
-    assert install() == ([module], False, {})
+    assert install() == (modules, False, {})
     assert install(DHAGA_PURE="1") == ([], True, {})
     assert len(warned) == 1
 
@@ -183,7 +184,7 @@ def test_the_source_distribution_can_be_compiled(checkout):
     sdist, said = build(checkout, "--target", "sdist")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"hatch_build.py", "dhaga/_kernel/_frame_chunks.c", "dhaga/_kernel/accelerator.py"} <= names
+    assert {"hatch_build.py", *(f"dhaga/_kernel/{part}.c" for part in PARTS), "dhaga/_kernel/accelerator.py"} <= names
     assert said == []
 
 

@@ -381,12 +381,13 @@ is_empty_dict(PyObject *object)
     return object == NULL || (PyDict_CheckExact(object) && PyDict_GET_SIZE(object) == 0);
 }
 
-#ifdef __linux__
-
-#define BATCH 1024
 /* READ and WRITE of fd_watch.py */
 #define DIRECTION_READ 1
 #define DIRECTION_WRITE 2
+
+#ifdef __linux__
+
+#define BATCH 1024
 #define UNUSUAL (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI)
 
 /* One event of a watched fd. CALLS. */
@@ -1462,7 +1463,10 @@ start(PyObject *module)
     PyObject *collections, *hooks_module, *select_module;
     size_t i;
 
-    (void)module;
+    if (PyModule_AddIntConstant(module, "READ", DIRECTION_READ) < 0 ||
+        PyModule_AddIntConstant(module, "WRITE", DIRECTION_WRITE) < 0) {
+        return -1;
+    }
     if (PyInterpreterState_Get() != PyInterpreterState_Main() || hooks != NULL) {
         PyErr_SetString(PyExc_ImportError, "the fast paths run in the main interpreter alone, and once");
         return -1;

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+READ: int
+WRITE: int
+
 def layout(type: type, /) -> None: ...
 def twin(owner: type | str, name: str, function: Callable[..., Any], doc: str, /) -> Any: ...
 def freeze() -> None: ...

@@ -3,10 +3,11 @@
 Python is the source of truth. A compiled part makes something faster and changes no behaviour; where it was not built,
 cannot be imported, or is switched off (``DHAGA_PURE=1``: all of them), the same happens in pure Python.
 
-The one part so far is ``_frame_chunks.c``. CPython's frames live in chunks of 16 KB, and each greenlet has one mapped
-at its first call and unmapped at its end; the part keeps up to ``CHUNKS`` ended ones for the next greenlets, which
-makes spawn + join three times as fast. It replaces the arena allocator of the whole process, so other greenlets and
-OS threads gain, too, and it can be switched off by itself: ``DHAGA_CHUNKS=0``, or another cap, ``DHAGA_CHUNKS=N``.
+``_frame_chunks.c``: CPython's frames live in chunks of 16 KB, and each greenlet has one mapped at its first call and
+unmapped at its end; the part keeps up to ``CHUNKS`` ended ones for the next greenlets, which makes spawn + join three
+times as fast. It replaces the arena allocator of the whole process, so other greenlets and OS threads gain, too, and it
+can be switched off by itself: ``DHAGA_CHUNKS=0``, or another cap, ``DHAGA_CHUNKS=N``.
+``_fast_paths.c``: the shortest ways through the kernel and the primitives, see ``compiled.py``; ``DHAGA_FAST_PATHS=0``.
 """
 
 from __future__ import annotations
@@ -46,36 +47,54 @@ def frame_chunks() -> FrameChunks | None:
 
 
 def describe() -> str:
-    """Say in a line what runs, for people: ``compiled (up to 1024 frame chunks kept)`` or ``pure Python (why)``."""
+    """Say in a line what runs: ``compiled (fast paths, up to 1024 frame chunks kept)`` or ``pure Python (why)``."""
     figures = frame_chunks()
-    if figures is None:
-        return f"pure Python ({chunks})"
-    behind = "" if figures.in_front else ", behind another arena allocator"
-    return f"compiled (up to {figures.cap} frame chunks kept{behind})"
+    kept = f"up to {figures.cap} frame chunks kept" if figures is not None else ""
+    if figures is not None and not figures.in_front:
+        kept += ", behind another arena allocator"
+    if isinstance(fast_paths, ModuleType):
+        return f"compiled (fast paths{f', {kept}' if kept else f'; frame chunks: {chunks}'})"
+    if kept:
+        return f"compiled ({kept}; fast paths: {fast_paths})"
+    return f"pure Python ({chunks if chunks == fast_paths else f'frame chunks: {chunks}; fast paths: {fast_paths}'})"
 
 
 def start(environ: Mapping[str, str]) -> ModuleType | str:
-    """Import and install what the environment and the build allow. Returns: the part, or why it does not run.
+    """Import and install the frame chunks, if environment and build allow. Returns: the part, or why it does not run.
 
     Raises: ValueError for a ``DHAGA_CHUNKS`` that is no number of chunks.
     """
     cap = cap_of(environ.get("DHAGA_CHUNKS", ""))
+    part = load("_frame_chunks", environ, "" if cap else "DHAGA_CHUNKS=0")
+    if isinstance(part, ModuleType):
+        part.install(cap)
+    return part
+
+
+def start_fast_paths(environ: Mapping[str, str]) -> ModuleType | str:
+    """Import the fast paths. Returns: the part, or why it does not run. Raises: ValueError for another switch."""
+    switch = environ.get("DHAGA_FAST_PATHS", "")
+    if switch not in ("", "0", "1"):
+        raise ValueError(f"DHAGA_FAST_PATHS={switch!r}: it takes 0, for Python alone, or 1")
+    return load("_fast_paths", environ, "DHAGA_FAST_PATHS=0" if switch == "0" else "")
+
+
+def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType | str:
+    """Import a part. Returns: the part, or why it does not run; ``switched_off``: why it is not wanted, if so."""
     if environ.get("DHAGA_PURE", "0") not in ("", "0"):
         return "DHAGA_PURE is set"
     if sys.implementation.name != "cpython":
         return f"this is {sys.implementation.name}"
     if "t" in getattr(sys, "abiflags", ""):
         return "this is a free-threaded build"
-    if not cap:
-        return "DHAGA_CHUNKS=0"
+    if switched_off:
+        return switched_off
     try:
-        _frame_chunks = import_module("._frame_chunks", __package__)
+        return import_module(f".{name}", __package__)
     except ModuleNotFoundError:
         return "not built: that takes a C compiler when dhaga is installed"
-    except ImportError as error:  # built for another machine, say
+    except (ImportError, AttributeError) as error:  # built for another machine, say, or for another greenlet
         return f"not usable: {error}"
-    _frame_chunks.install(cap)
-    return _frame_chunks
 
 
 def cap_of(text: str) -> int:
@@ -93,3 +112,4 @@ MOST = 1_000_000
 """The highest cap: 16 GB, above which a typo is likelier than a wish."""
 
 chunks = start(os.environ)
+fast_paths = start_fast_paths(os.environ)

@@ -13,36 +13,15 @@ to be subclassed in Python alone, and each class would have its attributes liste
 from __future__ import annotations
 
 import inspect
-import os
-import sys
-from collections.abc import Callable, Mapping
-from importlib import import_module
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar, cast
+
+from .accelerator import fast_paths
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type[Any])
 
-
-def start(environ: Mapping[str, str]) -> ModuleType | str:
-    """Import what the environment and the build allow. Returns: the compiled module, or why it does not run."""
-    if environ.get("DHAGA_PURE", "0") not in ("", "0"):
-        return "DHAGA_PURE is set"
-    if environ.get("DHAGA_FAST_PATHS", "1") == "0":
-        return "DHAGA_FAST_PATHS=0"
-    if sys.implementation.name != "cpython":
-        return f"this is {sys.implementation.name}"
-    if "t" in getattr(sys, "abiflags", ""):
-        return "this is a free-threaded build"
-    try:
-        return import_module("._fast_paths", __package__)
-    except ModuleNotFoundError:
-        return "not built: that takes a C compiler when dhaga is installed"
-    except (ImportError, AttributeError) as error:  # built for another machine, another interpreter, a foreign greenlet
-        return f"not usable: {error}"
-
-
-fast_paths = start(os.environ)
 
 python_functions: dict[object, Callable[..., Any]] = {}
 """By compiled twin: the Python function that it stands for."""

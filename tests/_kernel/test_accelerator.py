@@ -48,7 +48,7 @@ def tell(**what):
 
 def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[str, Any]:
     """Run a program in a fresh process; ``before``: what runs before dhaga is imported. Returns: what it told."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("DHAGA_PURE", "DHAGA_CHUNKS")}
+    kept = {name: value for name, value in os.environ.items() if name not in ("DHAGA_PURE", "DHAGA_CHUNKS", "DHAGA_FAST_PATHS")}
     command = [sys.executable, "-c", f"{before}\n{BEGINNING}\n{code}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=kept | environ)
     assert done.returncode == 0, done.stderr
@@ -61,22 +61,41 @@ def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[st
 
 def test_ci_tests_the_compiled_parts_unless_it_asks_for_pure_python() -> None:
     if os.environ.get("DHAGA_REQUIRE_SERVICES") == "1" and os.environ.get("DHAGA_PURE", "0") in ("", "0"):
-        assert accelerator.describe().startswith("compiled")
+        assert accelerator.describe().startswith("compiled (fast paths, up to ")
 
 
 @pytest.mark.parametrize(
     ("environ", "why"),
     [
         ({"DHAGA_PURE": "1"}, "DHAGA_PURE is set"),
-        ({"DHAGA_CHUNKS": "0"}, "DHAGA_CHUNKS=0"),
+        ({"DHAGA_CHUNKS": "0", "DHAGA_FAST_PATHS": "0"}, "frame chunks: DHAGA_CHUNKS=0; fast paths: DHAGA_FAST_PATHS=0"),
         ({"DHAGA_PURE": "1", "DHAGA_CHUNKS": "5"}, "DHAGA_PURE is set"),
     ],
 )
-def test_the_environment_switches_it_off(environ: dict[str, str], why: str) -> None:
-    assert accelerator.start(environ) == why
+def test_the_environment_switches_all_off(environ: dict[str, str], why: str) -> None:
+    assert str(accelerator.start(environ)) in why and str(accelerator.start_fast_paths(environ)) in why
     code = "crowd(10); tell(is_=accelerator.describe(), figures=figures(), loaded=MODULE in sys.modules)"
     found = run(code.replace("MODULE", "'dhaga._kernel._frame_chunks'"), **environ)
     assert found == {"is_": f"pure Python ({why})", "figures": None, "loaded": False}
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("environ", "what"),
+    [
+        ({}, "compiled (fast paths, up to 1024 frame chunks kept)"),
+        ({"DHAGA_CHUNKS": "0"}, "compiled (fast paths; frame chunks: DHAGA_CHUNKS=0)"),
+        ({"DHAGA_FAST_PATHS": "0"}, "compiled (up to 1024 frame chunks kept; fast paths: DHAGA_FAST_PATHS=0)"),
+    ],
+)
+def test_each_part_has_a_switch_of_its_own(environ: dict[str, str], what: str) -> None:
+    assert run("crowd(10); tell(is_=accelerator.describe())", **environ) == {"is_": what}
+
+
+@pytest.mark.parametrize("text", ["yes", "2", " 0", "off"])
+def test_a_switch_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"DHAGA_FAST_PATHS=.*it takes 0, for Python alone, or 1"):
+        accelerator.start_fast_paths({"DHAGA_FAST_PATHS": text})
 
 
 def test_a_module_that_is_missing_or_of_another_machine_leaves_pure_python(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +127,7 @@ def test_a_cap_that_is_no_number_of_chunks_is_refused(text: str) -> None:
 def test_the_statistics_say_what_runs() -> None:
     found = debug.stats()
     assert found.accelerator == accelerator.describe()
-    assert (found.frame_chunks is None) is found.accelerator.startswith("pure Python (")
+    assert (found.frame_chunks is None) is ("chunks kept" not in found.accelerator)
 
 
 # ---- frame chunks

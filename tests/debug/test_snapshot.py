@@ -15,7 +15,7 @@ from dhaga.testing import settle, virtual_clock
 def test_other_schedulers_are_looked_at_in_their_threads() -> None:
     jobs: queue.Queue[None] = queue.Queue()
     with dhaga.Scheduler(name="io") as io:
-        getter = io.spawn(jobs.get, name="getter")
+        getter = io.spawn(lambda: jobs.get(), name="getter")  # a frame of Python, as jobs.get may be compiled
         while getter.state != "WAITING":
             time.sleep(0.001)
         view = next(each for each in debug.snapshot().schedulers if each.name == "io")

@@ -1,0 +1,322 @@
+"""The compiled fast paths: each has its Python twin, both do the same, and what takes part in a park sees both."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import os
+import subprocess
+import sys
+import tracemalloc
+from types import FunctionType, ModuleType
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import queue, threading
+from dhaga._kernel import accelerator, compiled, fd_watch, hooks
+from dhaga._kernel.microthread import Dhaga
+from dhaga._kernel.scheduler import Scheduler
+from dhaga._kernel.wait_queue import WaitQueue
+
+running = pytest.mark.skipif(
+    not isinstance(accelerator.fast_paths, ModuleType), reason=f"pure: {accelerator.fast_paths!s:.5}…"
+)
+
+METHODS = [
+    (Scheduler, "_park"),
+    (Dhaga, "_prepare"),
+    (Dhaga, "_park_until"),
+    (Dhaga, "_resume"),
+    (Dhaga, "_wake"),
+    (WaitQueue, "wait"),
+    (WaitQueue, "wake_first"),
+    (threading.Lock, "acquire"),
+    (threading.Lock, "release"),
+    (threading.Lock, "__enter__"),
+    (threading.Lock, "__exit__"),
+    (threading.RLock, "acquire"),
+    (threading.RLock, "release"),
+    (threading.RLock, "__enter__"),
+    (threading.Event, "set"),
+    (threading.Event, "wait"),
+    (queue.Queue, "put"),
+    (queue.Queue, "get"),
+]
+
+
+def program(code: str, **environ: str) -> str:
+    """Run a program in a fresh process. Returns: what it printed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DHAGA_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=kept | environ
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+# ---- one contract
+
+
+@running
+@pytest.mark.parametrize(("owner", "name"), METHODS, ids=lambda each: getattr(each, "__name__", each))
+def test_each_compiled_method_keeps_its_python_twin_signature_and_docstring(owner: type, name: str) -> None:
+    method = getattr(owner, name)
+    twin = compiled.python_twin(method)
+    assert not isinstance(method, FunctionType)
+    assert isinstance(twin, FunctionType)
+    assert (method.__doc__ or "") == (twin.__doc__ or "")
+    parameters = inspect.signature(twin).parameters
+    assert list(inspect.signature(method).parameters) == list(parameters)
+    defaults = [each.default for each in parameters.values()]
+    assert [each.default for each in inspect.signature(method).parameters.values()] == defaults
+
+
+@running
+def test_a_compiled_function_of_a_module_can_be_found_by_its_name() -> None:
+    assert dhaga.sleep.__module__ == "dhaga._kernel.scheduler" and dhaga.sleep.__name__ == "sleep"
+    assert str(inspect.signature(dhaga.sleep)) == "(seconds=0)"
+    assert "Parks: ``sleep``" in (dhaga.sleep.__doc__ or "")
+
+
+def test_a_python_function_is_its_own_twin() -> None:
+    assert compiled.python_twin(program) is program
+
+
+@running
+def test_directions_have_the_same_numbers_in_c() -> None:
+    assert isinstance(accelerator.fast_paths, ModuleType)
+    assert (accelerator.fast_paths.READ, accelerator.fast_paths.WRITE) == (fd_watch.READ, fd_watch.WRITE)
+
+
+RANDOM = """
+import random, sys
+import dhaga
+from dhaga import queue, threading
+from dhaga.testing import virtual_clock
+
+rng, trace = random.Random(int(SEED)), []
+with virtual_clock():
+    lock, rlock, condition = threading.Lock(), threading.RLock(), threading.Condition()
+    event, items, bounded = threading.Event(), queue.Queue(), queue.Queue(2)
+    permits = threading.Semaphore(2)
+
+    def take(what, timeout):
+        if what.acquire(timeout=timeout):
+            dhaga.sleep(0)
+            what.release()
+            return "taken"
+        return "late"
+
+    def with_(what):
+        with what:
+            dhaga.sleep(rng.choice((0, 0, 0.01)))
+        return "with"
+
+    def get(what, timeout):
+        try:
+            return what.get(timeout=timeout)
+        except queue.Empty:
+            return "empty"
+
+    def put(what, item, timeout):
+        try:
+            return what.put(item, timeout=timeout)
+        except queue.Full:
+            return "full"
+
+    def notified(timeout):
+        with condition:
+            return condition.wait(timeout)
+
+    def notify():
+        with condition:
+            condition.notify(rng.randrange(1, 3))
+
+    def some_time():
+        return rng.choice((None, 0, 0.005, 0.02)) if rng.random() < 0.4 else 0.03
+
+    def step(n):
+        which = rng.randrange(12)
+        if which == 0: return take(lock, rng.choice((-1, 0.005, 0.03)))
+        if which == 1: return with_(lock)
+        if which == 2: return with_(rlock)
+        if which == 3: return with_(permits)
+        if which == 4: return event.wait(some_time() or 0.01)
+        if which == 5: event.set(); return "set"
+        if which == 6: event.clear(); return "clear"
+        if which == 7: return get(rng.choice((items, bounded)), some_time() or 0.01)
+        if which == 8: return put(rng.choice((items, bounded)), n, some_time() or 0.01)
+        if which == 9: return notified(some_time() or 0.01)
+        if which == 10: notify(); return "notify"
+        dhaga.sleep(rng.choice((0, 0.001)))
+        return "slept"
+
+    def actor(name):
+        for n in range(40):
+            try:
+                trace.append((name, n, step(n)))
+            except dhaga.Cancelled:
+                trace.append((name, n, "cancelled"))
+
+    actors = [dhaga.spawn(actor, n, priority=rng.choice((dhaga.NORMAL, dhaga.NORMAL, dhaga.HIGH, dhaga.LOW)))
+              for n in range(12)]
+    for _ in range(30):
+        dhaga.sleep(0.004)
+        rng.choice(actors).cancel()
+    for each in actors:
+        each.join()
+    trace.append((lock.locked(), repr(rlock), items.qsize(), bounded.qsize(), permits._value))
+for each in trace:
+    print(*each)
+"""
+
+
+@running
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_program_takes_the_same_course_by_both(seed: int) -> None:
+    code = RANDOM.replace("SEED", str(seed))
+    by_c, by_python = program(code), program(code, DHAGA_FAST_PATHS="0")
+    assert by_c == by_python
+    assert len(by_c.splitlines()) == 12 * 40 + 1
+
+
+# ---- what takes part in a park or wake
+
+
+@running
+def test_the_hook_of_wakes_sees_compiled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    woken: list[Any] = []
+    event = threading.Event()
+    waiter = dhaga.spawn(event.wait, name="waiter")
+    dhaga.sleep(0)
+    monkeypatch.setattr(hooks, "on_wake", woken.append)
+    event.set()
+    waiter.join()
+    assert waiter in woken
+
+
+@running
+def test_an_error_of_a_wake_comes_out_of_the_park() -> None:
+    def waits() -> None:
+        with pytest.raises(KeyError):
+            dhaga.park("test")
+
+    waiter = dhaga.spawn(waits)
+    dhaga.sleep(0)
+    assert waiter.wake(error=KeyError("x"))
+    waiter.result()
+
+
+@running
+def test_a_subclass_has_its_own_methods_called() -> None:
+    class Counting(threading.Lock):  # type: ignore[misc, valid-type]
+        handed = 0
+
+        def _hand_over(self) -> bool:
+            self.handed += 1
+            return bool(super()._hand_over())
+
+    lock = Counting()
+    with lock:
+        waiter = dhaga.spawn(lock.acquire)
+        dhaga.sleep(0)
+    waiter.join()
+    assert lock.handed == 1
+
+
+@running
+def test_a_slot_without_a_value_is_no_crash() -> None:
+    class Bare(queue.Queue[int]):
+        pass
+
+    for new in (threading.Lock, threading.RLock, threading.Event, queue.Queue, Bare):
+        half_made: Any = new.__new__(new)
+        for name in ("acquire", "release", "__enter__", "set", "wait", "put", "get"):
+            method = getattr(half_made, name, None)
+            if method is not None:
+                with pytest.raises((AttributeError, TypeError, RuntimeError)):
+                    method(1) if name == "put" else method()
+
+
+@running
+def test_methods_refuse_what_is_no_object_of_their_class() -> None:
+    for owner, name in METHODS:
+        with pytest.raises(TypeError):
+            getattr(owner, name)(object())
+
+
+# ---- start and end
+
+
+@running
+def test_a_function_without_a_compiled_twin_is_refused() -> None:
+    assert isinstance(accelerator.fast_paths, ModuleType)
+    for owner, name in ((threading.Lock, "locked"), ("module", "park"), (int, "_park")):
+        with pytest.raises(TypeError, match="no compiled twin"):
+            accelerator.fast_paths.twin(owner, name, program, "")
+    with pytest.raises(TypeError, match="no compiled twin"):  # it is another function's
+        accelerator.fast_paths.twin(threading.Lock, "release", program, "")
+    with pytest.raises(TypeError, match="no class that the fast paths know"):
+        accelerator.fast_paths.layout(int)
+    with pytest.raises(TypeError, match="there is a Lock already"):
+        accelerator.fast_paths.twin(type("Lock", (), {}), "release", program, "")
+
+
+@running
+def test_frozen_at_exit_locks_go_on_by_python() -> None:
+    assert (
+        program("""
+import dhaga
+from dhaga import threading
+from dhaga._kernel import compiled
+lock, rlock, event = threading.Lock(), threading.RLock(), threading.Event()
+compiled.freeze()
+with lock, rlock, rlock:
+    event.set()
+print(event.wait(), lock.locked(), rlock)
+""").startswith("True False <RLock unlocked")
+    )
+
+
+@running
+@pytest.mark.parametrize("how", ["lock", "contended", "event", "queue", "sleep"])
+def test_nothing_leaks(how: str) -> None:
+    lock, event, items = threading.Lock(), threading.Event(), queue.Queue[object]()
+
+    def many(count: int) -> None:
+        for _ in range(count):
+            if how in ("lock", "contended"):
+                with lock:
+                    if how == "contended":
+                        dhaga.sleep(0)
+            elif how == "event":
+                event.wait()
+                event.clear()
+            elif how == "queue":
+                items.get()
+            else:
+                dhaga.sleep(0)
+
+    def feed(count: int) -> None:
+        for _ in range(count):
+            if how == "event":
+                event.set()
+            elif how == "queue":
+                items.put(object())
+            dhaga.sleep(0)
+
+    def run(count: int) -> int:
+        for each in [dhaga.spawn(many, count), dhaga.spawn(feed if how in ("event", "queue") else many, count)]:
+            each.join()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        run(200)
+        before = run(2000)
+        assert run(2000) - before < 2000
+    finally:
+        tracemalloc.stop()
