@@ -6,8 +6,8 @@ and calls the tagged function in every other one. ``DHAGA_FAST_PATHS=0`` and ``D
 where they are. ``python_twin`` returns the Python function of either mode.
 
 A class whose slots the fast paths read, and which has no compiled method of its own, is tagged ``@known_layout``.
-Rejected: types in C as bases of our classes. Their members are as quick for Python as slots, but greenlet's type is made
-to be subclassed in Python alone, and each class would have its attributes listed twice.
+Rejected: types in C as bases of our classes. Their members are as quick for Python as slots, but greenlet's type is
+made to be subclassed in Python alone, and each class would have its attributes listed twice.
 """
 
 from __future__ import annotations

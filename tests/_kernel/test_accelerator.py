@@ -48,7 +48,11 @@ def tell(**what):
 
 def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[str, Any]:
     """Run a program in a fresh process; ``before``: what runs before dhaga is imported. Returns: what it told."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("DHAGA_PURE", "DHAGA_CHUNKS", "DHAGA_FAST_PATHS")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("DHAGA_PURE", "DHAGA_CHUNKS", "DHAGA_FAST_PATHS")
+    }
     command = [sys.executable, "-c", f"{before}\n{BEGINNING}\n{code}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=kept | environ)
     assert done.returncode == 0, done.stderr
@@ -68,7 +72,10 @@ def test_ci_tests_the_compiled_parts_unless_it_asks_for_pure_python() -> None:
     ("environ", "why"),
     [
         ({"DHAGA_PURE": "1"}, "DHAGA_PURE is set"),
-        ({"DHAGA_CHUNKS": "0", "DHAGA_FAST_PATHS": "0"}, "frame chunks: DHAGA_CHUNKS=0; fast paths: DHAGA_FAST_PATHS=0"),
+        (
+            {"DHAGA_CHUNKS": "0", "DHAGA_FAST_PATHS": "0"},
+            "frame chunks: DHAGA_CHUNKS=0; fast paths: DHAGA_FAST_PATHS=0",
+        ),
         ({"DHAGA_PURE": "1", "DHAGA_CHUNKS": "5"}, "DHAGA_PURE is set"),
     ],
 )

@@ -49,9 +49,7 @@ METHODS = [
 def program(code: str, **environ: str) -> str:
     """Run a program in a fresh process. Returns: what it printed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DHAGA_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=kept | environ
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, env=kept | environ)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -266,8 +264,7 @@ def test_a_function_without_a_compiled_twin_is_refused() -> None:
 
 @running
 def test_frozen_at_exit_locks_go_on_by_python() -> None:
-    assert (
-        program("""
+    assert program("""
 import dhaga
 from dhaga import threading
 from dhaga._kernel import compiled
@@ -277,7 +274,6 @@ with lock, rlock, rlock:
     event.set()
 print(event.wait(), lock.locked(), rlock)
 """).startswith("True False <RLock unlocked")
-    )
 
 
 @running
