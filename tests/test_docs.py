@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pkgutil
 import re
+import shlex
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +33,30 @@ def test_every_python_snippet_of_a_page_runs(page: str, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), f"{page}:{snippet.line}\n{done.stdout}{done.stderr}"
         if snippet.output is not None:
             assert done.stdout == snippet.output, f"{page}:{snippet.line}"
+
+
+# ---- the path of examples
+
+
+EXAMPLES = (DOCS / "examples.md").read_text()
+PRINTS = re.findall(r"^<!-- prints -->\n```\n([^\n]+)\n```\n\n```text\n(.*?)^```$", EXAMPLES, re.MULTILINE | re.DOTALL)
+
+
+def test_every_example_has_a_number_on_the_path() -> None:
+    there = {path.stem for path in (ROOT / "examples").iterdir() if path.is_dir() or path.suffix == ".py"}
+    headings = re.findall(r"^## (\d+)\. (\w+)$", EXAMPLES, re.MULTILINE)
+    assert [int(number) for number, _ in headings] == list(range(1, len(headings) + 1))
+    assert {name for _, name in headings} == {name for name in there if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("command", "output"), PRINTS)
+def test_an_example_prints_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = command.replace("python ", f"{shlex.quote(sys.executable)} ")
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
 
 
 # ---- the errors index
