@@ -1,0 +1,184 @@
+"""Changes of a text at the places of its syntax tree: what is not changed keeps its formatting and its comments."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from typing import NamedTuple
+
+LINE_END = re.compile(r"\r\n|\r|\n")
+INSIGNIFICANT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+WIDTH = 100
+"""Columns from which on imported names are put on lines of their own."""
+
+
+class Edit(NamedTuple):
+    """Put ``text`` in the place of what is from ``start`` to ``end``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Text:
+    """A source text, and where its lines, nodes and tokens are. Raises: SyntaxError if it has no tokens."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        ends = list(LINE_END.finditer(text))
+        self.line_end = ends[0][0] if ends else "\n"
+        self.starts = [0, *(end.end() for end in ends)]
+        self.tokens: list[tuple[int, int, str]] = []
+        self.comments: list[int] = []
+        lines = iter([*(text[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)), text[self.starts[-1] :]])
+        try:
+            for token in tokenize.generate_tokens(lambda: next(lines, "")):
+                start, end = (self.starts[row - 1] + column for row, column in (token.start, token.end))
+                if token.type == tokenize.COMMENT:
+                    self.comments.append(start)
+                elif token.type not in INSIGNIFICANT:
+                    self.tokens.append((start, end, token.string))
+        except (tokenize.TokenError, IndexError) as error:
+            raise SyntaxError(f"it cannot be taken apart: {error}") from None
+        self.token_ends = [end for _, end, _ in self.tokens]
+
+    def offset(self, line: int, column: int) -> int:
+        """Return the place of a line and a column, which counts bytes of UTF-8, as in syntax trees."""
+        start = self.starts[line - 1]
+        return start + len(self.text[start : start + column].encode()[:column].decode())
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        at = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+        return self.offset(*at[:2]), self.offset(*at[2:])
+
+    def of(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.text[start:end]
+
+    def has_comment(self, start: int, end: int) -> bool:
+        return bisect_right(self.comments, end) > bisect_right(self.comments, start)
+
+    def token_before(self, offset: int) -> tuple[int, int, str]:
+        """Return the last token that ends at a place or before: its start, end and text."""
+        return self.tokens[bisect_right(self.token_ends, offset) - 1]
+
+    def token_after(self, offset: int) -> tuple[int, int, str] | None:
+        at = bisect_right(self.token_ends, offset)
+        return self.tokens[at] if at < len(self.tokens) else None
+
+    def is_alone(self, start: int, end: int) -> bool:
+        """Return whether no other statement stands on the lines of one."""
+        line_start = self.starts[bisect_right(self.starts, start) - 1]
+        after = self.token_after(end)
+        next_line = bisect_right(self.starts, end)
+        below = self.starts[next_line] if next_line < len(self.starts) else len(self.text)
+        return not self.text[line_start:start].strip() and (after is None or after[0] >= below)
+
+    def indent_of(self, start: int) -> str:
+        return self.text[self.starts[bisect_right(self.starts, start) - 1] : start]
+
+    def changed(self, edits: list[Edit]) -> str:
+        """Return the text with changes made. Raises: ValueError if two of them overlap."""
+        parts, at = [], 0
+        for edit in sorted(edits):
+            if edit.start < at:
+                raise ValueError("two changes overlap")
+            parts += [self.text[at : edit.start], edit.text]
+            at = edit.end
+        return "".join([*parts, self.text[at:]])
+
+
+def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
+    """Return the change that adds a last argument to a call that has some."""
+    _, end = text.span(call)
+    _, place, last = text.token_before(end - 1)
+    return Edit(place, place, f" {argument}," if last == "," else f", {argument}")
+
+
+# ---- imports
+
+
+class Swap(NamedTuple):
+    """An imported name that is taken from another module."""
+
+    module: str
+    name: str
+    local: str
+
+    def __str__(self) -> str:
+        return self.name if self.local == self.name else f"{self.name} as {self.local}"
+
+
+class ImportChange:
+    """What becomes of an import statement: names that are dropped or swapped, and an ``import dhaga`` before it."""
+
+    def __init__(self, statement: ast.Import | ast.ImportFrom) -> None:
+        self.statement = statement
+        self.dropped: set[ast.alias] = set()
+        self.swapped: dict[ast.alias, Swap] = {}
+        self.adds = False
+
+    def edit(self, text: Text) -> Edit | None:
+        """Return the change of the text; None if there is none."""
+        start, end = text.span(self.statement)
+        if not (self.dropped or self.swapped or self.adds):
+            return None
+        if module := self._only_its_module():
+            return self._swap_module(text, start, module)
+        parts = self._statements(text)
+        if not parts:
+            return remove(text, start, end)
+        alone = text.is_alone(start, end)
+        return Edit(start, end, f"{text.line_end}{text.indent_of(start)}".join(parts) if alone else "; ".join(parts))
+
+    def _only_its_module(self) -> str:
+        """Return the module that all names are taken from instead, each by its name; empty if it is not so."""
+        modules = {swap.module for swap in self.swapped.values()}
+        whole = len(self.swapped) == len(self.statement.names) and len(modules) == 1 and not self.adds
+        return modules.pop() if whole else ""
+
+    def _swap_module(self, text: Text, start: int, module: str) -> Edit:
+        first, last = text.token_after(start + len("from")), None
+        assert first is not None
+        at = first[1]
+        while (token := text.token_after(at)) is not None and token[2] != "import":
+            last, at = token, token[1]
+        return Edit(first[0], last[1] if last else first[1], module)
+
+    def _statements(self, text: Text) -> list[str]:
+        parts = ["import dhaga"] if self.adds else []
+        for module in dict.fromkeys(swap.module for swap in self.swapped.values()):
+            names = [str(swap) for swap in self.swapped.values() if swap.module == module]
+            parts.append(f"from {module} import {', '.join(names)}")
+        kept = [text.of(each) for each in self.statement.names if each not in self.dropped and each not in self.swapped]
+        if kept:
+            parts.append(self._kept(text, kept))
+        return parts
+
+    def _kept(self, text: Text, names: list[str]) -> str:
+        start, end = text.span(self.statement)
+        if len(names) == len(self.statement.names):
+            return text.text[start:end]
+        if isinstance(self.statement, ast.Import):
+            return f"import {', '.join(names)}"
+        head = f"from {'.' * self.statement.level}{self.statement.module or ''} import"
+        line = f"{head} {', '.join(names)}"
+        indent = text.indent_of(start)
+        if len(indent + line) <= WIDTH or not text.is_alone(start, end):
+            return line
+        rows = "".join(f"{indent}    {name},{text.line_end}" for name in names)
+        return f"{head} ({text.line_end}{rows}{indent})"
+
+
+def remove(text: Text, start: int, end: int) -> Edit:
+    """Return the change that removes a statement: with its line, or what is before it in a line of several."""
+    if not text.is_alone(start, end):
+        return Edit(start, end, "pass")
+    row = bisect_right(text.starts, end)
+    below = text.starts[row] if row < len(text.starts) else len(text.text)
+    if text.text[end:below].strip():
+        return Edit(start, end, "")  # a comment stays
+    return Edit(text.starts[bisect_right(text.starts, start) - 1], below, "")

@@ -1,0 +1,154 @@
+"""Where an object goes from a variable or attribute that it is put in, as far as the text of one module tells.
+
+An object is followed only if every use of what holds it is known: a name in a function or module, or an attribute that
+no other file of the tree uses. What is passed on, returned or put elsewhere is not followed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from .migrate_scopes import FUNCTIONS, Scopes
+from .migrate_uses import module_file
+
+ATTRIBUTE = re.compile(rb"\.[ \t]*([A-Za-z_]\w*)")
+IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#]*(?:\\\r?\n[^\n\\;#]*)*)")
+QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)\.([A-Za-z_]\w*)")
+
+
+class Elsewhere:
+    """What the files of a tree take from each other: attributes, and names of modules. By text: it rather sees too much."""
+
+    def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
+        self.attributes: dict[bytes, str] = {}  # the one file that uses it; empty for several
+        self.taken: dict[bytes, set[bytes]] = {}  # by the last part of the module's name
+        for file, data in files:
+            for name in set(ATTRIBUTE.findall(data)):
+                if self.attributes.setdefault(name, file) != file:
+                    self.attributes[name] = ""
+            for module, names in IMPORT.findall(data):
+                last = module.rpartition(b".")[2]
+                self.taken.setdefault(last, set()).update(re.findall(rb"\w+|\*", names))
+            for module, name in set(QUALIFIED.findall(data)):
+                self.taken.setdefault(module, set()).add(name)
+
+    def uses_attribute(self, name: str, file: str) -> bool:
+        """Return whether a file other than this one uses an attribute of that name."""
+        return self.attributes.get(name.encode(), file) != file
+
+    def takes(self, name: str, file: str) -> bool:
+        """Return whether a file may import a name from this one, or use it as an attribute of it."""
+        whole = module_file(file)
+        stems = {whole.rpartition("/")[2].encode()} | ({b""} if file.endswith("__init__.py") else set())
+        taken = set().union(*(self.taken.get(stem, set()) for stem in stems))
+        return name.encode() in taken or b"*" in taken
+
+
+class Variable(NamedTuple):
+    """A name or attribute that holds an object: what is put in it, and its uses. ``lost``: why it cannot be followed."""
+
+    values: list[ast.AST]
+    uses: list[ast.expr]
+    lost: str = ""
+
+
+class Follower:
+    """Finds the variables of a module."""
+
+    def __init__(self, scopes: Scopes, file: str, elsewhere: Elsewhere) -> None:
+        self.scopes = scopes
+        self.parents = scopes.parents
+        self.file = file
+        self.elsewhere = elsewhere
+        self.attributes: dict[str, list[ast.Attribute]] = {}
+        self.listed = set(names_in_all(scopes.tree))
+        for node in ast.walk(scopes.tree):
+            if isinstance(node, ast.Attribute):
+                self.attributes.setdefault(node.attr, []).append(node)
+
+    def variable(self, node: ast.AST) -> Variable:
+        """Return the variable that a node stores in, or loads."""
+        if isinstance(node, ast.Name):
+            return self._name(node)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node)
+        return lost(f"it is put where it is not followed, at line {line_of(node)}")
+
+    def is_wanted_elsewhere(self, name: str) -> bool:
+        return name in self.listed or self.elsewhere.takes(name, self.file)
+
+    def _name(self, node: ast.Name) -> Variable:
+        scope = self.scopes.stores.get(node)
+        if scope is None:
+            scope = next(each.scope for each in self.scopes.loads if each.name is node).home_of(node.id)
+        if scope is None or node.id in scope.elsewhere or isinstance(scope.node, ast.ClassDef):
+            return lost(f"{node.id} is a name of a class, or global")
+        if scope is self.scopes.module and self.is_wanted_elsewhere(node.id):
+            return lost(f"{node.id} is imported by another file")
+        values = []
+        for binding in scope.bindings[node.id]:
+            value = value_of(binding.statement, self.parents)
+            if value is None or binding.guarded:
+                return lost(f"{node.id} is bound otherwise, too, at line {line_of(binding.statement)}")
+            values.append(value)
+        return Variable(values, [load.name for load in self.scopes.loads_of(scope, node.id)])
+
+    def _attribute(self, node: ast.Attribute) -> Variable:
+        if self.elsewhere.uses_attribute(node.attr, self.file):
+            return lost(f"another file uses an attribute {node.attr}")
+        values, uses = [], []
+        for each in self.attributes[node.attr]:
+            if isinstance(each.ctx, ast.Load):
+                uses.append(each)
+                continue
+            value = value_of(each, self.parents)
+            if value is None:
+                return lost(f"{node.attr} is set otherwise, too, at line {each.lineno}")
+            if not (isinstance(value, ast.Constant) and value.value is None):
+                values.append(value)
+        return Variable(values, list(uses))
+
+
+def lost(why: str) -> Variable:
+    return Variable([], [], why)
+
+
+def line_of(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
+
+
+def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
+    """Return what an assignment puts in a target, or the loop that does; None if that is not plain to see."""
+    match parent := parents.get(target):
+        case ast.Assign(targets=[only], value=value) if only is target:
+            return value
+        case ast.AnnAssign(value=ast.expr() as value):
+            return value
+        case ast.For() | ast.comprehension() if parent.target is target:
+            return parent
+    return None
+
+
+def names_in_all(tree: ast.Module) -> Iterator[str]:
+    """Give the texts in ``__all__``."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets):
+                yield from (
+                    each.value for each in ast.walk(node.value)
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                )  # fmt: skip
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    """Give what a statement's body holds and runs: not the bodies of functions defined in it."""
+    stack = [each for name in ("body", "orelse") for each in getattr(node, name, ())]
+    while stack:
+        each = stack.pop()
+        yield each
+        if not isinstance(each, (*FUNCTIONS, ast.ClassDef)):
+            stack.extend(ast.iter_child_nodes(each))

@@ -1,0 +1,257 @@
+"""What names of gevent, eventlet and the like are here, and what then behaves differently.
+
+The counterparts of single names are those of ``dhaga._counterparts``, which ``dhaga.NAME`` says, too. Here stands what
+depends on the module that a name is from, and what Dhaga has by the same name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from .._counterparts import COUNTERPARTS, LATER, NOTHING_TO_RUN, PATCH
+
+IMITATED = ("gevent", "eventlet")
+"""Libraries whose programs ``python -m dhaga --as`` runs as they are."""
+
+STANDARD = ("threading",)
+"""Standard modules whose uses need no change: ``python -m dhaga`` patches them."""
+
+LIBRARIES = {
+    **dict.fromkeys((*IMITATED, *STANDARD), ""),
+    "greenlet": "a greenlet of one's own cannot switch beside the scheduler's: dhaga.spawn, dhaga.park and wake()",
+    "psycogreen": "not needed: the patch makes psycopg2 park (dhaga.integrations.psycopg2)",
+    "geventwebsocket": "simple-websocket or flask-sock, which upgrade on dhaga.http.wsgi.Server",
+    "gevent_openssl": "not needed: the patch makes pyOpenSSL park",
+    "sslgevent": "not needed: the patch makes ssl park",
+}
+"""The packages whose uses are reported. A text: the counterpart of all there is in one."""
+
+FACES = {
+    **{f"gevent.{name}": f"dhaga.{name}" for name in ("select", "selectors", "socket", "ssl", "subprocess", "time")},
+    **{
+        f"eventlet.green.{name}": f"dhaga.{name}"
+        for name in ("os", "select", "selectors", "socket", "ssl", "subprocess", "thread", "threading", "time")
+    },
+    "eventlet.green.Queue": "dhaga.queue",
+    "gevent.thread": "dhaga.thread",
+    "gevent.threading": "dhaga.threading",
+}
+"""Modules that are a module of Dhaga's with the same contract: that of the standard one."""
+
+SAME = {
+    **{f"{library}.{name}": name for library in IMITATED for name in ("sleep", "spawn", "Timeout")},
+    "gevent.spawn_later": "spawn_later",
+    "gevent.hub.sleep": "sleep",
+    "gevent.timeout.Timeout": "Timeout",
+    "eventlet.greenthread.sleep": "sleep",
+    "eventlet.greenthread.spawn": "spawn",
+    "eventlet.timeout.Timeout": "Timeout",
+}
+"""What Dhaga has by the same name."""
+
+FUTURE = "dhaga.futures.Future: set_result(), set_exception(), result()"
+GREEN = "dhaga.monkey.patched_imports, or the standard module in a patched program"
+SEMAPHORE = "dhaga.threading.Semaphore, or dhaga.CapacityLimiter"
+NONE = "nothing: it has no counterpart"
+
+OWN = {
+    **{name: f"dhaga.{own}" for name, own in SAME.items()},
+    **FACES,
+    "gevent": "dhaga",
+    "gevent.Greenlet.spawn": "dhaga.spawn",
+    "gevent.Greenlet.spawn_later": LATER,
+    "gevent.ares": "nothing: names are looked up in OS threads, by the system's resolver",
+    "gevent.backdoor": "python -m dhaga dump PID, python -m dhaga top PID",
+    "gevent.baseserver": "dhaga.servers.TCPServer",
+    "gevent.config": "environment variables of Dhaga's own: see docs/reference/environment.md",
+    "gevent.core": "asyncio's loop: dhaga.current().scheduler.loop",
+    "gevent.event": "dhaga.threading and dhaga.futures",
+    "gevent.event.Event": "dhaga.threading.Event",
+    "gevent.events": NONE,
+    "gevent.exceptions": "dhaga.Cancelled, dhaga.Deadlock",
+    "gevent.exceptions.LoopExit": "dhaga.Deadlock",
+    "gevent.fileobject": "dhaga.open",
+    "gevent.fork": "os.fork of a patched program, or dhaga.os.fork",
+    "gevent.getswitchinterval": "sys.getswitchinterval",
+    "gevent.greenlet": "dhaga.Dhaga",
+    "gevent.hub": "dhaga.current().scheduler",
+    "gevent.hub.LoopExit": "dhaga.Deadlock",
+    "gevent.hub.signal": "signal.signal, or dhaga.signal",
+    "gevent.local": "dhaga.threading.local",
+    "gevent.lock": "dhaga.threading",
+    "gevent.lock.Semaphore": SEMAPHORE,
+    "gevent.monkey": PATCH,
+    "gevent.monkey.get_original": "dhaga.monkey.original",
+    "gevent.monkey.is_module_patched": "dhaga.monkey.is_patched",
+    "gevent.os": "dhaga.os",
+    "gevent.pool": "dhaga.pool and dhaga.Scope",
+    "gevent.pywsgi": "dhaga.http.wsgi",
+    "gevent.queue": "dhaga.queue",
+    "gevent.queue.Empty": "dhaga.queue.Empty",
+    "gevent.queue.Full": "dhaga.queue.Full",
+    "gevent.resolver": "nothing: names are looked up in OS threads, by the system's resolver",
+    "gevent.server": "dhaga.servers",
+    "gevent.setswitchinterval": "sys.setswitchinterval",
+    "gevent.signal": "signal.signal, or dhaga.signal",
+    "gevent.threadpool": "dhaga.offload and dhaga.OffloadPool",
+    "gevent.timeout": "dhaga.Timeout, dhaga.move_on_after, dhaga.fail_after",
+    "gevent.util": "dhaga.debug",
+    "gevent.wait": "dhaga.wait; for all of a program nothing: its exit waits",
+    "eventlet": "dhaga",
+    "eventlet.Event": FUTURE,
+    "eventlet.EventletDeprecationWarning": NONE,
+    "eventlet.Semaphore": SEMAPHORE,
+    "eventlet.CappedSemaphore": SEMAPHORE,
+    "eventlet.StopServe": "stop() of dhaga.servers.TCPServer",
+    "eventlet.asyncio": "dhaga.await_",
+    "eventlet.backdoor": "python -m dhaga dump PID, python -m dhaga top PID",
+    "eventlet.convenience": "dhaga.socket and dhaga.servers",
+    "eventlet.corolocal": "dhaga.threading",
+    "eventlet.corolocal.local": "dhaga.threading.local",
+    "eventlet.dagpool": "dhaga.Scope, and result() of each dhaga that another waits for",
+    "eventlet.db_pool": "the pool of the driver, in a patched program",
+    "eventlet.debug": "dhaga.debug",
+    "eventlet.debug.hub_blocking_detection": "DHAGA_DEBUG=1, or dhaga.debug.watchdog",
+    "eventlet.event": "dhaga.futures",
+    "eventlet.event.Event": FUTURE,
+    "eventlet.green": GREEN,
+    "eventlet.greenio": "dhaga.io, dhaga.open, dhaga.socket",
+    "eventlet.greenpool": "dhaga.pool",
+    "eventlet.greenthread": "dhaga.spawn and dhaga.Dhaga",
+    "eventlet.hubs": "dhaga.current().scheduler",
+    "eventlet.hubs.notify_close": "nothing: a close wakes all that wait",
+    "eventlet.hubs.trampoline": "dhaga.select.select",
+    "eventlet.is_timeout": "except TimeoutError",
+    "eventlet.lock": "dhaga.threading",
+    "eventlet.patcher": PATCH,
+    "eventlet.patcher.inject": "dhaga.monkey.patched_imports",
+    "eventlet.patcher.is_monkey_patched": "dhaga.monkey.is_patched",
+    "eventlet.patcher.original": "dhaga.monkey.original",
+    "eventlet.pools": "dhaga.queue.LifoQueue with the items in it",
+    "eventlet.queue": "dhaga.queue",
+    "eventlet.queue.Empty": "dhaga.queue.Empty",
+    "eventlet.queue.Full": "dhaga.queue.Full",
+    "eventlet.semaphore": "dhaga.threading",
+    "eventlet.semaphore.Semaphore": SEMAPHORE,
+    "eventlet.semaphore.CappedSemaphore": SEMAPHORE,
+    "eventlet.support": NONE,
+    "eventlet.support.greendns": "nothing: names are looked up in OS threads, by the system's resolver",
+    "eventlet.timeout": "dhaga.Timeout, dhaga.move_on_after, dhaga.fail_after",
+    "eventlet.tpool.execute": "dhaga.offload",
+    "eventlet.websocket": "simple-websocket or flask-sock, which upgrade on dhaga.http.wsgi.Server",
+    "eventlet.wrap_is_timeout": "except TimeoutError",
+    "eventlet.wsgi": "dhaga.http.wsgi.Server, or python -m dhaga serve",
+    "eventlet.zipkin": NONE,
+    "threading": "dhaga.threading; unchanged under python -m dhaga program.py",
+}
+"""By full path: what to write here."""
+
+DIFFERS = {
+    "spawn": "A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the main code. "
+    "The error of one whose result() nobody takes goes to dhaga.excepthook.",
+    "Greenlet": "get() is result(), kill() is cancel(), which returns at once; there are no links, and no value.",
+    "GreenThread": "wait() is result(), kill() is cancel(), which returns at once; there are no links.",
+    "kill": "cancel() returns at once: join() waits. Cancelled, a BaseException, is raised where the dhaga parks.",
+    "Timeout": "dhaga.Timeout is a with block alone. It raises the built-in TimeoutError, an OSError, at the end of the "
+    "block; Timeout(s, False) is dhaga.move_on_after(s), whose cancel stands until the block is left.",
+    "joinall": "dhaga.wait raises no error of what it waits for, either; a Scope does.",
+    "Pool": "submit() waits for room only with max_pending; the errors of calls come out of result().",
+    "Group": "A Scope's block waits for all; an error of one cancels the others and comes out of the block.",
+    "patch_all": "A patch that comes too late raises PatchError, which names the import that must move below it.",
+    "Queue": "dhaga.queue has the standard contract: maxsize 0 is no bound, it is not iterable, and has no peek().",
+    "Channel": "A put of dhaga.queue.Queue(1) does not wait until the item is taken.",
+    "Event": "It has no links, and no ready().",
+    "AsyncResult": "A Future has add_done_callback() instead of links, and result(timeout) raises TimeoutError.",
+    "sent once": "A Future is set once: there is no reset(). result(timeout) raises TimeoutError, where wait() returned None.",
+    "Semaphore": "release() returns None; there is no counter, and no wait() that takes no permit.",
+    "get_hub": "There is no hub to switch to and no watcher: park with dhaga.park(reason), wake with wake(value).",
+    "LoopExit": "Deadlock names each wait, and is not raised while an OS thread, a child or a signal could still help.",
+    "WSGIServer": "Limits of size and time hold for clients; there are no handler classes.",
+    "threading": "A dhaga that computes holds its OS thread: there is no preemption.",
+    "option": "The worker patches the standard library by itself.",
+}
+"""By the last name of a path, or by what ALIKE gives for it: what behaves differently."""
+
+ALIKE = {
+    **dict.fromkeys(("eventlet.Event", "eventlet.event.Event"), "sent once"),
+    **dict.fromkeys(("spawn_later", "spawn_n", "spawn_raw", "spawn_after", "spawn_after_local"), "spawn"),
+    **dict.fromkeys(("killall", "GreenletExit"), "kill"),
+    "with_timeout": "Timeout",
+    "iwait": "joinall",
+    **dict.fromkeys(("GreenPool", "GreenPile"), "Pool"),
+    "monkey_patch": "patch_all",
+    **dict.fromkeys(("JoinableQueue", "LightQueue", "LifoQueue", "PriorityQueue", "SimpleQueue"), "Queue"),
+    **dict.fromkeys(("BoundedSemaphore", "CappedSemaphore"), "Semaphore"),
+    "trampoline": "get_hub",
+    "StreamServer": "WSGIServer",
+}
+"""Names, or paths, of which the same holds as of another one."""
+
+REFUSED = {
+    "gevent.Greenlet.add_spawn_callback", "gevent.core.loop", "gevent.greenlet.Greenlet.add_spawn_callback",
+    "gevent.monkey.patch_module", "gevent.os.fork_and_watch", "gevent.socket.cancel_wait",
+    "eventlet.backdoor.backdoor", "eventlet.backdoor.backdoor_server", "eventlet.debug.spew",
+    "eventlet.patcher.patch_function",
+}  # fmt: skip
+"""Names that ``--as`` has, and whose use raises NotImplementedError."""
+
+
+class Counterpart(NamedTuple):
+    """What to write instead of a name, and what then behaves differently (or nothing)."""
+
+    text: str
+    differs: str
+
+
+def counterpart_of(path: str) -> Counterpart:
+    """Return the counterpart of a path such as ``gevent.pool.Pool.map``: its own, or that of the part that has one."""
+    if LIBRARIES[path.partition(".")[0]]:
+        return Counterpart(LIBRARIES[path.partition(".")[0]], "")
+    parts = path.split(".")
+    for length in range(len(parts), min(len(parts) - 1, 1), -1):  # a library's name says nothing of what is in it
+        known, last = ".".join(parts[:length]), parts[length - 1]
+        text = OWN.get(known) or face_of(known) or (COUNTERPARTS[last][1] if length > 1 and is_of(last, known) else "")
+        if text:
+            return Counterpart(text, DIFFERS.get(ALIKE.get(known) or ALIKE.get(last, last), ""))
+    return Counterpart(NONE, "")
+
+
+def face_of(path: str) -> str:
+    module, _, name = path.rpartition(".")
+    return f"{FACES[module]}.{name}" if module in FACES else f"dhaga.{path}" if module in STANDARD else ""
+
+
+def is_of(last: str, path: str) -> bool:
+    """Return whether the counterpart of a bare name is meant for this path: asyncio's ``run`` is not gevent's."""
+    return last in COUNTERPARTS and COUNTERPARTS[last][1] is not NOTHING_TO_RUN and not path.startswith("threading.")
+
+
+def is_known(path: str) -> bool:
+    """Return whether a module or name is one that ``--as`` has, or that has a counterpart of its own."""
+    return path in OWN or not not_imitated(path)
+
+
+@cache
+def not_imitated(path: str) -> str:
+    """Return what ``python -m dhaga --as`` says to a path; empty if it has it."""
+    if path in REFUSED:
+        return f"{path} raises NotImplementedError"
+    parts = path.split(".")
+    try:
+        found: object = import_module(f"dhaga.compat.{parts[0]}")
+        for position, name in enumerate(parts[1:], 2):
+            module = f"dhaga.compat.{'.'.join(parts[:position])}"
+            if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(module) is not None:
+                found = import_module(module)
+            else:
+                found = getattr(found, name)
+                if not hasattr(found, "__path__") and isinstance(found, type):
+                    break  # names of instances are not followed
+    except (ImportError, AttributeError):
+        return f"there is no {path}"
+    return ""
+
+

@@ -1,0 +1,187 @@
+"""``--rewrite``: the new text of a module, with the uses changed that the rules can change, and their imports.
+
+An import is changed where it stands, in its scope. It is dropped once all uses of what it binds are changed, and no
+other file takes the name from here.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .migrate_edits import Edit, ImportChange, Swap, Text
+from .migrate_follow import Elsewhere, Follower
+from .migrate_names import IMITATED
+from .migrate_rules import Change, Rules
+from .migrate_scopes import FUNCTIONS, Binding, Scope
+from .migrate_uses import Module, Use, is_certain
+
+
+class Rewriting(NamedTuple):
+    """The new text of a module; the places of what is changed, and why the rest is left, by the node of a use."""
+
+    module: Module
+    text: str
+    changed: set[ast.AST]
+    left: dict[ast.AST, str]
+
+    def diff(self) -> Iterator[str]:
+        """Give the lines of a unified diff, with the line ends of the file."""
+        old, new = (text.splitlines(keepends=True) for text in (self.module.source.text, self.text))
+        name = self.module.source.file.lstrip("/")
+        for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}"):
+            yield line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
+
+
+class Variable(NamedTuple):
+    """A name that imports bind in a scope, and its uses."""
+
+    scope: Scope
+    name: str
+    bindings: list[Binding]
+    uses: list[Use]
+
+
+def rewrite(module: Module, elsewhere: Elsewhere) -> Rewriting:
+    """Return a module's new text, which is the old one if nothing can be changed."""
+    return Rewriter(module, elsewhere).run()
+
+
+class Rewriter:
+    """Changes one module."""
+
+    def __init__(self, module: Module, elsewhere: Elsewhere) -> None:
+        self.module = module
+        self.elsewhere = elsewhere
+        self.edits: list[Edit] = []
+        self.changed: set[ast.AST] = set()
+        self.left: dict[ast.AST, str] = {}
+        self.imports: dict[ast.AST, ImportChange] = {}
+        self.needs: dict[Scope, list[ast.AST]] = {}
+
+    def run(self) -> Rewriting:
+        old = self.module.source.text
+        why = self._why_not_at_all()
+        if not why:
+            try:
+                self.text = Text(old)
+                self._change()
+                new = self.text.changed(self.edits)
+                ast.parse(new)
+                self.module.source.encoded(new)
+                return Rewriting(self.module, new, self.changed, self.left)
+            except (SyntaxError, ValueError) as error:
+                why = f"the file is left as it is: {error}"
+        return Rewriting(self.module, old, set(), {use.node: why for use in self.module.uses})
+
+    def _why_not_at_all(self) -> str:
+        for scope in self.module.scopes.all:
+            for binding in scope.bindings.get("dhaga", ()):
+                alias = binding.alias
+                if alias is None or alias.asname or not alias.name.startswith("dhaga") or binding.guarded:
+                    return "dhaga is a name of the module's own"
+        return ""
+
+    def _change(self) -> None:
+        self.follower = Follower(self.module.scopes, self.module.source.file, self.elsewhere)
+        rules = Rules(self.module, self.text, self.follower)
+        variables = list(self._variables())
+        certain = {id(use): self._why_uncertain(variable) for variable in variables for use in variable.uses}
+        changes: dict[int, Change] = {}
+        for use in self.module.uses:
+            why = certain.get(id(use)) or (None if use.library in IMITATED else "it is no use of gevent or eventlet")
+            found: Change | str = why or rules.judge(use)
+            if isinstance(found, Change) and self.text.has_comment(*self.text.span(use.node)):
+                found = "there is a comment in it"
+            if isinstance(found, str):
+                self.left[use.node] = found
+            else:
+                changes[id(use)] = found
+        for variable in variables:
+            if not self._why_uncertain(variable):
+                self._change_variable(variable, {k: v for k, v in changes.items() if k in map(id, variable.uses)})
+        self._add_imports()
+        self.edits += filter(None, (change.edit(self.text) for change in self.imports.values()))
+
+    def _variables(self) -> Iterator[Variable]:
+        """Give the names that imports bind, each with its uses."""
+        uses: dict[tuple[Scope, str], list[Use]] = {}
+        for use in self.module.uses:
+            if use.load is not None and use.binding is not None:
+                home = use.load.scope.home_of(use.load.name.id)
+                assert home is not None
+                uses.setdefault((home, use.load.name.id), []).append(use)
+        for (scope, name), found in uses.items():
+            yield Variable(scope, name, scope.bindings[name], found)
+
+    def _why_uncertain(self, variable: Variable) -> str:
+        """Return why the imports that bind a name cannot be changed; empty if they can."""
+        if not is_certain(variable.bindings):
+            return "its import is conditional, or the name is bound otherwise, too"
+        if not isinstance(variable.scope.node, (ast.Module, *FUNCTIONS)):
+            return "it is imported in a class"
+        for binding in variable.bindings:
+            statement = binding.statement
+            assert isinstance(statement, ast.Import | ast.ImportFrom)
+            if isinstance(statement, ast.ImportFrom) and statement.level:
+                return "it is imported by way of another module"
+            if self.text.has_comment(*self.text.span(statement)):
+                return "there is a comment among the imported names"
+        return ""
+
+    def _change_variable(self, variable: Variable, changes: dict[int, Change]) -> None:
+        if not changes:
+            return
+        wanted = variable.scope is self.module.scopes.module and self.follower.is_wanted_elsewhere(variable.name)
+        drops = len(changes) == len(variable.uses) and not wanted
+        swap = self._swap(variable, list(changes.values())) if drops else None
+        for use in variable.uses:
+            change = changes.get(id(use))
+            if change is not None:
+                self.edits += change.edits
+                self.changed.add(use.node)
+                if swap is None:
+                    self._change_name(use, change)
+        if swap is None and any(change.target.startswith("dhaga") for change in changes.values()):
+            self.needs.setdefault(variable.scope, []).extend(binding.statement for binding in variable.bindings)
+        for binding in variable.bindings:
+            if drops and binding.alias is not None:
+                change_of = self._import(binding.statement)
+                self.changed.add(binding.alias)
+                if swap is None:
+                    change_of.dropped.add(binding.alias)
+                else:
+                    change_of.swapped[binding.alias] = swap
+
+    def _swap(self, variable: Variable, changes: list[Change]) -> Swap | None:
+        """Return the name to import instead, if each use can stay as it is; None if not."""
+        targets = {change.target for change in changes if change.length == 0}
+        binding = variable.bindings[0]
+        whole = len(variable.bindings) == 1 and isinstance(binding.statement, ast.ImportFrom)
+        if not whole or binding.alias is None or len(targets) != 1 or any(change.length for change in changes):
+            return None
+        module, _, name = targets.pop().rpartition(".")
+        return Swap(module, name, variable.name) if name == binding.alias.name and module else None
+
+    def _change_name(self, use: Use, change: Change) -> None:
+        assert use.load is not None
+        node: ast.AST = use.load.name
+        for _ in range(change.length):
+            node = self.module.scopes.parents[node]
+        edit = Edit(*self.text.span(node), change.target)
+        if edit not in self.edits:
+            self.edits.append(edit)
+
+    def _import(self, statement: ast.AST) -> ImportChange:
+        assert isinstance(statement, ast.Import | ast.ImportFrom)
+        return self.imports.setdefault(statement, ImportChange(statement))
+
+    def _add_imports(self) -> None:
+        """Put an ``import dhaga`` where the first import was of those that a scope's changes are about."""
+        for scope, statements in self.needs.items():
+            first = min(statements, key=lambda each: each.lineno)  # type: ignore[attr-defined]
+            known = [*scope.bindings.get("dhaga", ()), *self.module.scopes.module.bindings.get("dhaga", ())]
+            if not any(each.statement.lineno < first.lineno for each in known):  # type: ignore[attr-defined]
+                self._import(first).adds = True

@@ -1,0 +1,186 @@
+"""Which name means what in a module: its scopes, what binds a name in each, and where names are used.
+
+A name that every binding of its scope imports from a library that is looked for means that thing; one that is bound
+otherwise, too, is ambiguous. Nothing is executed, and nothing that is computed (``getattr``, ``exec``) is seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Binding(NamedTuple):
+    """What binds a name: ``path`` is what an import of a library binds it to, None for anything else.
+
+    ``guarded``: not run unconditionally, such as an import in a ``try`` or ``if``. ``statement`` is the import, and
+    ``alias`` the name in it; for others the node that binds.
+    """
+
+    path: str | None
+    statement: ast.AST
+    alias: ast.alias | None = None
+    guarded: bool = False
+
+
+class Scope:
+    """A module, class, function or comprehension, and what is bound in it."""
+
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bindings: dict[str, list[Binding]] = {}
+        self.elsewhere: dict[str, bool] = {}  # declared global (True) or nonlocal
+
+    def bind(self, name: str, binding: Binding) -> None:
+        if name in self.elsewhere:
+            home = self.home_of(name) or self.module
+            home.bindings.setdefault(name, []).append(binding._replace(guarded=True))
+        else:
+            self.bindings.setdefault(name, []).append(binding)
+
+    @property
+    def module(self) -> Scope:
+        return self if self.parent is None else self.parent.module
+
+    def home_of(self, name: str) -> Scope | None:
+        """Return the scope whose variable a name is, as used here; None for a builtin or an unknown one."""
+        if self.elsewhere.get(name):
+            return self.module if name in self.module.bindings else None
+        scope: Scope | None = self
+        if name in self.elsewhere:
+            scope = self.parent
+        while scope is not None:
+            skipped = isinstance(scope.node, ast.ClassDef) and scope is not self
+            if name in scope.bindings and not skipped:
+                return scope
+            scope = scope.parent
+        return None
+
+
+class Load(NamedTuple):
+    """A use of a name: ``attributes`` are those taken of it, ``node`` is the whole chain."""
+
+    name: ast.Name
+    scope: Scope
+    attributes: tuple[str, ...]
+    node: ast.expr
+
+
+class Scopes:
+    """The scopes of one module, and all uses of names. ``find`` tells the path that an import binds."""
+
+    def __init__(self, tree: ast.Module, find: Callable[[ast.AST, ast.alias], str | None]) -> None:
+        self.find = find
+        self.tree = tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.loads: list[Load] = []
+        self.stars: list[ast.ImportFrom] = []
+        self.stores: dict[ast.Name, Scope] = {}
+        self.module = Scope(tree, None)
+        self.all = [self.module]
+        self._walk(tree, self.module)
+
+    def loads_of(self, scope: Scope, name: str) -> Iterator[Load]:
+        """Give the uses of a variable of a scope, inner scopes' included."""
+        return (each for each in self.loads if each.name.id == name and each.scope.home_of(name) is scope)
+
+    def statement_of(self, node: ast.AST) -> ast.AST:
+        while not isinstance(node, ast.stmt | ast.ExceptHandler):
+            node = self.parents[node]
+        return node
+
+    # ---- walking
+
+    def _walk(self, root: ast.AST, scope: Scope) -> None:
+        """Visit all nodes; with a stack of its own, as a long chain of operators may be nested deeply."""
+        stack = [(root, scope)]
+        while stack:
+            node, here = stack.pop()
+            inner = self._open(node, here)
+            outside = set(map(id, outer_parts(node)))
+            around = here if inner is not here else here.parent or here
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                stack.append((child, around if id(child) in outside else inner))
+            self._note(node, here)
+
+    def _open(self, node: ast.AST, here: Scope) -> Scope:
+        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
+            return here
+        inner = Scope(node, here)
+        self.all.append(inner)
+        for each in declarations(node):  # they hold for a scope as a whole: before anything in it is bound
+            inner.elsewhere.update(dict.fromkeys(each.names, isinstance(each, ast.Global)))
+        return inner
+
+    def _note(self, node: ast.AST, here: Scope) -> None:
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                self._import(node, here)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                here.bind(node.name, Binding(None, node))
+            case ast.Name(ctx=ast.Load()):
+                self._load(node, here)
+            case ast.Name():
+                self._store(node, here)
+            case ast.arg():
+                here.bind(node.arg, Binding(None, node))
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                here.bind(name, Binding(None, node))
+            case ast.MatchMapping(rest=str(name)):
+                here.bind(name, Binding(None, node))
+            case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):  # PEP 695
+                here.bind(node.name, Binding(None, node))  # type: ignore[attr-defined]
+
+    def _store(self, node: ast.Name, here: Scope) -> None:
+        while isinstance(self.parents[node], ast.NamedExpr) and isinstance(here.node, COMPREHENSIONS) and here.parent:
+            here = here.parent
+        self.stores[node] = here
+        here.bind(node.id, Binding(None, node))
+
+    def _import(self, node: ast.Import | ast.ImportFrom, here: Scope) -> None:
+        parent = self.parents[node]
+        guarded = not isinstance(parent, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef)
+        for alias in node.names:
+            if alias.name == "*":
+                self.stars.append(node)  # type: ignore[arg-type]
+                continue
+            name = alias.asname or (alias.name.partition(".")[0] if isinstance(node, ast.Import) else alias.name)
+            here.bind(name, Binding(self.find(node, alias), node, alias, guarded))
+
+    def _load(self, name: ast.Name, here: Scope) -> None:
+        node: ast.expr = name
+        attributes = []
+        while isinstance(parent := self.parents[node], ast.Attribute):
+            attributes.append(parent.attr)
+            node = parent
+        self.loads.append(Load(name, here, tuple(attributes), node))
+
+
+def outer_parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Give the children of a function, a class, or of parameters, that are evaluated around the function or class."""
+    match node:
+        case ast.ClassDef():
+            yield from (*node.decorator_list, *node.bases, *node.keywords)
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield from (*node.decorator_list, *filter(None, [node.returns]))
+        case ast.arguments():
+            yield from (*node.defaults, *filter(None, node.kw_defaults))
+        case ast.arg(annotation=ast.expr() as annotation):
+            yield annotation
+
+
+def declarations(node: ast.AST) -> Iterator[ast.Global | ast.Nonlocal]:
+    """Give the ``global`` and ``nonlocal`` statements of a function or class, not those of inner ones."""
+    stack = list(getattr(node, "body", ())) if not isinstance(node, ast.Lambda) else []
+    while stack:
+        each = stack.pop()
+        if isinstance(each, ast.Global | ast.Nonlocal):
+            yield each
+        elif not isinstance(each, (*FUNCTIONS, ast.ClassDef)):
+            stack.extend(child for child in ast.iter_child_nodes(each) if not isinstance(child, ast.expr))
