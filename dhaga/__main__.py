@@ -12,6 +12,7 @@ from typing import Any
 COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
+    "migrate": ("dhaga._cli.migrate", "list what a source tree uses of gevent, eventlet and threading, or rewrite it"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
 """The module of each command, whose ``main(arguments)`` returns an exit status. Its needs: ``dhaga[COMMAND]``."""

@@ -37,7 +37,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "http": BASE | {"faces", "aio", "stream", "servers"},
     "integrations": BASE | {"faces", "aio", "monkey", "pool", "servers", "debug"},
     "compat": BASE | {"faces", "aio", "monkey", "debug", "http"},
-    "_cli": BASE | {"faces", "monkey", "servers", "debug", "http", "compat"},
+    "_cli": BASE | {"faces", "monkey", "servers", "debug", "http", "compat", "dhaga"},
     "testing": frozenset({"_kernel"}),
     "pytest_plugin": frozenset({"_kernel", "debug", "testing"}),
     "dhaga": BASE | {"aio", "debug", "integrations"},

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
 from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
 
-from .migrate_files import Unread, decode, python_files, read
+from .migrate_exports import Exports
+from .migrate_files import Unread, decode, python_files, read, write
+from .migrate_follow import Elsewhere
 from .migrate_report import Finding, Report
-from .migrate_uses import HINT, Exports, Module
+from .migrate_rewrite import Rewriting, rewrite
+from .migrate_uses import HINT, Module
 
 PROGRAM = "python -m dhaga migrate"
 
@@ -22,51 +28,105 @@ PROGRAM = "python -m dhaga migrate"
 def main(arguments: list[str]) -> int:
     """Print the report, or the diff. Returns: an exit status."""
     options = command_line().parse_args(arguments)
-    report = look(options.paths)
+    try:
+        return run(options)
+    except BrokenPipeError:  # the pager was quit: the flush at exit must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+
+
+def run(options: argparse.Namespace) -> int:
+    tree = Tree(options.paths)
+    report = tree.rewritten(options.write) if options.rewrite or options.write else tree.report()
     if options.json:
         print(json.dumps(report.as_json(), indent=1))
+    elif options.rewrite or options.write:
+        show(sys.stdout, report.diff, as_it_is=True)
+        show(sys.stderr, "".join(f"{line}\n" for line in report.lines_of_rewriting()))
     else:
-        print("\n".join(report.lines()))
+        show(sys.stdout, "".join(f"{line}\n" for line in report.lines()))
     return status_of(report)
+
+
+def show(stream: TextIO, text: str, as_it_is: bool = False) -> None:
+    """Write a text, whatever names of files are in it; ``as_it_is``: as the bytes that they are, with the line ends."""
+    stream.flush()
+    stream.buffer.write(text.encode("utf-8", "surrogateescape" if as_it_is else "backslashreplace"))
+    stream.flush()
 
 
 def status_of(report: Report) -> int:
     return 2 if report.unread else 1 if report.left else 0
 
 
-def look(paths: Iterable[str]) -> Report:
-    """Return what the files below some paths use. Nothing is changed."""
-    unread: list[Unread] = []
-    modules, count = modules_of(paths, unread)
-    findings = [Finding(module.source.file, use) for module in modules for use in module.uses]
-    return Report(count, findings, unread)
+class Tree:
+    """The Python files below some paths, and those of them that use a library, by themselves or by way of another."""
 
+    def __init__(self, paths: Iterable[str]) -> None:
+        self.unread: list[Unread] = []
+        self.files: list[str] = []
+        self.modules: dict[str, Module] = {}
+        for path in paths:
+            for file in python_files(path, self.unread):
+                data = read(file, self.unread)
+                if data is not None:
+                    self.files.append(file)
+                    if HINT.search(data):
+                        self._parse(file, data, Exports())
+        self._follow_exports()
 
-def modules_of(paths: Iterable[str], unread: list[Unread]) -> tuple[list[Module], int]:
-    """Return the modules that use a library, by themselves or by another module of the tree, and the count of files."""
-    exports = Exports()
-    found: list[Module] = []
-    others: list[str] = []
-    for path in paths:
-        for file in python_files(path, unread):
-            data = read(file, unread)
-            if data is None or not HINT.search(data):
-                others.append(file)
-            elif (module := parsed(file, data, exports, unread)) is not None:
-                found.append(module)
-    count = len(others) + len(found) + len(unread)
-    return [module for module in found if module.uses], count
+    def _parse(self, file: str, data: bytes, exports: Exports) -> Module | None:
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of escapes in strings
+                self.modules[file] = Module(decode(file, data), exports)
+                return self.modules[file]
+        except SyntaxError as error:
+            self.unread.append(Unread(file, f"{error.msg}{f' at line {error.lineno}' if error.lineno else ''}"))
+        except (ValueError, RecursionError, MemoryError) as error:
+            self.unread.append(Unread(file, str(error) or type(error).__name__))
+        return None
 
+    def _follow_exports(self) -> None:
+        """Parse the files that import a library's name from another one of the tree, until no more are found."""
+        exports = Exports()
+        new = [module for module in self.modules.values() if exports.add(module)]
+        while new:
+            names = {name for module in new for name in exports.names_of(module)}
+            new = []
+            for file in self.files:
+                data = Path(file).read_bytes() if names else b""
+                if exports.may_concern(data, names):
+                    known = self.modules.get(file)
+                    module = self._parse(file, data, exports)
+                    if module is not None and exports.add(module) and module is not known:
+                        new.append(module)
 
-def parsed(file: str, data: bytes, exports: Exports, unread: list[Unread]) -> Module | None:
-    try:
-        with warnings.catch_warnings(action="ignore"):  # of escapes in strings
-            return Module(decode(file, data), exports)
-    except SyntaxError as error:
-        unread.append(Unread(file, f"{error.msg}{f' at line {error.lineno}' if error.lineno else ''}"))
-    except (ValueError, RecursionError, MemoryError) as error:
-        unread.append(Unread(file, str(error) or type(error).__name__))
-    return None
+    def report(self) -> Report:
+        findings = [Finding(file, use) for file, module in sorted(self.modules.items()) for use in module.uses]
+        return Report(len(self.files), findings, self.unread)
+
+    def rewritten(self, writes: bool) -> Report:
+        """Return the report of what is changed; ``writes``: change the files."""
+        elsewhere = Elsewhere((file, Path(file).read_bytes()) for file in self.files)
+        findings, diff = [], ""
+        for file, module in sorted(self.modules.items()):
+            done = rewrite(module, elsewhere)
+            if writes and done.text != module.source.text:
+                done = self._written(done)
+            diff += "".join(done.diff())
+            findings += [
+                Finding(file, use, use.node in done.changed, done.left.get(use.node, "")) for use in module.uses
+            ]
+        return Report(len(self.files), findings, self.unread, diff)
+
+    def _written(self, done: Rewriting) -> Rewriting:
+        try:
+            write(done.module.source, done.text)
+        except OSError as error:
+            why = error.strerror or str(error)
+            self.unread.append(Unread(done.module.source.file, f"not written: {why}"))
+            return Rewriting(done.module, done.module.source.text, set(), {use.node: why for use in done.module.uses})
+        return done
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -74,14 +134,12 @@ def command_line() -> argparse.ArgumentParser:
         prog=PROGRAM,
         description="List each use of gevent, eventlet and threading in the Python files of a folder: where, what to "
         "write instead, and what then behaves differently. Nothing need be rewritten to run: python -m dhaga --as "
-        "gevent program.py. Status 0: nothing of gevent or eventlet is used, 1: something is, 2: a file could not be "
-        "read.",
+        "gevent program.py. Status 0: nothing of gevent or eventlet is used or left, 1: something is, 2: a file could "
+        "not be read or written.",
     )
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="+", help="a folder or a file")
-    add("--json", action="store_true", help="the report as JSON")
+    add("--rewrite", action="store_true", help="print a unified diff of what keeps its meaning in Dhaga's own names")
+    add("--write", action="store_true", help="print it, and change the files by it")
+    add("--json", action="store_true", help="print all of it as JSON")
     return parser
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

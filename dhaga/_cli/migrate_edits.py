@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
 import tokenize
 from bisect import bisect_right
@@ -33,7 +32,9 @@ class Text:
         self.starts = [0, *(end.end() for end in ends)]
         self.tokens: list[tuple[int, int, str]] = []
         self.comments: list[int] = []
-        lines = iter([*(text[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)), text[self.starts[-1] :]])
+        lines = iter(
+            [*(text[a:b] for a, b in zip(self.starts, self.starts[1:], strict=False)), text[self.starts[-1] :]]
+        )
         try:
             for token in tokenize.generate_tokens(lambda: next(lines, "")):
                 start, end = (self.starts[row - 1] + column for row, column in (token.start, token.end))
@@ -92,10 +93,18 @@ class Text:
 
 
 def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
-    """Return the change that adds a last argument to a call that has some."""
+    """Return the change that adds a last argument to a call that has some, in a line of its own if they are so."""
     _, end = text.span(call)
-    _, place, last = text.token_before(end - 1)
-    return Edit(place, place, f" {argument}," if last == "," else f", {argument}")
+    start, place, last = text.token_before(end - 1)
+    row = bisect_right(text.starts, end - 1) - 1
+    begin = text.starts[row]
+    if last != ",":
+        return Edit(place, place, f", {argument}")
+    if text.text[begin : end - 1].strip() or start >= begin:
+        return Edit(place, place, f" {argument},")
+    line = text.text[text.starts[bisect_right(text.starts, start) - 1] :]
+    indent = line[: len(line) - len(line.lstrip(" \t"))]
+    return Edit(begin, begin, f"{indent}{argument},{text.line_end}")
 
 
 # ---- imports

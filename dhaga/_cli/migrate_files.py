@@ -74,9 +74,7 @@ def python_files(path: str, unread: list[Unread]) -> Iterator[str]:
 
 
 def is_of_the_project(folder: str, name: str) -> bool:
-    return not (
-        name.startswith(".") or name in LEFT_OUT or os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))
-    )
+    return not (name.startswith(".") or name in LEFT_OUT or os.path.exists(os.path.join(folder, name, "pyvenv.cfg")))
 
 
 def is_script(path: str) -> bool:
@@ -97,7 +95,7 @@ def read(path: str, unread: list[Unread]) -> bytes | None:
 
 
 def decode(path: str, data: bytes) -> Source:
-    """Return a file's text by its byte order mark and coding line. Raises: SyntaxError (also of what it cannot decode)."""
+    """Return a file's text by its byte order mark and coding line. Raises: SyntaxError, also where it does not fit."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     encoding = "utf-8" if encoding == "utf-8-sig" else encoding

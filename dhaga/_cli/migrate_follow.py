@@ -11,44 +11,78 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from .migrate_exports import module_file
 from .migrate_scopes import FUNCTIONS, Scopes
-from .migrate_uses import module_file
 
-ATTRIBUTE = re.compile(rb"\.[ \t]*([A-Za-z_]\w*)")
+ATTRIBUTE = re.compile(rb"(?<!\bself)\.[ \t]*([A-Za-z_]\w*)")
+IMPORT_LINE = re.compile(rb"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
+OF_SELF = re.compile(rb"\bself\.([A-Za-z_]\w*)")
 IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#]*(?:\\\r?\n[^\n\\;#]*)*)")
 QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)\.([A-Za-z_]\w*)")
 
 
 class Elsewhere:
-    """What the files of a tree take from each other: attributes, and names of modules. By text: it rather sees too much."""
+    """What the files of a tree take from each other: attributes, and names of modules. By text: it may see too much.
+
+    An attribute of ``self`` is another one in another file, unless a class there may be derived from one here.
+    """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
         self.attributes: dict[bytes, str] = {}  # the one file that uses it; empty for several
-        self.taken: dict[bytes, set[bytes]] = {}  # by the last part of the module's name
+        self.of_self: dict[bytes, set[str]] = {}
+        self.taken: dict[
+            bytes, dict[bytes, set[str]]
+        ] = {}  # by the last part of a module's name: names, by which files
         for file, data in files:
-            for name in set(ATTRIBUTE.findall(data)):
-                if self.attributes.setdefault(name, file) != file:
-                    self.attributes[name] = ""
-            for module, names in IMPORT.findall(data):
-                last = module.rpartition(b".")[2]
-                self.taken.setdefault(last, set()).update(re.findall(rb"\w+|\*", names))
-            for module, name in set(QUALIFIED.findall(data)):
-                self.taken.setdefault(module, set()).add(name)
+            self._add(file, data)
+
+    def _add(self, file: str, data: bytes) -> None:
+        for name in set(ATTRIBUTE.findall(IMPORT_LINE.sub(b"", data))):
+            if self.attributes.setdefault(name, file) != file:
+                self.attributes[name] = ""
+        for name in set(OF_SELF.findall(data)):
+            self.of_self.setdefault(name, set()).add(file)
+        taken = [(module.rpartition(b".")[2], re.findall(rb"\w+|\*", names)) for module, names in IMPORT.findall(data)]
+        for module, name in set(QUALIFIED.findall(data)):
+            taken.append((module, [name]))
+        for module, names in taken:
+            of_module = self.taken.setdefault(module, {})
+            for name in names:
+                of_module.setdefault(name, set()).add(file)
 
     def uses_attribute(self, name: str, file: str) -> bool:
-        """Return whether a file other than this one uses an attribute of that name."""
-        return self.attributes.get(name.encode(), file) != file
+        """Return whether a file other than this one may use an attribute of that name of an object of this one."""
+        if self.attributes.get(name.encode(), file) != file:
+            return True
+        others = self.of_self.get(name.encode(), set()) - {file}
+        return bool(others) and not others.isdisjoint(self._derived_from(file))
+
+    def _derived_from(self, file: str) -> set[str]:
+        """Return the files that take something from this one, themselves or by way of others."""
+        found: set[str] = set()
+        stack = [file]
+        while stack:
+            for users in self._taken_from(stack.pop()).values():
+                stack += users - found
+                found |= users
+        return found - {file}
+
+    def _taken_from(self, file: str) -> dict[bytes, set[str]]:
+        stem = module_file(file).rpartition("/")[2].encode()
+        found = dict(self.taken.get(stem, {}))
+        if file.endswith("__init__.py"):
+            for name, users in self.taken.get(b"", {}).items():
+                found[name] = found.get(name, set()) | users
+        return found
 
     def takes(self, name: str, file: str) -> bool:
         """Return whether a file may import a name from this one, or use it as an attribute of it."""
-        whole = module_file(file)
-        stems = {whole.rpartition("/")[2].encode()} | ({b""} if file.endswith("__init__.py") else set())
-        taken = set().union(*(self.taken.get(stem, set()) for stem in stems))
-        return name.encode() in taken or b"*" in taken
+        taken = self._taken_from(file)
+        return any(taken.get(each, set()) - {file} for each in (name.encode(), b"*"))
 
 
 class Variable(NamedTuple):
-    """A name or attribute that holds an object: what is put in it, and its uses. ``lost``: why it cannot be followed."""
+    """A name or attribute that holds an object: what is put in it, and its uses. ``lost``: why it is not followed."""
 
     values: list[ast.AST]
     uses: list[ast.expr]

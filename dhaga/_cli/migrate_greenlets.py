@@ -1,7 +1,7 @@
 """Which greenlets of a module can be dhagas: those whose every use is known, or that nobody holds.
 
-A call of ``spawn`` and the calls of ``joinall`` that take its greenlet depend on each other: all begin as candidates, and
-those that fail are taken out until no more do.
+A call of ``spawn`` and the calls of ``joinall`` that take its greenlet depend on each other: all begin as candidates,
+and those that fail are taken out until no more do.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ UNHELD = {"gevent.spawn_raw", "eventlet.spawn_n", "eventlet.greenthread.spawn_n"
 """What returns a greenlet of another class."""
 
 JOINS = {"gevent.joinall", "gevent.greenlet.joinall"}
-METHODS = {"join": "join", "get": "result", "ready": "done", "wait": "result"}
-"""Methods of a Greenlet or GreenThread, and those of a Dhaga that do the same without arguments."""
+METHODS = {"join": "join", "get": "result", "wait": "result"}
+"""Methods of a Greenlet or GreenThread, and those of a Dhaga that do the same; but for ``join`` without arguments."""
 
 OWN_OPTIONS = {"name", "daemon", "priority", "context"}
 """Arguments that ``dhaga.spawn`` takes for itself."""
@@ -155,8 +155,9 @@ class Greenlets:
                     return ""
             return f"it goes where it is not followed, at line {node.lineno}"
         match parent:
-            case ast.For(iter=iterable, target=ast.Name() as name) | ast.comprehension(
-                iter=iterable, target=ast.Name() as name
+            case (
+                ast.For(iter=iterable, target=ast.Name() as name)
+                | ast.comprehension(iter=iterable, target=ast.Name() as name)
             ) if iterable is node:
                 return self._fault_of_variable(name, True, edits)
             case ast.Attribute(attr="append") if self._appends_ours(parent):

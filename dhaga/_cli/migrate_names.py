@@ -155,8 +155,8 @@ DIFFERS = {
     "Greenlet": "get() is result(), kill() is cancel(), which returns at once; there are no links, and no value.",
     "GreenThread": "wait() is result(), kill() is cancel(), which returns at once; there are no links.",
     "kill": "cancel() returns at once: join() waits. Cancelled, a BaseException, is raised where the dhaga parks.",
-    "Timeout": "dhaga.Timeout is a with block alone. It raises the built-in TimeoutError, an OSError, at the end of the "
-    "block; Timeout(s, False) is dhaga.move_on_after(s), whose cancel stands until the block is left.",
+    "Timeout": "dhaga.Timeout is a with block alone. It raises the built-in TimeoutError, an OSError, at the end of "
+    "the block; Timeout(s, False) is dhaga.move_on_after(s), whose cancel stands until the block is left.",
     "joinall": "dhaga.wait raises no error of what it waits for, either; a Scope does.",
     "Pool": "submit() waits for room only with max_pending; the errors of calls come out of result().",
     "Group": "A Scope's block waits for all; an error of one cancels the others and comes out of the block.",
@@ -165,7 +165,8 @@ DIFFERS = {
     "Channel": "A put of dhaga.queue.Queue(1) does not wait until the item is taken.",
     "Event": "It has no links, and no ready().",
     "AsyncResult": "A Future has add_done_callback() instead of links, and result(timeout) raises TimeoutError.",
-    "sent once": "A Future is set once: there is no reset(). result(timeout) raises TimeoutError, where wait() returned None.",
+    "sent once": "A Future is set once: there is no reset(). Its result(timeout) raises TimeoutError, where wait() "
+    "returned None.",
     "Semaphore": "release() returns None; there is no counter, and no wait() that takes no permit.",
     "get_hub": "There is no hub to switch to and no watcher: park with dhaga.park(reason), wake with wake(value).",
     "LoopExit": "Deadlock names each wait, and is not raised while an OS thread, a child or a signal could still help.",
@@ -253,5 +254,3 @@ def not_imitated(path: str) -> str:
     except (ImportError, AttributeError):
         return f"there is no {path}"
     return ""
-
-

@@ -1,4 +1,4 @@
-"""What ``python -m dhaga migrate`` prints: the uses as lines or as JSON, what behaves differently, and the way to go."""
+"""What ``python -m dhaga migrate`` prints: the uses as lines or as JSON, what behaves differently, and the way."""
 
 from __future__ import annotations
 
@@ -75,18 +75,28 @@ class Report(NamedTuple):
             yield ""
         yield from differences(self.findings)
         yield from map(unread_line, self.unread)
-        yield self.count()
+        yield self.summary()
         yield from self.route()
 
-    def count(self) -> str:
+    def lines_of_rewriting(self) -> Iterator[str]:
+        """Give what a rewriting leaves, and why."""
+        for each in self.left:
+            yield f"{each.place}: {each.use.path} is left: {each.why}"
+        yield from map(unread_line, self.unread)
+        of_others = self.of_others
+        yield f"changed: {len(of_others) - len(self.left)} of {len(of_others)} uses of gevent and eventlet"
+        yield from self.route(rewritten=True)
+
+    def summary(self) -> str:
         """Return how many uses there are of each library, in how many files."""
         uses = Counter(each.use.library.partition(" ")[0] for each in self.findings)
         files = {name: len({each.file for each in self.findings if each.use.library == name}) for name in uses}
         parts = [f"{name} {number} in {files[name]}" for name, number in sorted(uses.items())]
         return f"files read: {self.files}; uses, in files: {', '.join(parts) or 'none'}"
 
-    def route(self) -> Iterator[str]:
+    def route(self, rewritten: bool = False) -> Iterator[str]:
         """Give how to run the program: as it stands, or what must be changed first."""
+        what = "The rest needs no change" if rewritten else "Nothing need be rewritten"
         names = sorted({each.use.library for each in self.left} & set(IMITATED))
         refused = [each for each in self.left if each.use.as_it_stands]
         if names:
@@ -95,7 +105,7 @@ class Report(NamedTuple):
                 yield f"By python -m dhaga {options} program.py all runs as it stands but {len(refused)} of them:"
                 yield from (f"  {each.place}: {each.use.as_it_stands}" for each in refused)
             else:
-                yield f"Nothing need be rewritten: python -m dhaga {options} program.py runs it as it stands."
+                yield f"{what}: python -m dhaga {options} program.py runs it as it stands."
         elif refused:
             yield from (f"{each.place}: {each.use.as_it_stands}" for each in refused)
         elif self.findings:

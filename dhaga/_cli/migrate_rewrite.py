@@ -18,6 +18,8 @@ from .migrate_rules import Change, Rules
 from .migrate_scopes import FUNCTIONS, Binding, Scope
 from .migrate_uses import Module, Use, is_certain
 
+OTHER = "it is no use of gevent or eventlet"
+
 
 class Rewriting(NamedTuple):
     """The new text of a module; the places of what is changed, and why the rest is left, by the node of a use."""
@@ -91,7 +93,9 @@ class Rewriter:
         certain = {id(use): self._why_uncertain(variable) for variable in variables for use in variable.uses}
         changes: dict[int, Change] = {}
         for use in self.module.uses:
-            why = certain.get(id(use)) or (None if use.library in IMITATED else "it is no use of gevent or eventlet")
+            if use.kind == "import":
+                continue
+            why = certain.get(id(use)) or (None if use.library in IMITATED else OTHER)
             found: Change | str = why or rules.judge(use)
             if isinstance(found, Change) and self.text.has_comment(*self.text.span(use.node)):
                 found = "there is a comment in it"
@@ -103,6 +107,9 @@ class Rewriter:
             if not self._why_uncertain(variable):
                 self._change_variable(variable, {k: v for k, v in changes.items() if k in map(id, variable.uses)})
         self._add_imports()
+        for use in self.module.uses:
+            if use.kind == "import" and use.node not in self.changed:
+                self.left[use.node] = "it is used by what is left" if use.library in IMITATED else OTHER
         self.edits += filter(None, (change.edit(self.text) for change in self.imports.values()))
 
     def _variables(self) -> Iterator[Variable]:

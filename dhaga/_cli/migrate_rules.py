@@ -1,7 +1,8 @@
 """Which uses ``--rewrite`` changes, and into what: those whose meaning stays, as far as the text of the tree tells.
 
 Each rule judges one use, and returns a Change, or the reason why it is left. What a rule does not know, it leaves. An
-object is changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by ``INSTANCES``.
+object is changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by
+``INSTANCES``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ SLEEPS = {path for path, name in SAME.items() if name == "sleep"}
 TIMEOUTS = {path for path, name in SAME.items() if name == "Timeout"}
 WHOLE_PATCHES = {"gevent.monkey.patch_all", "eventlet.monkey_patch", "eventlet.patcher.monkey_patch"}
 DROP_IN = {
-    **{f"{library}.queue.{name}": f"dhaga.queue.{name}" for library in ("gevent", "eventlet") for name in ("Empty", "Full")},
+    **{
+        f"{library}.queue.{name}": f"dhaga.queue.{name}"
+        for library in ("gevent", "eventlet")
+        for name in ("Empty", "Full")
+    },
     "gevent.local.local": "dhaga.threading.local",
     "eventlet.corolocal.local": "dhaga.threading.local",
 }
@@ -132,7 +137,7 @@ class Rules:
             if not has_public(FACES[module], parts[length]):
                 return f"{FACES[module]} has no {parts[length]}"
             if length < imported:  # from gevent.socket import create_connection
-                return Change(f"{FACES[module]}.{parts[length]}", imported - imported)
+                return Change(f"{FACES[module]}.{parts[length]}", 0)
             return Change(FACES[module], length - imported)
         return "its counterpart has another form"
 
@@ -227,7 +232,9 @@ class Rules:
 
     def _why_ambiguous(self, block: ast.With) -> str:
         """Return what else in a block may raise TimeoutError, or catch the Timeout within."""
-        if hasattr(builtins, "TimeoutError") and any("TimeoutError" in each.bindings for each in self.module.scopes.all):
+        if hasattr(builtins, "TimeoutError") and any(
+            "TimeoutError" in each.bindings for each in self.module.scopes.all
+        ):
             return "TimeoutError is a name of the module's own"
         names = {each.id for each in ast.walk(self.module.scopes.tree) if isinstance(each, ast.Name)}
         if (names | self.follower.attributes.keys()) & LATE:
@@ -280,8 +287,8 @@ class Rules:
         match parent := self.parents[node]:
             case ast.Attribute(attr=name):
                 call = self.parents[parent]
-                used = not (name == "release" and not self._is_statement(call))  # ours returns None
-                return name in methods and isinstance(call, ast.Call) and call.func is parent and used
+                as_ever = name != "release" or (isinstance(call, ast.Call) and self._is_statement(call))
+                return name in methods and isinstance(parent.ctx, ast.Load) and as_ever  # our release() returns None
             case ast.withitem(optional_vars=None):
                 return methods is LOCK
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]):

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from .migrate_exports import Exports
 from .migrate_files import Source
 from .migrate_names import IMITATED, LIBRARIES, STANDARD, counterpart_of, not_imitated
 from .migrate_scopes import Binding, Load, Scopes
@@ -133,7 +134,7 @@ def is_library(module: str | None) -> bool:
 
 
 def is_certain(bindings: list[Binding]) -> bool:
-    """Return whether a name means one thing, wherever it is used: imported, unconditionally, and bound by nothing else."""
+    """Return whether a name means one thing wherever it is used: imported unconditionally, and bound by nothing else."""
     return len({each.path for each in bindings}) == 1 and not any(each.guarded for each in bindings)
 
 
@@ -208,39 +209,3 @@ def last_name(node: ast.expr) -> str:
         case ast.Subscript(slice=ast.Constant(value=str(name))):
             return name
     return ""
-
-
-# ---- what modules of the tree pass on
-
-
-class Exports:
-    """What the modules of a tree bind to names of the libraries: ``from .compat import spawn`` means gevent's there."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, dict[str, str]] = {}  # by the file without its suffix
-
-    def add(self, module: Module) -> None:
-        """Note what another module can import from this one."""
-        found = {
-            name: next(each.path for each in bindings if each.path is not None)
-            for name, bindings in module.scopes.module.bindings.items()
-            if any(each.path is not None for each in bindings)
-        }
-        if found:
-            self.names[module_file(module.source.file)] = found
-
-    def path_of(self, file: str, node: ast.ImportFrom, name: str) -> str | None:
-        """Return what a name is that a file imports from another of the tree; None if it is nothing of a library."""
-        parts = (node.module or "").split(".") if node.module else []
-        if node.level:
-            folder = file.split("/")[: -node.level]
-            return self.names.get("/".join([*folder, *parts]), {}).get(name)
-        for known, names in self.names.items():
-            if name in names and known.split("/")[-len(parts) :] == parts:
-                return names[name]
-        return None
-
-
-def module_file(file: str) -> str:
-    """Return the path by which a module is imported: without suffix, a package's without ``__init__``."""
-    return file.rpartition(".")[0].removesuffix("/__init__")
