@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-from .migrate_exports import Exports
+from .migrate_exports import Exports, imported
 from .migrate_files import Unread, decode, python_files, read, write
 from .migrate_follow import Elsewhere
+from .migrate_names import IMITATED
 from .migrate_report import Finding, Report
-from .migrate_rewrite import Rewriting, rewrite
+from .migrate_rewrite import Rewriting, rewrite_all
 from .migrate_uses import HINT, Module
 
 PROGRAM = "python -m dhaga migrate"
@@ -41,18 +42,22 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.as_json(), indent=1))
     elif options.rewrite or options.write:
-        show(sys.stdout, report.diff, as_it_is=True)
-        show(sys.stderr, "".join(f"{line}\n" for line in report.lines_of_rewriting()))
+        show(sys.stdout, report.patch)
+        show(sys.stderr, as_text(report.lines_of_rewriting()))
     else:
-        show(sys.stdout, "".join(f"{line}\n" for line in report.lines()))
+        show(sys.stdout, as_text(report.lines()))
     return status_of(report)
 
 
-def show(stream: TextIO, text: str, as_it_is: bool = False) -> None:
-    """Write a text, whatever names of files are in it; ``as_it_is``: as the bytes that they are, with the line ends."""
+def show(stream: TextIO, content: bytes) -> None:
     stream.flush()
-    stream.buffer.write(text.encode("utf-8", "surrogateescape" if as_it_is else "backslashreplace"))
+    stream.buffer.write(content)
     stream.flush()
+
+
+def as_text(lines: Iterable[str]) -> bytes:
+    """Return lines as a text, whatever bytes the names of files are."""
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
 def status_of(report: Report) -> int:
@@ -90,15 +95,14 @@ class Tree:
         """Parse the files that import a library's name from another one of the tree, until no more are found."""
         exports = Exports()
         new = [module for module in self.modules.values() if exports.add(module)]
+        imports = {file: imported(Path(file).read_bytes()) for file in self.files} if new else {}
         while new:
-            names = {name for module in new for name in exports.names_of(module)}
+            wanted = exports.wanted(new)
             new = []
-            for file in self.files:
-                data = Path(file).read_bytes() if names else b""
-                if exports.may_concern(data, names):
-                    known = self.modules.get(file)
-                    module = self._parse(file, data, exports)
-                    if module is not None and exports.add(module) and module is not known:
+            for file, taken in imports.items():
+                if any(not names.isdisjoint(wanted.get(last, ())) for last, names in taken):
+                    module = self._parse(file, Path(file).read_bytes(), exports)
+                    if module is not None and exports.add(module):
                         new.append(module)
 
     def report(self) -> Report:
@@ -107,17 +111,21 @@ class Tree:
 
     def rewritten(self, writes: bool) -> Report:
         """Return the report of what is changed; ``writes``: change the files."""
-        elsewhere = Elsewhere((file, Path(file).read_bytes()) for file in self.files)
-        findings, diff = [], ""
-        for file, module in sorted(self.modules.items()):
-            done = rewrite(module, elsewhere)
+        modules = [module for _, module in sorted(self.modules.items())]
+        concerned = any(use.library in IMITATED for module in modules for use in module.uses)
+        files = self.files if concerned else []
+        elsewhere = Elsewhere((file, Path(file).read_bytes()) for file in files)
+        findings, diff, patch = [], "", b""
+        for done in rewrite_all(modules, elsewhere):
+            module, file = done.module, done.module.source.file
             if writes and done.text != module.source.text:
                 done = self._written(done)
             diff += "".join(done.diff())
+            patch += done.patch()
             findings += [
                 Finding(file, use, use.node in done.changed, done.left.get(use.node, "")) for use in module.uses
             ]
-        return Report(len(self.files), findings, self.unread, diff)
+        return Report(len(self.files), findings, self.unread, diff, patch)
 
     def _written(self, done: Rewriting) -> Rewriting:
         try:

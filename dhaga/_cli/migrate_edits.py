@@ -37,11 +37,12 @@ class Text:
         )
         try:
             for token in tokenize.generate_tokens(lambda: next(lines, "")):
-                start, end = (self.starts[row - 1] + column for row, column in (token.start, token.end))
-                if token.type == tokenize.COMMENT:
-                    self.comments.append(start)
-                elif token.type not in INSIGNIFICANT:
-                    self.tokens.append((start, end, token.string))
+                if token.type == tokenize.COMMENT or token.type not in INSIGNIFICANT:
+                    start, end = (self.starts[row - 1] + column for row, column in (token.start, token.end))
+                    if token.type == tokenize.COMMENT:
+                        self.comments.append(start)
+                    else:
+                        self.tokens.append((start, end, token.string))
         except (tokenize.TokenError, IndexError) as error:
             raise SyntaxError(f"it cannot be taken apart: {error}") from None
         self.token_ends = [end for _, end, _ in self.tokens]
@@ -82,9 +83,9 @@ class Text:
         return self.text[self.starts[bisect_right(self.starts, start) - 1] : start]
 
     def changed(self, edits: list[Edit]) -> str:
-        """Return the text with changes made. Raises: ValueError if two of them overlap."""
+        """Return the text with changes made, the same one once. Raises: ValueError if two of them overlap."""
         parts, at = [], 0
-        for edit in sorted(edits):
+        for edit in sorted(set(edits)):
             if edit.start < at:
                 raise ValueError("two changes overlap")
             parts += [self.text[at : edit.start], edit.text]

@@ -1,16 +1,23 @@
-"""Names of a library that modules of a tree pass on: ``from .compat import spawn`` is gevent's, if compat.py has it so."""
+"""Names of a library that modules of a tree pass on: ``from .compat import spawn`` is gevent's, if it is so there."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .migrate_uses import Module
 
-IMPORTED = re.compile(rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import\b)", re.MULTILINE)
+IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#]*(?:\\\r?\n[^\n\\;#]*)*)")
+
+
+def imported(data: bytes) -> list[tuple[bytes, set[bytes]]]:
+    """Return what a text imports from modules: the last part of each one's name, and the words behind ``import``."""
+    return [(module.rpartition(b".")[2], set(re.findall(rb"\w+|\*", names))) for module, names in IMPORT.findall(data)]
 
 
 class Exports:
@@ -25,7 +32,7 @@ class Exports:
         found = {
             name: next(each.path for each in bindings if each.path is not None)
             for name, bindings in module.scopes.module.bindings.items()
-            if any(each.path is not None for each in bindings)
+            if any(each.path is not None and each.path != "threading" for each in bindings)
         }
         key = module_file(module.source.file)
         more = found.keys() > self.names.get(key, {}).keys()
@@ -35,14 +42,18 @@ class Exports:
             self.names[key] = found
         return more
 
-    def names_of(self, module: Module) -> set[bytes]:
-        """Return by what last name others import from a module."""
-        key = module_file(module.source.file)
-        return {key.rpartition("/")[2].encode(), *([b""] if module.source.file.endswith("__init__.py") else [])}
-
-    def may_concern(self, data: bytes, names: set[bytes]) -> bool:
-        """Return whether a file imports something from a module of one of these last names."""
-        return any(each.rpartition(b".")[2] in names for each in IMPORTED.findall(data))
+    def wanted(self, modules: Iterable[Module]) -> dict[bytes, set[bytes]]:
+        """Return by the last parts of the names of some modules which of their names are a library's."""
+        found: dict[bytes, set[bytes]] = {}
+        for module in modules:
+            key = module_file(module.source.file)
+            lasts = [
+                os.fsencode(key.rpartition("/")[2]),
+                *([b""] if module.source.file.endswith("__init__.py") else []),
+            ]
+            for last in lasts:
+                found.setdefault(last, set()).update(name.encode() for name in self.names[key])
+        return found
 
     def path_of(self, file: str, node: ast.ImportFrom, name: str) -> str | None:
         """Return what a name is that a file imports from another of the tree; None if it is nothing of a library."""

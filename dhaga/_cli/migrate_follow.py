@@ -7,18 +7,18 @@ no other file of the tree uses. What is passed on, returned or put elsewhere is 
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .migrate_exports import module_file
+from .migrate_exports import imported, module_file
 from .migrate_scopes import FUNCTIONS, Scopes
 
 ATTRIBUTE = re.compile(rb"(?<!\bself)\.[ \t]*([A-Za-z_]\w*)")
 IMPORT_LINE = re.compile(rb"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 OF_SELF = re.compile(rb"\bself\.([A-Za-z_]\w*)")
-IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#]*(?:\\\r?\n[^\n\\;#]*)*)")
-QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)\.([A-Za-z_]\w*)")
+QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 
 
 class Elsewhere:
@@ -42,9 +42,7 @@ class Elsewhere:
                 self.attributes[name] = ""
         for name in set(OF_SELF.findall(data)):
             self.of_self.setdefault(name, set()).add(file)
-        taken = [(module.rpartition(b".")[2], re.findall(rb"\w+|\*", names)) for module, names in IMPORT.findall(data)]
-        for module, name in set(QUALIFIED.findall(data)):
-            taken.append((module, [name]))
+        taken = [*imported(data), *((module, {name}) for module, name in set(QUALIFIED.findall(data)))]
         for module, names in taken:
             of_module = self.taken.setdefault(module, {})
             for name in names:
@@ -68,7 +66,7 @@ class Elsewhere:
         return found - {file}
 
     def _taken_from(self, file: str) -> dict[bytes, set[str]]:
-        stem = module_file(file).rpartition("/")[2].encode()
+        stem = os.fsencode(module_file(file).rpartition("/")[2])
         found = dict(self.taken.get(stem, {}))
         if file.endswith("__init__.py"):
             for name, users in self.taken.get(b"", {}).items():
@@ -119,7 +117,7 @@ class Follower:
         if scope is None:
             scope = next(each.scope for each in self.scopes.loads if each.name is node).home_of(node.id)
         if scope is None or node.id in scope.elsewhere or isinstance(scope.node, ast.ClassDef):
-            return lost(f"{node.id} is a name of a class, or global")
+            return lost(f"{node.id} is no variable of a function or of the module")
         if scope is self.scopes.module and self.is_wanted_elsewhere(node.id):
             return lost(f"{node.id} is imported by another file")
         values = []

@@ -21,7 +21,7 @@ STANDARD = ("threading",)
 
 LIBRARIES = {
     **dict.fromkeys((*IMITATED, *STANDARD), ""),
-    "greenlet": "a greenlet of one's own cannot switch beside the scheduler's: dhaga.spawn, dhaga.park and wake()",
+    "greenlet": "",
     "psycogreen": "not needed: the patch makes psycopg2 park (dhaga.integrations.psycopg2)",
     "geventwebsocket": "simple-websocket or flask-sock, which upgrade on dhaga.http.wsgi.Server",
     "gevent_openssl": "not needed: the patch makes pyOpenSSL park",
@@ -114,7 +114,7 @@ OWN = {
     "eventlet.dagpool": "dhaga.Scope, and result() of each dhaga that another waits for",
     "eventlet.db_pool": "the pool of the driver, in a patched program",
     "eventlet.debug": "dhaga.debug",
-    "eventlet.debug.hub_blocking_detection": "DHAGA_DEBUG=1, or dhaga.debug.watchdog",
+    "eventlet.debug.hub_blocking_detection": "DHAGA_DEBUG=1 in the environment",
     "eventlet.event": "dhaga.futures",
     "eventlet.event.Event": FUTURE,
     "eventlet.green": GREEN,
@@ -145,6 +145,8 @@ OWN = {
     "eventlet.wrap_is_timeout": "except TimeoutError",
     "eventlet.wsgi": "dhaga.http.wsgi.Server, or python -m dhaga serve",
     "eventlet.zipkin": NONE,
+    "greenlet": "dhaga.spawn, dhaga.park and wake()",
+    "greenlet.getcurrent": "dhaga.current",
     "threading": "dhaga.threading; unchanged under python -m dhaga program.py",
 }
 """By full path: what to write here."""
@@ -191,13 +193,17 @@ ALIKE = {
 }
 """Names, or paths, of which the same holds as of another one."""
 
-REFUSED = {
-    "gevent.Greenlet.add_spawn_callback", "gevent.core.loop", "gevent.greenlet.Greenlet.add_spawn_callback",
-    "gevent.monkey.patch_module", "gevent.os.fork_and_watch", "gevent.socket.cancel_wait",
-    "eventlet.backdoor.backdoor", "eventlet.backdoor.backdoor_server", "eventlet.debug.spew",
+RAISING = (
+    *("gevent.Greenlet.add_spawn_callback", "gevent.core.loop", "gevent.greenlet.Greenlet.add_spawn_callback"),
+    *("gevent.monkey.patch_module", "gevent.os.fork_and_watch", "gevent.socket.cancel_wait"),
+    *("eventlet.backdoor.backdoor", "eventlet.backdoor.backdoor_server", "eventlet.debug.spew"),
     "eventlet.patcher.patch_function",
-}  # fmt: skip
-"""Names that ``--as`` has, and whose use raises NotImplementedError."""
+)
+REFUSED = {
+    "greenlet.greenlet": "a greenlet of one's own cannot switch beside the scheduler's",
+    **dict.fromkeys(RAISING, "it raises NotImplementedError"),
+}
+"""Names whose use fails under ``--as``, and how."""
 
 
 class Counterpart(NamedTuple):
@@ -216,6 +222,8 @@ def counterpart_of(path: str) -> Counterpart:
         known, last = ".".join(parts[:length]), parts[length - 1]
         text = OWN.get(known) or face_of(known) or (COUNTERPARTS[last][1] if length > 1 and is_of(last, known) else "")
         if text:
+            if path.startswith("threading."):
+                return Counterpart(text, "")  # the standard contract
             return Counterpart(text, DIFFERS.get(ALIKE.get(known) or ALIKE.get(last, last), ""))
     return Counterpart(NONE, "")
 
@@ -239,7 +247,9 @@ def is_known(path: str) -> bool:
 def not_imitated(path: str) -> str:
     """Return what ``python -m dhaga --as`` says to a path; empty if it has it."""
     if path in REFUSED:
-        return f"{path} raises NotImplementedError"
+        return f"{path}: {REFUSED[path]}"
+    if path.partition(".")[0] not in IMITATED:
+        return ""
     parts = path.split(".")
     try:
         found: object = import_module(f"dhaga.compat.{parts[0]}")

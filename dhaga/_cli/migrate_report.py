@@ -41,12 +41,13 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that was found in a tree."""
+    """All that was found in a tree. ``patch``: the diff as bytes, each file in its encoding."""
 
     files: int
     findings: list[Finding]
     unread: list[Unread]
     diff: str = ""
+    patch: bytes = b""
 
     @property
     def of_others(self) -> list[Finding]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .migrate_edits import Edit, ImportChange, Swap, Text
@@ -17,6 +19,9 @@ from .migrate_names import IMITATED
 from .migrate_rules import Change, Rules
 from .migrate_scopes import FUNCTIONS, Binding, Scope
 from .migrate_uses import Module, Use, is_certain
+
+LINE = re.compile(r"[^\n]*\n|[^\n]+")
+"""As a patch counts them."""
 
 OTHER = "it is no use of gevent or eventlet"
 
@@ -30,11 +35,19 @@ class Rewriting(NamedTuple):
     left: dict[ast.AST, str]
 
     def diff(self) -> Iterator[str]:
-        """Give the lines of a unified diff, with the line ends of the file."""
-        old, new = (text.splitlines(keepends=True) for text in (self.module.source.text, self.text))
+        """Give the lines of a unified diff, with the line ends of the file and its byte order mark."""
+        mark = "\ufeff" if self.module.source.mark else ""
+        old, new = (LINE.findall(mark + text) for text in (self.module.source.text, self.text))
         name = self.module.source.file.lstrip("/")
         for line in difflib.unified_diff(old, new, f"a/{name}", f"b/{name}"):
-            yield line if line.endswith(("\n", "\r")) else f"{line}\n\\ No newline at end of file\n"
+            yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+    def patch(self) -> bytes:
+        """Return the diff as bytes, in the encoding of the file."""
+        head, lines = [], []
+        for number, line in enumerate(self.diff()):
+            (head if number < 2 else lines).append(line)
+        return os.fsencode("".join(head)) + "".join(lines).encode(self.module.source.encoding)
 
 
 class Variable(NamedTuple):
@@ -46,15 +59,29 @@ class Variable(NamedTuple):
     uses: list[Use]
 
 
-def rewrite(module: Module, elsewhere: Elsewhere) -> Rewriting:
-    """Return a module's new text, which is the old one if nothing can be changed."""
-    return Rewriter(module, elsewhere).run()
+def rewrite_all(modules: Iterable[Module], elsewhere: Elsewhere) -> list[Rewriting]:
+    """Return the new texts of modules, each the old one if nothing can be changed. eventlet's patch goes last."""
+    done = [Rewriter(module, elsewhere, whole=False).run() for module in modules]
+    if any(holds_eventlet(each) for each in done):
+        return done
+    return [Rewriter(each.module, elsewhere, whole=True).run() if patches(each) else each for each in done]
+
+
+def patches(done: Rewriting) -> bool:
+    return any(use.kind == "patch" and use.library == "eventlet" and use.node in done.left for use in done.module.uses)
+
+
+def holds_eventlet(done: Rewriting) -> bool:
+    """Return whether something of eventlet is left but the patch, and an import for that."""
+    left = [use for use in done.module.uses if use.node in done.left and use.library == "eventlet"]
+    return any(use.kind != "patch" and not (use.kind == "import" and patches(done)) for use in left)
 
 
 class Rewriter:
     """Changes one module."""
 
-    def __init__(self, module: Module, elsewhere: Elsewhere) -> None:
+    def __init__(self, module: Module, elsewhere: Elsewhere, whole: bool) -> None:
+        self.whole = whole
         self.module = module
         self.elsewhere = elsewhere
         self.edits: list[Edit] = []
@@ -88,7 +115,7 @@ class Rewriter:
 
     def _change(self) -> None:
         self.follower = Follower(self.module.scopes, self.module.source.file, self.elsewhere)
-        rules = Rules(self.module, self.text, self.follower)
+        rules = Rules(self.module, self.text, self.follower, self.whole)
         variables = list(self._variables())
         certain = {id(use): self._why_uncertain(variable) for variable in variables for use in variable.uses}
         changes: dict[int, Change] = {}

@@ -67,9 +67,10 @@ class Change(NamedTuple):
 
 
 class Rules:
-    """Judges the uses in one module."""
+    """Judges the uses in one module. ``whole``: nothing of eventlet is left in the tree but its patch."""
 
-    def __init__(self, module: Module, text: Text, follower: Follower) -> None:
+    def __init__(self, module: Module, text: Text, follower: Follower, whole: bool) -> None:
+        self.whole = whole
         self.module = module
         self.text = text
         self.follower = follower
@@ -116,6 +117,8 @@ class Rules:
         return Change("dhaga.sleep", self._depth(use))
 
     def _patch(self, use: Use) -> Change | str:
+        if use.library == "eventlet" and not self.whole:
+            return "eventlet's is_monkey_patched is to know of it as long as eventlet is used"
         call = self._call(use)
         if call is None or call.args or call.keywords:
             return "it patches a choice of modules: Dhaga's patch is one for all"

@@ -13,6 +13,12 @@ from typing import NamedTuple
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
+OPENING = frozenset({*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS})
+BINDING = {ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.arg}
+BINDING |= {ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping}
+BINDING |= {getattr(ast, name, ast.arg) for name in ("TypeVar", "ParamSpec", "TypeVarTuple")}  # PEP 695
+"""Nodes that open a scope, and those that bind or load names. Most are neither: a look into a set is cheap."""
+
 
 class Binding(NamedTuple):
     """What binds a name: ``path`` is what an import of a library binds it to, None for anything else.
@@ -79,7 +85,9 @@ class Scopes:
         self.tree = tree
         self.parents: dict[ast.AST, ast.AST] = {}
         self.loads: list[Load] = []
+        self.imports: list[ast.Import | ast.ImportFrom] = []
         self.stars: list[ast.ImportFrom] = []
+        self.texts: list[ast.Constant] = []
         self.stores: dict[ast.Name, Scope] = {}
         self.module = Scope(tree, None)
         self.all = [self.module]
@@ -104,13 +112,16 @@ class Scopes:
             inner = self._open(node, here)
             outside = set(map(id, outer_parts(node)))
             around = here if inner is not here else here.parent or here
-            for child in ast.iter_child_nodes(node):
+            for child in reversed(list(ast.iter_child_nodes(node))):  # so that they are taken in order
                 self.parents[child] = node
                 stack.append((child, around if id(child) in outside else inner))
-            self._note(node, here)
+            if type(node) in BINDING:
+                self._note(node, here)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                self.texts.append(node)
 
     def _open(self, node: ast.AST, here: Scope) -> Scope:
-        if not isinstance(node, (*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS)):
+        if type(node) not in OPENING:
             return here
         inner = Scope(node, here)
         self.all.append(inner)
@@ -134,8 +145,8 @@ class Scopes:
                 here.bind(name, Binding(None, node))
             case ast.MatchMapping(rest=str(name)):
                 here.bind(name, Binding(None, node))
-            case _ if type(node).__name__ in ("TypeVar", "ParamSpec", "TypeVarTuple"):  # PEP 695
-                here.bind(node.name, Binding(None, node))  # type: ignore[attr-defined]
+            case _ if hasattr(node, "name"):  # a parameter of types
+                here.bind(node.name, Binding(None, node))
 
     def _store(self, node: ast.Name, here: Scope) -> None:
         while isinstance(self.parents[node], ast.NamedExpr) and isinstance(here.node, COMPREHENSIONS) and here.parent:
@@ -144,6 +155,7 @@ class Scopes:
         here.bind(node.id, Binding(None, node))
 
     def _import(self, node: ast.Import | ast.ImportFrom, here: Scope) -> None:
+        self.imports.append(node)
         parent = self.parents[node]
         guarded = not isinstance(parent, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef)
         for alias in node.names:

@@ -59,13 +59,7 @@ class Use(NamedTuple):
     @property
     def as_it_stands(self) -> str:
         """What keeps the use from running unchanged under ``--as``; empty if nothing does."""
-        if self.library in STANDARD:
-            return ""
-        if self.library not in IMITATED:
-            return f"{self.library} switches greenlets itself" if self.library == "greenlet" else ""
-        if self.kind == "option":
-            return ""
-        return not_imitated(self.path)
+        return "" if self.kind == "option" else not_imitated(self.path)
 
 
 class Module:
@@ -76,7 +70,7 @@ class Module:
         self.exports = exports or Exports()
         tree = ast.parse(source.text, source.file)
         self.scopes = Scopes(tree, self._path_of)
-        found = [*self._imports(), *self._names(), *strings(tree, self.scopes.parents)]
+        found = [*self._imports(), *self._names(), *strings(self.scopes)]
         self.uses = sorted(found, key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
 
     def _path_of(self, node: ast.AST, alias: ast.alias) -> str | None:
@@ -89,9 +83,7 @@ class Module:
         return self.exports.path_of(self.source.file, node, alias.name)
 
     def _imports(self) -> Iterator[Use]:
-        for node in ast.walk(self.scopes.tree):
-            if not isinstance(node, ast.Import | ast.ImportFrom):
-                continue
+        for node in self.scopes.imports:
             for alias in node.names:
                 path = self._path_of(node, alias)
                 if path is not None:
@@ -134,7 +126,7 @@ def is_library(module: str | None) -> bool:
 
 
 def is_certain(bindings: list[Binding]) -> bool:
-    """Return whether a name means one thing wherever it is used: imported unconditionally, and bound by nothing else."""
+    """Return whether a name means one thing wherever it is used: imported unconditionally, bound by nothing else."""
     return len({each.path for each in bindings}) == 1 and not any(each.guarded for each in bindings)
 
 
@@ -158,12 +150,13 @@ def names_of_star(node: ast.ImportFrom) -> dict[str, str]:
 # ---- strings
 
 
-def strings(tree: ast.Module, parents: dict[ast.AST, ast.AST]) -> Iterator[Use]:
+def strings(scopes: Scopes) -> Iterator[Use]:
     """Give the options that choose a worker, and the names of modules that a function is given."""
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+    for node in scopes.texts:
+        text = str(node.value)
+        if not ("gevent" in text or "eventlet" in text):
             continue
-        text, key = node.value, key_of(node, parents)
+        key = key_of(node, scopes.parents)
         library = "eventlet" if "eventlet" in text else "gevent"
         if key in OPTIONS and (WORKERS.fullmatch(text) or is_requirement(key, text)):
             yield Use("option", f"{library} as {key}", node, OPTIONS[key], "")
