@@ -44,10 +44,8 @@ class Rewriting(NamedTuple):
 
     def patch(self) -> bytes:
         """Return the diff as bytes, in the encoding of the file."""
-        head, lines = [], []
-        for number, line in enumerate(self.diff()):
-            (head if number < 2 else lines).append(line)
-        return os.fsencode("".join(head)) + "".join(lines).encode(self.module.source.encoding)
+        lines = list(self.diff())
+        return os.fsencode("".join(lines[:2])) + "".join(lines[2:]).encode(self.module.source.encoding)
 
 
 class Variable(NamedTuple):

@@ -130,7 +130,9 @@ def test_the_diff_can_be_applied(tree: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
 
 
-def test_what_is_written_keeps_encoding_mark_and_line_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_written_keeps_encoding_mark_and_line_ends(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
     contents = {
         "crlf.py": b"import gevent\r\ngevent.sleep(1)  # \xc3\xa9\r\n",
         "mark.py": b"\xef\xbb\xbfimport gevent\ngevent.sleep(1)",
@@ -139,10 +141,10 @@ def test_what_is_written_keeps_encoding_mark_and_line_ends(tmp_path: Path, capsy
     }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-    assert run(capsys, "--write", tmp_path)[0] == 0
+    assert main(["migrate", "--write", str(tmp_path)]) == 0
     for name, content in contents.items():
         assert (tmp_path / name).read_bytes() == content.replace(b"gevent", b"dhaga"), name
-    assert run(capsys, tmp_path)[0] == 0
+    assert main(["migrate", str(tmp_path)]) == 0
 
 
 def test_what_cannot_be_written_is_told(
@@ -212,10 +214,12 @@ def test_a_path_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.Capture
     assert end.value.code == 2
 
 
-def test_names_of_files_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_files_may_be_any_bytes(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     (tmp_path / os.fsdecode(b"\xff.py")).write_text("import gevent\ngevent.sleep(1)\n")
-    assert r"\udcff.py:2: gevent.sleep" in run(capsys, tmp_path)[1]
+    assert main(["migrate", str(tmp_path)]) == 1
+    assert rb"\udcff.py:2: gevent.sleep" in capsysbinary.readouterr().out
     assert main(["migrate", "--write", str(tmp_path)]) == 0
+    assert b"/\xff.py\n@@" in capsysbinary.readouterr().out
 
 
 def test_a_pager_may_be_left(tree: Path) -> None:
