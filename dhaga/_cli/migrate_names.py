@@ -119,7 +119,7 @@ OWN = {
     "eventlet.event.Event": FUTURE,
     "eventlet.green": GREEN,
     "eventlet.greenio": "dhaga.io, dhaga.open, dhaga.socket",
-    "eventlet.greenpool": "dhaga.pool",
+    "eventlet.greenpool": "dhaga.pool.Pool",
     "eventlet.greenthread": "dhaga.spawn and dhaga.Dhaga",
     "eventlet.hubs": "dhaga.current().scheduler",
     "eventlet.hubs.notify_close": "nothing: a close wakes all that wait",

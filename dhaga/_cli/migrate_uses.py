@@ -27,7 +27,7 @@ WORKERS = re.compile(
 
 MODULE_NAME = re.compile(rf"(?:{'|'.join(IMITATED)})(?:\.\w+)*")
 GUNICORN = "dhaga.integrations.gunicorn.Worker, or the name dhaga under python -m dhaga -m gunicorn"
-CELERY = "dhaga.integrations.celery:TaskPool, or -P dhaga under python -m dhaga -m celery"
+CELERY = "TaskPool of dhaga.integrations.celery, or -P dhaga under python -m dhaga -m celery"
 OPTIONS = {
     **dict.fromkeys(("worker_class", "-k", "--worker-class"), GUNICORN),
     **dict.fromkeys(("worker_pool", "CELERYD_POOL", "CELERY_WORKER_POOL", "pool", "-P", "--pool"), CELERY),

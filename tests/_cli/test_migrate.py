@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from dhaga.__main__ import main
 from tests.examples.test_migrate import REPORT
+from tests.kit.migrations import outputs
 from tests.kit.scripts import PATIENCE, ROOT
 
 EXAMPLES = ROOT / "examples" / "migrate"
@@ -95,6 +97,35 @@ def test_json_tells_all_of_it(tree: Path, capsys: pytest.CaptureFixture[str]) ->
     assert rows[-2:] == [("gevent", 1, True), ("gevent.sleep", 3, True)]
     assert str(data["diff"]).count("\n+++ ") == 1
     assert data["files"] == 4
+
+
+def test_the_page_shows_what_the_command_prints(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "howto" / "migrate.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "pages.py").write_text(program)
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"```console\n\$ python -m dhaga migrate ([^|\n]*)(?: \| head -\d+)?\n(.*?)```", page, re.DOTALL)
+    assert len(shown) == page.count("```console") == 3
+    for arguments, output in shown:
+        _, out, err = run(capsys, *arguments.split())
+        assert (out if "--json" not in arguments else out[: len(output)]) == output
+        if arguments.startswith("--rewrite"):
+            assert f"```text\n{err}```" in page
+
+
+@pytest.mark.once
+def test_the_program_of_the_page_prints_the_same_once_rewritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "howto" / "migrate.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "pages.py").write_text(program)
+    run(capsys, "--write", tmp_path)
+    texts = [program, (tmp_path / "pages.py").read_text()]
+    before, after = (outputs([text], tmp_path, "--as", "gevent") for text in texts)
+    assert before == after == ["['page a', 'page b', 'page c']\n['page d', 'page e']\n"]
 
 
 # ---- rewriting
