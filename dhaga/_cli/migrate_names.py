@@ -153,7 +153,7 @@ OWN = {
 
 DIFFERS = {
     "spawn": "A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the main code. "
-    "The error of one whose result() nobody takes goes to dhaga.excepthook.",
+    "The error of one whose result() nobody takes goes to dhaga.excepthook. Context variables are inherited.",
     "Greenlet": "get() is result(), kill() is cancel(), which returns at once; there are no links, and no value.",
     "GreenThread": "wait() is result(), kill() is cancel(), which returns at once; there are no links.",
     "kill": "cancel() returns at once: join() waits. Cancelled, a BaseException, is raised where the dhaga parks.",

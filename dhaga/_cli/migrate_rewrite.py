@@ -59,10 +59,12 @@ class Variable(NamedTuple):
 
 def rewrite_all(modules: Iterable[Module], elsewhere: Elsewhere) -> list[Rewriting]:
     """Return the new texts of modules, each the old one if nothing can be changed. eventlet's patch goes last."""
-    done = [Rewriter(module, elsewhere, whole=False).run() for module in modules]
+    modules = list(modules)
+    replaced = frozenset(path for module in modules for path in module.replaced())
+    done = [Rewriter(module, elsewhere, replaced, whole=False).run() for module in modules]
     if any(holds_eventlet(each) for each in done):
         return done
-    return [Rewriter(each.module, elsewhere, whole=True).run() if patches(each) else each for each in done]
+    return [Rewriter(each.module, elsewhere, replaced, whole=True).run() if patches(each) else each for each in done]
 
 
 def patches(done: Rewriting) -> bool:
@@ -78,7 +80,8 @@ def holds_eventlet(done: Rewriting) -> bool:
 class Rewriter:
     """Changes one module."""
 
-    def __init__(self, module: Module, elsewhere: Elsewhere, whole: bool) -> None:
+    def __init__(self, module: Module, elsewhere: Elsewhere, replaced: frozenset[str], whole: bool) -> None:
+        self.replaced = replaced
         self.whole = whole
         self.module = module
         self.elsewhere = elsewhere
@@ -121,6 +124,8 @@ class Rewriter:
             if use.kind == "import":
                 continue
             why = certain.get(id(use)) or (None if use.library in IMITATED else OTHER)
+            if use.path in self.replaced:
+                why = "something else is put there by a file of the tree"
             found: Change | str = why or rules.judge(use)
             if isinstance(found, Change) and self.text.has_comment(*self.text.span(use.node)):
                 found = "there is a comment in it"

@@ -139,6 +139,10 @@ class Rules:
                 return "the module is handed on, or its names are computed"
             if not has_public(FACES[module], parts[length]):
                 return f"{FACES[module]} has no {parts[length]}"
+            if any(part.startswith("_") for part in parts[length:]):
+                return "a private name of it is used"
+            if isinstance(self.parents[use.load.node], ast.ClassDef):
+                return "a class is derived from it"
             if length < imported:  # from gevent.socket import create_connection
                 return Change(f"{FACES[module]}.{parts[length]}", 0)
             return Change(FACES[module], length - imported)
@@ -243,6 +247,8 @@ class Rules:
         if (names | self.follower.attributes.keys()) & LATE:
             return "the file has other timeouts, which are a TimeoutError, too"
         for each in inside(block):
+            if isinstance(each, ast.Yield | ast.YieldFrom):
+                return "the block yields"
             if isinstance(each, ast.keyword) and each.arg == "timeout":
                 return "a call in the block has a timeout of its own, which may be a TimeoutError, too"
             if isinstance(each, ast.expr) and self._path_at(each) in TIMEOUTS:

@@ -36,7 +36,7 @@ OPTIONS = {
 }
 """By the name of the option: what to write there."""
 
-IMPORTING = {"import_module", "__import__", "find_spec", "importorskip", "patch"}
+IMPORTING = {"import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
 """Functions that take the name of a module, or of something in it."""
 
 
@@ -57,6 +57,11 @@ class Use(NamedTuple):
         return self.path.partition(".")[0]
 
     @property
+    def is_replaced(self) -> bool:
+        """Whether what it names is set or deleted here."""
+        return self.load is not None and isinstance(getattr(self.load.node, "ctx", None), ast.Store | ast.Del)
+
+    @property
     def as_it_stands(self) -> str:
         """What keeps the use from running unchanged under ``--as``; empty if nothing does."""
         return "" if self.kind == "option" else not_imitated(self.path)
@@ -72,6 +77,16 @@ class Module:
         self.scopes = Scopes(tree, self._path_of)
         found = [*self._imports(), *self._names(), *strings(self.scopes)]
         self.uses = sorted(found, key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
+
+    def replaced(self) -> Iterator[str]:
+        """Give the paths that this module may set to something else, as tests do."""
+        for each in self.uses:
+            if each.note in ("in patch()", "in setattr()") or each.is_replaced:
+                yield each.path
+            parent = self.scopes.parents.get(each.node)
+            match parent:  # setattr(gevent, "sleep", …), mock.patch.object(gevent, "sleep")
+                case ast.Call(args=[first, ast.Constant(value=str(name)), *_]) if first is each.node:
+                    yield f"{each.path}.{name}"
 
     def _path_of(self, node: ast.AST, alias: ast.alias) -> str | None:
         if isinstance(node, ast.Import):

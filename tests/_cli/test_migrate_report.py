@@ -21,7 +21,8 @@ def test_each_line_tells_the_place_the_use_and_its_counterpart() -> None:
         "",
         "What behaves differently under Dhaga's own names:",
         "  gevent.spawn: A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the "
-        "main code. The error of one whose result() nobody takes goes to dhaga.excepthook.",
+        "main code. The error of one whose result() nobody takes goes to dhaga.excepthook. Context variables are "
+        "inherited.",
         "",
         "files read: 1; uses, in files: gevent 4 in 1",
         "Nothing need be rewritten: python -m dhaga --as gevent program.py runs it as it stands.",

@@ -85,6 +85,18 @@ def test_the_diff_is_one_that_patch_takes() -> None:
     assert "".join(rewriting("x = 1\n").diff()) == ""
 
 
+def test_what_another_file_replaces_is_left() -> None:
+    code = module("import gevent\ngevent.sleep(1)\ngevent.spawn(f)\n", "a.py")
+    for text in (
+        "patch('gevent.sleep')\n",
+        "import gevent as g\npatch.object(g, 'sleep')\n",
+        "import gevent\ndel gevent.sleep\n",
+    ):
+        done = rewrite_all([code, module(text, "b.py")], Elsewhere([]))
+        assert done[0].text == "import dhaga\nimport gevent\ngevent.sleep(1)\ndhaga.spawn(f, daemon=True)\n"
+        assert done[1].text == text
+
+
 def test_the_patch_of_eventlet_goes_last() -> None:
     patch = module("import eventlet\neventlet.monkey_patch()\n", "a.py")
     easy, hard = module("import eventlet\neventlet.sleep()\n", "b.py"), module("import eventlet.wsgi\n", "c.py")
