@@ -256,7 +256,10 @@ def not_imitated(path: str) -> str:
         for position, name in enumerate(parts[1:], 2):
             module = f"dhaga.compat.{'.'.join(parts[:position])}"
             if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(module) is not None:
-                found = import_module(module)
+                try:
+                    found = import_module(module)
+                except ImportError as error:  # of what it needs
+                    return f"{path}: {error}"
             else:
                 found = getattr(found, name)
                 if not hasattr(found, "__path__") and isinstance(found, type):

@@ -36,8 +36,9 @@ OPTIONS = {
 }
 """By the name of the option: what to write there."""
 
-IMPORTING = {"import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
-"""Functions that take the name of a module, or of something in it."""
+COMPARED = "=="
+IMPORTING = {COMPARED, "import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
+"""Functions that take the name of a module, or of something in it; and comparisons, as ``"gevent" in sys.modules``."""
 
 
 class Use(NamedTuple):
@@ -178,7 +179,7 @@ def strings(scopes: Scopes) -> Iterator[Use]:
         elif "=" in text and text.partition("=")[0] in OPTIONS and WORKERS.fullmatch(text):
             yield Use("option", f"{library} as {text}", node, OPTIONS[text.partition("=")[0]], "")
         elif MODULE_NAME.fullmatch(text) and key in IMPORTING:
-            yield use("text", text, node, f"in {key}()")
+            yield use("text", text, node, "in a comparison" if key == COMPARED else f"in {key}()")
 
 
 def is_requirement(key: str, text: str) -> bool:
@@ -205,6 +206,8 @@ def key_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
             if isinstance(before, ast.Constant) and before.value in OPTIONS:
                 return str(before.value)
             return key_of(parent, parents)
+        case ast.Compare():
+            return COMPARED
         case ast.Call():
             return last_name(parent.func)
     return ""

@@ -94,9 +94,11 @@ def test_options_in_strings_are_found_by_what_they_are_for(text: str, found: lis
         ("pytest.importorskip('gevent')", ["gevent"]),
         ("mock.patch('gevent.sleep')", ["gevent.sleep"]),
         ("import_module('gevent ')", []),
+        ("if mode == 'eventlet': pass", ["eventlet"]),
+        ("print('gevent' in sys.modules, x in ('gevent', 'gevents'))", ["gevent", "gevent"]),
     ],
 )
-def test_a_module_that_a_text_names_is_found_where_a_function_imports_it(text: str, paths: list[str]) -> None:
+def test_a_module_that_a_text_names_is_found_where_it_is_imported_or_asked_for(text: str, paths: list[str]) -> None:
     assert [use.path for use in module(text).uses] == paths
 
 
