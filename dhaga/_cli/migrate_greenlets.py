@@ -47,6 +47,7 @@ class Greenlets:
         self.why: dict[ast.AST, str] = {}
         self.edits: dict[ast.AST, list[Edit]] = {}
         self.busy: set[tuple[ast.AST, bool]] = set()
+        self.asked: set[ast.AST] = set()
         for use in module.uses:
             call = self.parents.get(use.load.node) if use.load is not None and use.binding is not None else None
             if isinstance(call, ast.Call) and call.func is use.load.node:  # type: ignore[union-attr]
@@ -102,7 +103,9 @@ class Greenlets:
             return "its arguments are others than greenlets and a timeout"
         if any(each.arg != "timeout" for each in call.keywords):
             return "its arguments are others than greenlets and a timeout"
-        if not self._is_ours(call.args[0], False):
+        held = isinstance(call.args[0], ast.Name | ast.Attribute)  # what is added to it later counts, too
+        self.busy = set()
+        if not self._is_ours(call.args[0], False) or (held and self._fault_of_variable(call.args[0], False, [])):
             return "what it waits for is not known to be dhagas alone"
         return ""
 
@@ -186,6 +189,15 @@ class Greenlets:
         """Return whether an expression is a dhaga, or a list of dhagas, once the candidates are changed."""
         if single and isinstance(node, ast.Call):
             return node in self.spawns and node not in self.why
+        if node in self.asked:  # a name that is put into itself
+            return False
+        self.asked.add(node)
+        try:
+            return self._holds_ours(node, single)
+        finally:
+            self.asked.remove(node)
+
+    def _holds_ours(self, node: ast.AST, single: bool) -> bool:
         match node:
             case ast.Name() | ast.Attribute():
                 variable = self.follower.variable(node)

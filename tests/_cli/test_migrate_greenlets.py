@@ -40,6 +40,10 @@ def test_a_greenlet_is_changed_with_all_of_its_uses(text: str, after: str) -> No
     [
         ("jobs = [gevent.spawn(f)]\n", {"a.py": "from program import jobs\n"}, "jobs is imported by another file"),
         ("x.g = gevent.spawn(f)\n", {"a.py": "y.g.kill()\n"}, "another file uses an attribute g"),
+        ("l = []\nl.append(gevent.spawn(f))\ngevent.joinall(l)\nl[0].get()\n", {}, "what it waits for is not known"),
+        ("l = []\nl.append(f())\ngevent.joinall(l)\n", {}, "what it waits for is not known"),
+        ("a = b\nb = a\ngevent.joinall([a])\n", {}, "what it waits for is not known"),
+        ("for j in [j]:\n    j.append(gevent.spawn(f))\ngevent.joinall([j])\n", {}, "what it waits for is not known"),
         ("l = [gevent.spawn(f)]\nl.sort()\n", {}, "its list goes where it is not followed, at line 3"),
         ("l = [gevent.spawn(f)]\nl.append(x)\n", {}, "its list goes where it is not followed, at line 3"),
         ("l = [gevent.spawn(f)]\nfor a, b in l:\n    pass\n", {}, "its list goes where it is not followed, at line 3"),
