@@ -1119,6 +1119,14 @@ rlock_release(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject 
             if (left == 1) { /* the count stays 1: each new holder sets its own */
                 return release(self, RLOCK_RELEASE);
             }
+            if (left > 1 && IS(self, RLock)) {
+                times = PyLong_FromLong(left - 1);
+                if (times == NULL) {
+                    return NULL;
+                }
+                put(self, rlock_count, times);
+                Py_RETURN_NONE;
+            }
         }
     }
     return call_twin(RLOCK_RELEASE, self, args, count, names);
