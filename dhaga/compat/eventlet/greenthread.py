@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
+import greenlet
 from greenlet import GreenletExit, getcurrent
 
 from ..._kernel.api import current
@@ -52,6 +53,10 @@ class RawGreenThread(Dhaga[Any]):
         """Whether it has ended."""
         return self._done
 
+    def throw(self, *throw_args: Any) -> None:
+        """Raise an error where it waits, GreenletExit by default. Parks: never. From: the hub, any greenthread."""
+        raise_in(self, error_of(throw_args))
+
     def _report(self, error: BaseException) -> None:
         if isinstance(error, _settings.unreported):
             return
@@ -80,8 +85,10 @@ class GreenThread(RawGreenThread):
         """Call ``func(self, *args, **kwargs)`` in this greenthread at its end; in the caller if that was before."""
         if self._done:
             func(self, *args, **kwargs)
+        elif self._links is None:
+            self._links = [(func, args, kwargs)]
         else:
-            self._links = [*(self._links or ()), (func, args, kwargs)]
+            self._links.append((func, args, kwargs))
 
     def unlink(self, func: Function, *args: Any, **kwargs: Any) -> bool:
         """Forget a link. Returns: whether it was there."""
@@ -160,6 +167,9 @@ def spawn_after(seconds: float, func: Function, *args: Any, **kwargs: Any) -> Gr
     """Start a greenthread in so many seconds; ``cancel`` prevents it until then."""
     greenthread = GreenThread(func, args, kwargs)
     scheduler = greenthread.scheduler
+    if seconds <= 0:
+        scheduler._admit(greenthread)
+        return greenthread
     greenthread._entry = scheduler._timers.add(scheduler._clock() + seconds, greenthread)
     return greenthread
 
@@ -173,8 +183,14 @@ def spawn_after_local(seconds: float, func: Function, *args: Any, **kwargs: Any)
 
 
 def sleep(seconds: float = 0) -> None:
-    """Let others run for so many seconds; 0: once. Parks: until then."""
-    sleep_(max(0, seconds))
+    """Let others run for so many seconds; 0: once, and those, too, whose sockets are ready by now. Parks: until then."""
+    if seconds > 0:
+        sleep_(seconds)
+        return
+    poller = current_scheduler()._poller
+    if poller.watchers:
+        poller.poll()
+    sleep_(0)
 
 
 def kill(g: Any, *throw_args: Any) -> None:
@@ -193,11 +209,16 @@ def kill(g: Any, *throw_args: Any) -> None:
     me = current() if not isinstance(getcurrent(), Dhaga) else getcurrent()
     if waiter is me:
         raise error
+    raise_in(waiter, error)
+    sleep(0)
+
+
+def raise_in(waiter: Any, error: BaseException) -> None:
+    """Raise an error where a waiter parks, or parks next; one that has not started never runs."""
     if isinstance(waiter, GreenThread) and waiter._entry is not None:
         waiter._end_unstarted(error)
-    else:
+    elif not getattr(waiter, "_done", False):
         waiter.scheduler._call(waiter._cancel_with, error)
-    sleep_(0)
 
 
 def cancel(g: Any, *throw_args: Any) -> None:

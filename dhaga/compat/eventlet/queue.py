@@ -9,6 +9,7 @@ from types import GenericAlias
 from typing import Any
 
 from ..._kernel.api import current, park
+from ..._kernel.waiter import NOT_CANCELLABLE
 from ..._sync.event import Event
 
 __all__ = ["Empty", "Full", "LifoQueue", "LightQueue", "PriorityQueue", "Queue"]
@@ -79,9 +80,7 @@ class LightQueue:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an item. Parks: while there is no room. Raises: Full after ``timeout`` seconds, or if not ``block``."""
         if self.getters:
-            self._put(item)
-            getter = self.getters.popleft()
-            getter._wake(self._get())
+            self._hand_over(item, block)
         elif self.maxsize is None or self.qsize() < self.maxsize:
             self._put(item)
         elif not block:
@@ -92,6 +91,17 @@ class LightQueue:
                 park("queue.put", lambda: self._withdraw(putter), timeout, start=lambda: self.putters.append(putter))
             except TimeoutError:
                 raise Full from None
+
+    def _hand_over(self, item: Any, block: bool) -> None:
+        """Give an item to the first getter; a queue of size 0 lets that run before ``put`` returns."""
+        me = current() if block and self.maxsize == 0 else None
+        if me is not None:
+            me._prepare("queue.put", NOT_CANCELLABLE)
+        self._put(item)
+        self.getters.popleft()._wake(self._get())
+        if me is not None:
+            me._wake()
+            me._park()
 
     def _withdraw(self, putter: tuple[Any, Any]) -> bool:
         """Take a putter off, by its identity: items may be equal. Returns: False if it was taken already."""

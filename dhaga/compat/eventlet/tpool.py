@@ -48,11 +48,16 @@ def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if threads.pool is None:
         return meth(*args, **kwargs)
     try:
-        return threads.pool.offload(meth, *args, **kwargs)
+        return threads.pool.offload(call, meth, args, kwargs)
     except Exception as error:
         if _settings.tpool_exceptions:
             call_excepthook(None, error)
         raise
+
+
+def call(meth: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Make a call. A generator that it returns is the caller's to go through, or a Proxy's."""
+    return meth(*args, **kwargs)
 
 
 def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -5,4 +5,9 @@ from __future__ import annotations
 from . import greenlets
 from ._errors import get_errno
 
-__all__ = ["get_errno", "greenlets"]
+__all__ = ["bytes_to_str", "get_errno", "greenlets"]
+
+
+def bytes_to_str(b: bytes, encoding: str = "ascii") -> str:
+    """Return bytes as text."""
+    return b.decode(encoding)
