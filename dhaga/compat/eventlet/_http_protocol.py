@@ -101,6 +101,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
 
     def __init__(self, conn_state: list[Any], server: Any) -> None:
         self.conn_state = conn_state
+        self.upgraded = False
         self.request = conn_state[1]
         self.client_address = conn_state[0]
         self.server = server
@@ -139,9 +140,9 @@ class HttpProtocol(BaseHTTPRequestHandler):
         try:
             self.connection.shutdown(SHUT_WR)
             self.connection.settimeout(LINGER_SECONDS)
-            for _ in range(LINGER_BYTES // 65_536):
-                if not self.connection.recv(65_536):
-                    return
+            left = self.body.left or LINGER_BYTES
+            while left > 0 and (data := self.connection.recv(65_536)):
+                left -= len(data)
         except OSError:
             pass  # the client has gone, or waits
 
@@ -316,8 +317,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
     def upgrade(self) -> tuple[Any, bytes]:
         """Take the connection over: ``environ["dhaga.upgrade"]``. Returns: socket, and the bytes already received."""
         self.reader.stopped = True
-        self.close_connection = True
-        WSGI_LOCAL.already_handled = True
+        self.close_connection = self.upgraded = True
         return self.connection, self.rfile.read(65_536) or b""
 
     def disconnected(self) -> bool:
@@ -350,17 +350,22 @@ class HttpProtocol(BaseHTTPRequestHandler):
         WSGI_LOCAL.__dict__.pop("already_handled", None)
         try:
             result = self.server.app(environ, response.start)
-            if not WSGI_LOCAL.__dict__.pop("already_handled", False):
+            if not self.is_handled():
                 response.send_all(result)
         except (Exception, Timeout):
             self.close_connection = True
             text = traceback.format_exc()
             if not response.client_gone:
                 self.server.log.error(text)
-                response.fail(text.encode() if self.server.debug else b"")
+                if not self.upgraded:
+                    response.fail(text.encode() if self.server.debug else b"")
         finally:
             if hasattr(result, "close"):
                 result.close()
+
+    def is_handled(self) -> bool:
+        """Return whether the app has answered by itself."""
+        return self.upgraded or bool(WSGI_LOCAL.__dict__.get("already_handled"))
 
     def log_response(self, environ: dict[str, Any], response: Response, seconds: float) -> None:
         """Write the access log's line."""

@@ -140,6 +140,8 @@ class Response:
             if size >= minimum:
                 self.write(b"".join(pieces))
                 pieces, size = [], 0
+        if not pieces and not self.sent and self.protocol.is_handled():
+            return
         if pieces or not self.sent:
             self.write(b"".join(pieces))
         if self.chunked:
