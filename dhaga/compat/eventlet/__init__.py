@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from . import convenience, event, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
+from importlib import import_module
+from typing import Any
+
+from . import convenience, event, greenio, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
 from .convenience import StopServe, connect, listen, serve, wrap_ssl
 from .event import Event
 from .greenpool import GreenPile, GreenPool
@@ -22,8 +25,14 @@ class EventletDeprecationWarning(Warning):
 
 __all__ = [
     "BoundedSemaphore", "CappedSemaphore", "Event", "EventletDeprecationWarning", "GreenPile", "GreenPool",
-    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "connect", "convenience", "event", "getcurrent",
+    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "connect", "convenience", "event", "getcurrent", "greenio",
     "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill", "listen", "monkey_patch", "patcher",
     "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after", "spawn_after_local", "spawn_n", "support",
     "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("green", "tpool", "wsgi"):
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

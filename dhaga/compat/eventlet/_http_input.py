@@ -35,6 +35,7 @@ class Input:
         self._sock = sock
         self._send = send
         self._waits = send is not None
+        self._continued = False
         self._headers: list[tuple[str, str]] = []
         self._chunk = 0  # bytes left of the current chunk
         self._ended = length == 0
@@ -53,11 +54,16 @@ class Input:
     def send_hundred_continue_response(self) -> None:
         """Send 100 Continue now: a body in chunks may follow another one by it. Raises: OSError."""
         lines = ["HTTP/1.1 100 Continue", *(f"{name}: {value}" for name, value in self._headers)]
-        self._headers, self._waits = [], False
+        self._headers, self._waits, self._continued = [], False, True
         if self.chunked_input:
             self._ended = False
         if self._send is not None:
             self._send(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+
+    @property
+    def was_declined(self) -> bool:
+        """Whether the client still waits, and so sends nothing."""
+        return self._send is not None and not self._continued
 
     def response_has_begun(self) -> None:
         """Send no 100 Continue any more: the client takes what comes for the response."""

@@ -135,7 +135,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         """Let a client that still sends read its response. Raises: nothing."""
-        if self.body is None or self.body.at_end:
+        if self.body is None or self.body.at_end or self.body.was_declined:
             return
         try:
             self.connection.shutdown(SHUT_WR)

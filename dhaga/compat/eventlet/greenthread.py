@@ -6,6 +6,7 @@ that, before those who wait for the result go on.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from contextvars import copy_context
@@ -71,6 +72,10 @@ class GreenThread(RawGreenThread):
     _outcome: tuple[Any, BaseException | None] | None = None
     _entry: Entry | None = None
     _parent: Dhaga[Any] | None = None
+
+    def _stand_in(self) -> Any:
+        """Return what ``threading.current_thread()`` returns here."""
+        return thread_stand_in()(self)
 
     def wait(self) -> Any:
         """Return what the function returned, or raise its error: GreenletExit if it was killed. Parks: until then."""
@@ -147,6 +152,14 @@ class GreenThread(RawGreenThread):
             self.scheduler._timers.discard(entry)
         self._pending = [error]
         self.scheduler._admit(self)
+
+
+@functools.cache
+def thread_stand_in() -> Any:
+    """Return the class of stand-ins; imported when it is asked for, as ``threading`` is much."""
+    from ._thread import GreenThreadStandIn
+
+    return GreenThreadStandIn
 
 
 def spawn(func: Function, *args: Any, **kwargs: Any) -> GreenThread:
