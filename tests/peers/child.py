@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import os
 import runpy
 import sys
 import unittest
@@ -19,6 +20,8 @@ from typing import Any
 def prepare(plan: dict[str, Any]) -> None:
     """Make the peer's tests importable."""
     sys.path[:0] = plan["path"]
+    for folder in plan["path"]:
+        os.chdir(folder)  # eventlet's tests find their programs from there
     if plan["bridge"]:
         runpy.run_path(plan["bridge"], run_name="bridge")
 
