@@ -23,7 +23,7 @@ def test_timers_of_the_hub() -> None:
         assert local.pending and hub.loop is not None
         sleeper = eventlet.spawn(eventlet.sleep, 1)
         eventlet.sleep(0)
-        assert (hub.get_timers_count(), hub.get_readers(), hub.get_writers()) == (1, [], [])
+        assert (hub.get_timers_count(), hub.get_readers(), hub.get_writers()) == (4, [], [])
         sleeper.wait()
         eventlet.sleep(2)
         assert calls == ["of the main code", (2, (1,), {"a": 2})] and hub.clock() == 3

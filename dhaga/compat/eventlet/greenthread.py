@@ -200,10 +200,13 @@ def sleep(seconds: float = 0) -> None:
     if seconds > 0:
         sleep_(seconds)
         return
-    poller = current_scheduler()._poller
+    me = current()
+    poller = me.scheduler._poller
     if poller.watchers:
         poller.poll()
     sleep_(0)
+    if me._pending:
+        me._prepare("sleep")  # a kill, or a Timeout, that came meanwhile
 
 
 def kill(g: Any, *throw_args: Any) -> None:
