@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 import sys
 
@@ -88,11 +89,17 @@ def test_debug_shows_what_is_waited_for() -> None:
     for switch in ("hub_listener_stacks", "hub_timer_stacks", "hub_prevent_multiple_readers", "hub_blocking_detection"):
         getattr(debug, switch)(True)
     debug.unspew()
+    assert "MainThread" in debug.format_threads_info() and debug.format_asyncio_info() == "TASKS:"
 
 
 def test_what_cannot_be_had_names_the_way() -> None:
     with pytest.raises(NotImplementedError, match=r"dhaga\.debug\.trace"):
         debug.spew()
+    for name, way in [("support.greendns", r"dhaga\.socket\.getaddrinfo"), ("zipkin", "OpenTelemetry")]:
+        with pytest.raises(ImportError, match=way):
+            importlib.import_module(f"dhaga.compat.eventlet.{name}")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        eventlet.nothing
 
 
 def test_small_helpers() -> None:

@@ -47,7 +47,9 @@ class Input:
         """Whether the client waits for 100 Continue before it sends the body."""
         return self._waits
 
-    def set_hundred_continue_response_headers(self, headers: Iterable[tuple[str, str]], capitalize: bool = True) -> None:
+    def set_hundred_continue_response_headers(
+        self, headers: Iterable[tuple[str, str]], capitalize: bool = True
+    ) -> None:
         """Send fields along with the next 100 Continue."""
         self._headers = [(capitalized(name) if capitalize else name, str(value)) for name, value in headers]
 

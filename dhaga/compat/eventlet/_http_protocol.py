@@ -193,7 +193,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         """Parse line and fields of the head. Returns: False if it has answered itself. Raises: BadRequest, OSError."""
         self.requestline = line = self.raw_requestline.decode("latin-1").rstrip("\r\n")
         words = line.split(" ")
-        if len(words) != 3 or not words[0].isalpha() and "-" not in words[0] or not words[1]:
+        if len(words) != 3 or (not words[0].isalpha() and "-" not in words[0]) or not words[1]:
             raise BadRequest("400 Bad Request")
         self.command, self.path, self.request_version = words
         if self.request_version not in ("HTTP/1.0", "HTTP/1.1"):

@@ -58,7 +58,10 @@ class WebSocket:
                 return None
             self._buf += data
             self._parse()
-        return self._msgs.popleft()
+        message = self._msgs.popleft()
+        if message is None:
+            self.close()  # the client has said so, and waits for the same
+        return message
 
     def _parse(self) -> None:
         """Move whole messages out of the buffer; None stands for the end."""
@@ -74,7 +77,6 @@ class WebSocket:
             elif self._buf[:2] == b"\xff\x00":
                 self._msgs.append(None)
                 self._buf = b""
-                self.websocket_closed = True
             elif self._buf == b"\xff":
                 return
             else:

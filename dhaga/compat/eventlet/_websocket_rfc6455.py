@@ -184,9 +184,7 @@ class RFC6455WebSocket(WebSocket):
         size = self._full_size(size)
         room = self.max_frame_length - (message.size if message is not None else 0)
         if size > room:
-            raise FailedConnectionError(
-                1009, f"Incoming frame of {size} bytes is above length limit of {room} bytes."
-            )
+            raise FailedConnectionError(1009, f"Incoming frame of {size} bytes is above length limit of {room} bytes.")
         if message is None:
             coders = self._deflate() if compressed else None
             message = Message(opcode, self.max_frame_length, coders[1] if coders else None)

@@ -169,7 +169,7 @@ class DAGPool:
         return len(self.waiting_for())
 
     def waiting_for(self, key: Hashable = ALL) -> Any:
-        """Return the keys that the greenthread of a key waits for; of all that wait, by their keys. Raises: KeyError."""
+        """Return the keys that the greenthread of a key waits for; of all, by their keys. Raises: KeyError."""
         if key is not ALL:
             if key in self._pending:
                 return self._pending[key] - self.values.keys()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._kernel.context_manager import contextmanager
-from ..._kernel.originals import monotonic
+from ..._kernel.current_scheduler import current_scheduler
 from . import tpool
 from .greenthread import GreenThread, spawn_after
 from .pools import Pool
@@ -33,6 +33,11 @@ class ConnectTimeout(Exception):
     """A connection could not be made within ``connect_timeout`` seconds."""
 
 
+def clock() -> float:
+    """Return the scheduler's time, in seconds."""
+    return current_scheduler()._clock()
+
+
 def cleanup_rollback(conn: Any) -> None:
     """Roll back what a user of the connection has left open."""
     conn.rollback()
@@ -40,7 +45,7 @@ def cleanup_rollback(conn: Any) -> None:
 
 @dataclass(slots=True)
 class Kept:
-    """A connection in the pool: when it was made, and when it was last used, by the clock of ``monotonic``."""
+    """A connection in the pool: when it was made, and when it was last used, by the scheduler's clock."""
 
     connection: Any
     made: float
@@ -88,7 +93,7 @@ class BaseConnectionPool(Pool):
         raise NotImplementedError("Implement in subclass")
 
     def create(self) -> Kept:
-        now = monotonic()
+        now = clock()
         connection = self.connect(self._db_module, self.connect_timeout, *self._args, **self._kwargs)
         return Kept(connection, now, now)
 
@@ -106,7 +111,7 @@ class BaseConnectionPool(Pool):
     def put(self, conn: Any, cleanup: Any = DEFAULT_CLEANUP) -> None:
         """Take a connection back; ``cleanup``: another one than the pool's. One that fails at that is dropped."""
         kept = conn._withdraw() if isinstance(conn, PooledConnectionWrapper) else None
-        now = monotonic()
+        now = clock()
         if kept is not None:
             kept.used = now
             if self._is_expired(kept, now):
@@ -158,14 +163,14 @@ class BaseConnectionPool(Pool):
     def _arrange_expiry(self) -> None:
         """Let the free connections be looked at when the first of them is to end."""
         if self._expiry is None and self.free_items:
-            now = monotonic()
+            now = clock()
             ends = min(min(each.used + self.max_idle, each.made + self.max_age) for each in self.free_items)
             self._expiry = spawn_after(max(0.001, ends - now), self._expire)
 
     def _expire(self) -> None:
         """Close the free connections that have come to their end. From: a greenthread."""
         self._expiry = None
-        now = monotonic()
+        now = clock()
         expired = [each for each in self.free_items if self._is_expired(each, now)]
         for each in expired:
             self.free_items.remove(each)

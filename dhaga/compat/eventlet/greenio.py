@@ -30,7 +30,7 @@ class GreenSocket(ours.socket):
         fd, address = self.read_when_ready(0, ours.accept_once)
         return GreenSocket(self.family, self.type, self.proto, fileno=fd), address
 
-    def dup(self) -> ours.socket:
+    def dup(self) -> GreenSocket:
         """Return a GreenSocket of the same connection."""
         twin = GreenSocket(self.family, self.type, self.proto, fileno=os.dup(self.fileno()))
         twin.settimeout(self.gettimeout())

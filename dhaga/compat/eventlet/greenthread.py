@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
 
-import greenlet
 from greenlet import GreenletExit, getcurrent
 
 from ..._kernel.api import current
@@ -26,7 +25,11 @@ from . import _settings
 __all__ = [
     "GreenThread",
     "GreenletExit",
+    "call_after",
+    "call_after_global",
+    "call_after_local",
     "cancel",
+    "exc_after",
     "getcurrent",
     "kill",
     "sleep",
@@ -157,7 +160,7 @@ class GreenThread(RawGreenThread):
 @functools.cache
 def thread_stand_in() -> Any:
     """Return the class of stand-ins; imported when it is asked for, as ``threading`` is much."""
-    from ._thread import GreenThreadStandIn
+    from ._stand_in import GreenThreadStandIn
 
     return GreenThreadStandIn
 
@@ -195,8 +198,32 @@ def spawn_after_local(seconds: float, func: Function, *args: Any, **kwargs: Any)
     return greenthread
 
 
+def exc_after(seconds: float | None, *throw_args: Any) -> Any:
+    """Raise an error in the caller in so many seconds, unless what this returns is cancelled. Source: deprecated."""
+    from .timeout import Timeout
+
+    return Timeout(seconds, error_of(throw_args))
+
+
+def call_after_local(seconds: float, function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call a function on the hub in so many seconds, unless the calling greenthread has ended. Source: deprecated."""
+    from .hubs import get_hub
+
+    return get_hub().schedule_call_local(seconds, function, *args, **kwargs)
+
+
+def call_after_global(seconds: float, function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call a function on the hub, where it must not wait, in so many seconds. Source: deprecated."""
+    from .hubs import get_hub
+
+    return get_hub().schedule_call_global(seconds, function, *args, **kwargs)
+
+
+call_after = call_after_local
+
+
 def sleep(seconds: float = 0) -> None:
-    """Let others run for so many seconds; 0: once, and those, too, whose sockets are ready by now. Parks: until then."""
+    """Let others run for so many seconds; 0: once, those included whose sockets are ready. Parks: until then."""
     if seconds > 0:
         sleep_(seconds)
         return

@@ -31,7 +31,23 @@ from .greenio import shutdown_safe
 from .greenpool import GreenPool
 from .greenthread import GreenThread, sleep
 
-__all__ = ["ChunkReadError", "HttpProtocol", "Input", "Server", "format_date_time", "server"]
+__all__ = [
+    "ALREADY_HANDLED",
+    "MAX_HEADER_LINE",
+    "MAX_REQUEST_LINE",
+    "MAX_TOTAL_HEADER_SIZE",
+    "MINIMUM_CHUNK_SIZE",
+    "STATE_CLOSE",
+    "STATE_IDLE",
+    "STATE_REQUEST",
+    "WSGI_LOCAL",
+    "ChunkReadError",
+    "HttpProtocol",
+    "Input",
+    "Server",
+    "format_date_time",
+    "server",
+]
 
 DEFAULT_MAX_SIMULTANEOUS_REQUESTS = 1024
 DEFAULT_MAX_HTTP_VERSION = "HTTP/1.1"
