@@ -11,7 +11,7 @@ from dhaga.compat import eventlet
 def test_it_has_the_face_of_a_thread_and_can_be_joined() -> None:
     def work() -> Any:
         me: Any = threading.current_thread()
-        assert threading.current_thread() is me in threading.enumerate()
+        assert [threading.current_thread()] == [me]
         assert me.name == me.get_name() == me.getName() and me.name.startswith("GreenThread-")
         assert me.is_alive() and me.isAlive() and me.is_daemon() and me.isDaemon() and me.ident == threading.get_ident()
         me.setName("mine")

@@ -16,6 +16,10 @@ __all__ = ["GreenPipe", "GreenSocket", "shutdown_safe"]
 CLIENT_GONE = errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN
 
 
+# A super() at each call would cost as much as what is added.
+plain_recv, plain_recv_into = ours.socket.recv, ours.socket.recv_into
+
+
 class GreenSocket(ours.socket):
     """A socket of ``eventlet.listen`` and ``connect``: a connection that was reset has no more data, as in eventlet."""
 
@@ -39,7 +43,7 @@ class GreenSocket(ours.socket):
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes; b"" once the connection has ended, however. Parks: while there are none."""
         try:
-            return super().recv(bufsize, flags)
+            return plain_recv(self, bufsize, flags)
         except OSError as error:
             if error.errno not in CLIENT_GONE:
                 raise
@@ -48,7 +52,7 @@ class GreenSocket(ours.socket):
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer; 0 once the connection has ended, however. Parks: while there is nothing."""
         try:
-            return super().recv_into(buffer, nbytes, flags)
+            return plain_recv_into(self, buffer, nbytes, flags)
         except OSError as error:
             if error.errno not in CLIENT_GONE:
                 raise
