@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent
@@ -19,6 +18,7 @@ from ..._kernel.api import sleep as sleep_
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
 from ..._kernel.microthread import Dhaga
+from ..._kernel.scheduler import Scheduler
 from ..._kernel.timers import Entry
 from . import _settings
 
@@ -48,9 +48,6 @@ class RawGreenThread(Dhaga[Any]):
     """What ``spawn_n`` returns: it can be killed, and has no result to wait for."""
 
     __slots__ = ()
-
-    def __init__(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
-        super().__init__(current_scheduler(), function, args, kwargs or None, None, True, copy_context())
 
     @property
     def dead(self) -> bool:
@@ -165,24 +162,35 @@ def thread_stand_in() -> Any:
     return GreenThreadStandIn
 
 
+def callers_scheduler() -> Scheduler:
+    """Return the caller's scheduler, without a look at main code where a dhaga asks."""
+    me: Any = getcurrent()
+    try:
+        return me.scheduler  # type: ignore[no-any-return]
+    except AttributeError:
+        return current_scheduler()
+
+
 def spawn(func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread that calls a function. Parks: never."""
-    greenthread = GreenThread(func, args, kwargs)
-    greenthread.scheduler._admit(greenthread)
+    scheduler = callers_scheduler()
+    greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
+    scheduler._admit(greenthread)
     return greenthread
 
 
 def spawn_n(func: Function, *args: Any, **kwargs: Any) -> Any:
     """Start a greenthread whose result cannot be waited for."""
-    greenthread = RawGreenThread(func, args, kwargs)
-    greenthread.scheduler._admit(greenthread)
+    scheduler = callers_scheduler()
+    greenthread = RawGreenThread(scheduler, func, args, kwargs or None, None, True)
+    scheduler._admit(greenthread)
     return greenthread
 
 
 def spawn_after(seconds: float, func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread in so many seconds; ``cancel`` prevents it until then."""
-    greenthread = GreenThread(func, args, kwargs)
-    scheduler = greenthread.scheduler
+    scheduler = callers_scheduler()
+    greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
     if seconds <= 0:
         scheduler._admit(greenthread)
         return greenthread
