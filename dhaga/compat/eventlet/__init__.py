@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from .._absent import raise_missing
 from . import convenience, event, greenio, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
 from .convenience import StopServe, connect, listen, serve, wrap_ssl
 from .event import Event
@@ -26,15 +27,14 @@ class EventletDeprecationWarning(Warning):
 
 __all__ = [
     "BoundedSemaphore", "CappedSemaphore", "Event", "EventletDeprecationWarning", "GreenPile", "GreenPool",
-    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "call_after_global", "connect",
-    "convenience", "event", "exc_after", "getcurrent", "greenio",
-    "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill", "listen", "monkey_patch", "patcher",
-    "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after", "spawn_after_local", "spawn_n", "support",
-    "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
+    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "call_after_global", "connect", "convenience", "event",
+    "exc_after", "getcurrent", "greenio", "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill",
+    "listen", "monkey_patch", "patcher", "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after",
+    "spawn_after_local", "spawn_n", "support", "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in ("green", "tpool", "wsgi"):
         return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise_missing(__name__, name)

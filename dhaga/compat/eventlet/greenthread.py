@@ -18,7 +18,6 @@ from ..._kernel.api import sleep as sleep_
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
 from ..._kernel.microthread import Dhaga
-from ..._kernel.scheduler import Scheduler
 from ..._kernel.timers import Entry
 from . import _settings
 
@@ -162,18 +161,9 @@ def thread_stand_in() -> Any:
     return GreenThreadStandIn
 
 
-def callers_scheduler() -> Scheduler:
-    """Return the caller's scheduler, without a look at main code where a dhaga asks."""
-    me: Any = getcurrent()
-    try:
-        return me.scheduler  # type: ignore[no-any-return]
-    except AttributeError:
-        return current_scheduler()
-
-
 def spawn(func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread that calls a function. Parks: never."""
-    scheduler = callers_scheduler()
+    scheduler = current_scheduler()
     greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
     scheduler._admit(greenthread)
     return greenthread
@@ -181,7 +171,7 @@ def spawn(func: Function, *args: Any, **kwargs: Any) -> GreenThread:
 
 def spawn_n(func: Function, *args: Any, **kwargs: Any) -> Any:
     """Start a greenthread whose result cannot be waited for."""
-    scheduler = callers_scheduler()
+    scheduler = current_scheduler()
     greenthread = RawGreenThread(scheduler, func, args, kwargs or None, None, True)
     scheduler._admit(greenthread)
     return greenthread
@@ -189,7 +179,7 @@ def spawn_n(func: Function, *args: Any, **kwargs: Any) -> Any:
 
 def spawn_after(seconds: float, func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread in so many seconds; ``cancel`` prevents it until then."""
-    scheduler = callers_scheduler()
+    scheduler = current_scheduler()
     greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
     if seconds <= 0:
         scheduler._admit(greenthread)
