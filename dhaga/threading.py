@@ -398,7 +398,10 @@ def current_thread() -> Thread:
 
 
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
-    dummy = _active[dhaga.ident] = _DummyThread(dhaga.name, dhaga.ident, dhaga.is_alive, dhaga.daemon)
+    # A class of dhagas may bring a stand-in of its own, as those of dhaga.compat do.
+    make = getattr(dhaga, "_stand_in", None)
+    dummy: Thread = _DummyThread(dhaga.name, dhaga.ident, dhaga.is_alive, dhaga.daemon) if make is None else make()
+    _active[dhaga.ident] = dummy
     dhaga._keep(active_ref)
     return dummy
 

@@ -15,6 +15,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from ._absent import refuse_absent
+
 NAMES = ("gevent", "eventlet")
 """What ``install`` takes, and ``python -m dhaga --as``."""
 
@@ -28,6 +30,7 @@ class CompatFinder(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if name.partition(".")[0] not in self.packages:
             return None
+        refuse_absent(name)
         twin = find_spec(f"{__package__}.{name}")
         if twin is None:
             return None

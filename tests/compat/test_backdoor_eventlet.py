@@ -1,13 +1,24 @@
-"""``eventlet.backdoor`` refuses."""
+"""eventlet's backdoor: a prompt in the running program."""
 
 from __future__ import annotations
 
 import pytest
 
-from dhaga.compat.eventlet.backdoor import backdoor, backdoor_server
+from dhaga.compat import eventlet
+from dhaga.compat.eventlet.backdoor import backdoor_server
 
 
-def test_it_names_the_way_to_look_into_a_program() -> None:
-    for call in (backdoor, backdoor_server):
-        with pytest.raises(NotImplementedError, match="dhaga dump"):
-            call(None)
+@pytest.mark.logs
+def test_a_client_talks_to_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    listener = eventlet.listen(("127.0.0.1", 0))
+    server = eventlet.spawn(backdoor_server, listener, {"number": 41})
+    with eventlet.connect(listener.getsockname()) as client, client.makefile("rw") as file:
+        client.settimeout(30)
+        file.write("number + 1\n1/0\nexit()\n")
+        file.flush()
+        text = file.read()
+    assert text.startswith("Python 3") and "(InteractiveConsole)\n>>> 42\n" in text and "ZeroDivisionError" in text
+    assert "whoever connects" in caplog.text
+    server.kill()
+    with pytest.raises(OSError):
+        listener.getsockname()

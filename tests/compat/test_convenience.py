@@ -94,3 +94,18 @@ def test_a_listener_in_tls() -> None:
     wait_for_handlers(1)
     server.kill()
     listener.close()
+
+
+def test_a_connection_that_was_reset_has_no_more_data() -> None:
+    listener = eventlet.listen(("127.0.0.1", 0))
+    client = eventlet.connect(listener.getsockname())
+    server, _ = listener.accept()
+    client.sendall(b"unread")
+    eventlet.sleep(0.01)
+    server.close()  # a RST, as there is data that nobody has read
+    assert client.recv(1) == b"" and client.recv_into(bytearray(1)) == 0
+    twin = listener.dup()
+    assert type(twin) is type(listener) is type(server) and twin.getsockname() == listener.getsockname()
+    client.close()
+    listener.close()
+    twin.close()

@@ -88,11 +88,26 @@ def test_debug_shows_what_is_waited_for() -> None:
     for switch in ("hub_listener_stacks", "hub_timer_stacks", "hub_prevent_multiple_readers", "hub_blocking_detection"):
         getattr(debug, switch)(True)
     debug.unspew()
+    assert "MainThread" in debug.format_threads_info() and debug.format_asyncio_info() == "TASKS:"
 
 
 def test_what_cannot_be_had_names_the_way() -> None:
     with pytest.raises(NotImplementedError, match=r"dhaga\.debug\.trace"):
         debug.spew()
+    with pytest.raises(ImportError, match=r"dhaga\.socket\.getaddrinfo"):
+        support.greendns
+    with pytest.raises(ImportError, match="OpenTelemetry"):
+        eventlet.zipkin
+    code = """
+for line in ("import eventlet.zipkin.client", "from eventlet import zipkin", "from eventlet.support import greendns"):
+    try:
+        exec(line)
+    except ImportError as error:
+        print("there is no eventlet." in str(error))
+"""
+    assert run(code).split() == ["True"] * 3
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        eventlet.nothing
 
 
 def test_small_helpers() -> None:

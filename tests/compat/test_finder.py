@@ -34,3 +34,11 @@ except ImportError as error:
         "True",
         "eventlet.green.MySQLdb",
     ]
+
+
+def test_green_ssl_has_the_wrap_socket_of_former_pythons() -> None:
+    from dhaga.compat import eventlet
+    from dhaga.compat.eventlet import green
+    from dhaga.compat.eventlet.green import ssl
+
+    assert green.ssl is ssl and ssl.wrap_socket is eventlet.wrap_ssl and ssl.SSLContext is not None

@@ -166,3 +166,63 @@ def test_an_error_that_is_not_waited_for_is_reported_unless_switched_off(caplog:
     finally:
         debug.hub_exceptions(True)
     assert caplog.text == ""
+
+
+def test_a_link_may_add_another_one() -> None:
+    called: list[Any] = []
+    greenthread = eventlet.spawn(int)
+    greenthread.link(lambda g: g.link(called.append))
+    greenthread.wait()
+    assert called == [greenthread]
+
+
+def test_throw_raises_where_it_waits_and_never_parks() -> None:
+    ended: list[type[BaseException]] = []
+
+    def work() -> None:
+        try:
+            eventlet.sleep(9)
+        except BaseException as error:
+            ended.append(type(error))
+
+    victims = [eventlet.spawn_n(work), eventlet.spawn(work)]
+    eventlet.sleep(0)
+    victims[0].throw()
+    victims[1].throw(KeyError("k"))
+    assert ended == []
+    eventlet.sleep(0)
+    assert ended == [greenthread.GreenletExit, KeyError]
+
+
+def test_a_sleep_of_0_raises_what_came_meanwhile() -> None:
+    turns: list[int] = []
+
+    def work() -> None:
+        while True:
+            turns.append(1)
+            eventlet.sleep(0)
+
+    victim = eventlet.spawn(work)
+    eventlet.sleep(0)
+    victim.kill()
+    assert turns == [1] and victim.dead
+
+
+def test_what_comes_later_may_be_called_off() -> None:
+    done: list[Any] = []
+    greenthread.call_after_global(1, done.append, "global")
+    greenthread.call_after(1, done.append, "local")
+    greenthread.call_after_local(1, done.append, "never").cancel()
+    greenthread.exc_after(1, KeyError).cancel()
+    eventlet.sleep(2)
+    assert done == ["global", "local"]
+    eventlet.exc_after(1, KeyError)
+    with pytest.raises(KeyError):
+        eventlet.sleep(2)
+
+
+def test_a_start_in_0_seconds_is_no_timer() -> None:
+    started: list[int] = []
+    greenthread.spawn_after(0, started.append, 1)
+    eventlet.sleep(0)
+    assert started == [1]

@@ -23,7 +23,7 @@ def test_timers_of_the_hub() -> None:
         assert local.pending and hub.loop is not None
         sleeper = eventlet.spawn(eventlet.sleep, 1)
         eventlet.sleep(0)
-        assert (hub.get_timers_count(), hub.get_readers(), hub.get_writers()) == (1, [], [])
+        assert (hub.get_timers_count(), hub.get_readers(), hub.get_writers()) == (4, [], [])
         sleeper.wait()
         eventlet.sleep(2)
         assert calls == ["of the main code", (2, (1,), {"a": 2})] and hub.clock() == 3
@@ -59,3 +59,35 @@ def test_what_cannot_be_had_says_so() -> None:
     with pytest.raises(RuntimeError, match="one of"):
         hubs.trampoline(0, read=True, write=True)
     assert hubs.get_default_hub() is type(hubs.get_hub())
+
+
+def test_a_call_in_0_seconds_comes_in_its_turn_on_the_hub() -> None:
+    trace: list[Any] = []
+    hub = hubs.get_hub()
+    eventlet.spawn(trace.append, 1)
+    hub.schedule_call_global(0, trace.append, 2)
+    hub.schedule_call_global(0, trace.append, "never").cancel()
+    eventlet.spawn(trace.append, 3)
+    eventlet.sleep(0)
+    assert trace == [1, 2, 3]
+
+
+@pytest.mark.logs
+def test_a_call_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[int] = []
+    hub = hubs.get_hub()
+    hub.schedule_call_global(0, lambda: 1 // 0)
+    hub.schedule_call_global(0, done.append, 1)
+    eventlet.sleep(0)
+    assert done == [1] and "ZeroDivisionError" in caplog.text
+
+
+def test_who_waits_for_a_descriptor_is_listed() -> None:
+    here, there = os.pipe()
+    reader = eventlet.spawn(hubs.trampoline, here, read=True)
+    eventlet.sleep(0)
+    listeners = hubs.get_hub().get_readers()
+    assert [each.greenlet for each in listeners] in ([reader], []) and hubs.get_hub().get_writers() == []
+    reader.kill()
+    os.close(here)
+    os.close(there)

@@ -112,3 +112,30 @@ def test_an_own_order() -> None:
     queue.put(1)
     queue.put(2)
     assert (getter.wait(), queue.get()) == (2, 4)
+
+
+def test_a_putter_of_a_queue_of_size_0_goes_on_after_its_getter() -> None:
+    queue = Queue(0)
+    trace: list[str] = []
+
+    def get() -> None:
+        for _ in range(2):
+            trace.append(f"got {queue.get()}")
+
+    getter = eventlet.spawn(get)
+    eventlet.sleep(0)
+    for item in "ab":
+        queue.put(item)
+        trace.append(f"put {item}")
+    getter.wait()
+    assert trace == ["got a", "put a", "got b", "put b"]
+
+
+def test_a_timeout_strikes_a_putter_before_it_hands_over_or_not_at_all() -> None:
+    queue = Queue(0)
+    getter = eventlet.spawn(queue.get)
+    eventlet.sleep(0)
+    with eventlet.Timeout(0, False):
+        queue.put("lost")
+    queue.put("taken")
+    assert getter.wait() == "taken"

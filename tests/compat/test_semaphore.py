@@ -86,4 +86,4 @@ def test_a_capped_semaphore_waits_at_both_ends() -> None:
     assert capped.acquire() and not capped.acquire(blocking=False)
     with pytest.raises(eventlet.Timeout), eventlet.Timeout(1):
         capped.acquire()
-    assert capped.locked() and capped.balance == 0
+    assert capped.locked() and capped.balance == -1

@@ -71,3 +71,33 @@ def test_what_is_a_timeout_says_so() -> None:
     class Late(Exception): ...
 
     assert is_timeout(wrap_is_timeout(Late)()) and is_timeout(wrap_is_timeout(lambda: OSError())())
+
+
+def test_one_of_0_seconds_is_raised_where_its_greenthread_parks_next_and_others_get_a_turn(clock: Any) -> None:
+    turns: list[int] = []
+    eventlet.spawn(turns.append, 1)
+    with pytest.raises(KeyError):
+        with Timeout(0, KeyError):
+            eventlet.sleep(5)
+    assert turns == [1] and clock() == 0
+    for _ in range(3):
+        eventlet.spawn(turns.append, 2)
+        with Timeout(-1, False):
+            eventlet.Event().wait()
+    assert turns == [1, 2, 2, 2]
+    with Timeout(0):  # nothing parks
+        pass
+    assert with_timeout(0, eventlet.sleep, 5, timeout_value="late") == "late" and clock() == 0
+
+
+def test_one_of_0_seconds_takes_nothing_that_is_handed_over() -> None:
+    queue: eventlet.Queue = eventlet.Queue()
+
+    def get() -> Any:
+        with Timeout(0, False):
+            return queue.get()
+
+    getters = [eventlet.spawn(get), eventlet.spawn(queue.get)]
+    eventlet.sleep(0)
+    queue.put("item")
+    assert [each.wait() for each in getters] == [None, "item"]

@@ -102,3 +102,15 @@ class Copied:
 
     def __deepcopy__(self, memo: object) -> str:
         return "copied deeply"
+
+
+def test_a_generator_is_gone_through_by_its_proxy() -> None:
+    def numbers() -> Iterator[int]:
+        yield from range(3)
+
+    proxy = tpool.Proxy(numbers, autowrap_names=("__call__",))
+    assert [*proxy()] == [0, 1, 2]
+    tpool.set_num_threads(5)
+    assert tpool._nthreads == 5
+    tpool.set_num_threads(20)
+    tpool.killall()

@@ -12,6 +12,7 @@ import pytest
 
 from dhaga.compat import eventlet
 from dhaga.compat.eventlet import websocket, wsgi
+from dhaga.compat.eventlet._websocket_rfc6455 import unmasked
 
 HEAD = (
     b"GET /chat HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -72,7 +73,7 @@ def frame(opcode: int, data: bytes, final: bool = True, masked: bool = True) -> 
         size = struct.pack("!BH", first | 126, len(data))
     else:
         size = struct.pack("!BQ", first | 127, len(data))
-    return bytes([0x80 * final | opcode]) + size + (MASK + websocket.unmasked(data, MASK) if masked else data)
+    return bytes([0x80 * final | opcode]) + size + (MASK + unmasked(data, MASK) if masked else data)
 
 
 def received(client: Any, size: int) -> bytes:

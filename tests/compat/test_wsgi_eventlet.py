@@ -68,7 +68,7 @@ def test_it_serves_an_app_and_logs_as_eventlet_does() -> None:
     assert "X-Own-Header" in headers.keys() and words == ["after"]  # noqa: SIM118
     text = log.getvalue()
     assert f"wsgi starting up on http://127.0.0.1:{address[1]}" in text and ") accepted (" in text
-    assert "127.0.0.1,1.2.3.4 - - [" in text and '"POST /page?x=1 HTTP/1.1" 200 5 0.' in text and "wsgi exited" in text
+    assert "1.2.3.4,127.0.0.1 - - [" in text and '"POST /page?x=1 HTTP/1.1" 200 5 0.' in text and "wsgi exited" in text
 
 
 @pytest.mark.parametrize("debug", [True, False])
@@ -95,7 +95,7 @@ def test_without_keepalive_each_request_has_its_connection(caplog: pytest.LogCap
     with serving(log=logger, keepalive=False, log_output=False, capitalize_response_headers=False) as address:
         _, headers, _ = ask(address)
     assert headers["Connection"] == "close" and "x-own-header" in headers.keys()  # noqa: SIM118
-    assert "starting up" in caplog.text and "POST" not in caplog.text
+    assert not caplog.text
 
 
 def test_connections_are_of_the_pool_that_is_given() -> None:
@@ -113,8 +113,6 @@ def test_connections_are_of_the_pool_that_is_given() -> None:
 
 def test_what_cannot_be_had_says_so() -> None:
     listener = eventlet.listen(("127.0.0.1", 0))
-    with pytest.raises(NotImplementedError, match=r"dhaga\.http\.limits"):
-        wsgi.server(listener, app, protocol=object)
     with pytest.raises(AttributeError, match="waitall"):
         wsgi.server(listener, app, custom_pool=object())
     listener.close()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from . import convenience, event, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
+from importlib import import_module
+from typing import Any
+
+from .._absent import raise_missing
+from . import convenience, event, greenio, greenpool, greenthread, hubs, patcher, queue, semaphore, support, timeout
 from .convenience import StopServe, connect, listen, serve, wrap_ssl
 from .event import Event
 from .greenpool import GreenPile, GreenPool
@@ -14,6 +18,7 @@ from .timeout import Timeout, is_timeout, with_timeout, wrap_is_timeout
 
 __version__ = "0.41.0+dhaga"
 version_info = (0, 41, 0)
+call_after_global, exc_after = greenthread.call_after_global, greenthread.exc_after
 
 
 class EventletDeprecationWarning(Warning):
@@ -22,8 +27,14 @@ class EventletDeprecationWarning(Warning):
 
 __all__ = [
     "BoundedSemaphore", "CappedSemaphore", "Event", "EventletDeprecationWarning", "GreenPile", "GreenPool",
-    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "connect", "convenience", "event", "getcurrent",
-    "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill", "listen", "monkey_patch", "patcher",
-    "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after", "spawn_after_local", "spawn_n", "support",
-    "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
+    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "call_after_global", "connect", "convenience", "event",
+    "exc_after", "getcurrent", "greenio", "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill",
+    "listen", "monkey_patch", "patcher", "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after",
+    "spawn_after_local", "spawn_n", "support", "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("green", "tpool", "wsgi"):
+        return import_module(f"{__name__}.{name}")
+    raise_missing(__name__, name)

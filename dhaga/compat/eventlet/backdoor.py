@@ -1,19 +1,40 @@
-"""``eventlet.backdoor``: not available."""
+"""``eventlet.backdoor``: a prompt of Python on a socket, in the running program."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import logging
+import sys
+from typing import Any
+
+from .._prompt import talk
+from .greenthread import spawn
 
 __all__ = ["backdoor", "backdoor_server"]
 
+logger = logging.getLogger("dhaga")
 
-def backdoor_server(sock: Any, locals: Any = None) -> NoReturn:
-    """Refuse. Raises: NotImplementedError."""
-    raise NotImplementedError(
-        "a prompt on a socket is open to all who reach it: look into a running program by `python -m dhaga dump PID`"
-    )
+HELP = 'Type "help", "copyright", "credits" or "license" for more information.'
 
 
-def backdoor(conn_info: Any, locals: Any = None) -> NoReturn:
-    """Refuse. Raises: NotImplementedError."""
-    backdoor_server(conn_info, locals)
+def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
+    """Give each client of a listener a prompt: a way in for all who reach its address. ``locals``: the names it has.
+
+    Parks: until it is killed, or the listener is closed. Closes the listener.
+    """
+    logger.warning("backdoor_server listens at %s: whoever connects may do what this program may", sock.getsockname())
+    try:
+        while True:
+            spawn(backdoor, sock.accept(), locals)
+    finally:
+        sock.close()
+
+
+def backdoor(conn_info: tuple[Any, Any], locals: dict[str, Any] | None = None) -> None:
+    """Give one client a prompt. ``conn_info``: what ``accept`` returned. Parks: until the client leaves. Closes it."""
+    conn, _ = conn_info
+    try:
+        talk(conn, locals, f"Python {sys.version}\n{HELP}\n(InteractiveConsole)")
+    except OSError as error:
+        logger.debug("a client of the backdoor has gone: %s", error)
+    finally:
+        conn.close()

@@ -8,8 +8,9 @@ from typing import Any
 
 from ... import ssl
 from ..._kernel.api import current
-from ...socket import AF_INET, AF_INET6, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, socket
+from ...socket import AF_INET, AF_INET6, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET
 from . import _settings
+from .greenio import GreenSocket
 from .greenpool import GreenPool
 from .greenthread import GreenThread, was_killed
 
@@ -36,9 +37,9 @@ class StopServe(Exception):
 _settings.unreported = (StopServe,)
 
 
-def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> socket:
+def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
     """Return a connected socket; ``bind``: its own address. Parks: while it connects. Raises: OSError."""
-    sock = socket(family, SOCK_STREAM)
+    sock = GreenSocket(family, SOCK_STREAM)
     try:
         if bind is not None:
             sock.bind(bind)
@@ -51,12 +52,12 @@ def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> socket:
 
 def listen(
     addr: Any, family: int = AF_INET, backlog: int = 50, reuse_addr: bool = True, reuse_port: bool | None = None
-) -> socket:
+) -> GreenSocket:
     """Return a listening socket. ``reuse_port``: others may listen at the port, too; None: at one that is named.
 
     Parks: never. Raises: OSError.
     """
-    sock = socket(family, SOCK_STREAM)
+    sock = GreenSocket(family, SOCK_STREAM)
     try:
         if reuse_addr:
             sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)

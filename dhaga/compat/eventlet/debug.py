@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, NoReturn
 
+from ... import threading
 from ..._kernel.current_scheduler import current_scheduler
 from . import _settings
 
 __all__ = [
+    "format_asyncio_info",
     "format_hub_listeners",
     "format_hub_timers",
+    "format_threads_info",
     "hub_blocking_detection",
     "hub_exceptions",
     "hub_listener_stacks",
@@ -42,6 +46,16 @@ def format_hub_listeners() -> str:
     waits = [each for each in current_scheduler()._in_order() if each.reason]
     lines = {way: [repr(each) for each in waits if str(each.reason).startswith(way)] for way in ("read", "write")}
     return "\n".join(["READERS:", *lines["read"], "WRITERS:", *lines["write"]])
+
+
+def format_asyncio_info() -> str:
+    """Return the tasks of the loop that all waits run on, as text."""
+    return "\n".join(["TASKS:", *map(repr, asyncio.all_tasks(current_scheduler().loop))])
+
+
+def format_threads_info() -> str:
+    """Return the threads, as text."""
+    return "\n".join(["THREADS:", *map(repr, threading.enumerate())])
 
 
 def hub_listener_stacks(state: bool = False) -> None:

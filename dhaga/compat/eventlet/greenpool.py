@@ -7,6 +7,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
+from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.microthread import call_excepthook
 from ..._sync.event import Event
 from . import _settings
@@ -120,7 +121,7 @@ class GreenPool:
 
 def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GreenThread:
     """Make a call in the caller, and return a greenthread that has ended with its result."""
-    greenthread = GreenThread(function, args, kwargs)
+    greenthread = GreenThread(current_scheduler(), function, args, kwargs or None, None, True)
     greenthread._value = function(*args, **kwargs)
     greenthread._end()
     return greenthread

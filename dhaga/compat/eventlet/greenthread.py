@@ -6,9 +6,9 @@ that, before those who wait for the result go on.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
-from contextvars import copy_context
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent
@@ -24,7 +24,11 @@ from . import _settings
 __all__ = [
     "GreenThread",
     "GreenletExit",
+    "call_after",
+    "call_after_global",
+    "call_after_local",
     "cancel",
+    "exc_after",
     "getcurrent",
     "kill",
     "sleep",
@@ -44,13 +48,14 @@ class RawGreenThread(Dhaga[Any]):
 
     __slots__ = ()
 
-    def __init__(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> None:
-        super().__init__(current_scheduler(), function, args, kwargs or None, None, True, copy_context())
-
     @property
     def dead(self) -> bool:
         """Whether it has ended."""
         return self._done
+
+    def throw(self, *throw_args: Any) -> None:
+        """Raise an error where it waits, GreenletExit by default. Parks: never. From: the hub, any greenthread."""
+        raise_in(self, error_of(throw_args))
 
     def _report(self, error: BaseException) -> None:
         if isinstance(error, _settings.unreported):
@@ -67,6 +72,10 @@ class GreenThread(RawGreenThread):
     _entry: Entry | None = None
     _parent: Dhaga[Any] | None = None
 
+    def _stand_in(self) -> Any:
+        """Return what ``threading.current_thread()`` returns here."""
+        return thread_stand_in()(self)
+
     def wait(self) -> Any:
         """Return what the function returned, or raise its error: GreenletExit if it was killed. Parks: until then."""
         if self._outcome is None:
@@ -80,8 +89,10 @@ class GreenThread(RawGreenThread):
         """Call ``func(self, *args, **kwargs)`` in this greenthread at its end; in the caller if that was before."""
         if self._done:
             func(self, *args, **kwargs)
+        elif self._links is None:
+            self._links = [(func, args, kwargs)]
         else:
-            self._links = [*(self._links or ()), (func, args, kwargs)]
+            self._links.append((func, args, kwargs))
 
     def unlink(self, func: Function, *args: Any, **kwargs: Any) -> bool:
         """Forget a link. Returns: whether it was there."""
@@ -142,24 +153,37 @@ class GreenThread(RawGreenThread):
         self.scheduler._admit(self)
 
 
+@functools.cache
+def thread_stand_in() -> Any:
+    """Return the class of stand-ins; imported when it is asked for, as ``threading`` is much."""
+    from ._stand_in import GreenThreadStandIn
+
+    return GreenThreadStandIn
+
+
 def spawn(func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread that calls a function. Parks: never."""
-    greenthread = GreenThread(func, args, kwargs)
-    greenthread.scheduler._admit(greenthread)
+    scheduler = current_scheduler()
+    greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
+    scheduler._admit(greenthread)
     return greenthread
 
 
 def spawn_n(func: Function, *args: Any, **kwargs: Any) -> Any:
     """Start a greenthread whose result cannot be waited for."""
-    greenthread = RawGreenThread(func, args, kwargs)
-    greenthread.scheduler._admit(greenthread)
+    scheduler = current_scheduler()
+    greenthread = RawGreenThread(scheduler, func, args, kwargs or None, None, True)
+    scheduler._admit(greenthread)
     return greenthread
 
 
 def spawn_after(seconds: float, func: Function, *args: Any, **kwargs: Any) -> GreenThread:
     """Start a greenthread in so many seconds; ``cancel`` prevents it until then."""
-    greenthread = GreenThread(func, args, kwargs)
-    scheduler = greenthread.scheduler
+    scheduler = current_scheduler()
+    greenthread = GreenThread(scheduler, func, args, kwargs or None, None, True)
+    if seconds <= 0:
+        scheduler._admit(greenthread)
+        return greenthread
     greenthread._entry = scheduler._timers.add(scheduler._clock() + seconds, greenthread)
     return greenthread
 
@@ -172,9 +196,42 @@ def spawn_after_local(seconds: float, func: Function, *args: Any, **kwargs: Any)
     return greenthread
 
 
+def exc_after(seconds: float | None, *throw_args: Any) -> Any:
+    """Raise an error in the caller in so many seconds, unless what this returns is cancelled. Source: deprecated."""
+    from .timeout import Timeout
+
+    return Timeout(seconds, error_of(throw_args))
+
+
+def call_after_local(seconds: float, function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call a function on the hub in so many seconds, unless the calling greenthread has ended. Source: deprecated."""
+    from .hubs import get_hub
+
+    return get_hub().schedule_call_local(seconds, function, *args, **kwargs)
+
+
+def call_after_global(seconds: float, function: Function, *args: Any, **kwargs: Any) -> Any:
+    """Call a function on the hub, where it must not wait, in so many seconds. Source: deprecated."""
+    from .hubs import get_hub
+
+    return get_hub().schedule_call_global(seconds, function, *args, **kwargs)
+
+
+call_after = call_after_local
+
+
 def sleep(seconds: float = 0) -> None:
-    """Let others run for so many seconds; 0: once. Parks: until then."""
-    sleep_(max(0, seconds))
+    """Let others run for so many seconds; 0: once, those included whose sockets are ready. Parks: until then."""
+    if seconds > 0:
+        sleep_(seconds)
+        return
+    me = current()
+    poller = me.scheduler._poller
+    if poller.watchers:
+        poller.poll()
+    sleep_(0)
+    if me._pending:
+        me._prepare("sleep")  # a kill, or a Timeout, that came meanwhile
 
 
 def kill(g: Any, *throw_args: Any) -> None:
@@ -193,11 +250,16 @@ def kill(g: Any, *throw_args: Any) -> None:
     me = current() if not isinstance(getcurrent(), Dhaga) else getcurrent()
     if waiter is me:
         raise error
+    raise_in(waiter, error)
+    sleep(0)
+
+
+def raise_in(waiter: Any, error: BaseException) -> None:
+    """Raise an error where a waiter parks, or parks next; one that has not started never runs."""
     if isinstance(waiter, GreenThread) and waiter._entry is not None:
         waiter._end_unstarted(error)
-    else:
+    elif not getattr(waiter, "_done", False):
         waiter.scheduler._call(waiter._cancel_with, error)
-    sleep_(0)
 
 
 def cancel(g: Any, *throw_args: Any) -> None:

@@ -8,10 +8,34 @@ from queue import Empty, Full
 from types import GenericAlias
 from typing import Any
 
-from ..._kernel.api import current, park
+from ..._kernel.api import current
+from ..._kernel.waiter import NOT_CANCELLABLE, TIMED_OUT
 from ..._sync.event import Event
 
 __all__ = ["Empty", "Full", "LifoQueue", "LightQueue", "PriorityQueue", "Queue"]
+
+
+class Getters(deque[Any]):
+    """Waiters for an item, the first first; what their parks are undone by."""
+
+    __slots__ = ()
+
+    def _remove(self, waiter: Any) -> None:
+        self.remove(waiter)
+
+
+class Putters(deque[tuple[Any, Any]]):
+    """Waiters for room, with their items; what their parks are undone by."""
+
+    __slots__ = ()
+
+    def _remove(self, waiter: Any) -> bool:
+        # By the waiter's identity: items may be equal.
+        for index, each in enumerate(self):
+            if each[0] is waiter:
+                del self[index]
+                return True
+        return False
 
 
 class LightQueue:
@@ -25,8 +49,8 @@ class LightQueue:
 
     def __init__(self, maxsize: int | None = None) -> None:
         self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
-        self.getters: deque[Any] = deque()
-        self.putters: deque[Any] = deque()
+        self.getters = Getters()
+        self.putters = Putters()
         self._init(maxsize)
 
     __class_getitem__: Any = classmethod(GenericAlias)
@@ -79,27 +103,28 @@ class LightQueue:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an item. Parks: while there is no room. Raises: Full after ``timeout`` seconds, or if not ``block``."""
         if self.getters:
-            self._put(item)
-            getter = self.getters.popleft()
-            getter._wake(self._get())
-        elif self.maxsize is None or self.qsize() < self.maxsize:
+            self._hand_over(item, block)
+        elif self.maxsize is None or len(self.queue) < self.maxsize:
             self._put(item)
         elif not block:
             raise Full
         else:
-            putter = current(), item
-            try:
-                park("queue.put", lambda: self._withdraw(putter), timeout, start=lambda: self.putters.append(putter))
-            except TimeoutError:
-                raise Full from None
+            me = current()
+            me._prepare("queue.put", self.putters)
+            self.putters.append((me, item))
+            if me._park_until(timeout) is TIMED_OUT:
+                raise Full
 
-    def _withdraw(self, putter: tuple[Any, Any]) -> bool:
-        """Take a putter off, by its identity: items may be equal. Returns: False if it was taken already."""
-        for index, each in enumerate(self.putters):
-            if each is putter:
-                del self.putters[index]
-                return True
-        return False
+    def _hand_over(self, item: Any, block: bool) -> None:
+        """Give an item to the first getter; a queue of size 0 lets that run before ``put`` returns."""
+        me = current() if block and self.maxsize == 0 else None
+        if me is not None:
+            me._prepare("queue.put", NOT_CANCELLABLE)
+        self._put(item)
+        self.getters.popleft()._wake(self._get())
+        if me is not None:
+            me._wake()
+            me._park()
 
     def put_nowait(self, item: Any) -> None:
         """Put an item. Raises: Full."""
@@ -107,20 +132,22 @@ class LightQueue:
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Take an item. Parks: while there is none. Raises: Empty after ``timeout`` seconds, or if not ``block``."""
-        if not self.qsize() and self.putters:
+        if self.putters and not self.queue:
             self._admit_putter()
-        if self.qsize():
+        if self.queue:
             item = self._get()
-            self._admit_putters()
+            if self.putters:
+                self._admit_putters()
             return item
         if not block:
             raise Empty
         me = current()
-        getters = self.getters
-        try:
-            return park("queue.get", lambda: getters.remove(me), timeout, start=lambda: getters.append(me))
-        except TimeoutError:
-            raise Empty from None
+        me._prepare("queue.get", self.getters)
+        self.getters.append(me)
+        found = me._park_until(timeout)
+        if found is TIMED_OUT:
+            raise Empty
+        return found
 
     def get_nowait(self) -> Any:
         """Take an item. Raises: Empty."""
@@ -142,31 +169,32 @@ class Queue(LightQueue):
     def __init__(self, maxsize: int | None = None) -> None:
         super().__init__(maxsize)
         self.unfinished_tasks = 0
-        self._all_done = Event()
-        self._all_done.set()
+        self._all_done: Event | None = None  # made by join()
 
     def _format(self) -> str:
         return super()._format() + (f" tasks={self.unfinished_tasks}" if self.unfinished_tasks else "")
 
     def _put(self, item: Any) -> None:
-        super()._put(item)
-        self._put_bookkeeping()
+        self.queue.append(item)
+        self.unfinished_tasks += 1
 
     def _put_bookkeeping(self) -> None:
         self.unfinished_tasks += 1
-        self._all_done.clear()
 
     def task_done(self) -> None:
         """Count an item that was taken as done. Raises: ValueError if there were not so many."""
         if self.unfinished_tasks <= 0:
             raise ValueError("task_done() called too many times")
         self.unfinished_tasks -= 1
-        if not self.unfinished_tasks:
-            self._all_done.set()
+        if not self.unfinished_tasks and self._all_done is not None:
+            done, self._all_done = self._all_done, None
+            done.set()
 
     def join(self) -> None:
         """Wait until all items are done. Parks: until then."""
         while self.unfinished_tasks:
+            if self._all_done is None:
+                self._all_done = Event()
             self._all_done.wait()
 
 

@@ -144,8 +144,8 @@ class CappedSemaphore:
 
     @property
     def balance(self) -> int:
-        """The number of free permits; below 0: of those that wait for one."""
-        return self.lower_bound.balance - max(0, -self.upper_bound.balance)
+        """How many more calls of ``acquire`` than of ``release`` there is room for; below 0: fewer."""
+        return self.lower_bound.balance - self.upper_bound.balance
 
     def __enter__(self) -> None:
         self.acquire()

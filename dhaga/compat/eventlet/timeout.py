@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from ..._kernel.api import current, sleep
 from .._timeout import WaiterTimeout, call_within
 
 __all__ = ["Timeout", "is_timeout", "with_timeout", "wrap_is_timeout"]
@@ -30,14 +31,28 @@ class Timeout(WaiterTimeout):
         """Count anew, after ``cancel``, for the calling greenthread."""
         if self.seconds is not None:
             self._begin()
-            self._count(self.seconds)
+            if self.seconds > 0:
+                self._count(self.seconds)
+            else:
+                self._expire()
         return self
+
+    def cancel(self) -> None:
+        """Stop to count. Parks: once, if it was of 0 seconds and has been raised, since nobody else had a turn."""
+        if self.seconds is None or self.seconds > 0 or self._raised is None:
+            super().cancel()
+            return
+        is_raised = self._raised not in self._waiter._pending
+        super().cancel()
+        self._raised = None
+        if is_raised and self._waiter is current():
+            sleep(0)
 
     def _error(self) -> Any:
         return self if self.exception is None or isinstance(self.exception, bool) else self.exception
 
     def __enter__(self) -> Self:
-        if self._entry is None:
+        if self._entry is None and self._raised is None:
             self.start()
         return self
 

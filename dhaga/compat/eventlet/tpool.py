@@ -13,31 +13,30 @@ from . import _settings
 __all__ = ["Proxy", "execute", "killall", "set_num_threads"]
 
 
-class Threads:
-    """The pool of ``execute``, once it was called, and how many threads it may have."""
+_nthreads = int(os.environ.get("EVENTLET_THREADPOOL_SIZE", 20))
+"""How many threads the pool may have; 0: the caller makes the calls itself."""
 
-    def __init__(self) -> None:
-        self.limit = int(os.environ.get("EVENTLET_THREADPOOL_SIZE", 20))
-        self.pool: OffloadPool | None = None
-
-
-threads = Threads()
+_pool: OffloadPool | None = None
+"""The pool of ``execute``, once it was called."""
 
 
 def setup() -> None:
     """Make the pool; ``execute`` does so by itself."""
-    if threads.pool is None and threads.limit:
-        threads.pool = OffloadPool("eventlet.tpool", threads.limit)
+    global _pool
+    if _pool is None and _nthreads:
+        _pool = OffloadPool("eventlet.tpool", _nthreads)
 
 
 def set_num_threads(nthreads: int) -> None:
     """Let a pool that is made from now on have so many threads; with 0 the caller makes the calls itself."""
-    threads.limit = nthreads
+    global _nthreads
+    _nthreads = nthreads
 
 
 def killall() -> None:
     """End the threads. Parks: until their calls have returned. A later ``execute`` makes new ones."""
-    pool, threads.pool = threads.pool, None
+    global _pool
+    pool, _pool = _pool, None
     if pool is not None:
         pool.shutdown()
 
@@ -45,14 +44,19 @@ def killall() -> None:
 def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a call in an OS thread, and return or raise its outcome. Parks: until it returns."""
     setup()
-    if threads.pool is None:
+    if _pool is None:
         return meth(*args, **kwargs)
     try:
-        return threads.pool.offload(meth, *args, **kwargs)
+        return _pool.offload(call, meth, args, kwargs)
     except Exception as error:
         if _settings.tpool_exceptions:
             call_excepthook(None, error)
         raise
+
+
+def call(meth: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Make a call. A generator that it returns is the caller's to go through, or a Proxy's."""
+    return meth(*args, **kwargs)
 
 
 def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

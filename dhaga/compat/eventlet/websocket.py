@@ -1,34 +1,36 @@
-"""``eventlet.websocket``: WebSockets (RFC 6455, version 13, without extensions) in a WSGI app."""
+"""``eventlet.websocket``: WebSockets in a WSGI app, of version 13 (RFC 6455) and of the drafts before it."""
 
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .semaphore import Semaphore
+from . import _websocket_deflate as deflate
+from ._websocket_hixie import MAX_FRAME_LENGTH, WebSocket
+from ._websocket_rfc6455 import ConnectionClosedError, FailedConnectionError, ProtocolError, RFC6455WebSocket
 
-__all__ = ["ConnectionClosedError", "ProtocolError", "RFC6455WebSocket", "WebSocket", "WebSocketWSGI"]
+__all__ = [
+    "ConnectionClosedError",
+    "FailedConnectionError",
+    "ProtocolError",
+    "RFC6455WebSocket",
+    "WebSocket",
+    "WebSocketWSGI",
+]
 
-MAX_FRAME_LENGTH = 8 * 1024 * 1024
-"""Bytes of a message that are accepted unless ``WebSocketWSGI`` says otherwise."""
-
+DEFAULT_MAX_FRAME_LENGTH = MAX_FRAME_LENGTH
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
+
+CLIENT_GONE = errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN
+"""Errors of a handler that are its client's end."""
 
 
-class ConnectionClosedError(Exception):
-    """The peer has closed the connection."""
-
-
-class ProtocolError(ValueError):
-    """The peer has sent what no WebSocket sends; the connection ends."""
-
-    def __init__(self, code: int, why: str) -> None:
-        super().__init__(why)
-        self.code = code
+class BadRequest(Exception):
+    """A request that gets no WebSocket."""
 
 
 class WebSocketWSGI:
@@ -39,8 +41,8 @@ class WebSocketWSGI:
 
     def __init__(
         self,
-        handler: Callable[[RFC6455WebSocket], Any] | None = None,
-        max_frame_length: int = MAX_FRAME_LENGTH,
+        handler: Callable[[Any], Any] | None = None,
+        max_frame_length: int = DEFAULT_MAX_FRAME_LENGTH,
         supported_protocols: Iterable[str] = (),
     ) -> None:
         self.handler: Any = handler
@@ -55,161 +57,126 @@ class WebSocketWSGI:
         return cls(handler, supported_protocols=supported_protocols)
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        why = self.refusal(environ)
-        if why:
-            start_response("400 Bad Request", [("Content-Type", "text/plain")])
-            return [why.encode()]
-        sock, received = environ["dhaga.upgrade"]()
-        key = environ["HTTP_SEC_WEBSOCKET_KEY"].encode("latin-1")
-        accept = base64.b64encode(hashlib.sha1(key + KEY_SUFFIX, usedforsecurity=False).digest()).decode()
-        offered = [each.strip() for each in environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")]
-        chosen = next((each for each in offered if each and each in self.protocols), None)
-        lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
-        lines += [f"Sec-WebSocket-Accept: {accept}", *([f"Sec-WebSocket-Protocol: {chosen}"] if chosen else [])]
-        sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-        websocket = RFC6455WebSocket(sock, environ, received, chosen, self.max_frame_length)
+        try:
+            websocket = self.accept(environ)
+        except BadRequest:
+            # Another server of Dhaga says by itself whether the connection ends.
+            start_response("400 Bad Request", [("Connection", "close")] if "eventlet.posthooks" in environ else [])
+            return []
+        if "eventlet.set_idle" in environ:
+            environ["eventlet.set_idle"]()  # the end of the server does not wait for the client
         try:
             self.handler(websocket)
-        except OSError:
-            pass  # the client has gone
+        except OSError as error:
+            if error.errno not in CLIENT_GONE and not websocket.websocket_closed:
+                raise
         finally:
             websocket.close()
         return []
 
-    def refusal(self, environ: dict[str, Any]) -> str:
-        """Return why a request gets no WebSocket, or nothing."""
+    def accept(self, environ: dict[str, Any]) -> WebSocket:
+        """Take the connection over and send the handshake. Raises: BadRequest, OSError."""
         if "websocket" not in environ.get("HTTP_UPGRADE", "").lower():
-            return "this address is for WebSockets: Upgrade: websocket is missing"
+            raise BadRequest("Upgrade: websocket is missing")
         if "upgrade" not in environ.get("HTTP_CONNECTION", "").lower():
-            return "Connection: Upgrade is missing"
+            raise BadRequest("Connection: Upgrade is missing")
+        if "HTTP_SEC_WEBSOCKET_KEY1" in environ:
+            return self.accept_hixie_76(environ)
+        if environ.keys() & {"HTTP_SEC_WEBSOCKET_KEY", "HTTP_SEC_WEBSOCKET_VERSION"}:
+            return self.accept_rfc6455(environ)
+        return self.accept_hixie_75(environ)
+
+    def accept_rfc6455(self, environ: dict[str, Any]) -> WebSocket:
+        """Send the handshake of version 13."""
         if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13" or "HTTP_SEC_WEBSOCKET_KEY" not in environ:
-            return "Sec-WebSocket-Version must be 13, and a Sec-WebSocket-Key be given"
-        if "dhaga.upgrade" not in environ:
-            return "the server gives no connections away: serve this app by Dhaga's"
-        return ""
+            raise BadRequest("Sec-WebSocket-Version must be 13, and a Sec-WebSocket-Key be given")
+        key = environ["HTTP_SEC_WEBSOCKET_KEY"].encode("latin-1")
+        accept = base64.b64encode(hashlib.sha1(key + KEY_SUFFIX, usedforsecurity=False).digest()).decode()
+        offered = [each.strip() for each in environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")]
+        chosen = next((each for each in offered if each and each in self.protocols), None)
+        extensions = deflate.negotiate(environ.get("HTTP_SEC_WEBSOCKET_EXTENSIONS", ""))
+        lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"]
+        lines.append(f"Sec-WebSocket-Accept: {accept}")
+        if chosen:
+            lines.append(f"Sec-WebSocket-Protocol: {chosen}")
+        if extensions:
+            lines.append(f"Sec-WebSocket-Extensions: {deflate.answer(extensions)}")
+        sock, received = take_over(environ)
+        send_head(sock, lines)
+        websocket = RFC6455WebSocket(
+            sock, environ, protocol=chosen, extensions=extensions, max_frame_length=self.max_frame_length
+        )
+        websocket._buf = received
+        return websocket
 
-
-class RFC6455WebSocket:
-    """One WebSocket. Source: ``eventlet.websocket.WebSocket``. Several greenthreads may send; one waits."""
-
-    version = 13
-
-    def __init__(
-        self, sock: Any, environ: dict[str, Any], received: bytes = b"", protocol: str | None = None, limit: int = 0
-    ) -> None:
-        self.socket = sock
-        self.environ = environ
-        self.protocol = protocol
-        self.path = environ.get("PATH_INFO", "")
-        self.origin = environ.get("HTTP_ORIGIN")
-        self.log_context = environ.get("REMOTE_ADDR")
-        self.websocket_closed = False
-        self._limit = limit or MAX_FRAME_LENGTH
-        self._buffer = bytearray(received)
-        self._sending = Semaphore()
-
-    def send(self, message: str | bytes) -> None:
-        """Send a message: text, or binary. Parks: while the client does not read. Raises: OSError."""
-        if self.websocket_closed:
-            raise BrokenPipeError("the WebSocket is closed")
-        if isinstance(message, str):
-            self._send_frame(TEXT, message.encode())
-        else:
-            self._send_frame(BINARY, bytes(message))
-
-    def wait(self) -> Any:
-        """Return the next message. Parks: until it is there. Returns: None once the client has closed."""
-        if self.websocket_closed:
-            return None
-        try:
-            return self._receive_message()
-        except (ConnectionClosedError, OSError):
-            self.close()
-            return None
-        except ProtocolError as error:
-            self.close((error.code, str(error)))
-            return None
-
-    def close(self, close_data: tuple[int, str] | None = None) -> None:
-        """Say that no message follows; ``close_data``: code and reason. No-op if it is closed."""
-        if self.websocket_closed:
-            return
-        self.websocket_closed = True
-        data = b"" if close_data is None else struct.pack("!H", close_data[0]) + close_data[1].encode()[:123]
-        try:
-            self._send_frame(CLOSE, data)
-        except OSError:
-            pass  # the client has gone
-
-    def _send_frame(self, opcode: int, data: bytes) -> None:
-        size = len(data)
-        if size < 126:
-            head = struct.pack("!BB", 0x80 | opcode, size)
-        elif size < 65_536:
-            head = struct.pack("!BBH", 0x80 | opcode, 126, size)
-        else:
-            head = struct.pack("!BBQ", 0x80 | opcode, 127, size)
-        with self._sending:
-            self.socket.sendall(head + data)
-
-    def _receive_message(self) -> Any:
-        kind = None
-        pieces: list[bytes] = []
-        while True:
-            final, opcode, data = self._receive_frame(self._limit - sum(map(len, pieces)))
-            if opcode == CLOSE:
-                self.close((struct.unpack("!H", data[:2])[0], "") if len(data) >= 2 else None)
-                raise ConnectionClosedError
-            if opcode == PING:
-                self._send_frame(PONG, data)
-            if opcode in (PING, PONG):
-                continue
-            if (opcode == CONTINUATION) is (kind is None) or opcode > BINARY:
-                raise ProtocolError(1002, f"a frame of type {opcode} does not come here")
-            kind = kind or opcode
-            pieces.append(data)
-            if final:
-                return self._decoded(kind, b"".join(pieces))
-
-    @staticmethod
-    def _decoded(kind: int, data: bytes) -> Any:
-        if kind == BINARY:
-            return data
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise ProtocolError(1007, "the text is not UTF-8") from None
-
-    def _receive_frame(self, room: int) -> tuple[bool, int, bytes]:
-        first, second = self._take(2)
-        opcode, size = first & 15, second & 127
-        if first & 0x70 or not second & 0x80:
-            raise ProtocolError(1002, "a frame has bits of an extension, or no mask")
-        if opcode >= CLOSE and (size > 125 or not first & 0x80):
-            raise ProtocolError(1002, "a control frame is too long, or in pieces")
-        if size > 125:
-            size = int.from_bytes(self._take(2 if size == 126 else 8), "big")
-        if size > room:
-            raise ProtocolError(1009, f"a message has more than {self._limit} bytes")
-        mask = self._take(4)
-        return bool(first & 0x80), opcode, unmasked(self._take(size), mask)
-
-    def _take(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            data = self.socket.recv(65_536)
+    def accept_hixie_76(self, environ: dict[str, Any]) -> WebSocket:
+        """Send the handshake of the draft 76, with the answer to its three keys."""
+        if "HTTP_SEC_WEBSOCKET_KEY2" not in environ:
+            raise BadRequest("Sec-WebSocket-Key2 is missing")
+        numbers = [number_of(environ[f"HTTP_SEC_WEBSOCKET_KEY{which}"]) for which in (1, 2)]
+        sock, received = take_over(environ)
+        while len(received) < 8:
+            data = sock.recv(4096)
             if not data:
-                raise ConnectionClosedError
-            self._buffer += data
-        taken = bytes(self._buffer[:size])
-        del self._buffer[:size]
-        return taken
+                raise ConnectionResetError(errno.ECONNRESET, "the client has left in the middle of the handshake")
+            received += data
+        answer = hashlib.md5(struct.pack(">II", *numbers) + received[:8], usedforsecurity=False).digest()
+        lines = [*beginning("WebSocket Protocol Handshake"), f"Sec-WebSocket-Origin: {environ.get('HTTP_ORIGIN', '')}"]
+        protocol = environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL")
+        if protocol:
+            lines.append(f"Sec-WebSocket-Protocol: {protocol}")
+        lines.append(f"Sec-WebSocket-Location: {location(environ)}")
+        send_head(sock, lines, answer)
+        return self.hixie(sock, environ, 76, received[8:])
+
+    def accept_hixie_75(self, environ: dict[str, Any]) -> WebSocket:
+        """Send the handshake of the draft 75."""
+        sock, received = take_over(environ)
+        lines = [
+            *beginning("Web Socket Protocol Handshake"),
+            f"WebSocket-Origin: {environ.get('HTTP_ORIGIN', '')}",
+            f"WebSocket-Location: {location(environ)}",
+        ]
+        send_head(sock, lines)
+        return self.hixie(sock, environ, 75, received)
+
+    def hixie(self, sock: Any, environ: dict[str, Any], version: int, received: bytes) -> WebSocket:
+        websocket = WebSocket(sock, environ, version)
+        websocket.max_frame_length = self.max_frame_length
+        websocket._buf = received
+        websocket._parse()
+        return websocket
 
 
-WebSocket = RFC6455WebSocket
+def take_over(environ: dict[str, Any]) -> tuple[Any, bytes]:
+    """Take the connection over. Returns: its socket, and the bytes received already. Raises: BadRequest."""
+    if "dhaga.upgrade" in environ:
+        return environ["dhaga.upgrade"]()  # type: ignore[no-any-return]
+    if hasattr(environ.get("eventlet.input"), "get_socket"):
+        return environ["eventlet.input"].get_socket(), b""
+    raise BadRequest("the server gives no connections away: serve this app by Dhaga's")
 
 
-def unmasked(data: bytes, mask: bytes) -> bytes:
-    """Return the bytes with the mask of four bytes taken off, or put on: as one number, which is fast."""
-    size = len(data)
-    repeated = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")
+def beginning(reason: str) -> list[str]:
+    """Return the first lines of a handshake before version 13."""
+    return [f"HTTP/1.1 101 {reason}", "Upgrade: WebSocket", "Connection: Upgrade"]
+
+
+def send_head(sock: Any, lines: list[str], body: bytes = b"") -> None:
+    """Send a head, and what follows it. Raises: OSError."""
+    sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+
+
+def location(environ: dict[str, Any]) -> str:
+    """Return the request's URL, as a WebSocket's."""
+    scheme = "wss" if environ.get("wsgi.url_scheme") == "https" else "ws"
+    return f"{scheme}://{environ.get('HTTP_HOST', '')}{environ.get('REQUEST_URI', '')}"
+
+
+def number_of(key: str) -> int:
+    """Return the number that a key of the draft 76 hides: its digits, divided by its spaces. Raises: BadRequest."""
+    digits = "".join(each for each in key if "0" <= each <= "9")
+    spaces = key.count(" ")
+    if not digits or not spaces or int(digits) % spaces or int(digits) // spaces >= 1 << 32:
+        raise BadRequest("a key is malformed")
+    return int(digits) // spaces

@@ -1,167 +1,211 @@
-"""``eventlet.wsgi``: ``server``, on ``dhaga.http.wsgi.Server``."""
+"""``eventlet.wsgi``: ``server``, whose greenthread accepts, and ``Server``, which serves one connection after another.
+
+Requests and responses: ``_http_protocol``. Dhaga's own server, with limits for slow clients, is ``dhaga.http.wsgi``.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 from wsgiref.handlers import format_date_time
 
-from ..._kernel.current import this_waiter
-from ...http._server.connection import ServerConnection
-from ...http.limits import Limits
-from ...http.wsgi import Server
-from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, socket
+from ...socket import AF_INET, AF_INET6, socket
 from ...ssl import SSLSocket
+from ._http_input import ChunkReadError, Input
+from ._http_protocol import (
+    MAX_HEADER_LINE,
+    MAX_REQUEST_LINE,
+    MAX_TOTAL_HEADER_SIZE,
+    MINIMUM_CHUNK_SIZE,
+    STATE_CLOSE,
+    STATE_IDLE,
+    STATE_REQUEST,
+    WSGI_LOCAL,
+    HttpProtocol,
+)
+from .greenio import shutdown_safe
+from .greenpool import GreenPool
+from .greenthread import GreenThread, sleep
 
-__all__ = ["format_date_time", "server"]
+__all__ = [
+    "ALREADY_HANDLED",
+    "MAX_HEADER_LINE",
+    "MAX_REQUEST_LINE",
+    "MAX_TOTAL_HEADER_SIZE",
+    "MINIMUM_CHUNK_SIZE",
+    "STATE_CLOSE",
+    "STATE_IDLE",
+    "STATE_REQUEST",
+    "WSGI_LOCAL",
+    "ChunkReadError",
+    "HttpProtocol",
+    "Input",
+    "Server",
+    "format_date_time",
+    "server",
+]
 
 DEFAULT_MAX_SIMULTANEOUS_REQUESTS = 1024
 DEFAULT_MAX_HTTP_VERSION = "HTTP/1.1"
-MAX_REQUEST_LINE = 8192
 DEFAULT_LOG_FORMAT = (
     '%(client_ip)s - - [%(date_time)s] "%(request_line)s" %(status_code)s %(body_length)s %(wall_seconds).6f'
 )
 
+ALREADY_HANDLED: list[bytes] = []
+"""What an app returns that has answered by itself, after it has set ``WSGI_LOCAL.already_handled``."""
 
-class Input:
-    """The request's body as ``eventlet.input`` has it: a WebSocket takes the connection over by ``get_socket``."""
+PASSING_ERRORS = errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.EPROTO
+"""Errors of an accept that concern one connection only."""
 
-    def __init__(self, environ: dict[str, Any]) -> None:
-        self.environ = environ
+EXHAUSTED = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
+ACCEPT_RETRY_SECONDS = 0.1
+"""Pause before the next accept when the system has no descriptor or memory left for a connection."""
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.environ["wsgi.input"], name)
-
-    def __iter__(self) -> Any:
-        return iter(self.environ["wsgi.input"])
-
-    def get_socket(self) -> Any:
-        """Return the connection's socket."""
-        return self.environ["dhaga.upgrade"].__self__.sock
+HANDSHAKE_SECONDS = 30.0
+"""How long a TLS handshake may take, where ``socket_timeout`` says nothing else."""
 
 
 class Log:
-    """Where lines go: a logger, a file, or standard error; and the access log's format."""
+    """Where lines go: a logger, a file, or standard error."""
 
-    def __init__(self, target: Any, form: str, forwarded: bool, debug: bool) -> None:
+    def __init__(self, target: Any, debug: bool) -> None:
         self.target: Any = sys.stderr if target is None else target
-        self.form = form
-        self.forwarded = forwarded
+        self.is_logger = hasattr(self.target, "info") and hasattr(self.target, "debug")
         self.with_debug = debug
 
     def info(self, line: str) -> None:
-        if hasattr(self.target, "info"):
+        """Write a line."""
+        if self.is_logger:
             self.target.info(line)
         else:
             self.target.write(line + "\n")
 
+    def error(self, line: str) -> None:
+        """Write what has failed."""
+        if self.is_logger:
+            self.target.error(line)
+        else:
+            self.target.write(line + "\n")
+
     def debug(self, line: str) -> None:
-        if hasattr(self.target, "info"):
+        """Write a line that is for debugging."""
+        if self.is_logger:
             self.target.debug(line)
         elif self.with_debug:
             self.target.write(line + "\n")
 
-    def write_entry(self, environ: dict[str, Any], status: str, size: int) -> None:
-        """Write the line of an answered request. From: the connection."""
-        client = environ.get("REMOTE_ADDR") or "-"
-        forwarded = environ.get("HTTP_X_FORWARDED_FOR")
-        line = f"{environ['REQUEST_METHOD']} {environ.get('REQUEST_URI', '-')} {environ['SERVER_PROTOCOL']}"
-        values = {
-            "client_ip": f"{client},{forwarded}" if forwarded and self.forwarded else client,
-            "client_port": environ.get("REMOTE_PORT", ""),
-            "date_time": time.strftime("%d/%b/%Y %H:%M:%S"),
-            "request_line": line if line.isprintable() else line.encode("unicode_escape").decode(),
-            "status_code": status[:3],
-            "body_length": size,
-            "wall_seconds": time.monotonic() - environ.get("eventlet.began", time.monotonic()),
-        }
-        self.info(self.form % values)
+
+class NoLog(Log):
+    """Writes nothing: ``log_output`` is false."""
+
+    def __init__(self) -> None:
+        super().__init__(None, False)
+
+    def info(self, line: str) -> None:
+        pass
+
+    error = debug = info
 
 
-class Connection(ServerConnection):
-    """A connection of ``WSGIServer``: it calls the hooks of ``eventlet.posthooks`` after each response."""
+class Server:
+    """What the connections of a listener share. Source: ``eventlet.wsgi.Server``; ``server`` makes one."""
 
-    __slots__ = ()
-
-    def answer(self, environ: dict[str, Any]) -> None:
-        environ["eventlet.began"] = time.monotonic()
-        environ["eventlet.input"] = Input(environ)
-        hooks: list[Any] = []
-        environ["eventlet.posthooks"] = hooks
-        try:
-            super().answer(environ)
-        finally:
-            for hook, args, kwargs in hooks:
-                hook(environ, *args, **kwargs)
-
-    def keeps_alive(self) -> bool:
-        if not self.server.keepalive:  # type: ignore[attr-defined]
-            self.closing = True
-        return super().keeps_alive()
-
-
-class WSGIServer(Server):
-    """Dhaga's server with eventlet's options."""
-
-    def __init__(self, app: Any, sock: Any, options: dict[str, Any], log: Log, pool: Any, **more: Any) -> None:
-        super().__init__(self.call_app, sock, name="eventlet.wsgi", **more)
-        self.site = app
-        self.options = options
-        self.keepalive = bool(options["keepalive"]) and options["max_http_version"] != "HTTP/1.0"
-        self.log = log
-        self.pool = pool
-        self.access_log = log if options["log_output"] else None  # type: ignore[assignment]
+    def __init__(
+        self,
+        socket: Any,
+        address: Any,
+        app: Any,
+        log: Any = None,
+        environ: dict[str, Any] | None = None,
+        max_http_version: str | None = None,
+        protocol: Any = HttpProtocol,
+        minimum_chunk_size: int | None = None,
+        log_x_forwarded_for: bool = True,
+        keepalive: Any = True,
+        log_output: bool = True,
+        log_format: str = DEFAULT_LOG_FORMAT,
+        url_length_limit: int = MAX_REQUEST_LINE,
+        debug: bool = True,
+        socket_timeout: float | None = None,
+        capitalize_response_headers: bool = True,
+    ) -> None:
+        self.socket = socket
+        self.address = self.server_address = address
+        self.app = app
+        self.environ = environ
+        self.keepalive = keepalive
+        self.log_output = log_output
+        self.log_format = log_format
+        self.log_x_forwarded_for = log_x_forwarded_for
+        self.url_length_limit = url_length_limit
+        self.debug = debug
+        self.socket_timeout = socket_timeout
         self.pid = os.getpid()
+        self.log: Any = Log(log, debug) if log_output else NoLog()
+        changed: dict[str, Any] = {}
+        if minimum_chunk_size is not None:
+            changed["minimum_chunk_size"] = minimum_chunk_size
+        if not capitalize_response_headers:
+            changed["capitalize_response_headers"] = False
+        if max_http_version is not None and max_http_version != protocol.protocol_version:
+            changed["protocol_version"] = max_http_version
+        self.protocol = type(protocol.__name__, (protocol,), changed) if changed else protocol
+        self.ssl_context = socket.context if isinstance(socket, SSLSocket) else None
 
-    def new_base_environ(self, address: Any) -> dict[str, Any]:
-        return super().new_base_environ(address) | (self.options["environ"] or {})
+    def get_environ(self) -> dict[str, Any]:
+        """Return what the environs of all requests have in common."""
+        return {
+            "wsgi.errors": sys.stderr,
+            "wsgi.version": (1, 0),
+            "wsgi.multithread": True,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+            "wsgi.url_scheme": "http" if self.ssl_context is None else "https",
+            "wsgi.input_terminated": True,
+            **(self.environ or {}),
+        }
 
-    def serve(self, sock: socket, peer: Any) -> None:
-        if self.pool is None:
-            self.serve_connection(sock, peer, this_waiter())
-        else:
-            self.pool.spawn(self.serve_connection, sock, peer, this_waiter()).wait()
+    def process_request(self, conn_state: list[Any]) -> None:
+        """Serve a connection to its end, and close it. ``conn_state``: its address, its socket and STATE_IDLE.
 
-    def serve_connection(self, sock: socket, peer: Any, key: Any) -> None:
-        self.log.debug(f"({self.pid}) accepted {peer!r}")
-        if sock.family in (AF_INET, AF_INET6):
-            sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
-        connection = self.http_connections[key] = Connection(self, sock, peer)
+        Parks: while the client sends nothing, or does not read. Errors of the client end its connection in silence.
+        """
         try:
-            connection.serve_requests()
+            if self.ssl_context is not None and not isinstance(conn_state[1], SSLSocket):
+                self.secure(conn_state)
+            self.protocol(conn_state, self)
+        except OSError as error:
+            self.log.debug(f"({self.pid}) connection {conn_state[0]!r} ended: {error}")
         finally:
-            del self.http_connections[key]
+            self.close_connection(conn_state[1])
 
-    def call_app(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Call the site. An error that it raises is shown to the client, with ``debug``."""
-        try:
-            return self.site(environ, self.beginning(start_response))  # type: ignore[no-any-return]
-        except Exception:
-            if not self.options["debug"] or start_response.__self__.status:
-                raise
-            text = traceback.format_exc()
-            self.log.info(text)
-            start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
-            return [text.encode()]
+    def secure(self, conn_state: list[Any]) -> None:
+        """Put TLS on a connection. Parks: during the handshake. Raises: OSError."""
+        sock = conn_state[1]
+        sock.settimeout(self.socket_timeout or HANDSHAKE_SECONDS)
+        context: Any = self.ssl_context
+        conn_state[1] = sock = context.wrap_socket(sock, server_side=True)
+        sock.settimeout(None)
 
-    def beginning(self, start_response: Any) -> Callable[..., Any]:
-        """Return a ``start_response`` that takes what eventlet's takes: the field ``Connection``, and any case."""
-        capitalize = self.options["capitalize_response_headers"]
+    def close_connection(self, sock: Any) -> None:
+        """Close a connection; tell a client of TLS that nothing was cut off, without waiting for its answer."""
+        if isinstance(sock, SSLSocket):
+            try:
+                sock.settimeout(0)
+                sock.unwrap()
+            except (OSError, ValueError):
+                pass
+        else:
+            shutdown_safe(sock)
+        sock.close()
 
-        def begin(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            kept = [(name, value) for name, value in headers if name.lower() not in ("connection", "keep-alive")]
-            if len(kept) < len(headers) and ("connection", "close") in [(n.lower(), v.lower()) for n, v in headers]:
-                start_response.__self__.sink.close_after_response()
-            if capitalize:
-                kept = [("-".join(part.capitalize() for part in name.split("-")), value) for name, value in kept]
-            return start_response(status, kept, exc_info)
-
-        return begin
+    def log_message(self, message: str) -> None:
+        """Write a line to the log."""
+        self.log.info(message)
 
 
 def server(
@@ -171,7 +215,7 @@ def server(
     environ: dict[str, Any] | None = None,
     max_size: int | None = None,
     max_http_version: str = DEFAULT_MAX_HTTP_VERSION,
-    protocol: Any = None,
+    protocol: Any = HttpProtocol,
     server_event: Any = None,
     minimum_chunk_size: int | None = None,
     log_x_forwarded_for: bool = True,
@@ -184,56 +228,106 @@ def server(
     socket_timeout: float | None = None,
     capitalize_response_headers: bool = True,
 ) -> None:
-    """Serve a WSGI app at a listening socket. Source: ``eventlet.wsgi.server``.
+    """Serve a WSGI app at a listening socket. Source: ``eventlet.wsgi.server``, with its options.
 
-    Parks: until it is killed, or the socket shut down; then until the requests that are under way have ended.
-    ``socket_timeout`` None means Dhaga's limits. Raises: NotImplementedError for a ``protocol``.
+    Parks: until it is killed, or the socket is closed or shut down; then until the requests that are under way have
+    ended, unless they are those of a ``custom_pool``. ``keepalive``: False, or how many seconds a connection may be
+    idle. Raises: OSError if it cannot accept.
     """
-    if protocol is not None:
-        raise NotImplementedError("requests are not read by a class of http.server here: see dhaga.http.limits.Limits")
     if custom_pool is not None and not (hasattr(custom_pool, "spawn") and hasattr(custom_pool, "waitall")):
         raise AttributeError("custom_pool must have the methods spawn and waitall, as eventlet.GreenPool has")
-    options = {
-        "keepalive": keepalive,
-        "max_http_version": max_http_version,
-        "environ": environ,
-        "log_output": log_output,
-        "debug": debug,
-        "capitalize_response_headers": capitalize_response_headers,
-    }
-    where = Log(log, log_format, log_x_forwarded_for, debug)
-    is_tls = isinstance(sock, SSLSocket)
-    serving = WSGIServer(
+    serving = Server(
+        sock,
+        sock.getsockname(),
         site,
-        plain(sock) if is_tls else sock,
-        options,
-        where,
-        custom_pool,
-        limits=limits_of(keepalive, url_length_limit, socket_timeout),
-        max_connections=max_size or DEFAULT_MAX_SIMULTANEOUS_REQUESTS,
-        ssl_context=sock.context if is_tls else None,
+        log,
+        environ,
+        max_http_version,
+        protocol,
+        minimum_chunk_size,
+        log_x_forwarded_for,
+        keepalive,
+        log_output,
+        log_format,
+        url_length_limit,
+        debug,
+        socket_timeout,
+        capitalize_response_headers,
     )
     if server_event is not None:
         warnings.warn("the server_event of eventlet.wsgi.server() is deprecated", DeprecationWarning, 2)
         server_event.send(serving)
-    name = sock.getsockname()
-    host = "{}:{}".format(*name) if sock.family == AF_INET else str(name)
-    where.info(f"({serving.pid}) wsgi starting up on {'https' if is_tls else 'http'}://{host}")
+    pool = GreenPool(max_size or DEFAULT_MAX_SIMULTANEOUS_REQUESTS) if custom_pool is None else custom_pool
+    serving.log.info(f"({serving.pid}) wsgi starting up on {url_of(sock)}")
+    accepting = Accepting(serving, pool)
     try:
-        serving.serve_forever(grace=None)
+        accepting.run()
+    except (KeyboardInterrupt, SystemExit):
+        serving.log.info(f"({serving.pid}) wsgi exiting")
     finally:
-        where.info(f"({serving.pid}) wsgi exited, is_accepting={not serving.stopping}")
+        accepting.close_idle()
+        if custom_pool is None:
+            pool.waitall()
+        serving.log.info(f"({serving.pid}) wsgi exited, is_accepting={accepting.is_accepting}")
         sock.close()
 
 
-def limits_of(keepalive: Any, line: int, seconds: float | None) -> Limits:
-    """Return the limits that the options mean; a number as ``keepalive`` bounds the time between two requests."""
-    found: dict[str, Any] = {"line": line}
-    if seconds is not None:
-        found = dict.fromkeys(("idle_timeout", "header_timeout", "body_timeout", "write_timeout"), seconds) | found
-    if keepalive and keepalive is not True:
-        found["idle_timeout"] = keepalive
-    return Limits(**found)
+class Accepting:
+    """The loop of ``server``, and the connections that it has accepted."""
+
+    def __init__(self, serving: Server, pool: Any) -> None:
+        self.serving = serving
+        self.pool = pool
+        self.connections: dict[int, list[Any]] = {}
+        self.is_accepting = True
+        # A handshake in accept() would let one slow client hold up all others.
+        self.listener = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
+
+    def run(self) -> None:
+        """Accept until the listener is closed. Raises: OSError."""
+        try:
+            while self.is_accepting:
+                self.accept()
+        finally:
+            if self.listener is not self.serving.socket:
+                self.listener.close()
+
+    def accept(self) -> None:
+        """Start a greenthread for the next connection. Parks: until one comes, and while the pool is full."""
+        try:
+            client, address = self.listener.accept()
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                sleep(ACCEPT_RETRY_SECONDS)
+            elif error.errno == errno.EBADF:
+                self.is_accepting = False
+            elif error.errno not in PASSING_ERRORS:
+                raise
+            return
+        self.serving.log.debug(f"({self.serving.pid}) accepted {address!r}")
+        conn_state = [address, client, STATE_IDLE]
+        self.connections[id(conn_state)] = conn_state
+        self.pool.spawn(self.serving.process_request, conn_state).link(self.forget, conn_state)
+
+    def forget(self, greenthread: GreenThread, conn_state: list[Any]) -> None:
+        """Drop a connection that has ended. From: its greenthread."""
+        self.connections.pop(id(conn_state), None)
+
+    def close_idle(self) -> None:
+        """Cut the connections that are in no request; let the others end with their response."""
+        for conn_state in list(self.connections.values()):
+            former, conn_state[2] = conn_state[2], STATE_CLOSE
+            if former is STATE_IDLE:
+                shutdown_safe(conn_state[1])
+
+
+def url_of(sock: Any) -> str:
+    """Return where a listener is, for the log."""
+    scheme = "https" if isinstance(sock, SSLSocket) else "http"
+    name = sock.getsockname()
+    if sock.family == AF_INET:
+        return f"{scheme}://{name[0]}:{name[1]}"
+    return f"{scheme}://[{name[0]}]:{name[1]}" if sock.family == AF_INET6 else f"{scheme}:{name}"
 
 
 def plain(sock: SSLSocket) -> socket:

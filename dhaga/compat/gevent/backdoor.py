@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import code
-import sys
-from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
+from .._prompt import talk
 from .server import StreamServer
 
 __all__ = ["BackdoorServer"]
@@ -28,33 +25,4 @@ class BackdoorServer(StreamServer):
 
     def handle(self, sock: Any, address: Any) -> None:
         """Read statements and execute them, until the client closes or calls ``exit()``."""
-        form: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
-        with sock.makefile("r", **form) as statements, sock.makefile("w", **form) as answers:
-            Prompt(answers, {"__name__": "__console__", **self.locals}).converse(statements, self.banner)
-
-
-class Prompt(code.InteractiveInterpreter):
-    """Writes to a file what statements print."""
-
-    def __init__(self, file: Any, names: dict[str, Any]) -> None:
-        super().__init__(names)
-        self.file = file
-
-    def write(self, data: str) -> None:
-        self.file.write(data)
-        self.file.flush()
-
-    def converse(self, statements: Iterable[str], banner: str | None) -> None:
-        """Execute one statement after the other."""
-        self.write(f"{banner or f'Python {sys.version} on {sys.platform}'}\n>>> ")
-        lines: list[str] = []
-        try:
-            for line in statements:
-                lines.append(line.rstrip("\r\n"))
-                with redirect_stdout(self.file), redirect_stderr(self.file):
-                    more = self.runsource("\n".join(lines), "<console>")
-                if not more:
-                    lines = []
-                self.write("... " if more else ">>> ")
-        except (SystemExit, OSError):
-            return
+        talk(sock, self.locals, self.banner)

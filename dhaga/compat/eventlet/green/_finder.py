@@ -12,9 +12,12 @@ from typing import Any
 
 from .... import monkey
 
-FACES = dict.fromkeys(("os", "select", "selectors", "socket", "ssl", "subprocess", "thread", "threading", "time"), "")
+FACES = dict.fromkeys(("os", "select", "selectors", "socket", "subprocess", "thread", "threading", "time"), "")
 FACES["Queue"] = "queue"
 """Modules of Dhaga, by their name below ``green``, if that is another one."""
+
+OWN = frozenset({"ssl"})
+"""Modules of this package: they have what the standard ones no longer have."""
 
 COPIES = {
     "BaseHTTPServer": "http.server",
@@ -57,6 +60,8 @@ packages = {name: GreenPackage(name) for name in ("http", "urllib")}
 def module_of(name: str) -> ModuleType:
     """Return the module for a name below ``green``. Raises: ModuleNotFoundError."""
     first, _, rest = name.partition(".")
+    if name in OWN:
+        return importlib.import_module(f"{__package__}.{name}")
     if not rest and first in FACES:
         return importlib.import_module(f"{__name__.split('.')[0]}.{FACES[first] or first}")
     if first in COPIES:
@@ -75,7 +80,7 @@ class GreenFinder(MetaPathFinder):
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         below = name.removeprefix(f"{self.package}.")
-        if below == name or below.startswith("_"):
+        if below == name or below.startswith("_") or below in OWN:
             return None
         try:
             module = module_of(below)

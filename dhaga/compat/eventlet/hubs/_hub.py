@@ -10,8 +10,10 @@ from greenlet import getcurrent
 
 from ...._kernel.api import current
 from ...._kernel.current_scheduler import current_scheduler
-from ...._kernel.microthread import Dhaga
+from ...._kernel.microthread import Dhaga, call_excepthook
+from ...._kernel.scheduler import HubCall
 from ....select import select
+from .. import _settings
 from ..timeout import Timeout
 
 BUILTIN_HUBS = frozenset({"asyncio", "epolls", "kqueue", "poll", "selects"})
@@ -72,24 +74,61 @@ class HubTimer:
         self.call = function, args, kwargs
         self.owner = owner
         self.called = False
-        self._handle = current_scheduler().loop.call_later(max(0.0, seconds), self._fire)
+        scheduler = current_scheduler()
+        if seconds > 0:
+            self._entry: Any = scheduler._timers.add(scheduler._clock() + seconds, self)
+        else:
+            self._entry = None
+            scheduler._run_queue.append(TurnOnHub(scheduler, self))
 
     @property
     def pending(self) -> bool:
         """Whether the call is still to come."""
         return not self.called
 
-    def _fire(self) -> None:
+    def _expire(self) -> None:
+        """Make the call. From: the hub."""
         if not self.called:
             self.called = True
             if self.owner is None or not self.owner._done:
                 function, args, kwargs = self.call
-                function(*args, **kwargs)
+                try:
+                    function(*args, **kwargs)
+                except Exception as error:
+                    if _settings.hub_exceptions:
+                        call_excepthook(None, error)
 
     def cancel(self) -> None:
         """Do not call."""
         self.called = True
-        self._handle.cancel()
+        if self._entry is not None:
+            current_scheduler()._timers.discard(self._entry)
+
+
+class TurnOnHub(HubCall):
+    """The turn of a timer of 0 seconds: behind all that is runnable already."""
+
+    __slots__ = ("scheduler", "timer")
+
+    def __init__(self, scheduler: Any, timer: HubTimer) -> None:
+        self.scheduler = scheduler
+        self.timer = timer
+
+    def make_call(self) -> None:
+        self.timer._expire()
+
+
+class Listener:
+    """A wait for a file descriptor, as ``get_readers`` tells it."""
+
+    def __init__(self, evtype: str, greenlet: Any) -> None:
+        self.evtype = evtype
+        self.greenlet = greenlet
+        number = str(greenlet.reason).rpartition(" ")[2]
+        self.fileno = int(number) if number.isdigit() else -1
+
+    def __repr__(self) -> str:
+        return f"<Listener {self.evtype} fd {self.fileno} of {self.greenlet!r}>"
 
 
 class Hub:
@@ -121,11 +160,11 @@ class Hub:
 
     def get_readers(self) -> list[Any]:
         """Return the greenthreads that wait to read."""
-        return [each for each in current_scheduler()._in_order() if (each.reason or "").startswith("read")]
+        return listeners(self.READ)
 
     def get_writers(self) -> list[Any]:
         """Return the greenthreads that wait to write."""
-        return [each for each in current_scheduler()._in_order() if (each.reason or "").startswith("write")]
+        return listeners(self.WRITE)
 
     def notify_close(self, fd: int) -> None:
         """Raise IOClosed in all that wait for a file descriptor."""
@@ -138,6 +177,11 @@ class Hub:
         )
 
     switch = add = remove = run = abort = ensure_greenlet = _no
+
+
+def listeners(way: str) -> list[Listener]:
+    """Return the waits for file descriptors: to read, or to write."""
+    return [Listener(way, each) for each in current_scheduler()._in_order() if (each.reason or "").startswith(way)]
 
 
 hub = Hub()

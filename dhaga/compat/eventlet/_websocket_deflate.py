@@ -1,0 +1,87 @@
+"""The extension ``permessage-deflate`` of WebSockets (RFC 7692): its negotiation, its compressor and decompressor."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+NAME = "permessage-deflate"
+TAIL = b"\x00\x00\xff\xff"
+"""What ends each compressed message, and is left out of it (RFC 7692, 7.2.1)."""
+
+FLAGS = "server_no_context_takeover", "client_no_context_takeover"
+WINDOWS = "server_max_window_bits", "client_max_window_bits"
+MAX_BITS = 15
+MIN_BITS = 9
+"""The smallest window that zlib compresses for; the RFC has 8, too."""
+
+
+def negotiate(header: str) -> dict[str, dict[str, Any]]:
+    """Return the parameters of the first offer that can be met, by the extension's name; {} if none can."""
+    for offer in header.lower().split(","):
+        name, *parts = (part.strip() for part in offer.split(";"))
+        if name != NAME:
+            continue
+        found = parameters([part for part in parts if part])
+        if found is not None:
+            return {NAME: found}
+    return {}
+
+
+def parameters(parts: list[str]) -> dict[str, Any] | None:
+    """Return the parameters of an offer; None if one is unknown, comes twice, or is out of range."""
+    found: dict[str, Any] = dict.fromkeys(FLAGS, False)
+    seen: set[str] = set()
+    for part in parts:
+        name, equals, value = (piece.strip(' "') for piece in part.partition("="))
+        if name in seen:
+            return None
+        seen.add(name)
+        if name in FLAGS and not equals:
+            found[name] = True
+        elif name in WINDOWS and not equals:
+            found[name] = MAX_BITS
+        elif name in WINDOWS and value.isdigit() and MIN_BITS <= int(value) <= MAX_BITS:
+            found[name] = int(value)
+        else:
+            return None
+    return found
+
+
+def answer(extensions: dict[str, dict[str, Any]]) -> str:
+    """Return the value of Sec-WebSocket-Extensions that accepts an offer."""
+    found = extensions[NAME]
+    flags = [name for name in FLAGS if found[name]]
+    return "; ".join([NAME, *flags, *(f"{name}={found[name]}" for name in WINDOWS if name in found)])
+
+
+class Deflater:
+    """Compresses what one side sends."""
+
+    def __init__(self, found: dict[str, Any], side: str) -> None:
+        self.bits = found.get(f"{side}_max_window_bits", MAX_BITS)
+        self.forgets = bool(found.get(f"{side}_no_context_takeover"))
+        self.stream: Any = None
+
+    def compress(self, data: bytes) -> bytes:
+        """Return a message compressed."""
+        if self.stream is None or self.forgets:
+            self.stream = zlib.compressobj(wbits=-self.bits)
+        whole: bytes = self.stream.compress(data) + self.stream.flush(zlib.Z_SYNC_FLUSH)
+        return whole.removesuffix(TAIL)
+
+
+class Inflater:
+    """Decompresses what the other side sends."""
+
+    def __init__(self, found: dict[str, Any], side: str) -> None:
+        self.bits = found.get(f"{side}_max_window_bits", MAX_BITS)
+        self.forgets = bool(found.get(f"{side}_no_context_takeover"))
+        self.stream: Any = None
+
+    def decompress(self, data: bytes, limit: int) -> bytes | None:
+        """Return a message decompressed; None if it has more than ``limit`` bytes. Raises: zlib.error."""
+        if self.stream is None or self.forgets:
+            self.stream = zlib.decompressobj(wbits=-self.bits)
+        found: bytes = self.stream.decompress(data + TAIL, limit + 1)
+        return None if len(found) > limit else found
