@@ -61,7 +61,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib stress soak hostile bench tables docs package format clean
+.PHONY: help demo check test test-all test-pure wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress soak hostile bench tables docs package format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
@@ -178,6 +178,9 @@ stdlib: stdlib-$(OLDEST)  ## CPython's own tests under the patch on the oldest P
 
 stdlib-%: .venv-%/.test  ## the same on another Python: make stdlib-3.14
 	.venv-$*/bin/python -m tests.stdlib $(ARGS)
+
+peers: $(TOOLS)/.test  ## gevent's and eventlet's own tests on dhaga.compat, each beside its list of known failures: make peers ARGS=gevent
+	$(TOOLS)/bin/python -m tests.peers $(ARGS)
 
 OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…

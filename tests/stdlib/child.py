@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 TRACE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
@@ -99,17 +99,17 @@ def name_of(test: Any) -> str:
     return str(getattr(test, "name_here", None) or test.id())
 
 
-def tests_of(module: Any) -> Iterator[Any]:
+def tests_of(module: Any, package: str) -> Iterator[Any]:
     """Yield the tests of a module in their order, and give each a name, the same in every process."""
     names: dict[str, int] = {}
     waiting: list[Any] = [unittest.TestLoader().loadTestsFromModule(module)]
-    short = module.__name__.removeprefix("test.")
+    short = module.__name__.removeprefix(f"{package}.")
     while waiting:
         test = waiting.pop(0)
         if isinstance(test, unittest.BaseTestSuite):
             waiting[:0] = test
             continue
-        name = test.id().removeprefix("test.")
+        name = test.id().removeprefix(f"{package}.")
         name = name if name.startswith(f"{short}.") else f"{short}.{name}"
         names[name] = times = names.get(name, 0) + 1
         test.name_here = name if times == 1 else f"{name}#{times}"
@@ -139,15 +139,19 @@ def ease_support() -> None:
     import_helper.import_fresh_module = not_fresh
 
 
-def run(plan: dict[str, Any], journal: Journal) -> None:
-    """Load a module and run those of its tests that the plan leaves."""
+def prepare(plan: dict[str, Any]) -> None:
+    """Make the package ``test`` ready."""
     from test import support
 
     support.verbose = 0
     support.use_resources = plan["resources"]
     ease_support()
+
+
+def run(plan: dict[str, Any], journal: Journal) -> None:
+    """Load a module and run those of its tests that the plan leaves."""
     try:
-        tests = [*tests_of(importlib.import_module(plan["module"]))]
+        tests = [*tests_of(importlib.import_module(plan["module"]), plan["package"])]
     except unittest.SkipTest as reason:
         journal.write(test=plan["loading"], outcome="skipped", text=str(reason))
         return
@@ -160,12 +164,14 @@ def run(plan: dict[str, Any], journal: Journal) -> None:
     unittest.TestSuite([test for test in tests if test.name_here in wanted]).run(Result(journal))
 
 
-def main() -> None:
+def main(prepare: Callable[[dict[str, Any]], None] = prepare) -> None:
+    """Do what the plan says, after ``prepare(plan)``."""
     with open(sys.argv[1]) as file:
         plan = json.load(file)
     sys.argv[1:] = []
     faulthandler.register(TRACE_SIGNAL, open(plan["trace"], "w"))  # noqa: SIM115
     journal = Journal(plan["journal"])
+    prepare(plan)
     try:
         run(plan, journal)
     except KeyboardInterrupt:

@@ -66,6 +66,8 @@ class ModuleRun:
     limits: Limits
     only: Collection[str] | None = None
     left_out: str = ""
+    package: str = "test"
+    """What holds the module. Names of tests begin below it."""
     tests: list[str] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
 
@@ -73,6 +75,27 @@ class ModuleRun:
     def loading(self) -> str:
         """The name under which trouble outside of any test is told."""
         return f"{self.module}.(module)"
+
+    def command(self) -> list[str]:
+        """Return what starts a process of tests, without the file of its plan."""
+        return [sys.executable, "-c", PATCHED if self.patched else PROGRAM, str(CHILD)]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of that process."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return {**kept, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the next process is to do."""
+        return {
+            "package": self.package,
+            "module": f"test.{self.module}" if self.module.startswith("test_") else self.module,
+            "loading": self.loading,
+            "resources": self.limits.resources,
+            "left_out": self.left_out,
+            "only": None if self.only is None else [*self.only],
+            "without": [*self.records],
+        }
 
     def run(self) -> dict[str, Record]:
         """Return what each test came to."""
@@ -112,7 +135,7 @@ class ModuleRun:
         """Give a test that never began the outcome of the fixture that kept it from that."""
         fixtures = [name for name in self.records if name.endswith(")") and " (" in name]
         for name, record in [(name, self.records.pop(name)) for name in fixtures]:
-            what = f"{name.partition(' (')[2].removesuffix(')').removeprefix('test.')}."
+            what = f"{name.partition(' (')[2].removesuffix(')').removeprefix(f'{self.package}.')}."
             kept = [test for test in self.left() if test.startswith(what)]
             for test in kept or [self.loading]:
                 self.settle(test, record.outcome, f"{name}\n{record.text}")
@@ -137,12 +160,10 @@ class Child:
         (place := directory / "tests").mkdir()
         self.output = (directory / "output").open("w+", errors="replace")
         (plan := directory / "plan").write_text(json.dumps(self.plan()))
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        environment = {**kept, "TMPDIR": str(place), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         return subprocess.Popen(
-            [sys.executable, "-c", PATCHED if self.run.patched else PROGRAM, str(CHILD), str(plan)],
+            [*self.run.command(), str(plan)],
             cwd=place,
-            env=environment,
+            env={**self.run.environment(), "TMPDIR": str(place)},
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=self.output,
@@ -151,17 +172,7 @@ class Child:
         )
 
     def plan(self) -> dict[str, Any]:
-        run = self.run
-        return {
-            "module": f"test.{run.module}" if run.module.startswith("test_") else run.module,
-            "loading": run.loading,
-            "journal": str(self.journal),
-            "trace": str(self.trace),
-            "resources": run.limits.resources,
-            "left_out": run.left_out,
-            "only": None if run.only is None else [*run.only],
-            "without": [*run.records],
-        }
+        return {**self.run.plan(), "journal": str(self.journal), "trace": str(self.trace)}
 
     def watch(self) -> None:
         """Take in what the process writes, until it exits or must be ended."""
