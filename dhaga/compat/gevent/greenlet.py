@@ -226,6 +226,11 @@ class Greenlet(Linkable, Dhaga[Any]):
         self._error, self._value = error, None
         self._end()
 
+    def _report(self, error: BaseException) -> None:
+        from .hub import report
+
+        report(self.scheduler, self, error)
+
     def throw(self, *args: Any) -> None:
         """Raise an error in it, by type, value and traceback, and go on."""
         kind: Any = args[0] if args else GreenletExit

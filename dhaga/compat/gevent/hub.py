@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal as standard_signal
 import weakref
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from greenlet import GreenletExit, getcurrent
 from ..._kernel.api import current, park
 from ..._kernel.api import sleep as sleep_
 from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.microthread import Dhaga
 from ..._kernel.scheduler import Scheduler
 from ._links import iwait, join_all, wait
 from ._loop import Loop, loop_of
@@ -34,6 +36,8 @@ __all__ = [
     "spawn_raw",
     "wait",
 ]
+
+logger = logging.getLogger("dhaga")
 
 
 class Hub:
@@ -87,15 +91,59 @@ class Hub:
         return park("gevent hub", lambda: True)
 
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error that no one catches, as ``dhaga.excepthook`` does."""
-        import sys
+        """Report an error that no one catches; one of ``SYSTEM_ERROR`` is raised in the main code, too.
 
-        sys.excepthook(kind, value, trace)
+        ``context``: the greenlet that it has ended, the callback or the server that it came from, a request's environ.
+        A program may assign a function to it.
+        """
+        if value is None:
+            value = kind()
+        if isinstance(value, self.NOT_ERROR):
+            return
+        self.print_exception(context, kind, value, trace)
+        if context is None or isinstance(value, self.SYSTEM_ERROR):
+            self.handle_system_error(kind, value, trace)
 
-    print_exception = handle_error
+    def handle_system_error(self, kind: Any, value: Any, trace: Any = None) -> None:
+        """Raise an error in the main code, where it waits."""
+        self.loop.scheduler._mode.interrupt(value)
+
+    def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
+        """Report an error by ``dhaga.excepthook``, if it has ended a greenlet; else by a line of the log ``dhaga``."""
+        if isinstance(context, Dhaga):
+            Dhaga._report(context, value)
+        else:
+            logger.error("an error that nobody handled, of %r", context, exc_info=(kind, value, trace))
+
+    @property
+    def parent(self) -> Any:
+        """The main code's greenlet: ``throw`` raises in it where it waits."""
+        return Parent(self)
 
     def destroy(self, destroy_loop: bool | None = None) -> None:
         """Do nothing: the scheduler ends with its thread."""
+
+
+class Parent:
+    """What ``hub.parent`` is: the main code, to which errors can be thrown."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def throw(self, *args: Any) -> None:
+        """Raise an error in the main code, where it waits, by type, value and traceback."""
+        kind: Any = args[0]
+        value = args[1] if len(args) > 1 and args[1] is not None else kind if isinstance(kind, BaseException) else kind()
+        self.hub.handle_system_error(type(value), value)
+
+
+def report(scheduler: Scheduler, context: Any, error: BaseException) -> None:
+    """Pass an error that no one catches to ``handle_error`` of a scheduler's hub, if there is one."""
+    hub = hubs.get(scheduler)
+    if hub is None and isinstance(context, Dhaga):
+        Dhaga._report(context, error)
+    else:
+        (hub or get_hub()).handle_error(context, type(error), error, error.__traceback__)
 
 
 hubs: weakref.WeakKeyDictionary[Scheduler, Hub] = weakref.WeakKeyDictionary()
