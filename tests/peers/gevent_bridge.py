@@ -46,6 +46,7 @@ def main() -> None:
     dhaga.compat.install("gevent")
     sys.meta_path.insert(0, WheelFinder(places))
 
+    import gevent.fileobject as files
     import gevent.hub as hub
 
     # `from gevent import testing` looks in dhaga.compat.gevent, which has what is loaded already.
@@ -53,6 +54,9 @@ def main() -> None:
     stand_in("gevent._ffi")
     stand_in("gevent._ffi.callback", callback=object)
     stand_in("gevent._hub_local", get_hub_class=lambda: hub.Hub, get_hub_if_exists=hub.get_hub_if_exists)
+    # Private classes that interpret what the public ones are called with.
+    stand_in("gevent._fileobjectcommon", OpenDescriptor=files.FileObjectBlock, WriteallMixin=None)
+    stand_in("gevent._fileobjectposix", GreenOpenDescriptor=files.FileObjectPosix)
     vars(hub)["set_default_hub_class"] = lambda kind: None
     for name in FROM_WHEEL:
         import_module(f"gevent.{name}")
