@@ -48,6 +48,8 @@ def main() -> None:
 
     import gevent.fileobject as files
     import gevent.hub as hub
+    import gevent.lock as locks
+    import gevent.select as selects
 
     # `from gevent import testing` looks in dhaga.compat.gevent, which has what is loaded already.
     stand_in("gevent.testing.hub", QuietHub=hub.Hub)
@@ -57,6 +59,10 @@ def main() -> None:
     # Private classes that interpret what the public ones are called with.
     stand_in("gevent._fileobjectcommon", OpenDescriptor=files.FileObjectBlock, WriteallMixin=None)
     stand_in("gevent._fileobjectposix", GreenOpenDescriptor=files.FileObjectPosix)
+    # What tests look at before they begin with what is public.
+    locks.RLock._block = locks.Semaphore()  # type: ignore[attr-defined]
+    # What tests replace, so that select() has no short cut past the poller.
+    vars(selects)["_original_select"] = None
     vars(hub)["set_default_hub_class"] = lambda kind: None
     for name in FROM_WHEEL:
         import_module(f"gevent.{name}")

@@ -70,10 +70,15 @@ def checked_mode(mode: Any, options: dict[str, Any]) -> str:
     return mode
 
 
+def raw_of(file: Any) -> Any:
+    """Return the unbuffered layer of a file."""
+    return getattr(getattr(file, "buffer", file), "raw", file)
+
+
 def named(file: Any, given: Any) -> Any:
     """Return a new file after it has taken the name of the one that it was made of."""
     if given is not None:
-        raw = getattr(getattr(file, "buffer", file), "raw", file)
+        raw = raw_of(file)
         if hasattr(given, "name"):
             raw.name = given.name
         else:
@@ -89,7 +94,10 @@ def FileObjectPosix(
     A file that is given is closed, as the new one takes its place, unless ``close`` is False.
     """
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
-    return named(ours.open(file, mode, **options), given)
+    opened: Any = named(ours.open(file, mode, **options), given)
+    if hasattr(opened, "__dict__"):
+        opened.fileio = raw_of(opened)
+    return opened
 
 
 def FileObjectThread(

@@ -8,15 +8,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from greenlet import GreenletExit, getcurrent
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel.api import current, park
 from ..._kernel.api import sleep as sleep_
+from ..._kernel.current import this_thread
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.microthread import Dhaga
 from ..._kernel.scheduler import Scheduler
+from ...aio import await_
 from ._links import iwait, join_all, wait
-from ._loop import Loop, loop_of
+from ._loop import Loop, hubs, loop_of
 from .exceptions import LoopExit
 from .greenlet import Greenlet
 
@@ -86,8 +88,16 @@ class Hub:
         finally:
             watcher.stop()
 
-    def switch(self) -> Any:
-        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga."""
+    minimal_ident = 0
+    """Greenlets are counted from 1 on."""
+
+    def switch(self, awaitable: Any = None) -> Any:
+        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga.
+
+        With an awaitable, as SQLAlchemy does it with a greenlet's parent: wait for that, and return its result.
+        """
+        if awaitable is not None:
+            return await_(awaitable)
         return park("gevent hub", lambda: True)
 
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
@@ -137,28 +147,33 @@ class Parent:
         self.hub.handle_system_error(type(value), value)
 
 
-def report(scheduler: Scheduler, context: Any, error: BaseException) -> None:
-    """Pass an error that no one catches to ``handle_error`` of a scheduler's hub, if there is one."""
-    hub = hubs.get(scheduler)
-    if hub is None and isinstance(context, Dhaga):
-        Dhaga._report(context, error)
-    else:
-        (hub or get_hub()).handle_error(context, type(error), error, error.__traceback__)
-
-
-hubs: weakref.WeakKeyDictionary[Scheduler, Hub] = weakref.WeakKeyDictionary()
-
-
 def get_hub(*_: object, **__: object) -> Hub:
     """Return the hub of the calling thread."""
-    scheduler = current_scheduler()
+    return hub_of(current_scheduler())
+
+
+get_hub_noargs = get_hub
+
+
+def hub_of(scheduler: Scheduler) -> Hub:
+    """Return the hub of a scheduler."""
     hub = hubs.get(scheduler)
     if hub is None:
         hub = hubs[scheduler] = Hub(scheduler)
-    return hub
+    return hub  # type: ignore[no-any-return]
 
 
-get_hub_if_exists = get_hub_noargs = get_hub
+parent = greenlet.__dict__["parent"]
+# The setter is the scheduler's: a greenlet that ends switches to the hub's own greenlet.
+greenlet_class: Any = Greenlet
+greenlet_class.parent = property(lambda self: hub_of(self.scheduler), parent.__set__)
+
+
+def get_hub_if_exists() -> Hub | None:
+    """Return the hub of the calling thread, if it has asked for one."""
+    me = getcurrent()
+    scheduler = me.scheduler if isinstance(me, Dhaga) else getattr(this_thread.main, "scheduler", None)
+    return None if scheduler is None else hubs.get(scheduler)
 
 
 class Waiter:

@@ -14,6 +14,9 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 class Semaphore(Linkable):
     """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
 
+    hub: Any = None
+    """Taken and not used: a semaphore wakes its waiters in whichever thread they wait."""
+
     def __init__(self, value: int = 1, hub: Any = None) -> None:
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")

@@ -6,7 +6,10 @@ import concurrent.futures
 from collections.abc import Callable
 from typing import Any
 
+from ..._kernel import originals
+from ..._sync.event import Event
 from ..._workers.thread_pool import OffloadPool
+from .exceptions import InvalidThreadUseError
 from .greenlet import Greenlet
 from .pool import Group
 
@@ -20,12 +23,28 @@ class ThreadPool(Group):
 
     def __init__(self, maxsize: int, hub: Any = None, idle_task_timeout: float = -1) -> None:
         super().__init__()
+        self._thread = originals.get_ident()
+        self._has_threads = Event()
+        self._pool = OffloadPool("gevent threadpool", max(1, maxsize))
+        self.maxsize = maxsize
+
+    @property
+    def maxsize(self) -> int:
+        """The number of OS threads that the pool may have. May be set; with 0 calls wait for a greater one."""
+        return self._maxsize
+
+    @maxsize.setter
+    def maxsize(self, maxsize: int) -> None:
         if not isinstance(maxsize, int):
             raise TypeError(f"maxsize must be integer: {maxsize!r}")
         if maxsize < 0:
             raise ValueError(f"maxsize must not be negative: {maxsize!r}")
-        self.maxsize = maxsize
-        self._pool = OffloadPool("gevent threadpool", max(1, maxsize))
+        self._maxsize = maxsize
+        if maxsize:
+            self._pool._limit = maxsize
+            self._has_threads.set()
+        else:
+            self._has_threads.clear()
 
     @property
     def size(self) -> int:
@@ -38,11 +57,17 @@ class ThreadPool(Group):
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call in an OS thread. Returns: what has ``get()`` and ``link()`` for its outcome."""
-        return super().spawn(self._pool.offload, func, *args, **kwargs)
+        if originals.get_ident() != self._thread:
+            raise InvalidThreadUseError(f"{self!r} takes calls in the OS thread that has made it, and in no other")
+        return super().spawn(self._call, func, *args, **kwargs)
+
+    def _call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._has_threads.wait()
+        return self._pool.offload(func, *args, **kwargs)
 
     def apply(self, func: Callable[..., Any], args: Any = None, kwds: Any = None) -> Any:
         """Call in an OS thread. Parks: until it ends. Returns: what it returned."""
-        return self._pool.offload(func, *(args or ()), **(kwds or {}))
+        return self._call(func, *(args or ()), **(kwds or {}))
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
         return super().join(timeout, raise_error)
