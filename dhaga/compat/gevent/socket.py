@@ -7,7 +7,6 @@ from typing import Any
 
 from ... import socket as ours
 from ..._kernel.stdlib_face import fall_back_to
-from ...monkey import TABLE
 from ...select import select
 from .hub import get_hub
 from .timeout import Timeout
@@ -16,8 +15,9 @@ __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
-__implements__ = [name for row in TABLE if row.module == "socket" for name in row.names if not name.startswith("_")]
-"""The names that the patch replaces."""
+__implements__ = ["SocketType", "create_connection", "fromfd", "getaddrinfo", "getfqdn", "gethostbyaddr", "gethostbyname"]
+__implements__ += ["gethostbyname_ex", "getnameinfo", "socket", "socketpair"]
+"""Names of what waits: those that a program may put into a module."""
 
 __all__ += ["cancel_wait", "wait", "wait_read", "wait_readwrite", "wait_write"]
 
