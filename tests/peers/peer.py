@@ -65,6 +65,11 @@ class Peer:
             },
         )
 
+    @property
+    def bridge(self) -> Path:
+        """The file of ours that is run first on Dhaga, so that the tests find Dhaga under the peer's name."""
+        return HERE / f"{self.name}_bridge.py"
+
 
 class Environment:
     """A scratch environment with Dhaga, the peers and what their tests need; nothing of it is committed."""

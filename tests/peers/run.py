@@ -32,7 +32,7 @@ class PeerRun(ModuleRun):
         return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")} | self.peer.environ
 
     def plan(self) -> dict[str, Any]:
-        bridge = CHILD.with_name(f"{self.peer.name}_bridge.py") if self.patched else ""
+        bridge = self.peer.bridge if self.patched else ""
         path = [str(self.sources)] if self.peer.sdist else []
         return super().plan() | {"module": f"{self.package}.{self.module}", "path": path, "bridge": str(bridge)}
 

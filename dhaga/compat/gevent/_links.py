@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Self
 
-from greenlet import getcurrent
+from greenlet import GreenletExit, getcurrent
 
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.scheduler import HubCall, Scheduler
@@ -16,6 +16,18 @@ from .timeout import Timeout
 Callback = Callable[[Any], object]
 
 END: Any = object()
+
+
+def thrown(kind: Any = GreenletExit, value: Any = None, trace: Any = None) -> BaseException:
+    """Return the error that ``throw`` of a greenlet means by its arguments."""
+    error: BaseException
+    if isinstance(kind, BaseException):
+        error = kind
+    elif isinstance(value, BaseException):
+        error = value
+    else:
+        error = kind() if value is None else kind(value)
+    return error if trace is None else error.with_traceback(trace)
 
 
 class Linkable:

@@ -1,4 +1,4 @@
-"""``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, in Python, by methods that a subclass may have.
+"""``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, by methods that a subclass may override.
 
 A WSGIServer whose ``handler_class`` is WSGIHandler itself parses requests in C instead (``dhaga.http.wsgi``); this one
 runs for subclasses: those of programs, and of packages as gevent-websocket.
@@ -408,5 +408,3 @@ def native(text: Any, what: str) -> str:
 def check_line(text: str, what: str) -> None:
     if "\r" in text or "\n" in text:
         raise ValueError(f"carriage return or newline in {what}")
-
-

@@ -42,8 +42,8 @@ def arguments_of(
     return fobj, mode, options, None
 
 
-def checked_mode(mode: Any, options: dict[str, Any]) -> str:
-    """Return a mode without the U of Python 2. Raises: TypeError, ValueError for arguments that ``open`` would refuse."""
+def checked_mode(mode: Any, options: dict[str, Any]) -> Any:
+    """Return a mode without the U of Python 2. Raises: TypeError, ValueError for what ``open`` would refuse."""
     if not isinstance(mode, str):
         raise TypeError(f"invalid mode: {mode!r}")
     if not isinstance(options["buffering"], int):
@@ -94,7 +94,7 @@ def FileObjectPosix(
     A file that is given is closed, as the new one takes its place, unless ``close`` is False.
     """
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
-    opened: Any = named(ours.open(file, mode, **options), given)
+    opened = named(ours.open(file, mode, **options), given)
     if hasattr(opened, "__dict__"):
         opened.fileio = raw_of(opened)
     return opened

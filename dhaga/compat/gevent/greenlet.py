@@ -14,7 +14,7 @@ from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
 from ..._kernel.microthread import Dhaga
 from ..._kernel.timers import Entry
-from ._links import Callback, Linkable, iwait
+from ._links import Callback, Linkable, iwait, thrown
 from ._loop import loop_of, report
 from .timeout import Timeout
 
@@ -260,16 +260,12 @@ class Greenlet(Linkable, Dhaga[Any]):
         self._end()
 
     def _report(self, error: BaseException) -> None:
-        report(self.scheduler, self, error)
+        if not isinstance(error, (GreenletExit, Cancelled)):
+            report(self.scheduler, self, error)
 
     def throw(self, *args: Any) -> None:
         """Raise an error in it, by type, value and traceback, and go on."""
-        kind: Any = args[0] if args else GreenletExit
-        value = args[1] if len(args) > 1 else None
-        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
-        if len(args) > 2 and args[2] is not None:
-            error = error.with_traceback(args[2])
-        self.kill(error, block=False)
+        self.kill(thrown(*args), block=False)
 
     @classmethod
     def add_spawn_callback(cls, callback: Callback) -> None:

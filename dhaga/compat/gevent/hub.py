@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal as standard_signal
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.microthread import Dhaga
 from ..._kernel.scheduler import Scheduler
 from ...aio import await_
-from ._links import iwait, join_all, wait
+from ._links import iwait, join_all, thrown, wait
 from ._loop import Loop, hubs, loop_of
 from .exceptions import LoopExit
 from .greenlet import Greenlet
@@ -108,9 +107,11 @@ class Hub:
         """
         if value is None:
             value = kind()
-        if isinstance(value, self.NOT_ERROR):
+        if isinstance(context, Dhaga) and isinstance(value, (SystemExit, KeyboardInterrupt)):
+            Dhaga._report(context, value)  # which raises it in the main code
             return
-        self.print_exception(context, kind, value, trace)
+        if not isinstance(value, self.NOT_ERROR):
+            self.print_exception(context, kind, value, trace)
         if context is None or isinstance(value, self.SYSTEM_ERROR):
             self.handle_system_error(kind, value, trace)
 
@@ -142,8 +143,7 @@ class Parent:
 
     def throw(self, *args: Any) -> None:
         """Raise an error in the main code, where it waits, by type, value and traceback."""
-        kind: Any = args[0]
-        value = args[1] if len(args) > 1 and args[1] is not None else kind if isinstance(kind, BaseException) else kind()
+        value = thrown(*args)
         self.hub.handle_system_error(type(value), value)
 
 
@@ -160,7 +160,7 @@ def hub_of(scheduler: Scheduler) -> Hub:
     hub = hubs.get(scheduler)
     if hub is None:
         hub = hubs[scheduler] = Hub(scheduler)
-    return hub  # type: ignore[no-any-return]
+    return hub
 
 
 parent = greenlet.__dict__["parent"]
@@ -208,9 +208,7 @@ class Waiter:
 
     def throw(self, *args: Any) -> None:
         """Bring an error, by type, value and traceback."""
-        kind: Any = args[0] if args else GreenletExit
-        value = args[1] if len(args) > 1 else None
-        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
+        error = thrown(*args)
         self._ready, self._error = True, error
         if self._waiter is not None:
             self._waiter._wake(error=error)

@@ -48,8 +48,9 @@ saved: dict[str, dict[str, Any]] = {}
 
 SETTINGS = "_gevent_saved_patch_all_module_settings"
 DEFAULTS = {
-    **dict.fromkeys("socket dns time select thread os ssl subprocess builtins signal queue contextvars".split(), True),
+    **dict.fromkeys(("socket", "dns", "time", "select", "thread", "os", "ssl", "subprocess"), True),
     "sys": False,
+    **dict.fromkeys(("builtins", "signal", "queue", "contextvars"), True),
     "aggressive": True,
     "Event": True,
 }

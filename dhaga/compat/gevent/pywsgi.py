@@ -45,7 +45,7 @@ class WSGIServer(StreamServer):
 
     ``log``: a file or logger, "default" is stderr, None is none. ``environ``: what each request's environ has besides.
     ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: with WSGIHandler
-    itself requests are parsed in C; a subclass answers them by its methods, at about a third of the rate.
+    itself requests are parsed in C; a subclass answers them by its methods, in Python.
     """
 
     handler_class: Any = WSGIHandler
@@ -81,7 +81,7 @@ class WSGIServer(StreamServer):
         self.environ = self.base_env
         self.answering = Answering(self, self.call, self.log)
 
-    def get_environ(self) -> dict[str, Any]:
+    def get_environ(self) -> Any:
         """Return the environ of a request before a WSGIHandler adds what is its own."""
         secure = self.ssl_context is not None
         environ = self.environ_class(

@@ -57,7 +57,7 @@ class Queue(ours.Queue[T]):
             return timeout.within(super().get, block)  # type: ignore[no-any-return]
         return super().get(block, timeout)
 
-    def join(self, timeout: float | None = None) -> bool:
+    def join(self, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after ``timeout`` s."""
         timer = Timeout.start_new(timeout)
         try:
@@ -164,7 +164,7 @@ class PriorityQueue(Queue[T], ours.PriorityQueue[T]):
 class Channel(Generic[T]):
     """A queue without room: a ``put`` waits until a ``get`` takes its item. Source: ``gevent.queue.Channel``."""
 
-    __class_getitem__ = classmethod(GenericAlias)
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __init__(self, maxsize: int = 1) -> None:
         if maxsize != 1:

@@ -15,7 +15,15 @@ __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
-__implements__ = ["SocketType", "create_connection", "fromfd", "getaddrinfo", "getfqdn", "gethostbyaddr", "gethostbyname"]
+__implements__ = [
+    "SocketType",
+    "create_connection",
+    "fromfd",
+    "getaddrinfo",
+    "getfqdn",
+    "gethostbyaddr",
+    "gethostbyname",
+]
 __implements__ += ["gethostbyname_ex", "getnameinfo", "socket", "socketpair"]
 """Names of what waits: those that a program may put into a module."""
 
