@@ -124,7 +124,7 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
     try:
         for each in waited:
             # A future of an executor has no links, and calls back from any OS thread.
-            (each.rawlink if hasattr(each, "rawlink") else each.add_done_callback)(ready.put)
+            (getattr(each, "rawlink", None) or each.add_done_callback)(ready.put)
         while left > 0:
             try:
                 each = ready.get()
@@ -140,7 +140,7 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
     finally:
         if timer is not None:
             timer.cancel()
-        for each in waited:
+        for each in waited if len(done) < len(waited) else ():
             unlink = getattr(each, "unlink", None)
             if unlink is not None:
                 unlink(ready.put)

@@ -299,9 +299,17 @@ class Greenlet(Linkable, Dhaga[Any]):
         """Spawn ``callback(self)`` if this has ended by an error."""
         self.rawlink(SpawnedCallback(callback, when=False))
 
-    def _called_link(self, callback: Callback) -> None:
-        if not isinstance(callback, SpawnedCallback):
-            super()._called_link(callback)
+    def _call_links(self) -> None:
+        links = self._links  # it stays ready: one look at each is enough
+        for callback in links[:]:
+            if callback not in links:
+                continue
+            if type(callback) is not SpawnedCallback:
+                links.remove(callback)
+            try:
+                callback(self)
+            except Exception as error:
+                report(self.scheduler, (callback, self), error)
 
     def unlink(self, callback: Callback) -> None:
         super().unlink(callback)

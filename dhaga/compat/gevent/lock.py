@@ -48,7 +48,8 @@ class Semaphore(Linkable):
     def release(self) -> int:
         """Give a permit back. Returns: the number of free ones."""
         self._permits.release()
-        self._notify_links()
+        if self._links:
+            self._notify_links()
         return self.counter
 
     def wait(self, timeout: float | None = None) -> int:
@@ -58,7 +59,7 @@ class Semaphore(Linkable):
         return self.counter
 
     def __enter__(self) -> None:
-        self.acquire()
+        self._permits.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

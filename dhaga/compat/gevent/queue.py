@@ -27,6 +27,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+put, get = ours.Queue.put, ours.Queue.get
+"""Looked up once, as each item takes them."""
+
 
 class Queue(ours.Queue[T]):
     """A FIFO queue. Source: ``gevent.queue.Queue``: ``maxsize`` None or below 1 has no bound.
@@ -49,13 +52,13 @@ class Queue(ours.Queue[T]):
         if isinstance(timeout, Timeout):
             timeout.within(super().put, item, block)
         else:
-            super().put(item, block, timeout)
+            put(self, item, block, timeout)
 
     def get(self, block: bool = True, timeout: Any = None) -> T:
         """Take the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
         if isinstance(timeout, Timeout):
             return timeout.within(super().get, block)  # type: ignore[no-any-return]
-        return super().get(block, timeout)
+        return get(self, block, timeout)
 
     def join(self, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after ``timeout`` s."""
