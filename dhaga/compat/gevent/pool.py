@@ -10,9 +10,9 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent
 
 from ..._sync.event import Event
+from ..._sync.simple_queue import SimpleQueue
 from .greenlet import Greenlet, joinall, killall
 from .lock import Semaphore
-from .queue import Queue
 from .timeout import Timeout
 
 __all__ = ["Group", "Pool", "PoolFull"]
@@ -53,13 +53,20 @@ class Group:
 
     def add(self, greenlet: Any) -> None:
         """Take a greenlet in, until it ends."""
+        if not self.greenlets:
+            self._empty.clear()
         self.greenlets.add(greenlet)
-        self._empty.clear()
         greenlet.rawlink(self._discard)
 
     def _discard(self, greenlet: Any) -> None:
-        self.greenlets.discard(greenlet)
-        self.dying.discard(greenlet)
+        if greenlet in self.greenlets:
+            self.greenlets.remove(greenlet)
+            self._left(greenlet)
+
+    def _left(self, greenlet: Any) -> None:
+        """Take note of a greenlet that has left."""
+        if self.dying:
+            self.dying.discard(greenlet)
         if not self.greenlets:
             self._empty.set()
 
@@ -176,6 +183,13 @@ class Group:
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
 
 
+class Ready(SimpleQueue[Any]):
+    """Results that wait to be taken; its length is their number."""
+
+    def __len__(self) -> int:
+        return self.qsize()
+
+
 class Results:
     """Iterator over the results of calls, which a greenlet of its own spawns in a group from the first on."""
 
@@ -187,7 +201,7 @@ class Results:
         self.room = None if maxsize is None else Semaphore(maxsize)
         self.ordered = ordered
         self.in_order: deque[Any] = deque()
-        self.queue: Queue[Any] = Queue()
+        self.queue = Ready()
         self.feeder = Greenlet.spawn(self.feed, items)
 
     def feed(self, items: Iterable[tuple[Any, ...]]) -> None:
@@ -283,8 +297,7 @@ class Pool(Group):
         if self._semaphore is not None and not self._semaphore.acquire(blocking, timeout if blocking else None):
             raise PoolFull(f"no room for another greenlet in {self!r}")
 
-    def _discard(self, greenlet: Any) -> None:
-        was_here = greenlet in self.greenlets
-        super()._discard(greenlet)
-        if was_here and self._semaphore is not None:
+    def _left(self, greenlet: Any) -> None:
+        super()._left(greenlet)
+        if self._semaphore is not None:
             self._semaphore.release()
