@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dhaga.compat import gevent
 from dhaga.compat.gevent import os as gevent_os
 from dhaga.compat.gevent import socket
-from dhaga.compat.gevent.fileobject import FileObject, FileObjectBlock, FileObjectThread
+from dhaga.compat.gevent.fileobject import FileObject, FileObjectBlock, FileObjectPosix, FileObjectThread
 
 
 def test_a_read_of_a_pipe_parks() -> None:
@@ -51,3 +52,36 @@ def test_fds_are_waited_for() -> None:
     os.close(write_end)
     with pytest.raises(NotImplementedError, match="waitpid"):
         gevent_os.fork_and_watch(print)
+
+
+@pytest.mark.parametrize("kind", [FileObjectPosix, FileObjectThread, FileObjectBlock])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"mode": 4}, TypeError),
+        ({"buffering": "x"}, TypeError),
+        ({"encoding": 4}, TypeError),
+        ({"buffering": 1, "bufsize": 1}, TypeError),
+        ({"mode": "rq"}, ValueError),
+        ({"mode": "rr"}, ValueError),
+        ({"mode": "wU"}, ValueError),
+        ({"mode": "rtb"}, ValueError),
+        ({"mode": "rw"}, ValueError),
+        ({"mode": "+"}, ValueError),
+        ({"mode": "rb", "newline": ""}, ValueError),
+    ],
+)
+def test_arguments_that_open_refuses_are_refused_before_the_file_is_touched(
+    kind: Any, options: dict[str, Any], error: type[Exception], tmp_path: Path
+) -> None:
+    with open(tmp_path / "file", "w") as file:
+        with pytest.raises(error):
+            kind(file, **options)
+        assert not file.closed
+
+
+def test_a_file_has_the_name_of_the_one_that_it_was_made_of(tmp_path: Path) -> None:
+    path = str(tmp_path / "file")
+    with open(path, "w") as given, FileObjectBlock(given, "w") as file:
+        assert file.name == path
+    assert file.name == path

@@ -207,6 +207,77 @@ def test_killall_kills_the_unstarted_too() -> None:
     assert all(each.ready() for each in victims)
 
 
-def test_spawn_callbacks_are_refused_with_dhagas_way() -> None:
-    with pytest.raises(NotImplementedError, match="trace"):
-        Greenlet.add_spawn_callback(print)
+def test_spawn_callbacks_are_called_once_for_each_start() -> None:
+    seen: list[Any] = []
+    Greenlet.add_spawn_callback(seen.append)
+    Greenlet.add_spawn_callback(seen.append)  # is one callback
+    try:
+        spawned = [gevent.spawn(double, 1), gevent.spawn_later(2, double, 1), made := Greenlet(double, 1)]
+        assert seen == spawned[:2]
+        made.start()
+        gevent.joinall(spawned)
+        assert seen == spawned
+    finally:
+        Greenlet.remove_spawn_callback(seen.append)
+    gevent.spawn(double, 1).join()
+    assert len(seen) == 3
+
+
+def test_a_repr_tells_the_call_also_at_its_end_and_a_name_once_there_is_one() -> None:
+    greenlet = gevent.spawn(double, 1, seconds=0)
+    assert repr(greenlet) == f"<Greenlet at {id(greenlet):#x}: double(1, seconds=0)>"
+    assert greenlet.name == f"Greenlet-{greenlet.ident}"
+    greenlet.join()
+    assert repr(greenlet) == f'<Greenlet "{greenlet.name}" at {id(greenlet):#x}: double(1, seconds=0)>'
+    greenlet.name = "mine"
+    assert repr(greenlet).startswith('<Greenlet "mine" at')
+
+
+def test_greenlets_of_one_tree_share_its_locals() -> None:
+    def spawner() -> tuple[Any, Any]:
+        child = Greenlet(double, 1)
+        return child.spawn_tree_locals, child.spawning_greenlet()
+
+    first, second = Greenlet(spawner), Greenlet(spawner)
+    assert first.spawn_tree_locals is not second.spawn_tree_locals
+    first.start()
+    assert first.get() == (first.spawn_tree_locals, first) and first.spawn_tree_locals == {}
+
+
+def test_an_error_in_a_with_block_kills_it_by_that_error(caplog: pytest.LogCaptureFixture) -> None:
+    error = KeyError("mine")
+    with pytest.raises(KeyError), gevent.spawn(double, 1, 9) as greenlet:
+        gevent.sleep(1)
+        raise error
+    assert greenlet.ready() and greenlet.exception is error
+    assert "KeyError: 'mine'" in caplog.text
+    caplog.clear()
+
+
+def test_a_linked_callback_that_another_one_unlinks_is_not_called() -> None:
+    seen: list[str] = []
+    greenlet = gevent.spawn(double, 1)
+
+    def first(source: Any) -> None:
+        seen.append("first")
+        source.unlink(second)
+
+    def second(source: Any) -> None:
+        seen.append("second")
+        source.unlink(first)
+
+    greenlet.link(first)
+    greenlet.link(second)
+    gevent.sleep(2)
+    assert seen == ["first"] and not greenlet.has_links()
+
+
+def test_its_parent_is_the_hub_and_the_hub_awaits() -> None:
+    async def answer() -> int:
+        return 5
+
+    greenlet = gevent.spawn(double, 1)
+    parent = greenlet.parent
+    assert parent is gevent.get_hub() and parent.minimal_ident == 0
+    assert parent.switch(answer()) == 5
+    greenlet.join()

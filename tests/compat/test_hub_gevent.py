@@ -59,3 +59,67 @@ def test_a_signal_calls_its_handler_in_a_greenlet() -> None:
         assert seen.wait(20)
     finally:
         watching.cancel()
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+def test_errors_go_to_a_handle_error_that_was_assigned(clock: Any) -> None:
+    reported: list[Any] = []
+    hub: Any = gevent.get_hub()
+    hub.handle_error = lambda *error: reported.append(error[:3])
+    errors = [ValueError(number) for number in range(3)]
+    try:
+        greenlet = gevent.spawn(fail, errors[0])
+        callback = hub.loop.run_callback(fail, errors[1])
+        timer = hub.loop.timer(1)
+        timer.start(fail, errors[2])
+        killed = gevent.spawn(gevent.sleep, 9)
+        gevent.sleep(2)
+        killed.kill()  # is none
+    finally:
+        del hub.handle_error
+    assert reported == [
+        (context, ValueError, error) for context, error in zip((greenlet, callback, timer), errors, strict=True)
+    ]
+
+
+class Fatal(Exception):
+    pass
+
+
+def test_a_system_error_is_raised_in_the_main_code(clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+    hub: Any = gevent.get_hub()
+    hub.SYSTEM_ERROR = (Fatal,)
+    try:
+        gevent.spawn(fail, Fatal("stop"))
+        with pytest.raises(Fatal, match="stop"):
+            gevent.sleep(5)
+    finally:
+        del hub.SYSTEM_ERROR
+    assert "ended by an error that nobody handled" in caplog.text
+    caplog.clear()
+    gevent.spawn(hub.parent.throw, KeyError, "thrown")
+    with pytest.raises(KeyError):
+        gevent.sleep(5)
+
+
+def test_callbacks_run_within_one_sleep_in_the_order_of_all_that_is_due(clock: Any) -> None:
+    seen: list[str] = []
+    gevent.spawn(seen.append, "greenlet")
+    gevent.get_hub().loop.run_callback(seen.append, "callback")
+    gevent.spawn(seen.append, "last")
+    gevent.sleep(0)
+    assert seen == ["greenlet", "callback", "last"]
+
+
+def test_a_thread_that_has_asked_for_no_hub_has_none() -> None:
+    from dhaga.compat.gevent.hub import get_hub_if_exists
+    from dhaga.compat.gevent.threadpool import ThreadPool
+
+    gevent.get_hub()
+    assert get_hub_if_exists() is gevent.get_hub()
+    pool = ThreadPool(1)
+    assert pool.apply(get_hub_if_exists) is None
+    pool.kill()

@@ -105,3 +105,10 @@ def test_join_takes_a_timeout_and_raises_errors_if_asked() -> None:
     with pytest.raises(ZeroDivisionError):
         group.join(raise_error=True)
     gevent.joinall([slow, watching])
+
+
+def test_a_group_is_made_of_greenlets_and_false_when_it_is_empty() -> None:
+    group = Group([gevent.spawn(gevent.sleep, seconds) for seconds in (1, 2)])
+    assert len(group) == 2 and group
+    group.join()
+    assert not group

@@ -10,7 +10,7 @@ import pytest
 from dhaga import socket
 from dhaga.compat import gevent
 from dhaga.compat.gevent.pool import Pool
-from dhaga.compat.gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
+from dhaga.compat.gevent.pywsgi import LoggingLogAdapter, SecureEnviron, WSGIHandler, WSGIServer
 
 SECONDS = 20
 
@@ -65,9 +65,19 @@ def test_a_stop_ends_connections_that_wait_for_a_request() -> None:
             assert client.recv(4096) == b""
 
 
-def test_another_handler_is_refused_with_dhagas_way() -> None:
-    with pytest.raises(NotImplementedError, match=r"werkzeug\.socket"):
-        WSGIServer(("127.0.0.1", 0), app, handler_class=type("Mine", (), {}))
+def test_an_error_of_the_app_goes_to_the_hub_and_is_a_500() -> None:
+    reported: list[Any] = []
+    hub: Any = gevent.get_hub()
+    hub.handle_error = lambda *error: reported.append(error[:2])
+    server = WSGIServer(("127.0.0.1", 0), lambda: None, log=None, error_log=None)
+    server.start()
+    try:
+        answer = get(server, "/")
+    finally:
+        del hub.handle_error
+        server.stop()
+    assert answer.startswith(b"HTTP/1.1 500 ") and answer.endswith(b"\r\n\r\nInternal Server Error")
+    assert [(type(context), kind) for context, kind in reported] == [(SecureEnviron, TypeError)]
 
 
 def test_a_logger_is_a_log(caplog: pytest.LogCaptureFixture) -> None:

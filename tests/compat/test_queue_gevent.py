@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dhaga.compat import gevent
@@ -99,3 +101,20 @@ def test_a_channel_hands_over() -> None:
     gevent.sleep(1)
     channel.put_nowait(9)
     assert getter.get() == 9
+
+
+def test_join_takes_a_timeout(clock: Any) -> None:
+    queue: Queue[int] = Queue(items=[1])
+    assert not queue.join(timeout=2)
+    gevent.spawn_later(1, queue.task_done)
+    assert queue.join(timeout=2) and queue.join()
+
+
+def test_a_channel_takes_an_item_from_a_callback_for_a_getter_that_waits(clock: Any) -> None:
+    channel: Channel[int] = Channel()
+    getter = gevent.spawn(channel.get)
+    gevent.sleep(0)
+    gevent.get_hub().loop.run_callback(channel.put_nowait, 5)
+    assert getter.get() == 5 and channel.balance == 0
+    with pytest.raises(Full):
+        channel.put_nowait(6)

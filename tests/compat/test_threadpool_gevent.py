@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import threading
 
+import pytest
+
 from dhaga.compat import gevent
 from dhaga.compat.gevent import util
-from dhaga.compat.gevent.threadpool import ThreadPool
+from dhaga.compat.gevent.exceptions import InvalidThreadUseError
+from dhaga.compat.gevent.threadpool import ThreadPool, ThreadPoolExecutor
 
 
 def test_calls_are_made_in_os_threads_while_the_greenlets_wait() -> None:
@@ -28,3 +31,57 @@ def test_the_greenlets_are_shown() -> None:
     assert sleeper.name in out.getvalue()
     sleeper.kill()
     assert isinstance(util.wrap_errors(ValueError, int)("x"), ValueError)
+
+
+def test_calls_wait_for_a_maxsize_above_zero() -> None:
+    pool = ThreadPool(0)
+    call = pool.spawn(divmod, 7, 2)
+    gevent.sleep(0.01)
+    assert not call.ready() and (pool.size, pool.maxsize) == (0, 0)
+    pool.maxsize = 1
+    assert call.get() == (3, 1) and pool.size == 1
+    pool.maxsize = 3
+    pool.size = 2
+    assert pool.size == 2
+    for wrong in (-1, 4):
+        with pytest.raises(ValueError, match="from 0 to its maxsize, 3"):
+            pool.size = wrong
+    with pytest.raises(ValueError, match="negative"):
+        pool.maxsize = -1
+    with pytest.raises(TypeError):
+        pool.maxsize = "1"
+    pool.kill()
+
+
+def test_calls_come_from_the_thread_that_has_made_the_pool() -> None:
+    one, other = ThreadPool(1), ThreadPool(1)
+    with pytest.raises(InvalidThreadUseError, match="in no other"):
+        one.apply(other.spawn, (len, ""))
+    one.kill()
+    other.kill()
+
+
+def test_calls_run_under_the_profile_function_of_threading() -> None:
+    seen: list[str] = []
+    pool = ThreadPool(1)
+    pool.apply(int)  # the thread is there before
+    threading.setprofile(lambda frame, event, argument: seen.append(frame.f_code.co_name))
+    try:
+        pool.apply(named_call)
+    finally:
+        threading.setprofile(None)
+    pool.apply(another_call)
+    pool.kill()
+    assert "named_call" in seen and "another_call" not in seen
+
+
+def named_call() -> None: ...
+
+
+def another_call() -> None: ...
+
+
+def test_futures_of_the_executor_are_waited_for() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(divmod, 7, 2)
+        assert gevent.wait([future], timeout=20) == [future] and future.result() == (3, 1)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Self
 
-from greenlet import getcurrent
+from greenlet import GreenletExit, getcurrent
 
 from ..._kernel.current_scheduler import current_scheduler
-from ..._kernel.scheduler import Scheduler
+from ..._kernel.scheduler import HubCall, Scheduler
 from ..._sync.simple_queue import SimpleQueue
+from ._loop import call_on_hub, report
 from .timeout import Timeout
 
 Callback = Callable[[Any], object]
 
-logger = logging.getLogger("dhaga")
-
 END: Any = object()
+
+
+def thrown(kind: Any = GreenletExit, value: Any = None, trace: Any = None) -> BaseException:
+    """Return the error that ``throw`` of a greenlet means by its arguments."""
+    error: BaseException
+    if isinstance(kind, BaseException):
+        error = kind
+    elif isinstance(value, BaseException):
+        error = value
+    else:
+        error = kind() if value is None else kind(value)
+    return error if trace is None else error.with_traceback(trace)
 
 
 class Linkable:
@@ -49,7 +59,7 @@ class Linkable:
     def _notify_links(self) -> None:
         """Call the callbacks on the hub, each if it is still linked by then. Safe from any OS thread."""
         if self._links:
-            current_scheduler().loop.call_soon_threadsafe(self._call_links)
+            call_on_hub(LinksCall(self))
 
     def _call_links(self) -> None:
         for callback in list(self._links):
@@ -59,12 +69,25 @@ class Linkable:
                 self._called_link(callback)
                 try:
                     callback(self)
-                except Exception:
-                    logger.exception("a callback linked to %r", self)
+                except Exception as error:
+                    report(current_scheduler(), (callback, self), error)
 
     def _called_link(self, callback: Callback) -> None:
         """Drop a callback that is about to be called: most are for one time."""
         self._links.remove(callback)
+
+
+class LinksCall(HubCall):
+    """Calls what is linked to an object that is ready."""
+
+    __slots__ = ("scheduler", "source")
+
+    def __init__(self, source: Linkable) -> None:
+        self.scheduler = current_scheduler()
+        self.source = source
+
+    def make_call(self) -> None:
+        self.source._call_links()
 
 
 class iwait:
@@ -100,7 +123,8 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
     done: set[int] = set()
     try:
         for each in waited:
-            each.rawlink(ready.put)
+            # A future of an executor has no links, and calls back from any OS thread.
+            (getattr(each, "rawlink", None) or each.add_done_callback)(ready.put)
         while left > 0:
             try:
                 each = ready.get()
@@ -116,7 +140,7 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
     finally:
         if timer is not None:
             timer.cancel()
-        for each in waited:
+        for each in waited if len(done) < len(waited) else ():
             unlink = getattr(each, "unlink", None)
             if unlink is not None:
                 unlink(ready.put)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from greenlet import getcurrent
 
 from ..._kernel.api import sleep, spawn
-from ..._kernel.scheduler import Scheduler
+from ..._kernel.microthread import Dhaga
+from ..._kernel.scheduler import HubCall, Scheduler
 from ...select import select
 
 READ, WRITE = 1, 2
+
+logger = logging.getLogger("dhaga")
 
 
 class Loop:
@@ -66,6 +70,28 @@ class Loop:
     child = signal = stat = prepare = check = fork = idle = _no
 
 
+def call_on_hub(call: HubCall) -> None:
+    """Put a call at the end of its scheduler's run queue. From: any OS thread."""
+    scheduler = call.scheduler
+    scheduler._run_queue.append(call)
+    if scheduler._asleep:
+        scheduler._wake_loop()
+
+
+def report(scheduler: Scheduler, context: Any, error: BaseException) -> None:
+    """Pass an error that no one catches to ``handle_error`` of a scheduler's hub, if there is one."""
+    hub = hubs.get(scheduler)
+    if hub is not None:
+        hub.handle_error(context, type(error), error, error.__traceback__)
+    elif isinstance(context, Dhaga):
+        Dhaga._report(context, error)
+    else:
+        logger.error("an error that nobody handled, of %r", context, exc_info=error)
+
+
+hubs: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
+"""The hubs that there are, by scheduler (``hub.py``)."""
+
 loops: weakref.WeakKeyDictionary[Scheduler, Loop] = weakref.WeakKeyDictionary()
 
 
@@ -77,18 +103,22 @@ def loop_of(scheduler: Scheduler) -> Loop:
     return loop
 
 
-class Callback:
-    """One call on the hub, which ``stop`` takes back."""
+class Callback(HubCall):
+    """One call on the hub, at its place in the run queue, which ``stop`` takes back."""
 
     def __init__(self, loop: Loop, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.callback: Callable[..., Any] | None = callback
         self.args = args
-        loop.scheduler.loop.call_soon_threadsafe(self._run)
+        self.scheduler = loop.scheduler
+        call_on_hub(self)
 
-    def _run(self) -> None:
+    def make_call(self) -> None:
         callback, self.callback = self.callback, None
         if callback is not None:
-            callback(*self.args)
+            try:
+                callback(*self.args)
+            except BaseException as error:
+                report(self.scheduler, self, error)
 
     def stop(self) -> None:
         """Do not call."""
@@ -146,7 +176,13 @@ class Watcher:
     def _fire(self) -> None:
         callback = self.callback
         if callback is not None:
-            callback(*self.args)
+            self._call(callback, self.args)
+
+    def _call(self, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        try:
+            callback(*args)
+        except BaseException as error:
+            report(self.loop.scheduler, self, error)
 
 
 class Timer(Watcher):
@@ -177,7 +213,7 @@ class Timer(Watcher):
         else:
             self.callback = None
         if callback is not None:
-            callback(*args)
+            self._call(callback, args)
 
     def _disarm(self) -> None:
         if self._handle is not None:

@@ -12,7 +12,7 @@ from greenlet import getcurrent
 from ... import socket as ours
 from ..._sync.event import Event
 from .greenlet import Greenlet
-from .hub import sleep, spawn_raw
+from .hub import get_hub, sleep, spawn_raw
 from .pool import Pool
 
 __all__ = ["BaseServer"]
@@ -184,8 +184,8 @@ class BaseServer:
             self.delay = self.min_delay
             try:
                 self.do_handle(*args)
-            except Exception:
-                logger.exception("%r could not spawn a handler; the next try is in %s s", self, self.delay)
+            except Exception as error:
+                get_hub().handle_error(self, type(error), error, error.__traceback__)
                 sleep(self.delay)
             taken += 1
             if taken % self.max_accept == 0:
@@ -198,12 +198,12 @@ class BaseServer:
     def do_handle(self, *args: Any) -> None:
         """Spawn the handler."""
         try:
-            self._spawn(self._handle_and_close, *args)
+            self._spawn(self._handle, *args)
         except BaseException:
             self.do_close(*args)
             raise
 
-    def _handle_and_close(self, *args: Any) -> None:
+    def _handle(self, *args: Any) -> None:
         try:
             self.handle(*args)
         finally:

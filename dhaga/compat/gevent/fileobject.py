@@ -12,29 +12,78 @@ __all__ = ["FileObject", "FileObjectBlock", "FileObjectPosix", "FileObjectThread
 
 
 def arguments_of(
-    fobj: Any, mode: str | None, bufsize: int | None, close: bool | None, options: dict[str, Any]
-) -> tuple[Any, str, dict[str, Any]]:
-    """Return file, mode and options for an ``open``. An open file gives its fd; both are closed together."""
+    fobj: Any, mode: Any, bufsize: Any, close: bool | None, options: dict[str, Any]
+) -> tuple[Any, str, dict[str, Any], Any]:
+    """Return fd or path, mode and options for an ``open``, and the file that was given, if it was one.
+
+    An open file gives its fd; both are closed together.
+    """
     buffering = options.pop("buffering", None)
     closefd = options.pop("closefd", None)
     if buffering is not None and bufsize is not None:
         raise TypeError("bufsize and buffering are one: give one of them")
     options["buffering"] = -1 if (found := bufsize if buffering is None else buffering) is None else found
     closes = closefd if close is None else close
-    if hasattr(fobj, "fileno"):
-        if mode is None:
-            mode = getattr(fobj, "mode", "rb")
-            mode = mode if isinstance(mode, str) else "rb"
+    given = fobj if hasattr(fobj, "fileno") else None
+    if mode is None:
+        mode = getattr(given, "mode", "r")
+        mode = mode if isinstance(mode, str) else "rb"
+    mode = checked_mode(mode, options)
+    if given is not None:
         if hasattr(fobj, "flush"):
             fobj.flush()
         # A descriptor of its own: the file that was given closes the one that it has.
         fd = os.dup(fobj.fileno())
         if closes is not False and hasattr(fobj, "close"):
             fobj.close()
-        return fd, mode, options
-    if closes is not None:
+        return fd, mode, options, given
+    if closes is not None and isinstance(fobj, int):
         options["closefd"] = closes
-    return fobj, (mode or "r").replace("U", ""), options
+    return fobj, mode, options, None
+
+
+def checked_mode(mode: Any, options: dict[str, Any]) -> Any:
+    """Return a mode without the U of Python 2. Raises: TypeError, ValueError for what ``open`` would refuse."""
+    if not isinstance(mode, str):
+        raise TypeError(f"invalid mode: {mode!r}")
+    if not isinstance(options["buffering"], int):
+        raise TypeError(f"invalid buffering: {options['buffering']!r}")
+    for name in ("encoding", "errors"):
+        if not isinstance(options.get(name), str | None):
+            raise TypeError(f"invalid {name}: {options[name]!r}")
+    letters = set(mode)
+    if letters - set("axrwb+tU") or len(letters) < len(mode):
+        raise ValueError(f"invalid mode: {mode!r}")
+    if "U" in letters:
+        if letters & set("xwa+"):
+            raise ValueError("mode U cannot be combined with 'x', 'w', 'a', or '+'")
+        mode = "r" + mode.replace("U", "").replace("r", "")
+    if {"t", "b"} <= letters:
+        raise ValueError("can't have text and binary mode at once")
+    if (ways := len(set(mode) & set("xrwa"))) != 1:
+        raise ValueError(
+            "can't have read/write/append mode at once" if ways else "must have exactly one of read/write/append mode"
+        )
+    for name in ("encoding", "errors", "newline") if "b" in letters else ():
+        if options.get(name) is not None:
+            raise ValueError(f"binary mode doesn't take {'a' if name == 'newline' else 'an'} {name} argument")
+    return mode
+
+
+def raw_of(file: Any) -> Any:
+    """Return the unbuffered layer of a file."""
+    return getattr(getattr(file, "buffer", file), "raw", file)
+
+
+def named(file: Any, given: Any) -> Any:
+    """Return a new file after it has taken the name of the one that it was made of."""
+    if given is not None:
+        raw = raw_of(file)
+        if hasattr(given, "name"):
+            raw.name = given.name
+        else:
+            del raw.name
+    return file
 
 
 def FileObjectPosix(
@@ -44,8 +93,11 @@ def FileObjectPosix(
 
     A file that is given is closed, as the new one takes its place, unless ``close`` is False.
     """
-    file, mode, options = arguments_of(fobj, mode, bufsize, close, options)
-    return ours.open(file, mode, **options)
+    file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
+    opened = named(ours.open(file, mode, **options), given)
+    if hasattr(opened, "__dict__"):
+        opened.fileio = raw_of(opened)
+    return opened
 
 
 def FileObjectThread(
@@ -58,16 +110,16 @@ def FileObjectThread(
     **options: Any,
 ) -> Any:
     """Return a file over a path, an fd or a file, whose blocking operations run in OS threads: the caller parks."""
-    file, mode, options = arguments_of(fobj, mode, bufsize, close, options)
-    return open_offloaded(file, mode, **options)
+    file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
+    return named(open_offloaded(file, mode, **options), given)
 
 
 def FileObjectBlock(
     fobj: Any, mode: str | None = None, bufsize: int | None = None, close: bool | None = None, **options: Any
 ) -> Any:
     """Return a file over a path, an fd or a file, whose operations block."""
-    file, mode, options = arguments_of(fobj, mode, bufsize, close, options)
-    return ours.standard_open(file, mode, **options)
+    file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
+    return named(ours.standard_open(file, mode, **options), given)
 
 
 FileObject = FileObjectPosix

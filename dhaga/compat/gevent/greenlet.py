@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, ClassVar, Self
+from weakref import ref
 
-from greenlet import GreenletExit, getcurrent
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
 from ..._kernel.microthread import Dhaga
 from ..._kernel.timers import Entry
-from ._links import Callback, Linkable, iwait
-from ._loop import loop_of
+from ._links import Callback, Linkable, iwait, thrown
+from ._loop import loop_of, report
 from .timeout import Timeout
 
 __all__ = ["Greenlet", "joinall", "killall"]
@@ -38,10 +39,10 @@ class Greenlet(Linkable, Dhaga[Any]):
     A subclass may define ``_run`` instead of giving a function.
     """
 
-    # What a spawn has to say: no trees and no frames are kept, as they cost more than the spawn.
-    spawning_greenlet: ClassVar[Any] = None
     spawning_stack: ClassVar[Any] = None
-    spawn_tree_locals: ClassVar[Any] = None
+    """Frames of the spawn are not kept, as they cost more than the spawn."""
+
+    _spawn_callbacks: ClassVar[list[Callback]] = []
 
     def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
         if run is not None and not callable(run):
@@ -53,6 +54,13 @@ class Greenlet(Linkable, Dhaga[Any]):
         self._links = []
         self._to_start: Entry | None = None
         self._was_started = self._is_linked = False
+        self._told: str | None = None
+        me = getcurrent()
+        self.spawning_greenlet = ref(me)
+        """Weak reference to the greenlet that has made this one."""
+        tree = getattr(me, "spawn_tree_locals", None)
+        self.spawn_tree_locals: dict[str, Any] = {} if tree is None else tree
+        """A dict that all greenlets share whose spawns lead to the same one."""
         Dhaga.__init__(self, current_scheduler(), function, args, kwargs or None, None, True, copy_context())
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -64,7 +72,10 @@ class Greenlet(Linkable, Dhaga[Any]):
         """Let it run at its place in the run queue; no-op if it is started already."""
         if self._was_started or self._done:
             return
-        self._cancel_start()
+        if self._to_start is not None:
+            self._cancel_start()
+        elif self._spawn_callbacks:
+            self._tell_spawn()
         self._was_started = True
         self.scheduler._admit(self)
 
@@ -72,7 +83,12 @@ class Greenlet(Linkable, Dhaga[Any]):
         """Let it start in so many seconds."""
         if self._was_started or self._done or self._to_start is not None:
             return
+        self._tell_spawn()
         self._to_start = self.scheduler._timers.add(self.scheduler._clock() + seconds, self)
+
+    def _tell_spawn(self) -> None:
+        for callback in self._spawn_callbacks:
+            callback(self)
 
     def _cancel_start(self) -> None:
         entry, self._to_start = self._to_start, None
@@ -155,9 +171,22 @@ class Greenlet(Linkable, Dhaga[Any]):
         """The loop of its hub."""
         return loop_of(self.scheduler)
 
+    @property
+    def name(self) -> str:
+        """The name given, or ``Greenlet-N``, which it has from the first use on; may be set."""
+        if self._own_name is None:
+            self._own_name = f"Greenlet-{self.ident}"
+        return self._own_name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._own_name = name
+
     def __repr__(self) -> str:
-        function = getattr(self._fn, "__name__", None) or type(self).__name__
-        return f"<{type(self).__name__} {self.name} at {id(self):#x}: {function if not self._done else 'ended'}>"
+        if self._told is None and self._fn is not None:
+            self._told = told(self, self._fn, self.args, self.kwargs)
+        name = "" if self._own_name is None else f' "{self._own_name}"'
+        return f"<{type(self).__name__}{name} at {id(self):#x}: {self._told or 'ended'}>"
 
     # ---- waiting for it
 
@@ -192,11 +221,13 @@ class Greenlet(Linkable, Dhaga[Any]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
-        """Wait for its end; kill it if an error ends the block, or that wait. Parks: while it lives."""
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Wait for its end; kill it, by the same error, if one ends the block, or that wait. Parks: while it lives."""
+        if error is not None:
+            self.kill(error)
+            return
         try:
-            if kind is None:
-                self.join()
+            self.join()
         finally:
             self.kill()
 
@@ -216,9 +247,11 @@ class Greenlet(Linkable, Dhaga[Any]):
             return
         if self is getcurrent():
             raise error
+        has_run = greenlet.__bool__(self)
         self.scheduler._call(self._cancel_with, error)
-        if block:
-            self._wait_for_end(timeout)
+        if block and not self._done:
+            # A subclass's join() is for those that have run.
+            (self.join if has_run else self._wait_for_end)(timeout)
 
     def _end_unstarted(self, error: BaseException) -> None:
         """End before the first switch: the function is never called."""
@@ -226,21 +259,25 @@ class Greenlet(Linkable, Dhaga[Any]):
         self._error, self._value = error, None
         self._end()
 
+    def _report(self, error: BaseException) -> None:
+        if not isinstance(error, (GreenletExit, Cancelled)):
+            report(self.scheduler, self, error)
+
     def throw(self, *args: Any) -> None:
         """Raise an error in it, by type, value and traceback, and go on."""
-        kind: Any = args[0] if args else GreenletExit
-        value = args[1] if len(args) > 1 else None
-        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
-        if len(args) > 2 and args[2] is not None:
-            error = error.with_traceback(args[2])
-        self.kill(error, block=False)
+        self.kill(thrown(*args), block=False)
 
     @classmethod
     def add_spawn_callback(cls, callback: Callback) -> None:
-        """Not available."""
-        raise NotImplementedError("Dhaga tells of each spawn by dhaga.debug.trace(), not by callbacks")
+        """Call ``callback(greenlet)`` whenever one is about to be started."""
+        if callback not in cls._spawn_callbacks:
+            cls._spawn_callbacks.append(callback)
 
-    remove_spawn_callback = add_spawn_callback
+    @classmethod
+    def remove_spawn_callback(cls, callback: Callback) -> None:
+        """Forget such a callback; no-op if it is not there."""
+        if callback in cls._spawn_callbacks:
+            cls._spawn_callbacks.remove(callback)
 
     # ---- links
 
@@ -262,6 +299,18 @@ class Greenlet(Linkable, Dhaga[Any]):
         """Spawn ``callback(self)`` if this has ended by an error."""
         self.rawlink(SpawnedCallback(callback, when=False))
 
+    def _call_links(self) -> None:
+        links = self._links  # it stays ready: one look at each is enough
+        for callback in links[:]:
+            if callback not in links:
+                continue
+            if type(callback) is not SpawnedCallback:
+                links.remove(callback)
+            try:
+                callback(self)
+            except Exception as error:
+                report(self.scheduler, (callback, self), error)
+
     def unlink(self, callback: Callback) -> None:
         super().unlink(callback)
         self._links[:] = [each for each in self._links if getattr(each, "callback", None) != callback]
@@ -275,20 +324,38 @@ class Greenlet(Linkable, Dhaga[Any]):
         return bool(self._links)
 
 
-class SpawnedCallback:
-    """Callback of ``link`` and its like: calls what it was given in a greenlet of its own."""
+def told(owner: Greenlet, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Return a function and its arguments as a greenlet's repr shows them."""
+    holder = getattr(function, "__self__", None)
+    name = "_run" if holder is owner else repr(function) if holder is not None else ""
+    shown = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
+    return (name or getattr(function, "__name__", None) or repr(function)) + (f"({', '.join(shown)})" if shown else "")
 
-    __slots__ = ("callback", "when")
+
+class SpawnedCallback:
+    """Callback of ``link`` and its like: calls what it was given in a greenlet of its own, if it is still linked."""
+
+    __slots__ = ("callback", "is_spawned", "when")
 
     def __init__(self, callback: Callback, when: bool | None = None) -> None:
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         self.callback = callback
         self.when = when
+        self.is_spawned = False
 
     def __call__(self, source: Greenlet) -> None:
-        if self.when is None or source.successful() is self.when:
-            Greenlet.spawn(self.callback, source)
+        if self.when is not None and source.successful() is not self.when:
+            source._links.remove(self)
+        elif not self.is_spawned:
+            self.is_spawned = True
+            Greenlet.spawn(self.run, source)
+
+    def run(self, source: Greenlet) -> None:
+        """Call it, unless another callback has unlinked it meanwhile."""
+        if self in source._links:
+            source._links.remove(self)
+            self.callback(source)
 
 
 def joinall(

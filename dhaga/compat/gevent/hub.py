@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import signal as standard_signal
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-from greenlet import GreenletExit, getcurrent
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel.api import current, park
 from ..._kernel.api import sleep as sleep_
+from ..._kernel.current import this_thread
 from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.microthread import Dhaga
 from ..._kernel.scheduler import Scheduler
-from ._links import iwait, join_all, wait
-from ._loop import Loop, loop_of
+from ...aio import await_
+from ._links import iwait, join_all, thrown, wait
+from ._loop import Loop, hubs, loop_of
 from .exceptions import LoopExit
 from .greenlet import Greenlet
 
@@ -34,6 +37,8 @@ __all__ = [
     "spawn_raw",
     "wait",
 ]
+
+logger = logging.getLogger("dhaga")
 
 
 class Hub:
@@ -82,35 +87,93 @@ class Hub:
         finally:
             watcher.stop()
 
-    def switch(self) -> Any:
-        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga."""
+    minimal_ident = 0
+    """Greenlets are counted from 1 on."""
+
+    def switch(self, awaitable: Any = None) -> Any:
+        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga.
+
+        With an awaitable, as SQLAlchemy does it with a greenlet's parent: wait for that, and return its result.
+        """
+        if awaitable is not None:
+            return await_(awaitable)
         return park("gevent hub", lambda: True)
 
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error that no one catches, as ``dhaga.excepthook`` does."""
-        import sys
+        """Report an error that no one catches; one of ``SYSTEM_ERROR`` is raised in the main code, too.
 
-        sys.excepthook(kind, value, trace)
+        ``context``: the greenlet that it has ended, the callback or the server that it came from, a request's environ.
+        A program may assign a function to it.
+        """
+        if value is None:
+            value = kind()
+        if isinstance(context, Dhaga) and isinstance(value, (SystemExit, KeyboardInterrupt)):
+            Dhaga._report(context, value)  # which raises it in the main code
+            return
+        if not isinstance(value, self.NOT_ERROR):
+            self.print_exception(context, kind, value, trace)
+        if context is None or isinstance(value, self.SYSTEM_ERROR):
+            self.handle_system_error(kind, value, trace)
 
-    print_exception = handle_error
+    def handle_system_error(self, kind: Any, value: Any, trace: Any = None) -> None:
+        """Raise an error in the main code, where it waits."""
+        self.loop.scheduler._mode.interrupt(value)
+
+    def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
+        """Report an error by ``dhaga.excepthook``, if it has ended a greenlet; else by a line of the log ``dhaga``."""
+        if isinstance(context, Dhaga):
+            Dhaga._report(context, value)
+        else:
+            logger.error("an error that nobody handled, of %r", context, exc_info=(kind, value, trace))
+
+    @property
+    def parent(self) -> Any:
+        """The main code's greenlet: ``throw`` raises in it where it waits."""
+        return Parent(self)
 
     def destroy(self, destroy_loop: bool | None = None) -> None:
         """Do nothing: the scheduler ends with its thread."""
 
 
-hubs: weakref.WeakKeyDictionary[Scheduler, Hub] = weakref.WeakKeyDictionary()
+class Parent:
+    """What ``hub.parent`` is: the main code, to which errors can be thrown."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+
+    def throw(self, *args: Any) -> None:
+        """Raise an error in the main code, where it waits, by type, value and traceback."""
+        value = thrown(*args)
+        self.hub.handle_system_error(type(value), value)
 
 
 def get_hub(*_: object, **__: object) -> Hub:
     """Return the hub of the calling thread."""
-    scheduler = current_scheduler()
+    return hub_of(current_scheduler())
+
+
+get_hub_noargs = get_hub
+
+
+def hub_of(scheduler: Scheduler) -> Hub:
+    """Return the hub of a scheduler."""
     hub = hubs.get(scheduler)
     if hub is None:
         hub = hubs[scheduler] = Hub(scheduler)
     return hub
 
 
-get_hub_if_exists = get_hub_noargs = get_hub
+parent = greenlet.__dict__["parent"]
+# The setter is the scheduler's: a greenlet that ends switches to the hub's own greenlet.
+greenlet_class: Any = Greenlet
+greenlet_class.parent = property(lambda self: hub_of(self.scheduler), parent.__set__)
+
+
+def get_hub_if_exists() -> Hub | None:
+    """Return the hub of the calling thread, if it has asked for one."""
+    me = getcurrent()
+    scheduler = me.scheduler if isinstance(me, Dhaga) else getattr(this_thread.main, "scheduler", None)
+    return None if scheduler is None else hubs.get(scheduler)
 
 
 class Waiter:
@@ -145,9 +208,7 @@ class Waiter:
 
     def throw(self, *args: Any) -> None:
         """Bring an error, by type, value and traceback."""
-        kind: Any = args[0] if args else GreenletExit
-        value = args[1] if len(args) > 1 else None
-        error = kind if isinstance(kind, BaseException) else value if isinstance(value, BaseException) else kind()
+        error = thrown(*args)
         self._ready, self._error = True, error
         if self._waiter is not None:
             self._waiter._wake(error=error)

@@ -2,6 +2,44 @@
 
 from __future__ import annotations
 
-from ..._sync.local import local
+from typing import Any, Self
+from weakref import WeakValueDictionary
 
-__all__ = ["local"]
+from ..._sync import local as ours
+
+__all__ = ["all_local_dicts_for_greenlet", "local"]
+
+owners: WeakValueDictionary[int, local] = WeakValueDictionary()
+"""The locals that there are, by the id of what holds their attributes."""
+
+
+class local(ours.local):  # the standard name
+    """Attributes that each greenlet has for itself; ``copy.copy`` takes those of the caller along.
+
+    Source: ``gevent.local.local``.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls, *args, **kwargs)
+        owners[id(object.__getattribute__(self, "_namespaces"))] = self
+        return self
+
+    def __copy__(self) -> Any:
+        namespaces = object.__getattribute__(self, "_namespaces")
+        kind: Any = type(self)
+        copy = kind(*namespaces.args, **namespaces.kwargs)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
+
+def all_local_dicts_for_greenlet(greenlet: Any) -> list[tuple[tuple[type, int], dict[str, Any]]]:
+    """Return what a greenlet keeps in locals: for each its class and id, and the attributes."""
+    found = []
+    for reference in greenlet._thread_local_refs or ():
+        namespaces = reference()
+        owner = owners.get(id(namespaces))
+        if owner is not None:
+            found.append(((type(owner), id(owner)), namespaces[greenlet.ident]))
+    return found

@@ -14,6 +14,9 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 class Semaphore(Linkable):
     """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
 
+    hub: Any = None
+    """Taken and not used: a semaphore wakes its waiters in whichever thread they wait."""
+
     def __init__(self, value: int = 1, hub: Any = None) -> None:
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
@@ -45,7 +48,8 @@ class Semaphore(Linkable):
     def release(self) -> int:
         """Give a permit back. Returns: the number of free ones."""
         self._permits.release()
-        self._notify_links()
+        if self._links:
+            self._notify_links()
         return self.counter
 
     def wait(self, timeout: float | None = None) -> int:
@@ -55,7 +59,7 @@ class Semaphore(Linkable):
         return self.counter
 
     def __enter__(self) -> None:
-        self.acquire()
+        self._permits.acquire()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

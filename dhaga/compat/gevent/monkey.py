@@ -5,9 +5,15 @@ There is one patch for all: each ``patch_…`` applies it whole, and a second on
 
 from __future__ import annotations
 
+import _threading_local
+import sys
+import threading
+import warnings
 from typing import Any
 
 from ... import monkey as ours
+from . import events
+from .local import local
 
 __all__ = [
     "get_original",
@@ -34,19 +40,69 @@ __all__ = [
 
 
 class MonkeyPatchWarning(RuntimeWarning):
-    """Never issued: what comes too late for the patch is a PatchError."""
+    """``patch_all`` is called twice, with different arguments. What comes too late for the patch is a PatchError."""
 
 
-def patch_all(*_: object, **which: object) -> bool:
-    """Patch the standard library, unless it is patched. Returns: True. Raises: PatchError where it comes too late."""
-    if not ours.is_patched():
-        ours.patch()
+saved: dict[str, dict[str, Any]] = {}
+"""What each patched name of each module was before, by module."""
+
+SETTINGS = "_gevent_saved_patch_all_module_settings"
+DEFAULTS = {
+    **dict.fromkeys(("socket", "dns", "time", "select", "thread", "os", "ssl", "subprocess"), True),
+    "sys": False,
+    **dict.fromkeys(("builtins", "signal", "queue", "contextvars"), True),
+    "aggressive": True,
+    "Event": True,
+}
+
+
+def patch_all(*positional: object, **which: object) -> bool:
+    """Patch the standard library, unless it is patched, and tell ``gevent.events``.
+
+    Returns: True; None after a warning where a second call asks for something else. Raises: PatchError where it comes
+    too late.
+    """
+    settings = {**DEFAULTS, **dict(zip(DEFAULTS, positional, strict=False)), **which}
+    if SETTINGS in saved:
+        if saved[SETTINGS] != settings:
+            warnings.warn("Patching more than once: there is one patch, which stays", MonkeyPatchWarning, stacklevel=2)
+        return False
+    known = {name: value for name, value in settings.items() if name in DEFAULTS}
+    extra = {name: value for name, value in settings.items() if name not in DEFAULTS}
+    try:
+        events.notify(events.GeventWillPatchAllEvent(known, extra))
+        for row in ours.TABLE:
+            source = sys.modules.get(row.module)
+            if source is not None and row.module not in saved:
+                events.notify(events.GeventWillPatchModuleEvent(row.module, source, source, [*row.names]))
+    except events.DoNotPatch:
+        return False
+    apply()
+    saved[SETTINGS] = settings
+    for name in [name for name in saved if name != SETTINGS]:
+        events.notify(events.GeventDidPatchModuleEvent(name, sys.modules[name], sys.modules[name]))
+    events.notify(events.GeventDidPatchBuiltinModulesEvent(known, extra))
+    events.notify(events.GeventDidPatchAllEvent(known, extra))
     return True
 
 
-patch_builtins = patch_contextvars = patch_dns = patch_os = patch_queue = patch_select = patch_all
-patch_selectors = patch_signal = patch_socket = patch_ssl = patch_subprocess = patch_sys = patch_thread = patch_all
-patch_time = patch_all
+def apply(*_: object, **__: object) -> bool:
+    """Apply the one patch that there is, unless it is applied. Returns: True."""
+    if not ours.is_patched():
+        ours.patch()
+    for row in ours.TABLE:
+        if row.module in sys.modules:
+            known = saved.setdefault(row.module, {})
+            here = [name for name in row.names if name not in known and name in vars(sys.modules[row.module])]
+            known.update({name: ours.original(row.module, name) for name in here})
+    # One that can be copied.
+    vars(threading)["local"] = vars(_threading_local)["local"] = local
+    return True
+
+
+patch_builtins = patch_contextvars = patch_dns = patch_os = patch_queue = patch_select = apply
+patch_selectors = patch_signal = patch_socket = patch_ssl = patch_subprocess = patch_sys = patch_thread = apply
+patch_time = apply
 
 
 def patch_module(*_: object, **__: object) -> bool:
@@ -61,11 +117,13 @@ def is_anything_patched() -> bool:
 
 def is_module_patched(name: str) -> bool:
     """Return whether names of a module are patched."""
-    return ours.is_patched() and any(row.module == name for row in ours.TABLE)
+    return name in saved or (ours.is_patched() and any(row.module == name for row in ours.TABLE))
 
 
 def is_object_patched(module: str, name: str) -> bool:
     """Return whether a name of a module is patched."""
+    if name in saved.get(module, ()):
+        return True
     return ours.is_patched() and any(row.module == module and name in row.names for row in ours.TABLE)
 
 

@@ -7,8 +7,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..._kernel.stdlib_face import fall_back_to
 from ...os import read, waitpid, write
 from ...select import select
+
+__getattr__: Callable[[str], Any]
+__dir__: Callable[[], list[str]]
+__getattr__, __dir__ = fall_back_to(os, globals())
 
 __all__ = [
     "fork",

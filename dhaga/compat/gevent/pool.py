@@ -10,9 +10,9 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent
 
 from ..._sync.event import Event
-from ..._sync.semaphore import Semaphore
 from ..._sync.simple_queue import SimpleQueue
 from .greenlet import Greenlet, joinall, killall
+from .lock import Semaphore
 from .timeout import Timeout
 
 __all__ = ["Group", "Pool", "PoolFull"]
@@ -29,7 +29,7 @@ class Group:
 
     greenlet_class: type[Greenlet] = Greenlet
 
-    def __init__(self, *greenlets: Any) -> None:
+    def __init__(self, greenlets: Iterable[Any] = ()) -> None:
         self.greenlets: set[Any] = set()
         self.dying: set[Any] = set()
         self._empty = Event()
@@ -49,20 +49,24 @@ class Group:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.greenlets)
 
-    def __bool__(self) -> bool:
-        return True
-
     # ---- its greenlets
 
     def add(self, greenlet: Any) -> None:
         """Take a greenlet in, until it ends."""
+        if not self.greenlets:
+            self._empty.clear()
         self.greenlets.add(greenlet)
-        self._empty.clear()
         greenlet.rawlink(self._discard)
 
     def _discard(self, greenlet: Any) -> None:
-        self.greenlets.discard(greenlet)
-        self.dying.discard(greenlet)
+        if greenlet in self.greenlets:
+            self.greenlets.remove(greenlet)
+            self._left(greenlet)
+
+    def _left(self, greenlet: Any) -> None:
+        """Take note of a greenlet that has left."""
+        if self.dying:
+            self.dying.discard(greenlet)
         if not self.greenlets:
             self._empty.set()
 
@@ -179,6 +183,13 @@ class Group:
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
 
 
+class Ready(SimpleQueue[Any]):
+    """Results that wait to be taken; its length is their number."""
+
+    def __len__(self) -> int:
+        return self.qsize()
+
+
 class Results:
     """Iterator over the results of calls, which a greenlet of its own spawns in a group from the first on."""
 
@@ -190,7 +201,7 @@ class Results:
         self.room = None if maxsize is None else Semaphore(maxsize)
         self.ordered = ordered
         self.in_order: deque[Any] = deque()
-        self.ended: SimpleQueue[Any] = SimpleQueue()
+        self.queue = Ready()
         self.feeder = Greenlet.spawn(self.feed, items)
 
     def feed(self, items: Iterable[tuple[Any, ...]]) -> None:
@@ -204,15 +215,15 @@ class Results:
                 count += 1
                 self.in_order.append(greenlet)
                 if self.ordered:
-                    self.ended.put(greenlet)
+                    self.queue.put(greenlet)
                 else:
-                    greenlet.rawlink(self.ended.put)
+                    greenlet.rawlink(self.queue.put)
         except BaseException as error:
             failure = error
             if isinstance(error, GreenletExit):
                 raise
         finally:
-            self.ended.put(End(count, failure))
+            self.queue.put(End(count, failure))
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -227,7 +238,7 @@ class Results:
                     failure, self.end.failure = self.end.failure, None
                     raise failure
                 raise StopIteration
-            greenlet = self.ended.get()
+            greenlet = self.queue.get()
             if isinstance(greenlet, End):
                 self.end = greenlet
                 continue
@@ -259,18 +270,18 @@ class Pool(Group):
         self.size = size
         if greenlet_class is not None:
             self.greenlet_class = greenlet_class
-        self._room = None if size is None else Semaphore(size)
+        self._semaphore = None if size is None else Semaphore(size)
 
     def full(self) -> bool:
         return self.free_count() <= 0
 
     def free_count(self) -> int:
         """Return how many more there is room for; 1 where there is no bound."""
-        return 1 if self._room is None else max(0, self._room._value)
+        return 1 if self._semaphore is None else self._semaphore.counter
 
     def wait_available(self, timeout: float | None = None) -> int:
-        if self._room is not None and self._room.acquire(timeout=timeout):
-            self._room.release()
+        if self._semaphore is not None and self._semaphore.acquire(timeout=timeout):
+            self._semaphore.release()
         return self.free_count()
 
     def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
@@ -283,11 +294,10 @@ class Pool(Group):
         greenlet.start()
 
     def _take_room(self, blocking: bool, timeout: float | None) -> None:
-        if self._room is not None and not self._room.acquire(blocking, timeout if blocking else None):
+        if self._semaphore is not None and not self._semaphore.acquire(blocking, timeout if blocking else None):
             raise PoolFull(f"no room for another greenlet in {self!r}")
 
-    def _discard(self, greenlet: Any) -> None:
-        was_here = greenlet in self.greenlets
-        super()._discard(greenlet)
-        if was_here and self._room is not None:
-            self._room.release()
+    def _left(self, greenlet: Any) -> None:
+        super()._left(greenlet)
+        if self._semaphore is not None:
+            self._semaphore.release()

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import logging
+import socket
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ...http.limits import Limits
 from ...http.wsgi import Server
+from ._wsgi_environ import Environ, LoggingLogAdapter, NoLog, SecureEnviron
+from ._wsgi_handler import WSGIHandler
+from ._wsgi_input import MAX_REQUEST_LINE, Input
+from .hub import get_hub
 from .server import StreamServer
 
-__all__ = ["LoggingLogAdapter", "WSGIHandler", "WSGIServer"]
+__all__ = ["MAX_REQUEST_LINE", "Environ", "Input", "LoggingLogAdapter", "SecureEnviron", "WSGIHandler", "WSGIServer"]
 
-
-class WSGIHandler:
-    """Name of the only ``handler_class``: requests are parsed in C, no method of a handler is called."""
-
-
-class LoggingLogAdapter:
-    """A logger as a file to write lines to."""
-
-    def __init__(self, logger: logging.Logger, level: int = logging.INFO) -> None:
-        self.logger, self.level = logger, level
-
-    def write(self, line: str) -> None:
-        """Log a line."""
-        self.logger.log(self.level, "%s", line.rstrip("\n"))
-
-    def flush(self) -> None:
-        """Do nothing."""
-
-    def writelines(self, lines: Any) -> None:
-        """Log each line."""
-        for line in lines:
-            self.write(line)
+_NoopLog = NoLog
 
 
 class Answering(Server):
@@ -61,10 +44,14 @@ class WSGIServer(StreamServer):
     """Serves a WSGI app. Source: ``gevent.pywsgi.WSGIServer``; lines of the log are in the combined format.
 
     ``log``: a file or logger, "default" is stderr, None is none. ``environ``: what each request's environ has besides.
-    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes.
+    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: with WSGIHandler
+    itself requests are parsed in C; a subclass answers them by its methods, in Python.
     """
 
     handler_class: Any = WSGIHandler
+    environ_class: Any = dict
+    secure_environ_class: Any = SecureEnviron
+    """What the environ of a request is made into before an error's report shows it."""
     base_env: dict[str, Any] = {}  # noqa: RUF012  (subclasses give theirs)
 
     def __init__(
@@ -81,12 +68,6 @@ class WSGIServer(StreamServer):
     ) -> None:
         if handler_class is not None:
             self.handler_class = handler_class
-        if self.handler_class is not WSGIHandler:
-            raise NotImplementedError(
-                f"handler_class {self.handler_class!r}: no handler is called here. For WebSockets take "
-                "simple-websocket or flask-sock, which find environ['werkzeug.socket']; for headers and logs wrap "
-                "the app"
-            )
         self.application: Any = application if application is not None else getattr(self, "application", None)
         self.base_env = {**type(self).base_env, **(environ or {})}
         self.log = as_log(log)
@@ -100,13 +81,37 @@ class WSGIServer(StreamServer):
         self.environ = self.base_env
         self.answering = Answering(self, self.call, self.log)
 
-    def get_environ(self) -> dict[str, Any]:
-        """Return what each request's environ has besides."""
-        return dict(self.environ)
+    def get_environ(self) -> Any:
+        """Return the environ of a request before a WSGIHandler adds what is its own."""
+        secure = self.ssl_context is not None
+        environ = self.environ_class(
+            {
+                "SERVER_SOFTWARE": "gevent/26.0 Python/dhaga",
+                "SERVER_NAME": self.server_host or socket.gethostname(),
+                "SERVER_PORT": str(self.server_port or ""),
+                "wsgi.version": (1, 0),
+                "wsgi.multithread": False,
+                "wsgi.multiprocess": False,
+                "wsgi.run_once": False,
+                "wsgi.url_scheme": "https" if secure else "http",
+                "wsgi.errors": sys.stderr if self.error_log is None else self.error_log,
+            }
+        )
+        if secure:
+            environ["HTTPS"] = "on"
+        environ.update(self.environ)
+        return environ
 
     def call(self, environ: dict[str, Any], start_response: Any) -> Any:
-        """Call the application, which may be set at any time."""
-        return self.application(environ, start_response)
+        """Call the application, which may be set at any time; tell the hub of its error."""
+        try:
+            return self.application(environ, start_response)
+        except Exception as error:
+            get_hub().handle_error(self.secure_environ_class(environ), type(error), error, error.__traceback__)
+            body = b"Internal Server Error"
+            headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))]
+            start_response("500 Internal Server Error", headers, sys.exc_info())
+            return [body]
 
     def pre_start(self) -> None:
         super().pre_start()
@@ -119,7 +124,10 @@ class WSGIServer(StreamServer):
 
     def handle(self, sock: Any, address: Any) -> None:
         """Answer the requests of a connection. Parks: until it closes."""
-        self.answering.serve(sock, address)
+        if self.handler_class is WSGIHandler and self.environ_class is dict:
+            self.answering.serve(sock, address)
+        else:
+            self.handler_class(sock, address, self).handle()
 
     def close(self) -> None:
         self.answering.stop_idle()
@@ -130,6 +138,6 @@ def as_log(log: Any) -> Any:
     """Return where a server writes lines to."""
     if log == "default":
         return sys.stderr
-    if isinstance(log, logging.Logger):
+    if hasattr(log, "log") and not hasattr(log, "write"):
         return LoggingLogAdapter(log)
     return log

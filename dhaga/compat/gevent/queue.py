@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from types import GenericAlias
 from typing import Any, Generic, Self, TypeVar
 
 from ... import queue as ours
@@ -25,6 +26,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+put, get = ours.Queue.put, ours.Queue.get
+"""Looked up once, as each item takes them."""
 
 
 class Queue(ours.Queue[T]):
@@ -48,13 +52,26 @@ class Queue(ours.Queue[T]):
         if isinstance(timeout, Timeout):
             timeout.within(super().put, item, block)
         else:
-            super().put(item, block, timeout)
+            put(self, item, block, timeout)
 
     def get(self, block: bool = True, timeout: Any = None) -> T:
         """Take the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
         if isinstance(timeout, Timeout):
             return timeout.within(super().get, block)  # type: ignore[no-any-return]
-        return super().get(block, timeout)
+        return get(self, block, timeout)
+
+    def join(self, timeout: float | None = None) -> bool:  # type: ignore[override]
+        """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after ``timeout`` s."""
+        timer = Timeout.start_new(timeout)
+        try:
+            super().join()
+        except Timeout as error:
+            if error is not timer:
+                raise
+            return self.unfinished_tasks == 0
+        finally:
+            timer.cancel()
+        return True
 
     @classmethod
     def _made_of(cls, items: Any, maxsize: int) -> Any:
@@ -150,6 +167,8 @@ class PriorityQueue(Queue[T], ours.PriorityQueue[T]):
 class Channel(Generic[T]):
     """A queue without room: a ``put`` waits until a ``get`` takes its item. Source: ``gevent.queue.Channel``."""
 
+    __class_getitem__: Any = classmethod(GenericAlias)
+
     def __init__(self, maxsize: int = 1) -> None:
         if maxsize != 1:
             raise ValueError("Channel does not take a maxsize")
@@ -185,8 +204,10 @@ class Channel(Generic[T]):
             offer = [item]
             self._offers.append(offer)
             self._changed.notify_all()
+            if not block:
+                return  # a getter waits for it
             try:
-                taken = self._changed.wait_for(lambda: not offer, timeout if block else None)
+                taken = self._changed.wait_for(lambda: not offer, timeout)
             except BaseException:
                 self._withdraw(offer)
                 raise

@@ -12,3 +12,6 @@ __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ += ["GeventSelector"]
+
+GeventSelector = ours.DefaultSelector

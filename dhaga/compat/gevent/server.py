@@ -74,9 +74,9 @@ class StreamServer(BaseServer):
     def do_close(self, sock: Any, *args: Any) -> None:
         sock.close()
 
-    def _handle_and_close(self, *args: Any) -> None:
+    def _handle(self, *args: Any) -> None:
         if self.ssl_context is None:
-            super()._handle_and_close(*args)
+            super()._handle(*args)
             return
         try:
             sock = self.wrap_socket(args[0], server_side=True)
@@ -84,7 +84,7 @@ class StreamServer(BaseServer):
             logger.info("%r: no TLS with %s: %s", self, args[1], error)
             args[0].close()
             return
-        super()._handle_and_close(sock, *args[1:])
+        super()._handle(sock, *args[1:])
 
     def wrap_socket(self, sock: Any, **options: Any) -> Any:
         """Return a socket of TLS over a connected one. Parks: until the handshake is over."""

@@ -8,18 +8,32 @@ from typing import Any
 from ... import socket as ours
 from ..._kernel.stdlib_face import fall_back_to
 from ...select import select
+from .hub import get_hub
+from .timeout import Timeout
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
+__implements__ = [
+    "SocketType",
+    "create_connection",
+    "fromfd",
+    "getaddrinfo",
+    "getfqdn",
+    "gethostbyaddr",
+    "gethostbyname",
+]
+__implements__ += ["gethostbyname_ex", "getnameinfo", "socket", "socketpair"]
+"""Names of what waits: those that a program may put into a module."""
+
 __all__ += ["cancel_wait", "wait", "wait_read", "wait_readwrite", "wait_write"]
 
 
 def wait(io: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
     """Wait until a watcher of the hub's loop fires. Parks: until then. Raises: as ``wait_read``."""
-    reads, writes = io.events & 1, io.events & 2
-    wait_for(io.fd, [io.fd] if reads else [], [io.fd] if writes else [], timeout, timeout_exc)
+    with Timeout(timeout, TimeoutError("timed out") if timeout_exc is None else timeout_exc):
+        get_hub().wait(io)
 
 
 def wait_read(fileno: int, timeout: float | None = None, timeout_exc: Any = None) -> None:

@@ -3,34 +3,109 @@
 from __future__ import annotations
 
 import concurrent.futures
+import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..._kernel import originals
+from ..._sync.event import Event
 from ..._workers.thread_pool import OffloadPool
+from .exceptions import InvalidThreadUseError
 from .greenlet import Greenlet
 from .pool import Group
 
 __all__ = ["ThreadPool", "ThreadPoolExecutor", "ThreadResult"]
 
 ThreadResult = Greenlet
+_get_thread_profile, _get_thread_trace = threading.getprofile, threading.gettrace
+
+
+class Worker:
+    """Makes one call in an OS thread, under the profile and trace functions of ``threading`` while it lasts."""
+
+    def __init__(self, threadpool: ThreadPool) -> None:
+        self.threadpool = threadpool
+
+    def run_task(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call. From: an OS thread of the pool."""
+        # A thread that has just started has those functions already.
+        if sys.getprofile() is not None:
+            sys.setprofile(None)
+        if sys.gettrace() is not None:
+            sys.settrace(None)
+        self._before_run_task(func, args, kwargs, None)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self._after_run_task(func, args, kwargs, None)
+
+    def _before_run_task(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        thread_result: Any,
+        _sys: Any = sys,
+        _get_thread_profile: Callable[[], Any] = threading.getprofile,
+        _get_thread_trace: Callable[[], Any] = threading.gettrace,
+    ) -> None:
+        # No setter is called without need: each raises an audit event.
+        profile, trace = _get_thread_profile(), _get_thread_trace()
+        if profile is not None:
+            _sys.setprofile(profile)
+        if trace is not None:
+            _sys.settrace(trace)
+
+    def _after_run_task(self, func: Any, args: Any, kwargs: Any, thread_result: Any, _sys: Any = sys) -> None:
+        if _sys.getprofile() is not None:
+            _sys.setprofile(None)
+        if _sys.gettrace() is not None:
+            _sys.settrace(None)
 
 
 class ThreadPool(Group):
     """At most ``maxsize`` OS threads that make calls. Source: ``gevent.threadpool.ThreadPool``."""
 
+    _WorkerGreenlet = Worker
+    """The name under which subclasses give theirs."""
+
     def __init__(self, maxsize: int, hub: Any = None, idle_task_timeout: float = -1) -> None:
         super().__init__()
+        self._thread = originals.get_ident()
+        self._has_threads = Event()
+        self._pool = OffloadPool("gevent threadpool", max(1, maxsize))
+        self._asked = 0
+        self.maxsize = maxsize
+
+    @property
+    def maxsize(self) -> int:
+        """The number of OS threads that the pool may have. May be set; with 0 calls wait for a greater one."""
+        return self._maxsize
+
+    @maxsize.setter
+    def maxsize(self, maxsize: int) -> None:
         if not isinstance(maxsize, int):
             raise TypeError(f"maxsize must be integer: {maxsize!r}")
         if maxsize < 0:
             raise ValueError(f"maxsize must not be negative: {maxsize!r}")
-        self.maxsize = maxsize
-        self._pool = OffloadPool("gevent threadpool", max(1, maxsize))
+        self._maxsize = maxsize
+        if maxsize:
+            self._pool._limit = maxsize
+            self._has_threads.set()
+        else:
+            self._has_threads.clear()
 
     @property
     def size(self) -> int:
-        """The number of OS threads that the pool may have."""
-        return self.maxsize
+        """How many OS threads there are, or were asked for: they start on demand, whatever is set here."""
+        return min(self._maxsize, max(self._asked, len(self._pool._threads)))
+
+    @size.setter
+    def size(self, size: int) -> None:
+        if not 0 <= size <= self._maxsize:
+            raise ValueError(f"the size of a ThreadPool is from 0 to its maxsize, {self._maxsize}, not {size}")
+        self._asked = size
 
     @property
     def task_queue(self) -> Any:
@@ -38,11 +113,17 @@ class ThreadPool(Group):
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call in an OS thread. Returns: what has ``get()`` and ``link()`` for its outcome."""
-        return super().spawn(self._pool.offload, func, *args, **kwargs)
+        if originals.get_ident() != self._thread:
+            raise InvalidThreadUseError(f"{self!r} takes calls in the OS thread that has made it, and in no other")
+        return super().spawn(self._call, func, *args, **kwargs)
+
+    def _call(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._has_threads.wait()
+        return self._pool.offload(self._WorkerGreenlet(self).run_task, func, args, kwargs)
 
     def apply(self, func: Callable[..., Any], args: Any = None, kwds: Any = None) -> Any:
         """Call in an OS thread. Parks: until it ends. Returns: what it returned."""
-        return self._pool.offload(func, *(args or ()), **(kwds or {}))
+        return self._call(func, *(args or ()), **(kwds or {}))
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
         return super().join(timeout, raise_error)

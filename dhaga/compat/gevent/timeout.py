@@ -34,6 +34,8 @@ class Timeout(WaiterTimeout):
         new.start()
         return new
 
+    _start_new_or_dummy = start_new
+
     def start(self) -> None:
         """Start to count, for the calling greenlet."""
         self._begin()

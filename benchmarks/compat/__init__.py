@@ -1,0 +1,1 @@
+"""Programs in gevent's own style: on gevent and, unchanged, on Dhaga under gevent's name."""

@@ -1,0 +1,170 @@
+"""Ten programs of gevent's. Each does its work once and returns how many operations that were.
+
+What serves is asked by a process of its own (``load.py``), whose CPU does not count.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult, Event
+from gevent.lock import Semaphore
+from gevent.pool import Pool
+from gevent.pywsgi import WSGIServer
+from gevent.queue import Queue
+from gevent.server import StreamServer
+
+CONNECTIONS = 20
+
+
+def spawn_and_join(scale: int) -> int:
+    """Greenlets that do nothing, a hundred at a time."""
+    count = 200 * scale
+    for _ in range(count // 100):
+        gevent.joinall([gevent.spawn(abs, number) for number in range(100)])
+    return count
+
+
+def pool_map(scale: int) -> int:
+    """A Pool of ten for calls that give their turn up."""
+    count = 100 * scale
+    pool = Pool(10)
+    for _ in range(count // 100):
+        pool.map(gevent.sleep, [0] * 100)
+    return count
+
+
+def imap_unordered(scale: int) -> int:
+    """The same, taken as they end."""
+    count = 100 * scale
+    pool = Pool(10)
+    for _ in range(count // 100):
+        for _ in pool.imap_unordered(abs, range(100)):
+            pass
+    return count
+
+
+def switches(scale: int) -> int:
+    """A hundred greenlets that take turns."""
+
+    def turns() -> None:
+        for _ in range(10 * scale):
+            gevent.sleep(0)
+
+    gevent.joinall([gevent.spawn(turns) for _ in range(100)])
+    return 1000 * scale
+
+
+def queues(scale: int) -> int:
+    """Items that go to and fro between two greenlets."""
+    there: Any = Queue(1)
+    back: Any = Queue(1)
+    count = 200 * scale
+
+    def answer() -> None:
+        for _ in range(count):
+            back.put(there.get())
+
+    answering = gevent.spawn(answer)
+    for number in range(count):
+        there.put(number)
+        back.get()
+    answering.join()
+    return count
+
+
+def results(scale: int) -> int:
+    """AsyncResults, each for one greenlet that waits."""
+    count = 100 * scale
+    for _ in range(count // 100):
+        made = [AsyncResult() for _ in range(100)]
+        waiting = [gevent.spawn(each.get) for each in made]
+        gevent.sleep(0)
+        for number, each in enumerate(made):
+            each.set(number)
+        gevent.joinall(waiting)
+    return count
+
+
+def broadcasts(scale: int) -> int:
+    """One Event that a hundred greenlets wait for, again and again."""
+    rounds = 2 * scale
+    events = [Event() for _ in range(rounds)]
+
+    def wait() -> None:
+        for event in events:
+            event.wait()
+
+    waiting = [gevent.spawn(wait) for _ in range(100)]
+    for event in events:
+        gevent.sleep(0)
+        event.set()
+    gevent.joinall(waiting)
+    return 100 * rounds
+
+
+def semaphores(scale: int) -> int:
+    """A Semaphore of ten for a hundred greenlets."""
+    semaphore = Semaphore(10)
+
+    def work() -> None:
+        for _ in range(3 * scale):
+            with semaphore:
+                gevent.sleep(0)
+
+    gevent.joinall([gevent.spawn(work) for _ in range(100)])
+    return 300 * scale
+
+
+def stream_server(scale: int) -> int:
+    """A StreamServer that echoes lines."""
+
+    def echo(sock: Any, address: Any) -> None:
+        while data := sock.recv(4096):
+            sock.sendall(data)
+
+    return served(StreamServer(("127.0.0.1", 0), echo), "echo", 5 * scale)
+
+
+def wsgi_server(scale: int) -> int:
+    """A WSGIServer that says hello."""
+
+    def hello(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"Hello World!"]
+
+    return served(WSGIServer(("127.0.0.1", 0), hello, log=None), "http", 2 * scale)
+
+
+def served(server: Any, protocol: str, requests: int) -> int:
+    """Serve so many requests on each connection of a load in a process of its own."""
+    server.start()
+    command = [sys.executable, "-m", "benchmarks.compat.load", protocol, str(server.server_port)]
+    load = subprocess.Popen([*command, str(CONNECTIONS), str(requests)])
+    while load.poll() is None:
+        gevent.sleep(0.02)
+    server.stop()
+    if load.returncode:
+        raise RuntimeError(f"the load of {protocol} has failed: {load.returncode}")
+    return CONNECTIONS * requests
+
+
+PROGRAMS: dict[str, Callable[[int], int]] = {
+    program.__name__: program
+    for program in (
+        spawn_and_join,
+        pool_map,
+        imap_unordered,
+        switches,
+        queues,
+        results,
+        broadcasts,
+        semaphores,
+        stream_server,
+        wsgi_server,
+    )
+}
