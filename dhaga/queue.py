@@ -80,7 +80,7 @@ class Queue(Generic[T]):
     _replaced: Mapping[str, Any] = {}  # the methods that a program has put on this queue
 
     def __init__(self, maxsize: int = 0) -> None:
-        self.maxsize = maxsize
+        self.maxsize: int = maxsize
         self.unfinished_tasks: int = 0
         self.is_shutdown: bool = False
         self.mutex: Mutex = Mutex()

@@ -44,12 +44,12 @@ class Poller:
     __slots__ = ("__dict__", "__weakref__", "events", "ioloop", "last_waited_on", "to_recheck", "watchers")
 
     def __init__(self, ioloop: IOLoop) -> None:
-        self.ioloop = ioloop
+        self.ioloop: IOLoop = ioloop
         self.watchers: dict[int, FdWatcher] = {}
         # Read to their end by a short read, which is no proof for them; epoll is asked again.
         self.to_recheck: list[FdWatcher] = []
         # So far, for the statistics.
-        self.events = 0
+        self.events: int = 0
         # The watcher that was found with a waiter last: it mostly has one again.
         self.last_waited_on: FdWatcher | None = None
 

@@ -79,7 +79,7 @@ def test_what_differs_is_told_for_names_that_are_alike() -> None:
         ("eventlet.green.urllib.request", False),
         ("eventlet.wsgi.server", False),
         ("gevent.resolver.ares", True),
-        ("eventlet.dagpool", True),
+        ("eventlet.dagpool", False),
         ("eventlet.green.zmq", True),
         ("gevent.nonsense", True),
         ("threading.Thread", False),
