@@ -1,6 +1,7 @@
 """oslo.service by its eventlet backend: timers and threads of one service, in this process or in workers of it."""
 
 import logging
+import os
 import sys
 import time
 
@@ -12,6 +13,10 @@ from oslo_config import cfg  # noqa: E402
 from oslo_service import service  # noqa: E402
 
 logging.basicConfig(level=logging.INFO)
+
+
+def say(line):
+    os.write(2, f"{line}\n".encode())  # whole, beside those of other workers
 
 
 class Ticking(service.Service):
@@ -29,16 +34,16 @@ class Ticking(service.Service):
         time.sleep(0.5)
         if self.ticks and not self.stopped:
             self.stopped = True
-            print("worked", self.ticks > 3, file=sys.stderr)
+            say(f"worked {self.ticks > 3}")
 
     stopped = False
 
     def stop(self, graceful=False):
-        print("stopped", file=sys.stderr)
+        say("stopped")
         super().stop(graceful)
 
 
 cfg.CONF([])
 launcher = service.launch(cfg.CONF, Ticking(), workers=int(sys.argv[1]) or None)
 launcher.wait()
-print("ended", file=sys.stderr)
+say("ended")
