@@ -75,8 +75,11 @@ def signal(signalnum: int, handler: Any) -> Any:
 
 
 def refuse_in_thread(function: str) -> None:
-    """Raise ValueError, as C does for OS threads, unless the caller is the main thread of the program."""
-    if current_thread() is not main_thread():
+    """Raise ValueError, as C does for OS threads, unless the caller is the main thread of the program.
+
+    For a greenlet of ``dhaga.compat``, which is no thread to its program, C decides by the OS thread.
+    """
+    if current_thread() is not main_thread() and getattr(this_waiter(), "_is_thread", True):
         raise ValueError(f"{function} only works in main thread of the main interpreter")
 
 

@@ -6,7 +6,7 @@ classes without one. These stand in the class for their own name only.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 OF_A_DHAGA = {
     "kill": "cancel(), then join()",
@@ -49,3 +49,17 @@ class ForeignName:
             name=self.name,
             obj=instance,
         )
+
+
+class OwnName:
+    """Attribute of a greenlet in ``compat`` that reads as Dhaga's until the program sets one of its own.
+
+    Greenlets of gevent and eventlet have an open ``__dict__``, and programs put there what they like: Celery's timers a
+    ``priority``. Dhaga's properties of these names refuse that. The kernel reads none; a dump shows the program's.
+    """
+
+    def __init__(self, own: property) -> None:
+        self.own: property = own
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else self.own.__get__(instance, owner)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from inspect import CO_COROUTINE
 from threading import ExceptHookArgs
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -124,6 +124,9 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         "ident",
         "scheduler",
     )
+
+    # Whether it stands for a thread, which signal handlers must not be set in. Greenlets of compat are part of theirs.
+    _is_thread: ClassVar[bool] = True
 
     def __init__(
         self,

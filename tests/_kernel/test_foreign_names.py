@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 import pydoc
 import re
+import signal as standard
+from typing import Any
 
 import pytest
 
 import dhaga
+from dhaga import signal
 from dhaga._kernel.foreign_names import OF_A_DHAGA
+from dhaga.compat import eventlet, gevent
 from dhaga.testing import virtual_clock
 
 
@@ -42,3 +46,33 @@ def test_what_is_named_instead_exists() -> None:
             value: object = dhaga
             for part in path.split("."):
                 value = getattr(value, part)
+
+
+# ---- what programs of gevent and eventlet set
+
+spawns = pytest.mark.parametrize("spawn", [gevent.spawn, eventlet.spawn])
+
+
+@spawns
+@pytest.mark.parametrize("name", ["priority", "reason", "state"])
+def test_a_program_may_set_a_name_of_dhagas(spawn: Any, name: str) -> None:
+    greenlet = spawn(dhaga.sleep, 0)
+    of_dhaga = getattr(greenlet, name)
+    assert of_dhaga == getattr(dhaga.Dhaga, name).fget(greenlet)
+    setattr(greenlet, name, "mine")
+    assert getattr(greenlet, name) == "mine"
+    assert getattr(dhaga.Dhaga, name).fget(greenlet) == of_dhaga
+    delattr(greenlet, name)
+    assert getattr(greenlet, name) == of_dhaga
+    greenlet.join()
+
+
+@spawns
+def test_a_greenlet_sets_signal_handlers_as_it_is_no_thread(spawn: Any) -> None:
+    def swap() -> Any:
+        former = signal.signal(standard.SIGUSR2, standard.SIG_IGN)
+        return former, signal.signal(standard.SIGUSR2, former)
+
+    assert spawn(swap).result() == (standard.SIG_DFL, standard.SIG_IGN)
+    with pytest.raises(ValueError, match="main thread"):
+        dhaga.spawn(swap).result()

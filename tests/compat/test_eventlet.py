@@ -120,3 +120,10 @@ def test_small_helpers() -> None:
     client.close()
     greenio.shutdown_safe(client)
     listener.close()
+
+
+def test_the_names_of_greenlet_are_there_below_eventlet() -> None:
+    from dhaga.compat.eventlet import greenlet
+
+    assert eventlet.greenlet is greenlet
+    assert greenlet.GreenletExit is GreenletExit

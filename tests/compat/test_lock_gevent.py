@@ -50,3 +50,26 @@ def test_a_lock_is_its_holders() -> None:
         assert gevent.spawn(lock.acquire, True, 1).get() is False
     with pytest.raises(RuntimeError):
         lock.release()
+
+
+def test_the_counter_may_be_set_and_a_debt_is_paid_first() -> None:
+    semaphore = Semaphore(3)
+    semaphore.acquire()
+    semaphore.counter = 1
+    assert (semaphore.counter, semaphore.acquire(blocking=False), semaphore.locked()) == (1, True, True)
+    semaphore.counter -= 1
+    assert semaphore.counter == -1
+    assert (semaphore.release(), semaphore.acquire(blocking=False)) == (0, False)
+    assert (semaphore.release(), semaphore.acquire(blocking=False)) == (1, True)
+    semaphore.counter = -2
+    semaphore.counter += 3
+    assert semaphore.counter == 1
+
+
+def test_a_counter_that_is_raised_wakes_those_that_wait() -> None:
+    semaphore = Semaphore(0)
+    waiting = gevent.spawn(semaphore.acquire)
+    gevent.sleep(0)
+    semaphore.counter = 1
+    assert waiting.get() is True
+    assert semaphore.counter == 0

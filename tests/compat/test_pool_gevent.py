@@ -42,6 +42,24 @@ def test_map_and_its_kin_keep_their_order() -> None:
     assert list(pool.imap(divmod, [7, 9], [2, 4])) == [(3, 1), (2, 1)]
 
 
+def test_a_member_that_kills_its_group_ends_with_all_others() -> None:
+    group, ended = Group(), []
+
+    def work(number: int) -> None:
+        try:
+            if number == 2:
+                group.kill(block=True)
+            gevent.sleep(100)
+        except gevent.GreenletExit:
+            ended.append(number)
+            raise
+
+    for number in range(5):
+        group.spawn(work, number)
+    assert group.join(timeout=10) and len(group) == 0
+    assert {0, 1, 2} <= set(ended)  # the others may not have begun
+
+
 def test_imap_calls_ahead_by_maxsize_at_most() -> None:
     called: list[int] = []
     results = Group().imap_unordered(called.append, range(5), maxsize=2)

@@ -17,6 +17,7 @@ from ..._kernel.api import current
 from ..._kernel.api import sleep as sleep_
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
+from ..._kernel.foreign_names import OwnName
 from ..._kernel.microthread import Dhaga
 from ..._kernel.timers import Entry
 from . import _settings
@@ -46,6 +47,7 @@ logger = logging.getLogger("dhaga")
 class RawGreenThread(Dhaga[Any]):
     """What ``spawn_n`` returns: it can be killed, and has no result to wait for."""
 
+    _is_thread = False
     __slots__ = ()
 
     @property
@@ -66,6 +68,10 @@ class RawGreenThread(Dhaga[Any]):
 
 class GreenThread(RawGreenThread):
     """A microthread whose result can be waited for. Source: ``eventlet.GreenThread``; made by ``spawn``."""
+
+    priority: Any = OwnName(Dhaga.priority)  # type: ignore[arg-type]
+    reason: Any = OwnName(Dhaga.reason)  # type: ignore[arg-type]
+    state: Any = OwnName(Dhaga.state)  # type: ignore[arg-type]
 
     _links: list[tuple[Function, tuple[Any, ...], dict[str, Any]]] | None = None
     _outcome: tuple[Any, BaseException | None] | None = None

@@ -12,6 +12,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
+from ..._kernel.foreign_names import OwnName
 from ..._kernel.microthread import Dhaga
 from ..._kernel.timers import Entry
 from ._links import Callback, Linkable, iwait, thrown
@@ -43,6 +44,12 @@ class Greenlet(Linkable, Dhaga[Any]):
     """Frames of the spawn are not kept, as they cost more than the spawn."""
 
     _spawn_callbacks: ClassVar[list[Callback]] = []
+
+    _is_thread = False
+
+    priority: Any = OwnName(Dhaga.priority)  # type: ignore[arg-type]
+    reason: Any = OwnName(Dhaga.reason)  # type: ignore[arg-type]
+    state: Any = OwnName(Dhaga.state)  # type: ignore[arg-type]
 
     def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
         if run is not None and not callable(run):
@@ -378,8 +385,12 @@ def killall(
 ) -> None:
     """Kill greenlets. Parks: until all have ended, if ``block``. Raises: Timeout after ``timeout`` seconds."""
     victims = [each for each in greenlets if not each.dead]
+    me: Any = getcurrent()
     for each in victims:
-        each.kill(exception, block=False)
+        if each is not me:
+            each.kill(exception, block=False)
+    if me in victims:
+        me.kill(exception)  # raises here, so that the caller is the last
     if block:
         timer = Timeout.start_new(timeout)
         try:

@@ -21,6 +21,7 @@ class Semaphore(Linkable):
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
         self._permits = self._make(value)
+        self._debt = 0  # permits that are not given back, as ``counter`` was lowered while they were out
         self._links = []
 
     def _make(self, value: int) -> Any:
@@ -31,8 +32,21 @@ class Semaphore(Linkable):
 
     @property
     def counter(self) -> int:
-        """The number of free permits."""
-        return self._permits._value  # type: ignore[no-any-return]
+        """The number of free permits; may be set: below 0, so many are to come back before another is free."""
+        return self._permits._value - self._debt  # type: ignore[no-any-return]
+
+    @counter.setter
+    def counter(self, value: int) -> None:
+        change = value - self.counter
+        if change < 0:
+            while change and self._permits.acquire(False):
+                change += 1
+            self._debt -= change
+        else:
+            repaid = min(change, self._debt)
+            self._debt -= repaid
+            if change > repaid:
+                self._permits.release(change - repaid)
 
     def ready(self) -> bool:
         return self.counter > 0
@@ -47,7 +61,10 @@ class Semaphore(Linkable):
 
     def release(self) -> int:
         """Give a permit back. Returns: the number of free ones."""
-        self._permits.release()
+        if self._debt:
+            self._debt -= 1
+        else:
+            self._permits.release()
         if self._links:
             self._notify_links()
         return self.counter
