@@ -224,11 +224,16 @@ class End(NamedTuple):
 
 
 def run(program: Program, folder: Path, launcher: list[str], environment: dict[str, str]) -> End:
-    """Run a program to its end, and watch its OS threads meanwhile."""
+    """Run a program to its end, and watch its OS threads meanwhile.
+
+    Some look for gevent, which another package of this environment brings: imported under the patch, it warns.
+    """
+    (folder / "gevent.py").write_text("raise ImportError('no part of this program')\n")
     with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
         command = [sys.executable, "-X", "faulthandler", *launcher, *program.arguments()]
+        path = os.pathsep.join([str(folder), str(ROOT)])
         child = subprocess.Popen(
-            command, env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, cwd=folder, stdout=out, stderr=err
+            command, env={**os.environ, "PYTHONPATH": path, **environment}, cwd=folder, stdout=out, stderr=err
         )
         most, deadline = 0, time.monotonic() + PATIENCE
         while child.poll() is None:
