@@ -112,7 +112,7 @@ class Tree:
     def rewritten(self, writes: bool) -> Report:
         """Return the report of what is changed; ``writes``: change the files."""
         modules = [module for _, module in sorted(self.modules.items())]
-        concerned = any(use.library in IMITATED for module in modules for use in module.uses)
+        concerned = any(use.package in IMITATED for module in modules for use in module.uses)
         files = self.files if concerned else []
         elsewhere = Elsewhere((file, Path(file).read_bytes()) for file in files)
         findings, diff, patch = [], "", b""

@@ -1,4 +1,4 @@
-"""Which greenlets of a module can be dhagas: those whose every use is known, or that nobody holds.
+"""Which greenlets of a module can be dhagas: those that no name refers to, or whose uses are all known.
 
 A call of ``spawn`` and the calls of ``joinall`` that take its greenlet depend on each other: all begin as candidates,
 and those that fail are taken out until no more do.

@@ -52,7 +52,7 @@ class Report(NamedTuple):
     @property
     def of_others(self) -> list[Finding]:
         """The findings that are not threading's, which need no change."""
-        return [each for each in self.findings if each.use.library not in STANDARD]
+        return [each for each in self.findings if each.use.package not in STANDARD]
 
     @property
     def left(self) -> list[Finding]:
@@ -90,15 +90,15 @@ class Report(NamedTuple):
 
     def summary(self) -> str:
         """Return how many uses there are of each library, in how many files."""
-        uses = Counter(each.use.library.partition(" ")[0] for each in self.findings)
-        files = {name: len({each.file for each in self.findings if each.use.library == name}) for name in uses}
+        uses = Counter(each.use.package.partition(" ")[0] for each in self.findings)
+        files = {name: len({each.file for each in self.findings if each.use.package == name}) for name in uses}
         parts = [f"{name} {number} in {files[name]}" for name, number in sorted(uses.items())]
         return f"files read: {self.files}; uses, in files: {', '.join(parts) or 'none'}"
 
     def route(self, rewritten: bool = False) -> Iterator[str]:
         """Give how to run the program: as it stands, or what must be changed first."""
         what = "The rest needs no change" if rewritten else "Nothing need be rewritten"
-        names = sorted({each.use.library for each in self.left} & set(IMITATED))
+        names = sorted({each.use.package for each in self.left} & set(IMITATED))
         refused = [each for each in self.left if each.use.as_it_stands]
         if names:
             options = " ".join(f"--as {name}" for name in names)

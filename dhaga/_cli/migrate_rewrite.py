@@ -68,12 +68,12 @@ def rewrite_all(modules: Iterable[Module], elsewhere: Elsewhere) -> list[Rewriti
 
 
 def patches(done: Rewriting) -> bool:
-    return any(use.kind == "patch" and use.library == "eventlet" and use.node in done.left for use in done.module.uses)
+    return any(use.kind == "patch" and use.package == "eventlet" and use.node in done.left for use in done.module.uses)
 
 
 def holds_eventlet(done: Rewriting) -> bool:
     """Return whether something of eventlet is left but the patch, and an import for that."""
-    left = [use for use in done.module.uses if use.node in done.left and use.library == "eventlet"]
+    left = [use for use in done.module.uses if use.node in done.left and use.package == "eventlet"]
     return any(use.kind != "patch" and not (use.kind == "import" and patches(done)) for use in left)
 
 
@@ -123,7 +123,7 @@ class Rewriter:
         for use in self.module.uses:
             if use.kind == "import":
                 continue
-            why = certain.get(id(use)) or (None if use.library in IMITATED else OTHER)
+            why = certain.get(id(use)) or (None if use.package in IMITATED else OTHER)
             if use.path in self.replaced:
                 why = "something else is put there by a file of the tree"
             found: Change | str = why or rules.judge(use)
@@ -139,7 +139,7 @@ class Rewriter:
         self._add_imports()
         for use in self.module.uses:
             if use.kind == "import" and use.node not in self.changed:
-                self.left[use.node] = "it is used by what is left" if use.library in IMITATED else OTHER
+                self.left[use.node] = "it is used by what is left" if use.package in IMITATED else OTHER
         self.edits += filter(None, (change.edit(self.text) for change in self.imports.values()))
 
     def _variables(self) -> Iterator[Variable]:

@@ -117,7 +117,7 @@ class Rules:
         return Change("dhaga.sleep", self._depth(use))
 
     def _patch(self, use: Use) -> Change | str:
-        if use.library == "eventlet" and not self.whole:
+        if use.package == "eventlet" and not self.whole:
             return "eventlet's is_monkey_patched is to know of it as long as eventlet is used"
         call = self._call(use)
         if call is None or call.args or call.keywords:

@@ -54,7 +54,7 @@ class Use(NamedTuple):
     binding: Binding | None = None
 
     @property
-    def library(self) -> str:
+    def package(self) -> str:
         return self.path.partition(".")[0]
 
     @property
