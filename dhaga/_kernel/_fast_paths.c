@@ -192,6 +192,26 @@ put(PyObject *object, Py_ssize_t offset, PyObject *value)
     Py_XDECREF(former);
 }
 
+/* Add to the number in a slot. Returns: -1 on an error. */
+static int
+add(PyObject *object, Py_ssize_t offset, long count)
+{
+    PyObject *former = SLOT(object, offset), *more, *sum;
+
+    if (former == NULL || !PyLong_CheckExact(former)) {
+        PyErr_SetString(PyExc_TypeError, "a count that is no int");
+        return -1;
+    }
+    more = PyLong_FromLong(count);
+    sum = more == NULL ? NULL : PyNumber_Add(former, more);
+    Py_XDECREF(more);
+    if (sum == NULL) {
+        return -1;
+    }
+    put(object, offset, sum);
+    return 0;
+}
+
 /* Call a Python twin with the arguments that the compiled function got. CALLS. */
 static PyObject *
 call_twin(function which, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
@@ -469,13 +489,9 @@ poll_epoll(PyObject *self)
         count = 0;
     }
     if (count > 0) {
-        PyObject *more = PyLong_FromLong(count), *sum;
-        sum = more == NULL ? NULL : PyNumber_Add(SLOT(self, epoll_events), more);
-        Py_XDECREF(more);
-        if (sum == NULL) {
+        if (add(self, epoll_events, count) < 0) {
             return -1;
         }
-        put(self, epoll_events, sum);
         sharers = SLOT(self, epoll_sharers);
         no_sharers = is_empty_dict(sharers);
         watchers = Py_XNewRef(SLOT(self, epoll_watchers));
@@ -1206,28 +1222,19 @@ is_plain_queue(PyObject *self)
 {
     PyObject *mutex = SLOT(self, queue_mutex);
     return is_deque(SLOT(self, queue_stock)) && SLOT(self, queue_hands_over) == Py_True && mutex != NULL &&
-           IS(mutex, Mutex) && SLOT(mutex, mutex_free) == Py_True && SLOT(self, queue_is_shutdown) == Py_False &&
+           IS(mutex, Mutex) && SLOT(mutex, mutex_free) == Py_True && SLOT(self, queue_maxsize) != NULL &&
+           SLOT(self, queue_unfinished) != NULL && PyLong_CheckExact(SLOT(self, queue_unfinished)) && SLOT(self, queue_is_shutdown) == Py_False &&
            is_wait_queue(SLOT(self, queue_getters)) && is_wait_queue(SLOT(self, queue_putters));
 }
 
 static PyObject *
 queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *getters, *getter, *stock, *unfinished, *one, *sum;
+    PyObject *getters, *getter, *stock, *maxsize;
     int failed;
 
     if (names != NULL || count != 1 || !IS(self, Queue) || !is_plain_queue(self)) {
         return call_twin(QUEUE_PUT, self, args, count, names);
-    }
-    unfinished = SLOT(self, queue_unfinished);
-    if (unfinished == NULL || !PyLong_CheckExact(unfinished)) {
-        return call_twin(QUEUE_PUT, self, args, count, names);
-    }
-    one = PyLong_FromLong(1);
-    sum = PyNumber_Add(unfinished, one);
-    Py_DECREF(one);
-    if (sum == NULL) {
-        return NULL;
     }
     getters = SLOT(self, queue_getters);
     if (length(getters) > 0) {
@@ -1235,45 +1242,36 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         failed = take_waiter(getters, &getter);
         Py_DECREF(getters);
         if (failed) {
-            Py_DECREF(sum);
             return NULL;
         }
         if (getter == NULL) { /* all had left; void tickets are gone now */
-            Py_DECREF(sum);
             return call_twin(QUEUE_PUT, self, args, count, names);
         }
-        /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. A void ticket
-        may have called meanwhile, so the number is read anew. */
-        Py_DECREF(sum);
-        one = PyLong_FromLong(1);
-        sum = PyNumber_Add(SLOT(self, queue_unfinished), one);
-        Py_DECREF(one);
-        if (sum != NULL) {
-            put(self, queue_unfinished, sum);
+        /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. */
+        if (add(self, queue_unfinished, 1) < 0) {
+            PyErr_WriteUnraisable(self); /* the getter is out of its ticket: it gets its item whatever happens */
         }
         failed = resume(getter, args[0]);
         Py_DECREF(getter);
-        if (failed || sum == NULL) {
+        if (failed) {
             return NULL;
         }
         Py_RETURN_NONE;
     }
     stock = SLOT(self, queue_stock);
-    if (SLOT(self, queue_maxsize) != NULL && PyLong_CheckExact(SLOT(self, queue_maxsize))) {
-        Py_ssize_t most = PyLong_AsSsize_t(SLOT(self, queue_maxsize));
+    maxsize = SLOT(self, queue_maxsize);
+    if (PyLong_CheckExact(maxsize)) {
+        Py_ssize_t most = PyLong_AsSsize_t(maxsize);
         if (most == -1 && PyErr_Occurred()) {
             PyErr_Clear();
         }
         else if (most <= 0 || length(stock) < most) {
-            if (append_to(stock, args[0]) < 0) {
-                Py_DECREF(sum);
+            if (append_to(stock, args[0]) < 0 || add(self, queue_unfinished, 1) < 0) {
                 return NULL;
             }
-            put(self, queue_unfinished, sum);
             Py_RETURN_NONE;
         }
     }
-    Py_DECREF(sum);
     return call_twin(QUEUE_PUT, self, args, count, names);
 }
 

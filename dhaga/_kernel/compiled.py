@@ -38,7 +38,7 @@ class Compiled:
 
 
 def compiled(function: F) -> F:
-    """Have the compiled twin of a function or method take its place, where there is one. For decorating."""
+    """Replace a function or method by its compiled twin, where there is one. For decorating."""
     if not isinstance(fast_paths, ModuleType):
         return function
     if "." in function.__qualname__:
@@ -75,6 +75,6 @@ def python_twin(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def freeze() -> None:
-    """Have the compiled functions call their Python twins from now on. From: interpreter exit, in its last moments."""
+    """Make the compiled functions call their Python twins from now on. From: interpreter exit, in its last moments."""
     if isinstance(fast_paths, ModuleType):
         fast_paths.freeze()
