@@ -38,7 +38,7 @@ class Timeout(WaiterTimeout):
         return self
 
     def cancel(self) -> None:
-        """Stop to count. Parks: once, if it was of 0 seconds and has been raised, since nobody else had a turn."""
+        """Stop to count. Parks: once, if it was of 0 seconds and has been raised, to give others their turn."""
         if self.seconds is None or self.seconds > 0 or self._raised is None:
             super().cancel()
             return
