@@ -34,7 +34,7 @@ define install
 endef
 
 # What an install reads; it compiles the accelerator (hatch_build.py).
-INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/*.c)
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/*.c dhaga/_kernel/fast_paths/*.h)
 
 .PRECIOUS: .venv-%/.test
 .venv-%/.test: $(INSTALLED_FROM)

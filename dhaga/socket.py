@@ -28,6 +28,7 @@ from ._iowait.dns import gethostbyname_ex as gethostbyname_ex
 from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, TimeoutSocket, family_of, plain, type_of
+from ._kernel.compiled import compiled
 from ._kernel.current import this_waiter
 from ._kernel.fd_watch import READ
 from ._kernel.stdlib_face import fall_back_to
@@ -59,6 +60,7 @@ class socket(TimeoutSocket):
 
     # ---- receiving
 
+    @compiled
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes. Parks: while there are none (``read fd N``). Raises: TimeoutError, OSError.
 
@@ -125,6 +127,7 @@ class socket(TimeoutSocket):
                 got += more
         return got
 
+    @compiled
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer. Parks: as ``recv``. Returns: the number of bytes."""
         me: Any = getcurrent()
@@ -176,6 +179,7 @@ class socket(TimeoutSocket):
 
     # ---- sending
 
+    @compiled
     def send(self, data: Any, flags: int = 0, /) -> int:
         """Send what fits into the buffer. Parks: while it is full (``write fd N``). Returns: the number of bytes."""
         self.sends_until_check -= 1  # count_send(), written out
@@ -183,6 +187,7 @@ class socket(TimeoutSocket):
             self.check_turn(flags)
         return self.write_when_ready(flags, plain_send, data, flags | DONTWAIT)  # type: ignore[no-any-return]
 
+    @compiled
     def sendall(self, data: Any, flags: int = 0, /) -> None:
         """Send everything. Parks: while the send buffer is full (``write fd N``). The timeout bounds the whole call."""
         self.sends_until_check -= 1  # count_send(), written out

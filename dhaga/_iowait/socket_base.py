@@ -162,6 +162,8 @@ class TimeoutSocket(standard.socket):
         now = self.call_timeout == 0 or flags & NOW
         watcher: Any = self.watchers.get(scheduler) if scheduler is not None and not now else None
         deadline: float | None = None
+        if watcher is not None and me._parked:  # a finalizer in the caller's park
+            me = this_waiter()
         if not now and (watcher is None or watcher.readable):
             yield_if_due()
         # After urgent data a short read is no sign of an empty socket, and no further edge may come.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+TOLERATED: int
 READ: int
 WRITE: int
 

@@ -59,8 +59,8 @@ def non_dhaga_waiter(me: Any) -> Waiter:
     loop = _get_running_loop()
     if loop is not None and not (this_thread.loop_may_block or getattr(loop, "parks", False)):
         refuse_on_loop()
-    scheduler = scheduler_of_lap()
-    if scheduler is not None:
+    # Each read of a thread-local costs as much as a call.
+    if this_thread.guests and (scheduler := scheduler_of_lap()) is not None:
         refuse_in_lap(me, scheduler)
     main = this_thread.main
     if main is not None:

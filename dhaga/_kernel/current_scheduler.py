@@ -27,12 +27,14 @@ def current_scheduler() -> Scheduler:
     # A loop that parks (dhaga/asyncio.py) runs inside a dhaga or main code, whose scheduler goes on serving it.
     if loop is not None and not getattr(loop, "parks", False):
         return scheduler_on(loop)
-    scheduler = scheduler_of_lap()
-    if scheduler is not None:
+    # Each read of a thread-local costs as much as a call.
+    if this_thread.guests and (scheduler := scheduler_of_lap()) is not None:
         return scheduler  # type: ignore[no-any-return]
-    if this_thread.main is None:
+    main = this_thread.main
+    if main is None:
         implicit_scheduler()
-    return this_thread.main.scheduler  # type: ignore[no-any-return]
+        main = this_thread.main
+    return main.scheduler  # type: ignore[no-any-return]
 
 
 def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:

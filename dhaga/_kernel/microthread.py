@@ -271,6 +271,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         if self._target is WITHHELD and not self._result_waiters:
             self._target = UnseenError(self)
 
+    @compiled
     def _end(self) -> None:
         """Become DONE, wake the joiners and drop the dhaga's thread-locals."""
         self._done = True
@@ -304,8 +305,10 @@ class Dhaga(greenlet, Waiter, Generic[T]):
             # It has left, or another OS thread took the last one.
             except IndexError:
                 continue
-            joiner._resume(True)
+            # The value says which one has ended to a joiner of several.
+            joiner._resume(self)
 
+    @compiled
     def _wait_for_end(self, timeout: float | None) -> bool:
         """Park until the dhaga has ended. Returns: False after ``timeout`` seconds. Raises: RuntimeError on itself."""
         me: Any = getcurrent()

@@ -28,6 +28,7 @@ from asyncio import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from sys import gettrace
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
@@ -36,7 +37,7 @@ from tornado.ioloop import IOLoop
 
 from . import deadlock, hooks, originals
 from .arguments import check_seconds
-from .compiled import compiled
+from .compiled import compiled, known_layout
 from .current import this_waiter
 from .errors import Cancelled
 from .loop import HubSelector
@@ -68,6 +69,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@known_layout
 class NewQueue:
     """Run-queue entry for NEW dhagas of one priority. Switching to it makes the hub start the next one.
 
@@ -169,6 +171,7 @@ class Scheduler:
         "_switches_left",
         "_thread_ident",
         "_timers",
+        "_traced",
         "_turn",
         "_turn_ends_at",
         "_uncounted_from",
@@ -227,6 +230,9 @@ class Scheduler:
         # A listener that switches in our place, see hooks.py: an asyncio loop that runs in a dhaga swaps its thread
         # state.
         self._around_park: Callable[[Waiter, Callable[[], None]], None] | None = None
+        # A trace function was set when this lap began. The fast paths stand aside then: coverage's learns from the call
+        # and the return of Python functions alone that another greenlet runs.
+        self._traced = False
         self.ioloop: IOLoop
         self._poller: Poller
 
@@ -264,8 +270,10 @@ class Scheduler:
         self._switches_left -= 1
         if self._around_park is not None:
             self._around_park(me, self._switch_away)
+        elif self._run_queue and self._switches_left:
+            self._run_queue.popleft().switch()
         else:
-            self._switch_away()
+            self._pick_next().switch()
 
     def _switch_away(self) -> None:
         """Switch to the next runnable entry, or to the hub. The caller has counted the switch."""
@@ -346,6 +354,7 @@ class Scheduler:
         self._next_poll_at = now + POLL_INTERVAL
         self._lap_ends_at = now + LAP_SECONDS
         self._lap_began = now
+        self._traced = gettrace() is not None
         self._switches_left = self._uncounted_from = self._check_every
         self._checks_left = self._checks_at_poll = CLOCK_CHECKS_PER_LAP
         self._run_lap(self._run_queue)

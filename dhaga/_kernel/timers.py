@@ -16,6 +16,8 @@ import itertools
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .compiled import compiled
+
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
@@ -55,12 +57,14 @@ class Timers:
     def __repr__(self) -> str:
         return f"<Timers {len(self)} armed, {self.discarded} discarded>"
 
+    @compiled
     def add(self, deadline: float, expiring: Expiring) -> Entry:
         """Arrange a call of ``expiring._expire()`` at ``deadline`` (the scheduler's clock, seconds)."""
         entry: Entry = [deadline, self.sequence(), expiring]
         heappush(self.heap, entry)
         return entry
 
+    @compiled
     def discard(self, entry: Entry) -> None:
         """Forget an entry; no-op for one that has fired or is discarded already."""
         if entry[2] is None:

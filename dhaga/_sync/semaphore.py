@@ -8,6 +8,7 @@ finds no permit queues up and looks a second time (``_hand_out_permits``), so no
 from __future__ import annotations
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.compiled import compiled
 from .._kernel.wait_queue import WaitQueue
 from .._kernel.waiter import TIMED_OUT
 
@@ -20,6 +21,8 @@ class Semaphore:
     <Semaphore 0 free, 0 parked> False
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_value", "_waiters")
+
     def __init__(self, value: int = 1) -> None:
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
@@ -29,6 +32,7 @@ class Semaphore:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._value} free, {self._waiters.parked()} parked>"
 
+    @compiled
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Take a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was taken."""
         if timeout is not None:
@@ -40,6 +44,7 @@ class Semaphore:
             return False
         return self._waiters.wait(True, self._hand_out_permits, timeout) is not TIMED_OUT
 
+    @compiled
     def release(self, n: int = 1) -> None:
         """Give ``n`` permits back, to the first waiters. From: any thread. Raises: ValueError if n < 1."""
         if n < 1:
@@ -62,10 +67,12 @@ class Semaphore:
             if self._waiters.wake_first() is None:
                 self._value += 1  # atomic
 
+    @compiled
     def __enter__(self) -> bool:
         if self._value > 0: self._value -= 1; return True  # atomic  # fmt: skip
         return self.acquire()
 
+    @compiled
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.release()
 
@@ -78,10 +85,13 @@ class Semaphore:
 class BoundedSemaphore(Semaphore):
     """A Semaphore that rejects more permits than it began with. Source: ``threading.BoundedSemaphore``."""
 
+    __slots__ = ("_initial_value",)
+
     def __init__(self, value: int = 1) -> None:
         super().__init__(value)
         self._initial_value = self._value
 
+    @compiled
     def release(self, n: int = 1) -> None:
         """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
         # Check and add are one line: two threads cannot both find the last room.

@@ -14,6 +14,7 @@ from queue import Empty
 from typing import Any, Generic, TypeVar
 
 from .._kernel.arguments import check_timeout
+from .._kernel.compiled import compiled
 from .._kernel.current import this_waiter
 from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait_queue import WaitQueue
@@ -46,6 +47,7 @@ class SimpleQueue(Generic[T]):
     def __repr__(self) -> str:
         return f"<SimpleQueue of {len(self._items)}, {self._getters.parked()} parked in get>"
 
+    @compiled
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored, as the standard does."""
         while True:
@@ -62,6 +64,7 @@ class SimpleQueue(Generic[T]):
         """Add an item."""
         self.put(item)
 
+    @compiled
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Take the oldest item. Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds."""
         if timeout is not None and block:

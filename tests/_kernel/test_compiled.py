@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import queue, threading
+from dhaga import queue, socket, threading
 from dhaga._kernel import accelerator, compiled, fd_watch, hooks
 from dhaga._kernel.microthread import Dhaga
 from dhaga._kernel.scheduler import Scheduler
+from dhaga._kernel.timers import COMPACT_ABOVE, Timers
 from dhaga._kernel.wait_queue import WaitQueue
 
 running = pytest.mark.skipif(
@@ -43,6 +44,21 @@ METHODS = [
     (threading.Event, "wait"),
     (queue.Queue, "put"),
     (queue.Queue, "get"),
+    (queue.SimpleQueue, "put"),
+    (queue.SimpleQueue, "get"),
+    (threading.Semaphore, "acquire"),
+    (threading.Semaphore, "release"),
+    (threading.Semaphore, "__enter__"),
+    (threading.Semaphore, "__exit__"),
+    (threading.BoundedSemaphore, "release"),
+    (Dhaga, "_wait_for_end"),
+    (Dhaga, "_end"),
+    (Timers, "add"),
+    (Timers, "discard"),
+    (socket.socket, "recv"),
+    (socket.socket, "recv_into"),
+    (socket.socket, "send"),
+    (socket.socket, "sendall"),
 ]
 
 
@@ -83,27 +99,31 @@ def test_a_python_function_is_its_own_twin() -> None:
 
 
 @running
-def test_directions_have_the_same_numbers_in_c() -> None:
+def test_constants_have_the_same_values_in_c() -> None:
     assert isinstance(accelerator.fast_paths, ModuleType)
+    assert accelerator.fast_paths.TOLERATED == COMPACT_ABOVE
     assert (accelerator.fast_paths.READ, accelerator.fast_paths.WRITE) == (fd_watch.READ, fd_watch.WRITE)
 
 
 RANDOM = """
 import random, sys
 import dhaga
-from dhaga import queue, threading
+from dhaga import queue, socket, threading
 from dhaga.testing import virtual_clock
 
 rng, trace = random.Random(int(SEED)), []
 with virtual_clock():
     lock, rlock, condition = threading.Lock(), threading.RLock(), threading.Condition()
     event, items, bounded = threading.Event(), queue.Queue(), queue.Queue(2)
-    permits = threading.Semaphore(2)
+    permits, few = threading.Semaphore(2), threading.BoundedSemaphore(1)
+    simple, (near, far), children = queue.SimpleQueue(), socket.socketpair(), []
 
     def take(what, timeout):
         if what.acquire(timeout=timeout):
-            dhaga.sleep(0)
-            what.release()
+            try:
+                dhaga.sleep(0)
+            finally:
+                what.release()
             return "taken"
         return "late"
 
@@ -132,11 +152,28 @@ with virtual_clock():
         with condition:
             condition.notify(rng.randrange(1, 3))
 
+    def in_time(wait):
+        try:
+            with dhaga.Timeout(rng.choice((0.001, 0.01, 0.03))):
+                return wait()
+        except TimeoutError:
+            return "late"
+
+    def receive(sock):
+        sock.settimeout(rng.choice((None, None, 0.005, 0.02)))
+        if rng.random() < 0.5:
+            return sock.recv(rng.choice((10, 100_000)))
+        room = bytearray(rng.choice((3, 30)))
+        return room[: sock.recv_into(room)]
+
+    def send(sock, data):
+        return sock.send(data) if rng.random() < 0.5 else sock.sendall(data)
+
     def some_time():
         return rng.choice((None, 0, 0.005, 0.02)) if rng.random() < 0.4 else 0.03
 
     def step(n):
-        which = rng.randrange(12)
+        which = rng.randrange(20)
         if which == 0: return take(lock, rng.choice((-1, 0.005, 0.03)))
         if which == 1: return with_(lock)
         if which == 2: return with_(rlock)
@@ -148,8 +185,17 @@ with virtual_clock():
         if which == 8: return put(rng.choice((items, bounded)), n, some_time() or 0.01)
         if which == 9: return notified(some_time() or 0.01)
         if which == 10: notify(); return "notify"
-        dhaga.sleep(rng.choice((0, 0.001)))
-        return "slept"
+        if which == 11: dhaga.sleep(rng.choice((0, 0.001, 1e-9, 2e-3))); return "slept"
+        if which == 12: return with_(few)
+        if which == 13: return in_time(rng.choice((items, bounded, simple)).get)
+        if which == 14: return in_time(lambda: with_(rng.choice((permits, few))))
+        if which == 15: return in_time(event.wait)
+        if which == 16: return simple.put(n)
+        if which == 17:
+            children.append(dhaga.spawn(step, n))
+            return in_time(children[-1].join)
+        if which == 18: return in_time(lambda: receive(rng.choice((near, far))))
+        return send(rng.choice((near, far)), bytes([n]) * rng.randrange(1, 20))
 
     def actor(name):
         for n in range(40):
@@ -163,8 +209,9 @@ with virtual_clock():
     for _ in range(30):
         dhaga.sleep(0.004)
         rng.choice(actors).cancel()
-    for each in actors:
+    for each in actors + children:
         each.join()
+    near.close(), far.close()
     trace.append((lock.locked(), repr(rlock), items.qsize(), bounded.qsize(), permits._value))
 for each in trace:
     print(*each)
@@ -180,6 +227,14 @@ def test_a_random_program_takes_the_same_course_by_both(seed: int) -> None:
     assert len(by_c.splitlines()) == 12 * 40 + 1
 
 
+def test_asyncio_keeps_its_own_compiled_parts() -> None:
+    """To import ``_asyncio`` before ``asyncio`` would leave that one in Python."""
+    told = (
+        "print(asyncio.Task.__module__, type(asyncio.current_task).__name__, type(asyncio.get_running_loop).__name__)"
+    )
+    assert program(f"import dhaga, asyncio; {told}") == program(f"import asyncio; {told}")
+
+
 # ---- what takes part in a park or wake
 
 
@@ -193,6 +248,29 @@ def test_the_hook_of_wakes_sees_compiled_ones(monkeypatch: pytest.MonkeyPatch) -
     event.set()
     waiter.join()
     assert waiter in woken
+
+
+@running
+def test_a_trace_function_sees_python_switch() -> None:
+    """From the lap after it was set: coverage learns from calls and returns that another greenlet runs."""
+    lock, called = threading.Lock(), set()
+
+    def trace(frame: Any, event: str, argument: object) -> None:
+        called.add(frame.f_code.co_name)
+
+    def body() -> None:
+        dhaga.sleep(0.001)
+        with lock:
+            dhaga.sleep(0)
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for each in [dhaga.spawn(body) for _ in range(2)]:
+            each.join()
+    finally:
+        sys.settrace(former)
+    assert {"body", "timed_sleep", "_wait_for_hand_over", "_park"} <= called
 
 
 @running
@@ -276,10 +354,19 @@ print(event.wait(), lock.locked(), rlock)
 """).startswith("True False <RLock unlocked")
 
 
+FED = ("event", "queue", "simple", "socket")
+
+
 @running
-@pytest.mark.parametrize("how", ["lock", "contended", "event", "queue", "sleep"])
+@pytest.mark.parametrize(
+    "how", ["lock", "contended", "permit", "event", "queue", "simple", "sleep", "timed", "join", "socket", "closed"]
+)
 def test_nothing_leaks(how: str) -> None:
     lock, event, items = threading.Lock(), threading.Event(), queue.Queue[object]()
+    permits, simple = threading.BoundedSemaphore(1), queue.SimpleQueue[object]()
+    near, far = socket.socketpair()
+    closed, room = socket.socket(), bytearray(10)
+    closed.close()
 
     def many(count: int) -> None:
         for _ in range(count):
@@ -290,8 +377,26 @@ def test_nothing_leaks(how: str) -> None:
             elif how == "event":
                 event.wait()
                 event.clear()
+            elif how == "permit":
+                with permits:
+                    dhaga.sleep(0)
             elif how == "queue":
                 items.get()
+            elif how == "simple":
+                simple.get()
+            elif how == "timed":
+                dhaga.sleep(1e-6)
+                with pytest.raises(queue.Empty):
+                    items.get(timeout=1e-6)
+            elif how == "join":
+                dhaga.spawn(dhaga.sleep, 0).join()
+            elif how == "socket":
+                assert near.recv(10) and near.recv_into(room)
+            elif how == "closed":
+                with pytest.raises(OSError):
+                    closed.recv(10)
+                with pytest.raises(OSError):
+                    closed.sendall(b"x")
             else:
                 dhaga.sleep(0)
 
@@ -301,10 +406,15 @@ def test_nothing_leaks(how: str) -> None:
                 event.set()
             elif how == "queue":
                 items.put(object())
+            elif how == "simple":
+                simple.put(object())
+            else:
+                far.sendall(bytes(10))
+                far.send(bytes(10))
             dhaga.sleep(0)
 
     def run(count: int) -> int:
-        for each in [dhaga.spawn(many, count), dhaga.spawn(feed if how in ("event", "queue") else many, count)]:
+        for each in [dhaga.spawn(many, count), dhaga.spawn(feed if how in FED else many, count)]:
             each.join()
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -316,3 +426,5 @@ def test_nothing_leaks(how: str) -> None:
         assert run(2000) - before < 2000
     finally:
         tracemalloc.stop()
+        near.close()
+        far.close()

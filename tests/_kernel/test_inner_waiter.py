@@ -44,6 +44,11 @@ class Contended:
         self.event, self.queue, self.simple_queue = Event(), queue.Queue[int](), queue.SimpleQueue[int]()
         self.condition, self.notified = Condition(), False
         self.ours, self.theirs = socket.socketpair()
+        self.used, self.users = socket.socketpair()
+        reader = dhaga.spawn(self.used.recv, 1)  # parks: the scheduler has a watcher from now on
+        dhaga.sleep(0)
+        self.users.send(b"x")
+        reader.join()
         self.holder = dhaga.spawn(self.hold)
         dhaga.sleep(0)
 
@@ -58,9 +63,10 @@ class Contended:
             self.condition.notify()
             self.notified = True
         self.theirs.send(b"x")
+        self.users.send(b"x")
 
     def close(self) -> None:
-        for each in (self.ours, self.theirs):
+        for each in (self.ours, self.theirs, self.used, self.users):
             each.close()
 
     def with_lock(self) -> object:
@@ -102,6 +108,13 @@ class Contended:
     def recv(self) -> object:
         return self.ours.recv(1)
 
+    def recv_again(self) -> object:
+        return self.used.recv(1)
+
+    def recv_in_time(self) -> object:
+        self.used.settimeout(3)
+        return self.used.recv(1)
+
 
 FINALIZERS = [
     Contended.with_lock,
@@ -115,6 +128,8 @@ FINALIZERS = [
     Contended.sleep,
     Contended.sleep_0,
     Contended.recv,
+    Contended.recv_again,
+    Contended.recv_in_time,
 ]
 finalizers = pytest.mark.parametrize("finalizer", FINALIZERS, ids=lambda finalizer: finalizer.__name__)
 

@@ -1,0 +1,215 @@
+/* Lock and RLock: a release hands the lock to the first waiter. Twins: acquire, release, __enter__ of both. */
+
+/* Whether a class has the methods that the functions here stand for, rather than a subclass's own. */
+static inline int
+is_lock(PyObject *self)
+{
+    return IS(self, Lock) || IS(self, RLock);
+}
+
+/* Park until the lock is handed over, which is held by another; for `timeout` at most, or NULL. CALLS. */
+static PyObject *
+wait_for_lock(PyObject *self, PyObject *me, PyObject *timeout)
+{
+    PyObject *waiters, *args[2] = {me, timeout == NULL ? Py_None : timeout}, *ticket = new_ticket(me);
+
+    if (ticket == NULL) {
+        return NULL;
+    }
+    waiters = SLOT(self, lock_waiters);
+    if (is_lock(self) && is_wait_queue(waiters) && SLOT(self, lock_holder) != Py_None && may_wait_for(me, timeout)) {
+        return in_time(wait_in(waiters, me, ticket, NULL, timeout)); /* held until it is queued: no second look */
+    }
+    Py_DECREF(ticket);
+    return call_twin(HAND_OVER_WAIT, self, args, 2, NULL);
+}
+
+static PyObject *
+ownedlock__wait_for_hand_over(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *timeout;
+
+    if (names != NULL || count != 2 || !read_timeout(args + 1, 1, NULL, 0, &timeout)) {
+        return PyErr_Occurred() ? NULL : call_twin(HAND_OVER_WAIT, self, args, count, names);
+    }
+    return wait_for_lock(self, args[0], timeout);
+}
+
+/* OwnedLock._hand_over. Returns: 1 if there was a waiter, -1 on an error. CALLS. */
+static int
+hand_over(PyObject *self, PyObject *waiters)
+{
+    PyObject *waiter, *former;
+    int failed;
+
+    if (take_waiter(waiters, &waiter) < 0) {
+        return -1;
+    }
+    if (waiter == NULL) {
+        return 0;
+    }
+    /* Owner before wake: a waiter in another OS thread may run, and release, as soon as it is woken. */
+    former = SLOT(self, lock_holder);
+    SLOT(self, lock_holder) = Py_NewRef(waiter);
+    failed = resume(waiter, Py_True);
+    Py_XDECREF(former);
+    Py_DECREF(waiter);
+    return failed ? -1 : 1;
+}
+
+/* Free the lock, or hand it to the first waiter. The caller has checked that it is held, and by whom. CALLS. */
+static PyObject *
+release(PyObject *self, function twin)
+{
+    PyObject *waiters = SLOT(self, lock_waiters), *result;
+    int handed;
+
+    if (!is_lock(self) || !is_wait_queue(waiters)) {
+        return call_twin(twin, self, NULL, 0, NULL);
+    }
+    if (length(waiters) == 0) { /* one step: a waiter that queues up in between would not be woken */
+        put(self, lock_holder, Py_NewRef(Py_None));
+        Py_RETURN_NONE;
+    }
+    Py_INCREF(waiters);
+    handed = hand_over(self, waiters);
+    Py_DECREF(waiters);
+    if (handed < 0) {
+        return NULL;
+    }
+    if (handed == 0) {
+        result = PyObject_CallMethodNoArgs(self, str_unlock);
+        if (result == NULL) {
+            return NULL;
+        }
+        Py_DECREF(result);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+take_lock(PyObject *self, PyObject *timeout)
+{
+    PyObject *me = (PyObject *)PyGreenlet_GetCurrent(), *result;
+
+    if (me == NULL) {
+        return NULL;
+    }
+    if (SLOT(self, lock_holder) == Py_None) {
+        SLOT(self, lock_holder) = me; /* its reference goes with it, and None needs no drop that could call */
+        Py_DECREF(Py_None);
+        Py_RETURN_TRUE;
+    }
+    result = wait_for_lock(self, me, timeout);
+    Py_DECREF(me);
+    return result;
+}
+
+static PyObject *
+lock_acquire(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *timeout;
+
+    if (!frozen && read_timeout(args, count, names, 1, &timeout)) {
+        return take_lock(self, timeout);
+    }
+    return PyErr_Occurred() ? NULL : call_twin(LOCK_ACQUIRE, self, args, count, names);
+}
+
+static PyObject *
+lock___enter__(PyObject *self, PyObject *Py_UNUSED(no))
+{
+    if (frozen) {
+        return call_twin(LOCK_ENTER, self, NULL, 0, NULL);
+    }
+    return take_lock(self, NULL);
+}
+
+static PyObject *
+lock_release(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *holder = SLOT(self, lock_holder);
+
+    if (names != NULL || (count != 0 && count != 3) || holder == NULL || holder == Py_None) {
+        return call_twin(LOCK_RELEASE, self, args, count, names);
+    }
+    return release(self, LOCK_RELEASE);
+}
+
+static PyObject *
+rlock___enter__(PyObject *self, PyObject *Py_UNUSED(no))
+{
+    PyObject *me, *count;
+    long times;
+
+    if (frozen) {
+        return call_twin(RLOCK_ENTER, self, NULL, 0, NULL);
+    }
+    me = current();
+    if (me == NULL) {
+        return NULL;
+    }
+    if (SLOT(self, lock_holder) == Py_None) {
+        count = PyLong_FromLong(1);
+        SLOT(self, lock_holder) = Py_NewRef(me);
+        Py_DECREF(Py_None);
+        put(self, rlock_count, count);
+        Py_RETURN_TRUE;
+    }
+    count = SLOT(self, rlock_count);
+    if (SLOT(self, lock_holder) == me && count != NULL && PyLong_CheckExact(count)) {
+        times = PyLong_AsLong(count);
+        count = times == -1 ? NULL : PyLong_FromLong(times + 1);
+        if (count == NULL) {
+            return PyErr_Occurred() ? NULL : call_twin(RLOCK_ENTER, self, NULL, 0, NULL);
+        }
+        put(self, rlock_count, count);
+        Py_RETURN_TRUE;
+    }
+    return call_twin(RLOCK_ENTER, self, NULL, 0, NULL);
+}
+
+static PyObject *
+rlock_acquire(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count == 0 && names == NULL && !frozen) {
+        PyObject *holder = SLOT(self, lock_holder), *me = current();
+        if (me == NULL) {
+            return NULL;
+        }
+        if (holder == Py_None || holder == me) {
+            return rlock___enter__(self, NULL);
+        }
+    }
+    return call_twin(RLOCK_ACQUIRE, self, args, count, names);
+}
+
+static PyObject *
+rlock_release(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *me, *times;
+    long left;
+
+    if (names == NULL && !frozen && (count == 0 || count == 3)) {
+        me = current();
+        if (me == NULL) {
+            return NULL;
+        }
+        times = SLOT(self, rlock_count);
+        if (SLOT(self, lock_holder) == me && times != NULL && PyLong_CheckExact(times)) {
+            left = PyLong_AsLong(times);
+            if (left == 1) { /* the count stays 1: each new holder sets its own */
+                return release(self, RLOCK_RELEASE);
+            }
+            if (left > 1 && IS(self, RLock)) {
+                times = PyLong_FromLong(left - 1);
+                if (times == NULL) {
+                    return NULL;
+                }
+                put(self, rlock_count, times);
+                Py_RETURN_NONE;
+            }
+        }
+    }
+    return call_twin(RLOCK_RELEASE, self, args, count, names);
+}

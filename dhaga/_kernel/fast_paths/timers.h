@@ -1,0 +1,283 @@
+/* Timers: a park with a deadline, which joins a heap; its entry is emptied if something else ends the park.
+Twins: Timers.add and discard, Dhaga._park_until, sleep. */
+
+/* Entries that are always tolerated though discarded: COMPACT_ABOVE of timers.py. */
+#define TOLERATED 64
+
+/* Timers.add. Returns: the entry. CALLS. */
+static PyObject *
+add_timer(PyObject *timers, PyObject *deadline, PyObject *expiring)
+{
+    PyObject *entry = PyList_New(3), *sequence, *number, *pushed, *args[2];
+
+    if (entry == NULL) {
+        return NULL;
+    }
+    sequence = Py_NewRef(SLOT(timers, timers_sequence));
+    PyList_SET_ITEM(entry, 0, Py_NewRef(deadline));
+    PyList_SET_ITEM(entry, 1, Py_NewRef(Py_None));
+    PyList_SET_ITEM(entry, 2, Py_NewRef(expiring));
+    number = PyObject_CallNoArgs(sequence);
+    Py_DECREF(sequence);
+    if (number == NULL || PyList_SetItem(entry, 1, number) < 0) {
+        Py_DECREF(entry);
+        return NULL;
+    }
+    args[0] = SLOT(timers, timers_heap);
+    args[1] = entry;
+    Py_INCREF(args[0]);
+    pushed = PyObject_Vectorcall(heappush, args, 2, NULL);
+    Py_DECREF(args[0]);
+    if (pushed == NULL) {
+        Py_DECREF(entry);
+        return NULL;
+    }
+    Py_DECREF(pushed);
+    return entry;
+}
+
+static inline int
+are_plain_timers(PyObject *timers)
+{
+    return timers != NULL && IS(timers, Timers) && SLOT(timers, timers_sequence) != NULL &&
+           SLOT(timers, timers_discarded) != NULL && PyLong_CheckExact(SLOT(timers, timers_discarded)) &&
+           SLOT(timers, timers_heap) != NULL && PyList_CheckExact(SLOT(timers, timers_heap));
+}
+
+static PyObject *
+timers_add(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (names != NULL || count != 2 || !are_plain_timers(self)) {
+        return call_twin(TIMERS_ADD, self, args, count, names);
+    }
+    return add_timer(self, args[0], args[1]);
+}
+
+static PyObject *
+timers_discard(PyObject *self, PyObject *entry)
+{
+    long discarded;
+
+    if (are_plain_timers(self) && PyList_CheckExact(entry) && PyList_GET_SIZE(entry) == 3) {
+        if (PyList_GET_ITEM(entry, 2) == Py_None) {
+            Py_RETURN_NONE;
+        }
+        discarded = PyLong_AsLong(SLOT(self, timers_discarded)) + 1;
+        if (discarded > 0 && (discarded <= TOLERATED || discarded * 2 <= PyList_GET_SIZE(SLOT(self, timers_heap)))) {
+            if (add(self, timers_discarded, 1) < 0 || PyList_SetItem(entry, 2, Py_NewRef(Py_None)) < 0) {
+                return NULL;
+            }
+            Py_RETURN_NONE;
+        }
+    }
+    return call_twin(TIMERS_DISCARD, self, &entry, 1, NULL);
+}
+
+/* Whether a scheduler's deadlines may be set here. */
+static inline int
+has_plain_timers(PyObject *scheduler)
+{
+    return scheduler != NULL && IS_A(scheduler, Scheduler) && SLOT(scheduler, scheduler_clock) != NULL &&
+           are_plain_timers(SLOT(scheduler, scheduler_timers));
+}
+
+/* The time by the scheduler's clock, which it has. CALLS. */
+static PyObject *
+time_now(PyObject *scheduler)
+{
+    PyObject *clock = Py_NewRef(SLOT(scheduler, scheduler_clock)), *now = PyObject_CallNoArgs(clock);
+
+    Py_DECREF(clock);
+    return now;
+}
+
+/* The error that is set, which is no longer set then; NULL if there is none. */
+static inline PyObject *
+take_error(void)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyErr_GetRaisedException();
+#else
+    PyObject *kind, *error, *trace;
+
+    PyErr_Fetch(&kind, &error, &trace);
+    if (kind != NULL) {
+        PyErr_NormalizeException(&kind, &error, &trace);
+    }
+    if (trace != NULL) {
+        PyException_SetTraceback(error, trace);
+    }
+    Py_XDECREF(kind);
+    Py_XDECREF(trace);
+    return error;
+#endif
+}
+
+/* Takes the reference. */
+static inline void
+raise_again(PyObject *error)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    PyErr_SetRaisedException(error);
+#else
+    PyErr_Restore(Py_NewRef(Py_TYPE(error)), error, PyException_GetTraceback(error));
+#endif
+}
+
+/* Of modules that are not there yet when this one starts. */
+static PyObject *sleeping, *timed_out, *end_turn, *get_running_loop;
+
+static int
+know_late_names(void)
+{
+    if (sleeping == NULL) {
+        sleeping = imported("dhaga._kernel.waiter", "SLEEPING", NULL);
+    }
+    if (timed_out == NULL) {
+        timed_out = imported("dhaga._kernel.waiter", "TIMED_OUT", NULL);
+    }
+    if (end_turn == NULL) {
+        end_turn = imported("dhaga._kernel.turn_budget", "end_turn", NULL);
+    }
+    if (get_running_loop == NULL) { /* of asyncio, as _asyncio must not be imported before that */
+        get_running_loop = imported("asyncio", "_get_running_loop", NULL);
+    }
+    return sleeping == NULL || timed_out == NULL || end_turn == NULL || get_running_loop == NULL ? -1 : 0;
+}
+
+/* Park a waiter that is prepared for `seconds` at most. Returns: the value of the wake, or of the timer's. CALLS. */
+static PyObject *
+park_within(PyObject *me, PyObject *seconds)
+{
+    PyObject *scheduler = SLOT(me, dhaga_scheduler), *timers, *now, *deadline, *entry, *value, *discarded, *error;
+
+    timers = Py_NewRef(SLOT(scheduler, scheduler_timers));
+    now = time_now(scheduler);
+    deadline = now == NULL ? NULL : PyNumber_Add(now, seconds);
+    Py_XDECREF(now);
+    entry = deadline == NULL ? NULL : add_timer(timers, deadline, me);
+    Py_XDECREF(deadline);
+    if (entry == NULL) {
+        Py_DECREF(timers);
+        return NULL;
+    }
+    value = park_here(me);
+    if (PyList_GET_ITEM(entry, 2) != Py_None) { /* not fired */
+        error = take_error();
+        discarded = timers_discard(timers, entry);
+        if (discarded == NULL) {
+            Py_CLEAR(value);
+            Py_XDECREF(error);
+        }
+        else if (error != NULL) {
+            raise_again(error);
+        }
+        Py_XDECREF(discarded);
+    }
+    Py_DECREF(entry);
+    Py_DECREF(timers);
+    return value;
+}
+
+static PyObject *
+dhaga__park_until(PyObject *self, PyObject *timeout)
+{
+    PyObject *scheduler = SLOT(self, dhaga_scheduler);
+
+    if (switches_plainly(scheduler)) {
+        if (timeout == Py_None) {
+            return park(scheduler, self);
+        }
+        if (has_plain_timers(scheduler)) {
+            return park_within(self, timeout);
+        }
+    }
+    return call_twin(PARK_UNTIL, self, &timeout, 1, NULL);
+}
+
+/* ---- sleep */
+
+/* sleep(0): once around the run queue. CALLS. */
+static PyObject *
+yield_(PyObject *me)
+{
+    PyObject *scheduler = Py_NewRef(SLOT(me, dhaga_scheduler)), *queue = SLOT(me, dhaga_queue);
+    int failed = append_to(queue, me) < 0 || switch_away(scheduler) < 0;
+
+    Py_DECREF(scheduler);
+    if (failed) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* timed_sleep() of sleep.py. Takes the ticket's reference. CALLS. */
+static PyObject *
+sleep_for(PyObject *me, PyObject *seconds, PyObject *ticket)
+{
+    former before;
+    PyObject *value;
+
+    prepare(me, str_sleep, sleeping, ticket, &before);
+    drop(&before);
+    value = park_within(me, seconds);
+    if (value == NULL) {
+        return NULL;
+    }
+    Py_DECREF(value);
+    Py_RETURN_NONE;
+}
+
+/* The running loop is one that a dhaga runs: whether it may be stopped by a park is for the twin to say. CALLS. */
+static int
+no_running_loop(void)
+{
+    PyObject *loop = PyObject_CallNoArgs(get_running_loop);
+
+    PyErr_Clear();
+    Py_XDECREF(loop);
+    return loop == Py_None;
+}
+
+static PyObject *
+sleep_(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *me, *ticket;
+    double seconds = -1;
+
+    if (names == NULL && !frozen && (count == 0 || count == 1)) {
+        if (count == 0) {
+            seconds = 0;
+        }
+        else if (PyLong_CheckExact(args[0])) {
+            seconds = (double)PyLong_AsLong(args[0]);
+        }
+        else if (PyFloat_CheckExact(args[0])) {
+            seconds = PyFloat_AS_DOUBLE(args[0]);
+        }
+        if (seconds == -1) { /* an int that is too large, too */
+            PyErr_Clear();
+        }
+        me = seconds < 0 ? NULL : current();
+        if (me == NULL && PyErr_Occurred()) {
+            return NULL;
+        }
+        if (me != NULL && seconds == 0 && may_wait(me)) {
+            return yield_(me);
+        }
+        if (me != NULL && seconds > 0 && know_late_names() == 0 && no_running_loop()) {
+            ticket = new_ticket(me);
+            if (ticket == NULL) {
+                return NULL;
+            }
+            if (may_wait(me) && has_plain_timers(SLOT(me, dhaga_scheduler))) {
+                return sleep_for(me, args[0], ticket);
+            }
+            Py_DECREF(ticket);
+        }
+        if (PyErr_Occurred()) {
+            return NULL;
+        }
+    }
+    return PyObject_Vectorcall(python_twin[SLEEP], args, (size_t)count, names);
+}
