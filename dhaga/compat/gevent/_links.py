@@ -33,7 +33,10 @@ def thrown(kind: Any = GreenletExit, value: Any = None, trace: Any = None) -> Ba
 class Linkable:
     """Mixin of what has callbacks for the moment at which it is ready. They are called on the hub and cannot park."""
 
-    _links: list[Callback]
+    __slots__ = ()
+
+    # Callbacks; an empty tuple until there is the first, as most have none.
+    _links: Any
 
     def ready(self) -> bool:
         """Return whether there is no need to wait."""
@@ -43,7 +46,9 @@ class Linkable:
         """Call ``callback(self)`` on the hub once this is ready: soon, if it is already."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        self._links.append(callback)
+        if not self._links: self._links = [callback]  # atomic  # fmt: skip
+        else:
+            self._links.append(callback)
         if self.ready():
             self._notify_links()
 
@@ -75,6 +80,15 @@ class Linkable:
     def _called_link(self, callback: Callback) -> None:
         """Drop a callback that is about to be called: most are for one time."""
         self._links.remove(callback)
+
+
+class Ended(list[Any]):
+    """Joiner of any number of greenlets, which they stand in once they have ended, the first one first."""
+
+    __slots__ = ()
+
+    # Called as a waiter's method is, without a frame between.
+    _resume = list.append
 
 
 class LinksCall(HubCall):
@@ -151,9 +165,39 @@ def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, cou
 
     Parks: until ``count`` of them (default: all) are ready, or ``timeout`` seconds have passed.
     """
-    if objects is not None:
-        return list(iwait(objects, timeout, count))
-    return join_all(timeout)
+    if objects is None:
+        return join_all(timeout)
+    waited = list(objects)
+    if count is None and all(hasattr(each, "_add_joiner") for each in waited) and getcurrent() not in waited:
+        return ended(waited, timeout)
+    return list(iwait(waited, timeout, count))
+
+
+def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
+    """Wait for greenlets alone, and return those that have ended, the first one first.
+
+    Waits for one after the other: there is one wake for all that end meanwhile.
+    """
+    waited = dict.fromkeys(greenlets)
+    done = Ended()
+    tickets = [(each, each._add_joiner(done)) for each in waited]
+    timer = Timeout.start_new(timeout) if timeout is not None else None
+    try:
+        for each in waited:
+            if not each._done:
+                each._wait_for_end(None)
+        if len(done) < len(waited):  # in another OS thread one has ended, and not made its call yet
+            return [*done, *(waited.keys() - done)]
+    except Timeout as error:
+        if error is not timer:
+            raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        if len(done) < len(waited):
+            for each, ticket in tickets:
+                each._drop_ticket(ticket)
+    return done
 
 
 def living(scheduler: Scheduler) -> list[Any]:
@@ -173,3 +217,39 @@ def join_all(timeout: float | None = None) -> bool:
                 return False
             each._wait_for_end(rest)
     return True
+
+
+def joinall(
+    greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
+) -> list[Any]:
+    """Wait for greenlets. Returns: those that have ended. Parks: until ``count`` (all), or for ``timeout`` seconds.
+
+    ``raise_error``: raise the error of the first that has one.
+    """
+    if not raise_error:
+        return wait(greenlets, timeout, count)  # type: ignore[no-any-return]
+    done = []
+    for each in iwait(greenlets, timeout, count):
+        if hasattr(each, "exception") and each.exception is not None:
+            each.get()
+        done.append(each)
+    return done
+
+
+def killall(
+    greenlets: Iterable[Any], exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
+) -> None:
+    """Kill greenlets. Parks: until all have ended, if ``block``. Raises: Timeout after ``timeout`` seconds."""
+    victims = [each for each in greenlets if not each.dead]
+    me: Any = getcurrent()
+    for each in victims:
+        if each is not me:
+            each.kill(exception, block=False)
+    if me in victims:
+        me.kill(exception)  # raises here, so that the caller is the last
+    if block:
+        timer = Timeout.start_new(timeout)
+        try:
+            joinall(victims)
+        finally:
+            timer.cancel()

@@ -5,6 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from ..._kernel.arguments import check_wait_timeout
+from ..._kernel.wait_queue import WaitQueue
+from ..._kernel.waiter import TIMED_OUT
 from ..._sync import event
 from ._links import Linkable
 from .timeout import Timeout
@@ -17,7 +20,7 @@ class Event(Linkable):
 
     def __init__(self) -> None:
         self._event = event.Event()
-        self._links = []
+        self._links = ()
 
     def __repr__(self) -> str:
         return (
@@ -36,7 +39,8 @@ class Event(Linkable):
     def set(self) -> None:
         """Set the flag; wake all that wait, and call the links."""
         self._event.set()
-        self._notify_links()
+        if self._links:
+            self._notify_links()
 
     def clear(self) -> None:
         """Unset the flag."""
@@ -50,9 +54,13 @@ class Event(Linkable):
 class AsyncResult(Linkable):
     """A value or an error that comes once, for all who wait for it. Source: ``gevent.event.AsyncResult``."""
 
+    # The queue of those that wait is made for the first of them: many results are there before one asks.
+    __slots__ = ("__dict__", "__weakref__", "_exc_info", "_is_set", "_links", "_value", "_waiters")
+
     def __init__(self) -> None:
-        self._event = event.Event()
-        self._links = []
+        self._is_set = False
+        self._waiters: WaitQueue | None = None
+        self._links = ()
         self._value: Any = None
         self._exc_info: Any = ()
 
@@ -77,33 +85,58 @@ class AsyncResult(Linkable):
 
     def ready(self) -> bool:
         """Return whether it holds a value or an error."""
-        return self._event.is_set()
+        return self._is_set
 
     def successful(self) -> bool:
         """Return whether it holds a value."""
-        return self.ready() and not self._exc_info
+        return self._is_set and not self._exc_info
 
     def set(self, value: Any = None) -> None:
         """Set the value and wake all that wait."""
         self._value, self._exc_info = value, ()
-        self._event.set()
-        self._notify_links()
+        self._be_ready()
 
     def set_exception(self, exception: BaseException, exc_info: Any = None) -> None:
         """Set the error that ``get`` raises in all that wait."""
         trace: TracebackType | None = exc_info[2] if exc_info else exception.__traceback__
         self._exc_info = (type(exception), exception, trace)
-        self._event.set()
-        self._notify_links()
+        self._be_ready()
+
+    def _be_ready(self) -> None:
+        self._is_set = True
+        waiters = self._waiters
+        if waiters is not None:
+            waiters.closed = True
+            while waiters:
+                waiters.wake_first()
+        if self._links:
+            self._notify_links()
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait until it is set. Parks: until then. Returns: False after ``timeout`` seconds."""
+        if self._is_set:
+            return True
+        if timeout is not None:
+            check_wait_timeout(timeout)
+            if timeout <= 0:
+                return False
+        if self._waiters is None:
+            waiters = WaitQueue(self, "result.get")
+            if self._waiters is None: self._waiters = waiters  # atomic  # fmt: skip
+            # Set in another OS thread, which has seen no queue.
+            if self._is_set:
+                return True
+        waiters = self._waiters
+        return waiters.wait(False, waiters.wake_all, timeout) is not TIMED_OUT
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Return the value or raise the error. Parks: until one is set. Raises: Timeout after ``timeout`` seconds."""
-        if isinstance(timeout, Timeout):
-            return timeout.within(self.get, block)
-        if not self.ready():
+        if not self._is_set:
             if not block:
                 raise Timeout()
-            if not self._event.wait(timeout):
+            if isinstance(timeout, Timeout):
+                return timeout.within(self.get)
+            if not self._wait(timeout):
                 raise Timeout(timeout)
         if self._exc_info:
             raise self._exc_info[1].with_traceback(self._exc_info[2])
@@ -115,7 +148,7 @@ class AsyncResult(Linkable):
 
     def wait(self, timeout: float | None = None) -> Any:
         """Wait until it is set. Parks: until then. Returns: the value; None after an error, or ``timeout`` seconds."""
-        self._event.wait(timeout)
+        self._wait(timeout)
         return self._value
 
     def __call__(self, source: Any) -> None:

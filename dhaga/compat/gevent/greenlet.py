@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextvars import copy_context
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, Self
 from weakref import ref
@@ -15,23 +14,11 @@ from ..._kernel.errors import Cancelled
 from ..._kernel.foreign_names import OwnName
 from ..._kernel.microthread import Dhaga
 from ..._kernel.timers import Entry
-from ._links import Callback, Linkable, iwait, thrown
+from ._links import Callback, Linkable, joinall, killall, thrown
 from ._loop import loop_of, report
 from .timeout import Timeout
 
 __all__ = ["Greenlet", "joinall", "killall"]
-
-
-class EndLink:
-    """Joiner that calls a Greenlet's links at its end, in the place of a waiter and before those that came later."""
-
-    __slots__ = ("greenlet",)
-
-    def __init__(self, greenlet: Greenlet) -> None:
-        self.greenlet = greenlet
-
-    def _resume(self, value: object = None, error: BaseException | None = None) -> None:
-        self.greenlet._call_links()
 
 
 class Greenlet(Linkable, Dhaga[Any]):
@@ -39,6 +26,9 @@ class Greenlet(Linkable, Dhaga[Any]):
 
     A subclass may define ``_run`` instead of giving a function.
     """
+
+    # What each one has would cost a dict as well, which programs alone are to need.
+    __slots__ = ("_links", "_to_start", "_told", "_was_started", "spawn_tree_locals", "spawning_greenlet")
 
     spawning_stack: ClassVar[Any] = None
     """Frames of the spawn are not kept, as they cost more than the spawn."""
@@ -52,23 +42,45 @@ class Greenlet(Linkable, Dhaga[Any]):
     state: Any = OwnName(Dhaga.state)  # type: ignore[arg-type]
 
     def __init__(self, run: Callable[..., Any] | None = None, *args: Any, **kwargs: Any) -> None:
-        if run is not None and not callable(run):
+        if run is None:
+            run = self._run
+        if not callable(run):
             raise TypeError("The run argument or self._run must be callable")
-        if run is None and not callable(self._run):
-            raise TypeError("The run argument or self._run must be callable")
-        function: Any = run if run is not None else self._run
-        self.args, self.kwargs = args, kwargs
-        self._links = []
+        self._links = ()
         self._to_start: Entry | None = None
-        self._was_started = self._is_linked = False
+        self._was_started = False
         self._told: str | None = None
         me = getcurrent()
         self.spawning_greenlet = ref(me)
         """Weak reference to the greenlet that has made this one."""
-        tree = getattr(me, "spawn_tree_locals", None)
+        tree: dict[str, Any] | None
+        if isinstance(me, Greenlet):
+            scheduler, tree = me.scheduler, me.spawn_tree_locals
+        else:
+            scheduler, tree = current_scheduler(), getattr(me, "spawn_tree_locals", None)
         self.spawn_tree_locals: dict[str, Any] = {} if tree is None else tree
         """A dict that all greenlets share whose spawns lead to the same one."""
-        Dhaga.__init__(self, current_scheduler(), function, args, kwargs or None, None, True, copy_context())
+        Dhaga.__init__(self, scheduler, run, args, kwargs or None, None, True)
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What its function is called with; empty once it has ended."""
+        return self._args or ()
+
+    @args.setter
+    def args(self, args: tuple[Any, ...]) -> None:
+        self._args = args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments; empty once it has ended."""
+        if self._kwargs is None:
+            self._kwargs = {}
+        return self._kwargs
+
+    @kwargs.setter
+    def kwargs(self, kwargs: dict[str, Any]) -> None:
+        self._kwargs = kwargs
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Do what the greenlet is for: subclasses define it."""
@@ -209,11 +221,11 @@ class Greenlet(Linkable, Dhaga[Any]):
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Return what its function returned, or raise its error. Parks: while it lives. Raises: Timeout."""
-        if isinstance(timeout, Timeout):
-            return timeout.within(self.get, block)
         if not self._done:
             if not block:
                 raise Timeout()
+            if isinstance(timeout, Timeout):
+                return timeout.within(self.get)
             self._result_waiters += 1
             try:
                 if not self._wait_for_end(timeout):
@@ -221,6 +233,8 @@ class Greenlet(Linkable, Dhaga[Any]):
             except BaseException:
                 self._leave_result()
                 raise
+        if self._error is None:
+            return self._value
         if self.successful():
             return self.value
         return self.result()
@@ -289,10 +303,26 @@ class Greenlet(Linkable, Dhaga[Any]):
     # ---- links
 
     def rawlink(self, callback: Callback) -> None:
-        if not self._is_linked:
-            self._is_linked = True
-            self._joiners.append([EndLink(self)])
+        if type(self._links) is tuple:  # the first one
+            self._joiners.append([CALL_LINKS])
         super().rawlink(callback)
+
+    def _add_joiner(self, joiner: Any) -> list[Any]:
+        """Call ``joiner._resume(self)`` at the end, at once if that has come. Returns: the ticket.
+
+        A link that is cheap, for what cannot fail. It is called in the place of a waiter, before those that came later.
+        """
+        ticket = [joiner]
+        self._joiners.append(ticket)
+        if self._done:
+            self._release_joiners()
+        return ticket
+
+    def _drop_ticket(self, ticket: list[Any]) -> None:
+        """Make such a call no more; no-op if it was made."""
+        if ticket:
+            ticket.clear()
+            self._remove(None)
 
     def link(self, callback: Callback, SpawnedLink: Any = None) -> None:
         """Spawn ``callback(self)`` once this has ended."""
@@ -320,11 +350,13 @@ class Greenlet(Linkable, Dhaga[Any]):
 
     def unlink(self, callback: Callback) -> None:
         super().unlink(callback)
-        self._links[:] = [each for each in self._links if getattr(each, "callback", None) != callback]
+        if self._links:
+            self._links[:] = [each for each in self._links if getattr(each, "callback", None) != callback]
 
     def unlink_all(self) -> None:
         """Forget all callbacks."""
-        self._links.clear()
+        if self._links:
+            self._links.clear()
 
     def has_links(self) -> bool:
         """Return whether there are callbacks."""
@@ -337,6 +369,17 @@ def told(owner: Greenlet, function: Any, args: tuple[Any, ...], kwargs: dict[str
     name = "_run" if holder is owner else repr(function) if holder is not None else ""
     shown = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
     return (name or getattr(function, "__name__", None) or repr(function)) + (f"({', '.join(shown)})" if shown else "")
+
+
+class LinksCaller:
+    """Joiner that calls the links of a greenlet at its end."""
+
+    __slots__ = ()
+
+    _resume = staticmethod(Greenlet._call_links)
+
+
+CALL_LINKS = LinksCaller()
 
 
 class SpawnedCallback:
@@ -363,37 +406,3 @@ class SpawnedCallback:
         if self in source._links:
             source._links.remove(self)
             self.callback(source)
-
-
-def joinall(
-    greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
-) -> list[Any]:
-    """Wait for greenlets. Returns: those that have ended. Parks: until ``count`` (all), or for ``timeout`` seconds.
-
-    ``raise_error``: raise the error of the first that has one.
-    """
-    done = []
-    for each in iwait(greenlets, timeout, count):
-        if raise_error and hasattr(each, "exception") and each.exception is not None:
-            each.get()
-        done.append(each)
-    return done
-
-
-def killall(
-    greenlets: Iterable[Any], exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
-) -> None:
-    """Kill greenlets. Parks: until all have ended, if ``block``. Raises: Timeout after ``timeout`` seconds."""
-    victims = [each for each in greenlets if not each.dead]
-    me: Any = getcurrent()
-    for each in victims:
-        if each is not me:
-            each.kill(exception, block=False)
-    if me in victims:
-        me.kill(exception)  # raises here, so that the caller is the last
-    if block:
-        timer = Timeout.start_new(timeout)
-        try:
-            joinall(victims)
-        finally:
-            timer.cancel()

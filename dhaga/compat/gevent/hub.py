@@ -240,7 +240,7 @@ class Waiter:
 
 def sleep(seconds: float = 0, ref: bool = True) -> None:
     """Let others run for so many seconds; 0: once. Parks: until then."""
-    sleep_(max(0, seconds))
+    sleep_(seconds if seconds > 0 else 0)
 
 
 def idle(priority: int = 0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Literal
 
 from ..._sync import lock, semaphore
@@ -12,19 +11,20 @@ __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
 class Semaphore(Linkable):
-    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
+    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``.
+
+    The permits are a semaphore of Dhaga's own, as a subclass would do without its compiled methods. Fewer than 0: so
+    many are to come back before another is free, as ``counter`` was lowered while they were out.
+    """
 
     hub: Any = None
     """Taken and not used: a semaphore wakes its waiters in whichever thread they wait."""
 
     def __init__(self, value: int = 1, hub: Any = None) -> None:
-        if value < 0:
-            raise ValueError("semaphore initial value must be >= 0")
         self._permits = self._make(value)
-        self._debt = 0  # permits that are not given back, as ``counter`` was lowered while they were out
-        self._links = []
+        self._links = ()
 
-    def _make(self, value: int) -> Any:
+    def _make(self, value: int) -> semaphore.Semaphore:
         return semaphore.Semaphore(value)
 
     def __repr__(self) -> str:
@@ -33,61 +33,54 @@ class Semaphore(Linkable):
     @property
     def counter(self) -> int:
         """The number of free permits; may be set: below 0, so many are to come back before another is free."""
-        return self._permits._value - self._debt  # type: ignore[no-any-return]
+        return self._permits._value
 
     @counter.setter
     def counter(self, value: int) -> None:
-        change = value - self.counter
-        if change < 0:
-            while change and self._permits.acquire(False):
-                change += 1
-            self._debt -= change
-        else:
-            repaid = min(change, self._debt)
-            self._debt -= repaid
-            if change > repaid:
-                self._permits.release(change - repaid)
+        self._permits._value = value
+        self._permits._hand_out_permits()
 
     def ready(self) -> bool:
-        return self.counter > 0
+        return self._permits._value > 0
 
     def locked(self) -> bool:
         """Return whether ``acquire`` would wait."""
-        return self.counter <= 0
+        return self._permits._value <= 0
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Take a permit. Parks: while none is free. Returns: False after ``timeout`` seconds, or at once."""
-        return self._permits.acquire(blocking, timeout if blocking else None)  # type: ignore[no-any-return]
+        return self._permits.acquire(blocking, timeout if blocking else None)
 
     def release(self) -> int:
         """Give a permit back. Returns: the number of free ones."""
-        if self._debt:
-            self._debt -= 1
+        permits = self._permits
+        if permits._value < 0: permits._value += 1  # atomic  # fmt: skip
         else:
-            self._permits.release()
+            permits.release()
         if self._links:
             self._notify_links()
-        return self.counter
+        return permits._value
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until a permit is free, without taking it. Parks: until then, or for ``timeout`` seconds."""
         if self.acquire(timeout=timeout):
             self.release()
-        return self.counter
+        return self._permits._value
 
     def __enter__(self) -> None:
         self._permits.acquire()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._links or self._permits._value < 0:
+            self.release()
+        else:
+            self._permits.release()
 
 
 class BoundedSemaphore(Semaphore):
     """A Semaphore that never has more permits than at first: one release too many is a ValueError."""
 
-    def _make(self, value: int) -> Any:
+    def _make(self, value: int) -> semaphore.Semaphore:
         return semaphore.BoundedSemaphore(value)
 
 

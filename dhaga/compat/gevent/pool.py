@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import Full
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent
 
+from ..._sync import semaphore
 from ..._sync.event import Event
 from ..._sync.simple_queue import SimpleQueue
 from .greenlet import Greenlet, joinall, killall
@@ -28,6 +28,9 @@ class Group:
     """Greenlets that are waited for, and killed, together. Source: ``gevent.pool.Group``."""
 
     greenlet_class: type[Greenlet] = Greenlet
+
+    _room: semaphore.Semaphore | None = None
+    """A permit for each greenlet more that there is room for, in a Pool."""
 
     def __init__(self, greenlets: Iterable[Any] = ()) -> None:
         self.greenlets: set[Any] = set()
@@ -51,33 +54,47 @@ class Group:
 
     # ---- its greenlets
 
-    def add(self, greenlet: Any) -> None:
-        """Take a greenlet in, until it ends."""
+    def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take a greenlet in, until it ends.
+
+        Parks: while a Pool has no room. Raises: PoolFull after ``timeout`` seconds, or at once.
+        """
+        room = self._room
+        if room is not None:
+            if room._value > 0: room._value -= 1  # atomic  # fmt: skip
+            elif not room.acquire(blocking, timeout if blocking else None):
+                raise PoolFull(f"no room for another greenlet in {self!r}")
         if not self.greenlets:
             self._empty.clear()
         self.greenlets.add(greenlet)
-        greenlet.rawlink(self._discard)
-
-    def _discard(self, greenlet: Any) -> None:
-        if greenlet in self.greenlets:
-            self.greenlets.remove(greenlet)
-            self._left(greenlet)
-
-    def _left(self, greenlet: Any) -> None:
-        """Take note of a greenlet that has left."""
-        if self.dying:
-            self.dying.discard(greenlet)
-        if not self.greenlets:
-            self._empty.set()
+        # Not taken back when it leaves before its end: a call for one that is not here does nothing.
+        if isinstance(greenlet, Greenlet):
+            greenlet._joiners.append([self])
+            if greenlet._done:
+                greenlet._release_joiners()
+        else:
+            greenlet.rawlink(self._resume)
 
     def discard(self, greenlet: Any) -> None:
         """Let a greenlet go; no-op if it is not here."""
-        greenlet.unlink(self._discard)
-        self._discard(greenlet)
+        self._resume(greenlet)
 
-    def start(self, greenlet: Any) -> None:
-        """Take an unstarted greenlet in, and start it."""
-        self.add(greenlet)
+    def _resume(self, greenlet: Any) -> None:
+        if greenlet in self.greenlets:
+            self.greenlets.remove(greenlet)
+            if self.dying:
+                self.dying.discard(greenlet)
+            if not self.greenlets:
+                self._empty.set()
+            room = self._room
+            if room is not None:
+                if not room._waiters: room._value += 1  # atomic  # fmt: skip
+                else:
+                    room.release()
+
+    def start(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
+        """Take an unstarted greenlet in, and start it. Parks and raises: as ``add``."""
+        self.add(greenlet, blocking, timeout)
         greenlet.start()
 
     def spawn(self, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +179,19 @@ class Group:
 
     def map(self, func: Function, iterable: Iterable[Any]) -> list[Any]:
         """Call for each item. Parks: until all have ended. Returns: what they returned, in order."""
-        return list(self.imap(func, iterable))
+        greenlets: list[Any] = []
+        news = Event()
+        feeder = Greenlet.spawn(spawn_all, self.spawn, func, iterable, greenlets, news)
+        news.wait()
+        results: list[Any] = []
+        while not (feeder.ready() and len(results) == len(greenlets)):
+            left = greenlets[len(results) :]
+            results.extend([each._value if each._done and each._error is None else each.get() for each in left])
+            feeder.join()
+        failure = feeder.get()
+        if failure is not None:
+            raise failure
+        return results
 
     def map_cb(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> list[Any]:
         result = self.map(func, iterable)
@@ -183,8 +212,36 @@ class Group:
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
 
 
+def spawn_all(
+    spawn: Function, func: Function, items: Iterable[Any], greenlets: list[Any], news: Event
+) -> BaseException | None:
+    """Spawn a call for each item, for ``map``. Returns: the error of the items, if they had one.
+
+    ``news`` is set in the end, or once a call has failed behind which all others have ended: ``map`` raises that early.
+    It is looked for here, which is woken anyhow, so that ``map`` is not woken for each of them.
+    """
+    ended = 0
+    try:
+        for item in items:
+            greenlets.append(spawn(func, item))
+            while ended < len(greenlets) and greenlets[ended]._done:
+                if greenlets[ended]._error is not None:
+                    news.set()
+                ended += 1
+    except BaseException as error:
+        if isinstance(error, GreenletExit):
+            raise
+        return error
+    finally:
+        news.set()
+    return None
+
+
 class Ready(SimpleQueue[Any]):
     """Results that wait to be taken; its length is their number."""
+
+    _resume = SimpleQueue.put
+    """As a joiner of greenlets it gets those that have ended."""
 
     def __len__(self) -> int:
         return self.qsize()
@@ -200,7 +257,6 @@ class Results:
         self.func = func
         self.room = None if maxsize is None else Semaphore(maxsize)
         self.ordered = ordered
-        self.in_order: deque[Any] = deque()
         self.queue = Ready()
         self.feeder = Greenlet.spawn(self.feed, items)
 
@@ -213,11 +269,10 @@ class Results:
                     self.room.acquire()
                 greenlet = self.group.spawn(self.func, *args)
                 count += 1
-                self.in_order.append(greenlet)
                 if self.ordered:
                     self.queue.put(greenlet)
                 else:
-                    greenlet.rawlink(self.queue.put)
+                    greenlet._add_joiner(self.queue)
         except BaseException as error:
             failure = error
             if isinstance(error, GreenletExit):
@@ -232,22 +287,23 @@ class Results:
     end: End | None = None
 
     def __next__(self) -> Any:
-        while True:
-            if self.end is not None and self.taken >= self.end.count:
-                if self.end.failure is not None:
-                    failure, self.end.failure = self.end.failure, None
-                    raise failure
-                raise StopIteration
-            greenlet = self.queue.get()
-            if isinstance(greenlet, End):
-                self.end = greenlet
-                continue
-            self.taken += 1
-            try:
-                return greenlet.get()
-            finally:
-                if self.room is not None:
+        if self.end is None or self.taken < self.end.count:
+            queue = self.queue
+            greenlet = queue._items.popleft() if queue._items else queue.get()
+            if type(greenlet) is not End:
+                self.taken += 1
+                if self.room is None:
+                    return greenlet._value if greenlet._done and greenlet._error is None else greenlet.get()
+                try:
+                    return greenlet.get()
+                finally:
                     self.room.release()
+            self.end = greenlet
+            return next(self)
+        failure, self.end.failure = self.end.failure, None
+        if failure is not None:
+            raise failure
+        raise StopIteration
 
     next = __next__
 
@@ -271,33 +327,17 @@ class Pool(Group):
         if greenlet_class is not None:
             self.greenlet_class = greenlet_class
         self._semaphore = None if size is None else Semaphore(size)
+        if self._semaphore is not None:
+            self._room = self._semaphore._permits
 
     def full(self) -> bool:
         return self.free_count() <= 0
 
     def free_count(self) -> int:
         """Return how many more there is room for; 1 where there is no bound."""
-        return 1 if self._semaphore is None else self._semaphore.counter
+        return 1 if self._room is None else self._room._value
 
     def wait_available(self, timeout: float | None = None) -> int:
-        if self._semaphore is not None and self._semaphore.acquire(timeout=timeout):
-            self._semaphore.release()
+        if self._room is not None and self._room.acquire(timeout=timeout):
+            self._room.release()
         return self.free_count()
-
-    def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take a greenlet in. Parks: while there is no room. Raises: PoolFull after ``timeout`` s, or at once."""
-        self._take_room(blocking, timeout)
-        super().add(greenlet)
-
-    def start(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        self.add(greenlet, blocking, timeout)
-        greenlet.start()
-
-    def _take_room(self, blocking: bool, timeout: float | None) -> None:
-        if self._semaphore is not None and not self._semaphore.acquire(blocking, timeout if blocking else None):
-            raise PoolFull(f"no room for another greenlet in {self!r}")
-
-    def _left(self, greenlet: Any) -> None:
-        super()._left(greenlet)
-        if self._semaphore is not None:
-            self._semaphore.release()

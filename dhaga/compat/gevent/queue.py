@@ -8,6 +8,7 @@ from types import GenericAlias
 from typing import Any, Generic, Self, TypeVar
 
 from ... import queue as ours
+from ..._kernel.compiled import python_twin
 from ..._sync.condition import Condition
 from ...queue import Empty, Full, ShutDown
 from .timeout import Timeout
@@ -27,8 +28,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-put, get = ours.Queue.put, ours.Queue.get
-"""Looked up once, as each item takes them."""
+put, get = python_twin(ours.Queue.put), python_twin(ours.Queue.get)
+"""Looked up once, as each item takes them. The compiled ones, which know no subclass, would call these."""
 
 
 class Queue(ours.Queue[T]):
@@ -49,16 +50,16 @@ class Queue(ours.Queue[T]):
 
     def put(self, item: T, block: bool = True, timeout: Any = None) -> None:
         """Put an item in. Parks: while there is no room. Raises: Full after ``timeout`` seconds."""
-        if isinstance(timeout, Timeout):
-            timeout.within(super().put, item, block)
+        if timeout is not None and isinstance(timeout, Timeout):
+            timeout.within(put, self, item, block)
         else:
             put(self, item, block, timeout)
 
     def get(self, block: bool = True, timeout: Any = None) -> T:
         """Take the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
-        if isinstance(timeout, Timeout):
-            return timeout.within(super().get, block)  # type: ignore[no-any-return]
-        return get(self, block, timeout)
+        if timeout is not None and isinstance(timeout, Timeout):
+            return timeout.within(get, self, block)  # type: ignore[no-any-return]
+        return get(self, block, timeout)  # type: ignore[no-any-return]
 
     def join(self, timeout: float | None = None) -> bool:  # type: ignore[override]
         """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after ``timeout`` s."""
