@@ -1,24 +1,36 @@
 """Ask a server over several connections at once, one request after the other on each.
 
-Arguments: the protocol, the port, how many connections, how many requests on each.
+A program to itself, started by ``load``. Arguments: the protocol, the port, how many requests on each connection.
 """
 
 from __future__ import annotations
 
 import selectors
 import socket
+import subprocess
 import sys
+from collections.abc import Callable
 
 ASKED = {"echo": b"x" * 255 + b"\n", "http": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"}
 ENDS = {"echo": b"\n", "http": b"Hello World!"}
+CONNECTIONS = 20
 SECONDS = 60.0
 
 
-def main(protocol: str, port: int, connections: int, requests: int) -> None:
+def load(protocol: str, port: int, requests: int, sleep: Callable[[float], object]) -> None:
+    """Ask a server of this process, in a process whose CPU does not count, and sleep meanwhile."""
+    asking = subprocess.Popen([sys.executable, "-m", __name__, protocol, str(port), str(requests)])
+    while asking.poll() is None:
+        sleep(0.02)
+    if asking.returncode:
+        raise RuntimeError(f"the load of {protocol} has failed: {asking.returncode}")
+
+
+def main(protocol: str, port: int, requests: int) -> None:
     asked, end = ASKED[protocol], ENDS[protocol]
     selector = selectors.DefaultSelector()
     left = {}
-    for _ in range(connections):
+    for _ in range(CONNECTIONS):
         client = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
         client.sendall(asked)
         left[client] = requests

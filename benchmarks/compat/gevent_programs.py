@@ -5,8 +5,6 @@ What serves is asked by a process of its own (``load.py``), whose CPU does not c
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,7 @@ from gevent.pywsgi import WSGIServer
 from gevent.queue import Queue
 from gevent.server import StreamServer
 
-CONNECTIONS = 20
+from benchmarks.compat.load import CONNECTIONS, load
 
 
 def spawn_and_join(scale: int) -> int:
@@ -141,15 +139,10 @@ def wsgi_server(scale: int) -> int:
 
 
 def served(server: Any, protocol: str, requests: int) -> int:
-    """Serve so many requests on each connection of a load in a process of its own."""
+    """Serve so many requests on each connection of a load."""
     server.start()
-    command = [sys.executable, "-m", "benchmarks.compat.load", protocol, str(server.server_port)]
-    load = subprocess.Popen([*command, str(CONNECTIONS), str(requests)])
-    while load.poll() is None:
-        gevent.sleep(0.02)
+    load(protocol, server.server_port, requests, gevent.sleep)
     server.stop()
-    if load.returncode:
-        raise RuntimeError(f"the load of {protocol} has failed: {load.returncode}")
     return CONNECTIONS * requests
 
 
