@@ -42,6 +42,9 @@ RESEND_SECONDS = 0.0005
 # If it then finds the same frame at the same instruction for so long, that one blocks in C, and is struck.
 BLOCKED_SECONDS = 0.02
 
+# And so often: on a busy machine one instruction may take as long.
+BLOCKED_STRIKES = 5
+
 # Seconds after which an undelivered Ctrl-C lets the next one strike the dhaga that computes.
 BUSY_SECONDS = 0.2
 
@@ -57,7 +60,7 @@ handler_of, set_handler = signal.getsignal, signal.signal
 # The scheduler whose main code has not received its KeyboardInterrupt yet, and when that came; one at most.
 undelivered_interrupts: list[tuple[Scheduler, float]] = []
 
-# Where the last signal was held off, since when: the top frame's id, its instruction, seconds.
+# Where the last signal was held off, since when, how often: the top frame's id, its instruction, seconds, strikes.
 held_off: list[Any] = []
 
 # Code of this package that blocks a plain thread in C, and keeps whole whatever a handler raises.
@@ -158,10 +161,12 @@ def hold_off(number: int, frame: FrameType | None) -> bool:
         return False
     here, now = [id(frame), frame.f_lasti], originals.monotonic()
     if held_off[:2] != here:
-        held_off[:] = [*here, now]
-    elif now - held_off[2] > BLOCKED_SECONDS:
+        held_off[:] = [*here, now, 1]
+    elif now - held_off[2] > BLOCKED_SECONDS and held_off[3] >= BLOCKED_STRIKES:
         held_off.clear()
         return False
+    else:
+        held_off[3] += 1
     originals.start_new_thread(resend_signal, (number,))
     return True
 

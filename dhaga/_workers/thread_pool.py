@@ -73,6 +73,11 @@ class WorkerThread(originals.Thread):
         return True
 
 
+def is_started(thread: WorkerThread) -> bool:
+    """Return whether a thread whose start has raised runs nevertheless, or is about to: a handler has struck there."""
+    return thread.ident is not None or thread in originals.enumerate_threads()
+
+
 class CurrentPool(originals.local):
     """The pool that an OS thread belongs to."""
 
@@ -161,11 +166,13 @@ class OffloadPool:
     def _run(self, call: ThreadCall, me: Waiter) -> Any:
         """Submit a call, park and return its outcome. The caller is prepared for the park already."""
         call.urgency.append(switch_interval.begin(me))
+        failure: BaseException | None = None
         try:
             self._submit(call)
         except BaseException as error:
             # Answered like any call, as the caller is prepared: it must park to become a running waiter again.
-            call.error = error
+            failure = error
+            self._withdraw(call)
             call.answer()
         try:
             with outside_call(me):
@@ -173,12 +180,21 @@ class OffloadPool:
         finally:
             call.end_urgency()
             call.detach()  # no-op if the call was answered; a second Ctrl-C ends any park
-        return call.outcome()
+        if failure is None:
+            return call.outcome()
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame: that would be a cycle
 
     # ---- calls and threads
 
     def _submit(self, call: ThreadCall) -> None:
-        """Append a call to the backlog. Raises: RuntimeError after shutdown, or if no thread can be started for it."""
+        """Append a call to the backlog.
+
+        Raises: RuntimeError after shutdown, or if no thread can be started for it; what a signal's handler raises in
+        the wait for the start of a thread. Then the call may be in the backlog, or in a thread.
+        """
         with self._guard:
             if self._closed:
                 raise RuntimeError(f"{self!r} takes no more calls")
@@ -193,9 +209,11 @@ class OffloadPool:
         try:
             thread.start()
         except BaseException:
+            if is_started(thread):
+                raise
             self._threads.discard(thread)
             # With another thread alive, the call is not lost: that one takes it.
-            if not self._threads and self._withdraw(call):
+            if not self._threads:
                 raise
 
     def _wake_idle_thread(self) -> None:

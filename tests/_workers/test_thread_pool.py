@@ -163,6 +163,34 @@ def test_that_no_thread_can_be_started_is_raised(main_dhaga: None, monkeypatch: 
     assert not none._calls and not none._threads and dhaga.current().scheduler._outside_calls == 0
 
 
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
+    main_dhaga: None, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Thread.start() waits for the thread: there a busy machine is struck."""
+    began, gate = threading.Event(), threading.Event()
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        if not begun:
+            pool._guard.acquire()
+        start(thread)
+        if begun:
+            began.wait(10)
+        else:
+            pool._guard.release()
+        raise KeyboardInterrupt
+
+    pool, start = OffloadPool("struck", 1), module.WorkerThread.start
+    monkeypatch.setattr(module.WorkerThread, "start", start_and_raise)
+    with pytest.raises(KeyboardInterrupt):
+        pool.offload(lambda: (began.set(), gate.wait(10)))
+    monkeypatch.undo()
+    gate.set()
+    assert dhaga.spawn(pool.offload, pow, 2, 3).result(10) == 8
+    pool.shutdown()
+    assert not pool._calls and not pool._threads and not pool._idle
+
+
 # ---- a pool of one's own
 
 
