@@ -51,6 +51,7 @@ One interpreter: the twins, types and offsets are static. Another interpreter th
 #include "fast_paths/park.h"
 #include "fast_paths/timers.h"
 #include "fast_paths/join.h"
+#include "fast_paths/spawn.h"
 #include "fast_paths/wait_queue.h"
 #include "fast_paths/lock.h"
 #include "fast_paths/event.h"
@@ -75,6 +76,9 @@ static struct {
     [WAKE] = {&Dhaga, {"_wake", AS_FAST(dhaga__wake), FAST, NULL}},
     [WAIT_FOR_END] = {&Dhaga, {"_wait_for_end", dhaga__wait_for_end, METH_O, NULL}},
     [END] = {&Dhaga, {"_end", dhaga__end, METH_NOARGS, NULL}},
+    [INIT] = {&Dhaga, {"__init__", AS_FAST(dhaga___init__), FAST, NULL}},
+    [RUN] = {&Dhaga, {"run", AS_FAST(dhaga_run), FAST, NULL}},
+    [ADMIT] = {&Scheduler, {"_admit", scheduler__admit, METH_O, NULL}},
     [TIMERS_ADD] = {&Timers, {"add", AS_FAST(timers_add), FAST, NULL}},
     [TIMERS_DISCARD] = {&Timers, {"discard", timers_discard, METH_O, NULL}},
     [POLL] = {&Epoll, {"poll", epoll_poll, METH_NOARGS, NULL}},
@@ -228,6 +232,7 @@ start(PyObject *module)
     size_t i;
 
     if (PyModule_AddIntConstant(module, "TOLERATED", TOLERATED) < 0 ||
+        PyModule_AddIntConstant(module, "NORMAL", PLACE_OF_NORMAL) < 0 ||
         PyModule_AddIntConstant(module, "READ", DIRECTION_READ) < 0 ||
         PyModule_AddIntConstant(module, "WRITE", DIRECTION_WRITE) < 0) {
         return -1;
@@ -249,6 +254,7 @@ start(PyObject *module)
     if ((deque_type = (PyTypeObject *)imported("collections", "deque", NULL)) == NULL ||
         (deque_append = imported("collections", "deque", "append")) == NULL ||
         (deque_popleft = imported("collections", "deque", "popleft")) == NULL ||
+        (never = PyFloat_FromDouble(0.0)) == NULL ||
         (heappush = imported("heapq", "heappush", NULL)) == NULL ||
         (empty = imported("_queue", "Empty", NULL)) == NULL ||
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {

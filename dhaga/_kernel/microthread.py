@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from inspect import CO_COROUTINE
 from threading import ExceptHookArgs
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -128,6 +129,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
     # Whether it stands for a thread, which signal handlers must not be set in. Greenlets of compat are part of theirs.
     _is_thread: ClassVar[bool] = True
 
+    @compiled
     def __init__(
         self,
         scheduler: Scheduler,
@@ -212,6 +214,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         """Return whether the dhaga is still to end."""
         return not self._done
 
+    @compiled
     def run(self, *_: object) -> None:
         """Call the function and end. From: the greenlet's first switch, never by hand."""
         try:
@@ -227,17 +230,20 @@ class Dhaga(greenlet, Waiter, Generic[T]):
                 self._value = self._fn(args[0]) if args else self._fn()
         except BaseException as error:
             # Without this frame: its `self` would make a cycle.
-            if error.__traceback__ is not None:
-                error.with_traceback(error.__traceback__.tb_next)  # a frozen dataclass refuses an assignment
-            self._error = error
-            self._report(error)
-            clear_own_frames(error)
-            self._value = error.__traceback__
+            self._fail(error, error.__traceback__ and error.__traceback__.tb_next)
         finally:
             # In a finally: an excepthook may raise SystemExit.
             self._end()
             # Tracebacks lead to this frame.
             del self
+
+    def _fail(self, error: BaseException, trace: TracebackType | None) -> None:
+        """Keep and report what the function has raised. ``trace``: its traceback, as far as it is the function's."""
+        error.with_traceback(trace)  # a frozen dataclass refuses an assignment
+        self._error = error
+        self._report(error)
+        clear_own_frames(error)
+        self._value = error.__traceback__
 
     def _report(self, error: BaseException) -> None:
         """Pass an error on: to the main code, to the callers that wait for the result, or to ``dhaga.excepthook``."""

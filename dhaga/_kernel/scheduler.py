@@ -537,6 +537,7 @@ class Scheduler:
         self._admit(dhaga)
         return dhaga
 
+    @compiled
     def _admit(self, dhaga: Dhaga) -> None:
         """Take a NEW dhaga in, at the end of the run queue. Raises: RuntimeError once stopped."""
         # Its own thread may still spawn: a finally block of a dhaga that is being cancelled, for example.

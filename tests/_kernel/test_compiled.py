@@ -17,6 +17,7 @@ import dhaga
 from dhaga import queue, socket, threading
 from dhaga._kernel import accelerator, compiled, fd_watch, hooks
 from dhaga._kernel.microthread import Dhaga
+from dhaga._kernel.run_queues import NORMAL
 from dhaga._kernel.scheduler import Scheduler
 from dhaga._kernel.timers import COMPACT_ABOVE, Timers
 from dhaga._kernel.wait_queue import WaitQueue
@@ -53,6 +54,9 @@ METHODS = [
     (threading.BoundedSemaphore, "release"),
     (Dhaga, "_wait_for_end"),
     (Dhaga, "_end"),
+    (Dhaga, "__init__"),
+    (Dhaga, "run"),
+    (Scheduler, "_admit"),
     (Timers, "add"),
     (Timers, "discard"),
     (socket.socket, "recv"),
@@ -102,6 +106,7 @@ def test_a_python_function_is_its_own_twin() -> None:
 def test_constants_have_the_same_values_in_c() -> None:
     assert isinstance(accelerator.fast_paths, ModuleType)
     assert accelerator.fast_paths.TOLERATED == COMPACT_ABOVE
+    assert accelerator.fast_paths.NORMAL == NORMAL
     assert (accelerator.fast_paths.READ, accelerator.fast_paths.WRITE) == (fd_watch.READ, fd_watch.WRITE)
 
 

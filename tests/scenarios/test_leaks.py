@@ -8,6 +8,7 @@ operation are as after the round before. ``DHAGA_LEAK_OPERATIONS``: how many ope
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import gc
 import os
 import sys
@@ -157,6 +158,18 @@ def parks_with_a_listener() -> Iterator[Subject]:
 @plain.append
 def spawns() -> Iterator[Subject]:
     yield Subject(lambda: dhaga.spawn(int).join(), [])
+
+
+@plain.append
+def spawns_of_functions() -> Iterator[Subject]:
+    function, item, context = (lambda *items, **named: items), object(), contextvars.copy_context()
+
+    def step() -> None:
+        dhaga.spawn(function, item, item, name="N").join()
+        dhaga.spawn(function, item, key=item, daemon=True).join()
+        dhaga.spawn(function, context=context).join()
+
+    yield Subject(step, [function, item, context])
 
 
 @plain.append

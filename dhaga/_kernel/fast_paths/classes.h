@@ -14,7 +14,8 @@ typedef struct {
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
 
 static Py_ssize_t dhaga_scheduler, dhaga_queue, dhaga_pending, dhaga_parked, dhaga_target, dhaga_reason, dhaga_value,
-    dhaga_error, dhaga_since, dhaga_done, dhaga_fn, dhaga_args, dhaga_kwargs, dhaga_joiners, dhaga_thread_local_refs;
+    dhaga_error, dhaga_since, dhaga_done, dhaga_fn, dhaga_args, dhaga_kwargs, dhaga_joiners, dhaga_thread_local_refs,
+    dhaga_priority, dhaga_ident, dhaga_own_name, dhaga_daemon, dhaga_result_waiters;
 static const slot dhaga_slots[] = {
     {"scheduler", &dhaga_scheduler}, {"_queue", &dhaga_queue},   {"_pending", &dhaga_pending},
     {"_parked", &dhaga_parked},      {"_target", &dhaga_target}, {"_reason", &dhaga_reason},
@@ -22,13 +23,15 @@ static const slot dhaga_slots[] = {
     {"_done", &dhaga_done},          {"_fn", &dhaga_fn},         {"_args", &dhaga_args},
     {"_kwargs", &dhaga_kwargs},      {"_joiners", &dhaga_joiners},
     {"_thread_local_refs", &dhaga_thread_local_refs},
+    {"_priority", &dhaga_priority},  {"ident", &dhaga_ident},    {"_own_name", &dhaga_own_name},
+    {"daemon", &dhaga_daemon},       {"_result_waiters", &dhaga_result_waiters},
     {NULL, NULL},
 };
 
 static Py_ssize_t scheduler_run_queue, scheduler_next_poll_at, scheduler_switches_left, scheduler_around_park,
     scheduler_asleep, scheduler_lap_over, scheduler_hub, scheduler_low, scheduler_poller, scheduler_clock, scheduler_turn_ends_at,
-    scheduler_timers, scheduler_live, scheduler_next_on_hub,
-    scheduler_traced;
+    scheduler_timers, scheduler_live, scheduler_next_on_hub, scheduler_traced, scheduler_closing, scheduler_end_reason,
+    scheduler_new_queues;
 static const slot scheduler_slots[] = {
     {"_run_queue", &scheduler_run_queue},
     {"_next_poll_at", &scheduler_next_poll_at},
@@ -45,11 +48,15 @@ static const slot scheduler_slots[] = {
     {"_live", &scheduler_live},
     {"_next_on_hub", &scheduler_next_on_hub},
     {"_traced", &scheduler_traced},
+    {"_closing", &scheduler_closing},
+    {"_end_reason", &scheduler_end_reason},
+    {"_new_queues", &scheduler_new_queues},
     {NULL, NULL},
 };
 
-static Py_ssize_t new_queue_scheduler;
-static const slot new_queue_slots[] = {{"scheduler", &new_queue_scheduler}, {NULL, NULL}};
+static Py_ssize_t new_queue_scheduler, new_queue_not_started;
+static const slot new_queue_slots[] = {
+    {"scheduler", &new_queue_scheduler}, {"not_started", &new_queue_not_started}, {NULL, NULL}};
 
 static Py_ssize_t timers_heap, timers_sequence, timers_discarded;
 static const slot timers_slots[] = {
@@ -161,6 +168,9 @@ typedef enum {
     WAKE,
     WAIT_FOR_END,
     END,
+    INIT,
+    RUN,
+    ADMIT,
     TIMERS_ADD,
     TIMERS_DISCARD,
     POLL,
@@ -201,7 +211,8 @@ static PyObject *deque_append, *deque_popleft, *heappush, *plain_fileno, *empty;
 static PyObject *str_on_wake, *str_switch, *str_append, *str_pop, *str_popleft, *str_wake_loop, *str_lap_is_over,
     *str_throw_error, *str_resume, *str_poll, *str_watchers, *str_ready, *str_dispatch, *str_recheck, *str_fileno,
     *str_polls_until_recheck, *str_hand_over_if_free, *str_unlock, *str_use_room,
-    *str_to_recheck, *str_sleep, *str_join, *str_fd_watcher, *str_timeout;
+    *str_to_recheck, *str_sleep, *str_join, *str_fd_watcher, *str_timeout, *str_on_spawn, *str_gr_context, *str_end,
+    *str_fail;
 
 static const struct {
     PyObject **string;
@@ -231,6 +242,10 @@ static const struct {
     {&str_join, "join"},
     {&str_fd_watcher, "fd_watcher"},
     {&str_timeout, "timeout"},
+    {&str_on_spawn, "on_spawn"},
+    {&str_gr_context, "gr_context"},
+    {&str_end, "_end"},
+    {&str_fail, "_fail"},
     {NULL, NULL},
 };
 

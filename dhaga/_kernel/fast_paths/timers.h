@@ -125,7 +125,7 @@ raise_again(PyObject *error)
 }
 
 /* Of modules that are not there yet when this one starts. */
-static PyObject *sleeping, *timed_out, *end_turn, *get_running_loop;
+static PyObject *sleeping, *timed_out, *end_turn, *get_running_loop, *next_ident, *normal;
 
 static int
 know_late_names(void)
@@ -142,7 +142,16 @@ know_late_names(void)
     if (get_running_loop == NULL) { /* of asyncio, as _asyncio must not be imported before that */
         get_running_loop = imported("asyncio", "_get_running_loop", NULL);
     }
-    return sleeping == NULL || timed_out == NULL || end_turn == NULL || get_running_loop == NULL ? -1 : 0;
+    if (next_ident == NULL) {
+        next_ident = imported("dhaga._kernel.microthread", "next_ident", NULL);
+    }
+    if (normal == NULL) {
+        normal = imported("dhaga._kernel.run_queues", "NORMAL", NULL);
+    }
+    return sleeping == NULL || timed_out == NULL || end_turn == NULL || get_running_loop == NULL || next_ident == NULL ||
+                   normal == NULL
+               ? -1
+               : 0;
 }
 
 /* Park a waiter that is prepared for `seconds` at most. Returns: the value of the wake, or of the timer's. CALLS. */
