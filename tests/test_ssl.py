@@ -286,7 +286,7 @@ def test_with_timeout_0_it_raises_what_it_lacks() -> None:
         sent = fill(one)
         with pytest.raises(ssl.SSLWantWriteError):
             one.send(b"!")
-        whole = len(sent) - len(one.pending_record)
+        whole = len(sent) - len(one.pending_piece)
         assert received(other, whole) == sent[:whole]
         assert one.send(b"!") == 1
         assert received(other, len(sent) + 1 - whole) == sent[whole:] + b"!"

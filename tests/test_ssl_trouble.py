@@ -206,7 +206,7 @@ def test_a_timeout_block_interrupts_what_waits() -> None:
         for wait in (lambda: one.recv(1), lambda: one.sendall(b"x"), one.unwrap):
             with pytest.raises(TimeoutError, match="not done within"), dhaga.Timeout(1):
                 wait()
-        whole = len(sent) - len(one.pending_record)
+        whole = len(sent) - len(one.pending_piece)
         assert received(other, whole) == sent[:whole]
 
 
@@ -218,8 +218,8 @@ def test_closing_sends_nothing_of_a_broken_write() -> None:
     one, other = shake(near, far, client_context(), server_context(), suppress_ragged_eofs=False)
     with one:
         sent = fill(other)
-        assert other.pending_record
-        whole = len(sent) - len(other.pending_record)
+        assert other.pending_piece
+        whole = len(sent) - len(other.pending_piece)
         other.close()
         assert received(one, whole) == sent[:whole]
         with pytest.raises(ssl.SSLEOFError):

@@ -16,8 +16,11 @@ idle_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def forget_errors() -> None:
-    """Empty the queue of this OS thread. There is no call for that: one that fails does it on its way out."""
+    """Empty the queue of this OS thread. There is no call for that: one that fails does it on its way out.
+
+    This one takes 2.4 µs, ``set_ciphers`` 18.
+    """
     try:
-        idle_context.set_ciphers("none of these")
+        idle_context.load_verify_locations(cadata=b"none")
     except SSLError:
         pass

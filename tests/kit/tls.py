@@ -59,7 +59,7 @@ def fill(sock: Any) -> bytes:
             sock.send(data)
             sent += data
     sock.settimeout(former)
-    return bytes(sent + sock.pending_record)
+    return bytes(sent + sock.pending_piece)
 
 
 def caught(call: Callable[..., Any], *args: Any, **options: Any) -> BaseException | None:
