@@ -76,7 +76,7 @@ static struct {
     [WAKE] = {&Dhaga, {"_wake", AS_FAST(dhaga__wake), FAST, NULL}},
     [WAIT_FOR_END] = {&Dhaga, {"_wait_for_end", dhaga__wait_for_end, METH_O, NULL}},
     [END] = {&Dhaga, {"_end", dhaga__end, METH_NOARGS, NULL}},
-    [INIT] = {&Dhaga, {"__init__", AS_FAST(dhaga___init__), FAST, NULL}},
+    [SET_UP] = {&Dhaga, {"_set_up", AS_FAST(dhaga__set_up), FAST, NULL}},
     [RUN] = {&Dhaga, {"run", AS_FAST(dhaga_run), FAST, NULL}},
     [ADMIT] = {&Scheduler, {"_admit", scheduler__admit, METH_O, NULL}},
     [TIMERS_ADD] = {&Timers, {"add", AS_FAST(timers_add), FAST, NULL}},

@@ -12,7 +12,6 @@ made to be subclassed in Python alone, and each class would have its attributes 
 
 from __future__ import annotations
 
-import enum
 import inspect
 from collections.abc import Callable
 from types import ModuleType
@@ -57,15 +56,10 @@ def compiled_twin(owner: type | str, function: Callable[..., Any]) -> Callable[.
 def documentation(function: Callable[..., Any]) -> str:
     """Return signature and docstring in the form that ``help()`` and ``inspect`` read from a compiled function."""
     parameters = list(inspect.signature(function).parameters.values())
-    plain = [str(each.replace(annotation=each.empty, default=literal(each.default))) for each in parameters]
+    plain = [str(each.replace(annotation=each.empty)) for each in parameters]
     if plain and plain[0] == "self":
         plain[0] = "$self"
     return f"{function.__name__}({', '.join(plain)})\n--\n\n{function.__doc__ or ''}"
-
-
-def literal(default: object) -> object:
-    """Return a default in the form that can be written as a literal."""
-    return default.value if isinstance(default, enum.Enum) else default
 
 
 def known_layout(cls: C) -> C:

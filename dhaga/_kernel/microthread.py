@@ -129,7 +129,6 @@ class Dhaga(greenlet, Waiter, Generic[T]):
     # Whether it stands for a thread, which signal handlers must not be set in. Greenlets of compat are part of theirs.
     _is_thread: ClassVar[bool] = True
 
-    @compiled
     def __init__(
         self,
         scheduler: Scheduler,
@@ -140,6 +139,21 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         daemon: bool = False,
         context: Context | None = None,
         priority: Priority = NORMAL,
+    ) -> None:
+        # A compiled __init__ would keep inspect from the signature of the class.
+        self._set_up(scheduler, fn, args, kwargs, name, daemon, context, priority)
+
+    @compiled
+    def _set_up(
+        self,
+        scheduler: Scheduler,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        name: str | None,
+        daemon: bool,
+        context: Context | None,
+        priority: Priority,
     ) -> None:
         # The quick part of check_function: one look at the code object finds the usual mistakes.
         code = getattr(fn, "__code__", None)

@@ -54,7 +54,7 @@ METHODS = [
     (threading.BoundedSemaphore, "release"),
     (Dhaga, "_wait_for_end"),
     (Dhaga, "_end"),
-    (Dhaga, "__init__"),
+    (Dhaga, "_set_up"),
     (Dhaga, "run"),
     (Scheduler, "_admit"),
     (Timers, "add"),
@@ -96,6 +96,10 @@ def test_a_compiled_function_of_a_module_can_be_found_by_its_name() -> None:
     assert dhaga.sleep.__module__ == "dhaga._kernel.scheduler" and dhaga.sleep.__name__ == "sleep"
     assert str(inspect.signature(dhaga.sleep)) == "(seconds=0)"
     assert "Parks: ``sleep``" in (dhaga.sleep.__doc__ or "")
+
+
+def test_the_signature_of_a_dhaga_can_be_read() -> None:
+    assert [*inspect.signature(Dhaga).parameters][:3] == ["scheduler", "fn", "args"]
 
 
 def test_a_python_function_is_its_own_twin() -> None:

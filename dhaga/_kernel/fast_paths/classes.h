@@ -168,7 +168,7 @@ typedef enum {
     WAKE,
     WAIT_FOR_END,
     END,
-    INIT,
+    SET_UP,
     RUN,
     ADMIT,
     TIMERS_ADD,

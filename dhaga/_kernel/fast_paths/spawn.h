@@ -1,5 +1,5 @@
 /* Spawn: a dhaga is made, admitted to its scheduler, and started there: it calls its function and ends.
-Twins: Dhaga.__init__ and run, Scheduler._admit. */
+Twins: Dhaga._set_up and run, Scheduler._admit. */
 
 /* Index of the queue for NEW dhagas of priority NORMAL: run_queues.py. */
 #define PLACE_OF_NORMAL 1
@@ -29,21 +29,21 @@ is_plain_function(PyObject *fn)
 }
 
 static PyObject *
-dhaga___init__(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+dhaga__set_up(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *scheduler, *context, *ident, *parked, *joiners;
     int failed;
 
-    if (names != NULL || count < 2 || count > 8 || SLOT(self, dhaga_scheduler) != NULL || know_late_names() < 0 ||
-        !IS_A(args[0], Scheduler) || !is_plain_function(args[1]) || (count == 8 && args[7] != normal)) {
+    if (names != NULL || count != 8 || SLOT(self, dhaga_scheduler) != NULL || know_late_names() < 0 ||
+        !IS_A(args[0], Scheduler) || !is_plain_function(args[1]) || args[7] != normal) {
         PyErr_Clear();
-        return call_twin(INIT, self, args, count, names);
+        return call_twin(SET_UP, self, args, count, names);
     }
     scheduler = args[0];
     parked = PyList_New(0);
     joiners = PyList_New(0);
     ident = PyObject_CallNoArgs(next_ident);
-    context = count > 6 && args[6] != Py_None ? Py_NewRef(args[6]) : PyContext_CopyCurrent();
+    context = args[6] != Py_None ? Py_NewRef(args[6]) : PyContext_CopyCurrent();
     if (parked == NULL || joiners == NULL || ident == NULL || context == NULL) {
         Py_XDECREF(parked);
         Py_XDECREF(joiners);
@@ -56,11 +56,11 @@ dhaga___init__(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject
     SLOT(self, dhaga_scheduler) = Py_NewRef(scheduler);
     SLOT(self, dhaga_priority) = Py_NewRef(normal);
     SLOT(self, dhaga_fn) = Py_NewRef(args[1]);
-    SLOT(self, dhaga_args) = count > 2 ? Py_NewRef(args[2]) : PyTuple_New(0);
-    SLOT(self, dhaga_kwargs) = Py_NewRef(count > 3 ? args[3] : Py_None);
+    SLOT(self, dhaga_args) = Py_NewRef(args[2]);
+    SLOT(self, dhaga_kwargs) = Py_NewRef(args[3]);
     SLOT(self, dhaga_ident) = ident;
-    SLOT(self, dhaga_own_name) = Py_NewRef(count > 4 ? args[4] : Py_None);
-    SLOT(self, dhaga_daemon) = Py_NewRef(count > 5 ? args[5] : Py_False);
+    SLOT(self, dhaga_own_name) = Py_NewRef(args[4]);
+    SLOT(self, dhaga_daemon) = Py_NewRef(args[5]);
     SLOT(self, dhaga_parked) = parked;
     SLOT(self, dhaga_pending) = PyTuple_New(0);
     SLOT(self, dhaga_target) = Py_NewRef(Py_None);
