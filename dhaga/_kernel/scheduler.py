@@ -270,10 +270,8 @@ class Scheduler:
         self._switches_left -= 1
         if self._around_park is not None:
             self._around_park(me, self._switch_away)
-        elif self._run_queue and self._switches_left:
-            self._run_queue.popleft().switch()
         else:
-            self._pick_next().switch()
+            self._switch_away()
 
     def _switch_away(self) -> None:
         """Switch to the next runnable entry, or to the hub. The caller has counted the switch."""
