@@ -213,7 +213,7 @@ class OffloadPool:
                 raise
             self._threads.discard(thread)
             # With another thread alive, the call is not lost: that one takes it.
-            if not self._threads:
+            if not self._threads and self._withdraw(call):
                 raise
 
     def _wake_idle_thread(self) -> None:
