@@ -85,7 +85,7 @@ scheduler__admit(PyObject *self, PyObject *dhaga)
     PyObject *live = SLOT(self, scheduler_live), *new_queues, *new_queue, *queue, *not_started;
     int failed;
 
-    if (!IS_A(self, Scheduler) || !IS_A(dhaga, Dhaga) || live == NULL || !PySet_CheckExact(live) ||
+    if (!IS_A(dhaga, Dhaga) || live == NULL || !PySet_CheckExact(live) ||
         SLOT(self, scheduler_closing) != Py_False || SLOT(self, scheduler_asleep) != Py_False ||
         SLOT(self, scheduler_end_reason) != Py_None || normal == NULL || SLOT(dhaga, dhaga_priority) != normal ||
         !is_deque(SLOT(dhaga, dhaga_queue)) || (new_queues = SLOT(self, scheduler_new_queues)) == NULL ||
@@ -93,7 +93,8 @@ scheduler__admit(PyObject *self, PyObject *dhaga)
         return call_twin(ADMIT, self, &dhaga, 1, NULL);
     }
     new_queue = PyList_GET_ITEM(new_queues, PLACE_OF_NORMAL);
-    if (PyDict_GetItemWithError(hooks, str_on_spawn) != Py_None || !IS(new_queue, NewQueue) || !is_deque(SLOT(new_queue, new_queue_not_started))) {
+    if (PyDict_GetItemWithError(hooks, str_on_spawn) != Py_None || !IS(new_queue, NewQueue) ||
+        !is_deque(SLOT(new_queue, new_queue_not_started))) {
         return call_twin(ADMIT, self, &dhaga, 1, NULL);
     }
     queue = Py_NewRef(SLOT(dhaga, dhaga_queue));
@@ -144,11 +145,11 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     PyObject *error = NULL;
 
     /* A dhaga has a Python frame, by which one that waits is told from one that runs. */
-    if (fn == NULL || python_function(fn) == NULL || given == NULL || !PyTuple_CheckExact(given) || SLOT(self, dhaga_kwargs) != Py_None ||
-        pending == NULL || !PyTuple_CheckExact(pending) || PyTuple_GET_SIZE(pending) > 0) {
+    if (fn == NULL || python_function(fn) == NULL || given == NULL || !PyTuple_CheckExact(given) ||
+        SLOT(self, dhaga_kwargs) != Py_None || pending == NULL || !PyTuple_CheckExact(pending) ||
+        PyTuple_GET_SIZE(pending) > 0) {
         return call_twin(RUN, self, args, count, names);
     }
-    /* The slots keep both alive until the end: they are emptied there alone, and by a subclass that knows. */
     Py_INCREF(fn);
     Py_INCREF(given);
     value = PyObject_Vectorcall(fn, &PyTuple_GET_ITEM(given, 0), (size_t)PyTuple_GET_SIZE(given), NULL);
@@ -160,7 +161,7 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     else if (fail(self) < 0) {
         error = take_error();
     }
-    if (end(self) < 0) { /* what ended it before is the context of this one, which is lost: so is the scheduler's hub */
+    if (end(self) < 0) { /* its error takes the place of the one before */
         Py_XDECREF(error);
         return NULL;
     }
