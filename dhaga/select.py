@@ -40,7 +40,10 @@ standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standar
 MAX_SECONDS = 2.0**63 / 1e9
 MAX_MILLISECONDS = 2**31 - 1 if sys.version_info < (3, 15) else math.inf  # what ``poll`` takes
 ANSWERS_BEFORE_YIELD = 16
-"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas."""
+"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas.
+
+Programs of gevent and eventlet count on a yield at each (``dhaga.compat.install``).
+"""
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -257,11 +260,12 @@ class ImmediateAnswers:
     """Counts answers found without waiting, in a row."""
 
     in_a_row: int = 0
+    before_yield: int = ANSWERS_BEFORE_YIELD
 
     def count_call(self) -> None:
-        """Count a call; above ``ANSWERS_BEFORE_YIELD`` yield, if the caller can park. A park resets the count."""
+        """Count a call; above ``before_yield`` yield, if the caller can park. A park resets the count."""
         self.in_a_row += 1
-        if self.in_a_row > ANSWERS_BEFORE_YIELD:
+        if self.in_a_row > self.before_yield:
             self.in_a_row = 0
             if isinstance(getcurrent(), Dhaga) or isinstance(parking_waiter(), Main):
                 sleep(0)

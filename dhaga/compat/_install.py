@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from .. import select
 from ._absent import refuse_absent
 
 NAMES = ("gevent", "eventlet")
@@ -61,6 +62,9 @@ finder = CompatFinder()
 def install(*names: str) -> None:
     """Make ``import gevent`` and ``import eventlet``, each if it is named, find Dhaga's, in this process.
 
+    ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message (kombu's)
+    would otherwise spawn a crowd of greenlets before the first of them runs.
+
     Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
     """
     for name in names:
@@ -74,6 +78,8 @@ def install(*names: str) -> None:
                 name=name,
             )
         finder.packages.add(name)
+    if names:
+        select.immediate.before_yield = 0
     if names and finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 

@@ -44,6 +44,24 @@ def test_behind_the_real_import_it_is_too_late() -> None:
     assert prints(code) == ["gevent True frozenset()"]
 
 
+@pytest.mark.parametrize(("names", "answers"), [("", 17), ("'gevent'", 1), ("'eventlet'", 1)])
+def test_a_select_lets_others_run_at_each_call(names: str, answers: int) -> None:
+    code = f"""
+        import dhaga.compat
+        dhaga.compat.install({names})
+        import dhaga
+        from dhaga import select, socket
+        one, two = socket.socketpair()
+        two.send(b"x")
+        other, answers = dhaga.spawn(int), 0
+        while other.is_alive():
+            assert select.select([one], [], [], 5)[0] == [one]
+            answers += 1
+        print(answers)
+    """
+    assert prints(code) == [str(answers)]
+
+
 def test_no_other_package_can_be_named() -> None:
     with pytest.raises(ValueError, match="'gevent' and 'eventlet', not 'trio'"):
         compat.install("trio")
