@@ -268,9 +268,8 @@ def test_a_trace_function_sees_python_switch() -> None:
         called.add(frame.f_code.co_name)
 
     def body() -> None:
-        dhaga.sleep(0.001)
-        with lock:
-            dhaga.sleep(0)
+        with lock:  # the second waits for it: both begin in one lap
+            dhaga.sleep(0.001)
 
     former = sys.gettrace()
     sys.settrace(trace)

@@ -115,7 +115,7 @@ def test_progress_is_drawn_in_the_terminal_of_standard_error_alone(url: str) -> 
     assert re.search(r"% of 2\.5 s, \d s left", drawn.decode())
     assert "requests" in drawn.decode()
     assert out.startswith("http://") and "\x1b" not in out and "left" not in out
-    assert re.search(r"latency of all requests:\n.*█", out)
+    assert re.search(r"latency of all requests:\n.*█", out, re.DOTALL)  # a busy machine has one slow request above
 
 
 @pytest.mark.parametrize(("bound", "status"), [("p99<1h", 1), ("p99>1h", 0), ("errors>50%", 1), ("rate<1", 0)])
