@@ -30,6 +30,7 @@ from greenlet import getcurrent
 
 from ._iowait.openssl_errors import forget_errors
 from ._iowait.socket_base import NO_WATCHER, plain
+from ._kernel.compiled import compiled
 from ._kernel.current import this_waiter
 from ._kernel.fd_watch import READ, closed_error
 from ._kernel.stdlib_face import fall_back_to
@@ -200,12 +201,14 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
 
     # ---- reading
 
+    @compiled
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Receive up to ``buflen`` bytes of one record. Parks: while there are none (``read fd N``)."""
         if self._sslobj is None or flags:
             return super().recv(buflen, flags)
         return self.read(buflen)  # type: ignore[no-any-return]
 
+    @compiled
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
         """Read up to ``len`` bytes, or into a buffer. Parks: while there are none (``read fd N``)."""
         connection = self._sslobj
@@ -233,20 +236,24 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 if watcher.closed:
                     raise closed_error()
                 data = connection.read(len) if buffer is None else connection.read(len, buffer)
-        except WANTS:
-            return self.read_slow_path(connection, len, buffer)
         except OSError as error:
-            if not isinstance(error, SSLError):
-                forget_errors()
-                return self.read_slow_path(connection, len, buffer, error)
-            self.raise_unless_ended(error)
-            return b"" if buffer is None else 0
+            return self.read_again(connection, len, buffer, error)
         finally:
             if self.fds_to_close or self.reading_writer:
                 self.finish_deferred()
         if watcher.short_read_means_empty:
             note_pending_bytes(watcher, data)
         return data
+
+    def read_again(self, connection: Any, len: int, buffer: Any, error: OSError) -> Any:
+        """Read after OpenSSL has refused to, once: it wants more, or the stream has ended."""
+        if isinstance(error, WANTS):
+            return self.read_slow_path(connection, len, buffer)
+        if not isinstance(error, SSLError):
+            forget_errors()
+            return self.read_slow_path(connection, len, buffer, error)
+        self.raise_unless_ended(error)
+        return b"" if buffer is None else 0
 
     def read_slow_path(self, connection: Any, len: int, buffer: Any, failure: OSError | None = None) -> Any:
         """Read with a timeout, from another scheduler than the cached watcher's, or after OpenSSL wanted more."""
@@ -293,6 +300,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
             data = data[sent:]
         super().sendall(data, flags)
 
+    @compiled
     def write(self, data: Any) -> int:
         """As ``send``. Raises: TimeoutError, after which a part may have been sent. Returns: the number of bytes."""
         connection = self._sslobj
@@ -304,31 +312,36 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 return self.write_locked(connection, whole)
         if not self.write_lock.acquire(False):
             return self.write_locked(connection, data)
-        deadline = failure = None
         try:  # write_locked() and retry_when_ready(), written out: 6 % of an echo
+            if self.pending_piece:
+                return self.write_now(connection, data, None)
             try:
-                if not self.pending_piece:
-                    with self.openssl_lock:
-                        if self.watchers.closed:
-                            raise closed_error()
-                        return connection.write(data)  # type: ignore[no-any-return]
-            except WANTS as want:
-                self.pending_piece = data
-                if self.call_timeout == 0:
-                    raise
-                reads = isinstance(want, SSLWantReadError)
-                self.finish_deferred()
-                deadline = self.wait(reads, WRITE_TIMED_OUT, None)
+                with self.openssl_lock:
+                    if self.watchers.closed:
+                        raise closed_error()
+                    return connection.write(data)  # type: ignore[no-any-return]
             except OSError as error:
-                if isinstance(error, SSLError):
-                    raise
-                forget_errors()
-                failure = error
-            return self.write_now(connection, data, deadline, failure)
+                return self.write_again(connection, data, error)
         finally:
             self.write_lock.release()
             if self.fds_to_close or self.reading_writer:
                 self.finish_deferred()
+
+    def write_again(self, connection: Any, data: bytes, error: OSError) -> int:
+        """Write under the write lock after OpenSSL has refused to, once: it keeps the data, and wants to send first."""
+        try:
+            if not isinstance(error, SSLError):
+                forget_errors()
+                return self.write_now(connection, data, None, error)
+            if isinstance(error, WANTS):
+                self.pending_piece = data
+            if not self.pending_piece or self.call_timeout == 0:
+                raise error
+            self.finish_deferred()
+            deadline = self.wait(isinstance(error, SSLWantReadError), WRITE_TIMED_OUT, None)
+            return self.write_now(connection, data, deadline)
+        finally:
+            del error  # its traceback holds this frame: that would be a cycle
 
     def write_locked(self, connection: Any, data: bytes | memoryview, then: Callable[[], Any] | None = None) -> int:
         """Write under the write lock; ``then``, another operation of OpenSSL, runs before any other writer."""

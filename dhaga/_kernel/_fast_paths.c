@@ -33,6 +33,7 @@ One interpreter: the twins, types and offsets are static. Another interpreter th
 
 #include <errno.h>
 #include <math.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #ifdef __linux__
 #include <sys/epoll.h>
@@ -59,6 +60,7 @@ One interpreter: the twins, types and offsets are static. Another interpreter th
 #include "fast_paths/queue.h"
 #include "fast_paths/simple_queue.h"
 #include "fast_paths/socket.h"
+#include "fast_paths/tls.h"
 
 #define FAST METH_FASTCALL | METH_KEYWORDS
 #define AS_FAST(function) ((PyCFunction)(void (*)(void))(function))
@@ -106,6 +108,9 @@ static struct {
     [SOCKET_RECV_INTO] = {&Socket, {"recv_into", AS_FAST(socket_recv_into), FAST, NULL}},
     [SOCKET_SEND] = {&Socket, {"send", AS_FAST(socket_send), FAST, NULL}},
     [SOCKET_SENDALL] = {&Socket, {"sendall", AS_FAST(socket_sendall), FAST, NULL}},
+    [TLS_RECV] = {&SSLSocket, {"recv", AS_FAST(sslsocket_recv), FAST, NULL}},
+    [TLS_READ] = {&SSLSocket, {"read", AS_FAST(sslsocket_read), FAST, NULL}},
+    [TLS_WRITE] = {&SSLSocket, {"write", sslsocket_write, METH_O, NULL}},
 };
 
 /* Find where the slots of a class lie, once. */
@@ -234,7 +239,8 @@ start(PyObject *module)
     if (PyModule_AddIntConstant(module, "TOLERATED", TOLERATED) < 0 ||
         PyModule_AddIntConstant(module, "NORMAL", PLACE_OF_NORMAL) < 0 ||
         PyModule_AddIntConstant(module, "READ", DIRECTION_READ) < 0 ||
-        PyModule_AddIntConstant(module, "WRITE", DIRECTION_WRITE) < 0) {
+        PyModule_AddIntConstant(module, "WRITE", DIRECTION_WRITE) < 0 ||
+        PyModule_AddIntConstant(module, "RECORD", RECORD) < 0 || PyModule_AddIntConstant(module, "PIECE", PIECE) < 0) {
         return -1;
     }
     if (PyInterpreterState_Get() != PyInterpreterState_Main() || hooks != NULL) {

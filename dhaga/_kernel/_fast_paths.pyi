@@ -7,6 +7,8 @@ TOLERATED: int
 NORMAL: int
 READ: int
 WRITE: int
+RECORD: int
+PIECE: int
 
 def layout(type: type, /) -> None: ...
 def twin(owner: type | str, name: str, function: Callable[..., Any], doc: str, /) -> Any: ...

@@ -62,8 +62,8 @@ finder = CompatFinder()
 def install(*names: str) -> None:
     """Make ``import gevent`` and ``import eventlet``, each if it is named, find Dhaga's, in this process.
 
-    ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message (kombu's)
-    would otherwise spawn a crowd of greenlets before the first of them runs.
+    ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message
+    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs.
 
     Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
     """

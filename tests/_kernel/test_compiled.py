@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga import queue, socket, threading
+from dhaga import queue, socket, ssl, threading
 from dhaga._kernel import accelerator, compiled, fd_watch, hooks
 from dhaga._kernel.microthread import Dhaga
 from dhaga._kernel.run_queues import NORMAL
@@ -63,6 +63,9 @@ METHODS = [
     (socket.socket, "recv_into"),
     (socket.socket, "send"),
     (socket.socket, "sendall"),
+    (ssl.SSLSocket, "recv"),
+    (ssl.SSLSocket, "read"),
+    (ssl.SSLSocket, "write"),
 ]
 
 
@@ -112,6 +115,7 @@ def test_constants_have_the_same_values_in_c() -> None:
     assert accelerator.fast_paths.TOLERATED == COMPACT_ABOVE
     assert accelerator.fast_paths.NORMAL == NORMAL
     assert (accelerator.fast_paths.READ, accelerator.fast_paths.WRITE) == (fd_watch.READ, fd_watch.WRITE)
+    assert (accelerator.fast_paths.RECORD, accelerator.fast_paths.PIECE) == (ssl.RECORD, ssl.PIECE)
 
 
 RANDOM = """

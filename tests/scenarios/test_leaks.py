@@ -21,10 +21,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import dhaga
-from dhaga import queue, socket, testing, threading
+from dhaga import queue, socket, ssl, testing, threading
 from dhaga._kernel import hooks
 from dhaga._kernel.microthread import Dhaga
 from dhaga._kernel.wait_queue import WaitQueue
+from tests.kit.tls import tls
 
 OPERATIONS = int(os.environ.get("DHAGA_LEAK_OPERATIONS") or 200_000)
 ROUNDS = 5
@@ -396,6 +397,13 @@ def sockets() -> Iterator[Subject]:
 
 
 @plain.append
+def sockets_of_tls() -> Iterator[Subject]:
+    room = bytearray(4096)
+    with tls() as (near, far), partner(lambda: far.sendall(far.recv(4096))) as other:
+        yield Subject(lambda: (near.sendall(b"x" * 256), near.recv_into(room)), [near, far, other, room])
+
+
+@plain.append
 def sockets_that_come_and_go() -> Iterator[Subject]:
     def step() -> None:
         near, far = socket.socketpair()
@@ -554,6 +562,19 @@ def a_socket() -> Iterator[Wait]:
         yield Wait(wait, lambda: near.send(b"x"), [near, far])
 
 
+@waits.append
+def a_socket_of_tls() -> Iterator[Wait]:
+    def wait(timeout: float | None) -> None:
+        far.settimeout(0)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            far.recv(1)  # what came too late for a victim before this one
+        far.settimeout(timeout)
+        far.recv(1)
+
+    with tls() as (near, far):
+        yield Wait(wait, lambda: near.send(b"x"), [near, far])
+
+
 def served(victim: Any, wait: Wait) -> None:
     wait.serve()
 
@@ -631,5 +652,5 @@ def test_nothing_leaks_from_a_wait_that_is(wait: Any, end: Any) -> None:
         for each in wait():
             assert_flat(ended_by(end, each))
 
-    with testing.virtual_clock() if wait.__name__ != "a_socket" else contextlib.nullcontext():
+    with testing.virtual_clock() if not wait.__name__.startswith("a_socket") else contextlib.nullcontext():
         dhaga.spawn(body).result()

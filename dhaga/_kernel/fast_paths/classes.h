@@ -150,9 +150,11 @@ static class SimpleQueue = {"SimpleQueue", simple_queue_slots, NULL};
 static class Epoll = {"Epoll", epoll_slots, NULL};
 static class FdWatcher = {"FdWatcher", watcher_slots, NULL};
 static class Socket = {"socket", socket_slots, NULL};
+static class SSLSocket = {"SSLSocket", NULL, NULL};
 static class *const classes[] = {
     &Dhaga,     &Scheduler, &NewQueue, &Timers, &WaitQueue, &OwnedLock,   &Lock,  &RLock,     &Event,
-    &Semaphore, &BoundedSemaphore, &Mutex,  &Queue,     &SimpleQueue, &Epoll, &FdWatcher, &Socket, NULL};
+    &Semaphore, &BoundedSemaphore, &Mutex,  &Queue,     &SimpleQueue, &Epoll, &FdWatcher, &Socket, &SSLSocket,
+    NULL};
 
 /* Whether the object is of the class itself, whose methods are the ones that the code here stands for. */
 #define IS(object, class) ((class).type != NULL && Py_IS_TYPE((object), (class).type))
@@ -198,6 +200,9 @@ typedef enum {
     SOCKET_RECV_INTO,
     SOCKET_SEND,
     SOCKET_SENDALL,
+    TLS_RECV,
+    TLS_READ,
+    TLS_WRITE,
     FUNCTIONS
 } function;
 
@@ -212,7 +217,9 @@ static PyObject *str_on_wake, *str_switch, *str_append, *str_pop, *str_popleft, 
     *str_throw_error, *str_resume, *str_poll, *str_watchers, *str_ready, *str_dispatch, *str_recheck, *str_fileno,
     *str_polls_until_recheck, *str_hand_over_if_free, *str_unlock, *str_use_room,
     *str_to_recheck, *str_sleep, *str_join, *str_fd_watcher, *str_timeout, *str_on_spawn, *str_gr_context, *str_end,
-    *str_fail;
+    *str_fail, *str_closed, *str_openssl_lock, *str_write_lock, *str_release, *str_fds_to_close, *str_reading_writer,
+    *str_finish_deferred, *str_sslobj, *str_pending, *str_pending_piece, *str_read, *str_read_again, *str_write,
+    *str_write_again;
 
 static const struct {
     PyObject **string;
@@ -246,6 +253,20 @@ static const struct {
     {&str_gr_context, "gr_context"},
     {&str_end, "_end"},
     {&str_fail, "_fail"},
+    {&str_closed, "closed"},
+    {&str_openssl_lock, "openssl_lock"},
+    {&str_write_lock, "write_lock"},
+    {&str_release, "release"},
+    {&str_fds_to_close, "fds_to_close"},
+    {&str_reading_writer, "reading_writer"},
+    {&str_finish_deferred, "finish_deferred"},
+    {&str_sslobj, "_sslobj"},
+    {&str_pending, "pending"},
+    {&str_pending_piece, "pending_piece"},
+    {&str_read, "read"},
+    {&str_read_again, "read_again"},
+    {&str_write, "write"},
+    {&str_write_again, "write_again"},
     {NULL, NULL},
 };
 
