@@ -83,6 +83,8 @@ static struct {
     [ADMIT] = {&Scheduler, {"_admit", scheduler__admit, METH_O, NULL}},
     [TIMERS_ADD] = {&Timers, {"add", AS_FAST(timers_add), FAST, NULL}},
     [TIMERS_DISCARD] = {&Timers, {"discard", timers_discard, METH_O, NULL}},
+    [FIRE] = {&Timers, {"fire", timers_fire, METH_O, NULL}},
+    [EXPIRE] = {&Dhaga, {"_expire", dhaga__expire, METH_NOARGS, NULL}},
     [POLL] = {&Epoll, {"poll", epoll_poll, METH_NOARGS, NULL}},
     [WAIT] = {&WaitQueue, {"wait", AS_FAST(wait_queue_wait), FAST, NULL}},
     [WAKE_FIRST] = {&WaitQueue, {"wake_first", AS_FAST(wait_queue_wake_first), FAST, NULL}},
@@ -237,6 +239,7 @@ start(PyObject *module)
     size_t i;
 
     if (PyModule_AddIntConstant(module, "TOLERATED", TOLERATED) < 0 ||
+        PyModule_AddIntConstant(module, "FIRED_AT_ONCE", FIRED_AT_ONCE) < 0 ||
         PyModule_AddIntConstant(module, "NORMAL", PLACE_OF_NORMAL) < 0 ||
         PyModule_AddIntConstant(module, "READ", DIRECTION_READ) < 0 ||
         PyModule_AddIntConstant(module, "WRITE", DIRECTION_WRITE) < 0 ||
@@ -262,6 +265,7 @@ start(PyObject *module)
         (deque_popleft = imported("collections", "deque", "popleft")) == NULL ||
         (never = PyFloat_FromDouble(0.0)) == NULL ||
         (heappush = imported("heapq", "heappush", NULL)) == NULL ||
+        (heappop = imported("heapq", "heappop", NULL)) == NULL ||
         (empty = imported("_queue", "Empty", NULL)) == NULL ||
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 TOLERATED: int
+FIRED_AT_ONCE: int
 NORMAL: int
 READ: int
 WRITE: int

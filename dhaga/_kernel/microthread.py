@@ -223,6 +223,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
     _park_until = compiled(Waiter._park_until)
     _resume = compiled(Waiter._resume)
     _wake = compiled(Waiter._wake)
+    _expire = compiled(Waiter._expire)
 
     def is_alive(self) -> bool:
         """Return whether the dhaga is still to end."""

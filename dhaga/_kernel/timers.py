@@ -76,6 +76,7 @@ class Timers:
             heapify(self.heap)
             self.discarded = 0
 
+    @compiled
     def fire(self, now: float) -> None:
         """Expire what is due at ``now``, the earliest first, equal deadlines in the order they were added; one batch.
 

@@ -19,7 +19,7 @@ from dhaga._kernel import accelerator, compiled, fd_watch, hooks
 from dhaga._kernel.microthread import Dhaga
 from dhaga._kernel.run_queues import NORMAL
 from dhaga._kernel.scheduler import Scheduler
-from dhaga._kernel.timers import COMPACT_ABOVE, Timers
+from dhaga._kernel.timers import BATCH, COMPACT_ABOVE, Timers
 from dhaga._kernel.wait_queue import WaitQueue
 
 running = pytest.mark.skipif(
@@ -59,6 +59,8 @@ METHODS = [
     (Scheduler, "_admit"),
     (Timers, "add"),
     (Timers, "discard"),
+    (Timers, "fire"),
+    (Dhaga, "_expire"),
     (socket.socket, "recv"),
     (socket.socket, "recv_into"),
     (socket.socket, "send"),
@@ -112,7 +114,7 @@ def test_a_python_function_is_its_own_twin() -> None:
 @running
 def test_constants_have_the_same_values_in_c() -> None:
     assert isinstance(accelerator.fast_paths, ModuleType)
-    assert accelerator.fast_paths.TOLERATED == COMPACT_ABOVE
+    assert (accelerator.fast_paths.TOLERATED, accelerator.fast_paths.FIRED_AT_ONCE) == (COMPACT_ABOVE, BATCH)
     assert accelerator.fast_paths.NORMAL == NORMAL
     assert (accelerator.fast_paths.READ, accelerator.fast_paths.WRITE) == (fd_watch.READ, fd_watch.WRITE)
     assert (accelerator.fast_paths.RECORD, accelerator.fast_paths.PIECE) == (ssl.RECORD, ssl.PIECE)

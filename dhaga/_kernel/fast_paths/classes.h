@@ -58,9 +58,11 @@ static Py_ssize_t new_queue_scheduler, new_queue_not_started;
 static const slot new_queue_slots[] = {
     {"scheduler", &new_queue_scheduler}, {"not_started", &new_queue_not_started}, {NULL, NULL}};
 
-static Py_ssize_t timers_heap, timers_sequence, timers_discarded;
+static Py_ssize_t timers_heap, timers_sequence, timers_discarded, timers_fired;
 static const slot timers_slots[] = {
-    {"heap", &timers_heap}, {"sequence", &timers_sequence}, {"discarded", &timers_discarded}, {NULL, NULL}};
+    {"heap", &timers_heap},   {"sequence", &timers_sequence}, {"discarded", &timers_discarded},
+    {"fired", &timers_fired}, {NULL, NULL},
+};
 
 static Py_ssize_t wait_queue_reason, wait_queue_closed;
 static const slot wait_queue_slots[] = {{"reason", &wait_queue_reason}, {"closed", &wait_queue_closed}, {NULL, NULL}};
@@ -175,6 +177,8 @@ typedef enum {
     ADMIT,
     TIMERS_ADD,
     TIMERS_DISCARD,
+    FIRE,
+    EXPIRE,
     POLL,
     WAIT,
     WAKE_FIRST,
@@ -212,14 +216,14 @@ static PyObject *hooks; /* the dictionary of the module of hooks, owned */
 static int frozen;      /* interpreter exit: getcurrent() fails from now on; the Python twins know what to do */
 
 static PyTypeObject *deque_type, *epoll_type;
-static PyObject *deque_append, *deque_popleft, *heappush, *plain_fileno, *empty;
+static PyObject *deque_append, *deque_popleft, *heappush, *heappop, *plain_fileno, *empty;
 static PyObject *str_on_wake, *str_switch, *str_append, *str_pop, *str_popleft, *str_wake_loop, *str_lap_is_over,
     *str_throw_error, *str_resume, *str_poll, *str_watchers, *str_ready, *str_dispatch, *str_recheck, *str_fileno,
     *str_polls_until_recheck, *str_hand_over_if_free, *str_unlock, *str_use_room,
     *str_to_recheck, *str_sleep, *str_join, *str_fd_watcher, *str_timeout, *str_on_spawn, *str_gr_context, *str_end,
     *str_fail, *str_closed, *str_openssl_lock, *str_write_lock, *str_release, *str_fds_to_close, *str_reading_writer,
     *str_finish_deferred, *str_sslobj, *str_pending, *str_pending_piece, *str_read, *str_read_again, *str_write,
-    *str_write_again;
+    *str_write_again, *str_expire;
 
 static const struct {
     PyObject **string;
@@ -267,6 +271,7 @@ static const struct {
     {&str_read_again, "read_again"},
     {&str_write, "write"},
     {&str_write_again, "write_again"},
+    {&str_expire, "_expire"},
     {NULL, NULL},
 };
 
@@ -297,7 +302,7 @@ put(PyObject *object, Py_ssize_t offset, PyObject *value)
     Py_XDECREF(former);
 }
 
-/* Add to the number in a slot. Returns: -1 on an error. */
+/* Add to the number in a slot, which is not negative. Returns: -1 on an error. */
 static int
 add(PyObject *object, Py_ssize_t offset, long count)
 {
@@ -305,7 +310,7 @@ add(PyObject *object, Py_ssize_t offset, long count)
     int too_large = 1;
     long number = former != NULL && PyLong_CheckExact(former) ? PyLong_AsLongAndOverflow(former, &too_large) : 0;
 
-    if (too_large || number > LONG_MAX - count) {
+    if (too_large || (count > 0 && number > LONG_MAX - count)) {
         PyErr_SetString(PyExc_OverflowError, "a count that is no int, or too large");
         return -1;
     }

@@ -1,8 +1,10 @@
 /* Timers: a park with a deadline, which joins a heap; its entry is emptied if something else ends the park.
-Twins: Timers.add and discard, Dhaga._park_until, sleep. */
+Twins: Timers.add, discard and fire, Dhaga._expire and _park_until, sleep. */
 
 /* Entries that are always tolerated though discarded: COMPACT_ABOVE of timers.py. */
 #define TOLERATED 64
+/* Timers that fire in a row: BATCH of timers.py. */
+#define FIRED_AT_ONCE 256
 
 /* Timers.add. Returns: the entry. CALLS. */
 static PyObject *
@@ -202,6 +204,104 @@ dhaga__park_until(PyObject *self, PyObject *timeout)
         }
     }
     return call_twin(PARK_UNTIL, self, &timeout, 1, NULL);
+}
+
+/* ---- firing */
+
+/* Waiter._expire: wake a sleeper. Every other park is undone by the twin. CALLS. */
+static PyObject *
+dhaga__expire(PyObject *self, PyObject *no)
+{
+    PyObject *ticket = SLOT(self, dhaga_parked);
+
+    if (sleeping == NULL || SLOT(self, dhaga_target) != sleeping || ticket == NULL || !PyList_CheckExact(ticket)) {
+        return call_twin(EXPIRE, self, NULL, 0, no);
+    }
+    if (PyList_GET_SIZE(ticket) > 0 &&
+        (PyList_SetSlice(ticket, 0, 1, NULL) < 0 || resume(self, Py_None) < 0)) { /* self is alive: the caller has it */
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+/* Returns: -1, with an error, if something else is in the heap. */
+static int
+is_entry(PyObject *entry)
+{
+    if (PyList_CheckExact(entry) && PyList_GET_SIZE(entry) == 3) {
+        return 0;
+    }
+    PyErr_SetString(PyExc_TypeError, "a timer's entry is no list of three");
+    return -1;
+}
+
+/* Take the first entry off the heap if it is due. Sets what it is for, owned: None if it was discarded, NULL if none is
+due. Returns: -1 on an error. CALLS. */
+static int
+take_due(PyObject *timers, PyObject *now, PyObject **expiring)
+{
+    PyObject *heap = SLOT(timers, timers_heap), *entry, *deadline;
+    int later;
+
+    *expiring = NULL;
+    if (PyList_GET_SIZE(heap) == 0) {
+        return 0;
+    }
+    entry = PyList_GET_ITEM(heap, 0);
+    if (is_entry(entry) < 0) {
+        return -1;
+    }
+    deadline = Py_NewRef(PyList_GET_ITEM(entry, 0));
+    later = PyObject_RichCompareBool(deadline, now, Py_GT);
+    Py_DECREF(deadline);
+    if (later) {
+        return later < 0 ? -1 : 0;
+    }
+    heap = Py_NewRef(SLOT(timers, timers_heap));
+    entry = PyObject_CallOneArg(heappop, heap);
+    Py_DECREF(heap);
+    if (entry == NULL || is_entry(entry) < 0) {
+        Py_XDECREF(entry);
+        return -1;
+    }
+    *expiring = Py_NewRef(PyList_GET_ITEM(entry, 2));
+    if (PyList_SetItem(entry, 2, Py_NewRef(Py_None)) < 0) {
+        Py_CLEAR(*expiring);
+    }
+    Py_DECREF(entry);
+    return *expiring == NULL ? -1 : 0;
+}
+
+static PyObject *
+timers_fire(PyObject *self, PyObject *now)
+{
+    PyObject *expiring, *result;
+    int i;
+
+    for (i = 0; i < FIRED_AT_ONCE; i++) {
+        if (!are_plain_timers(self) || SLOT(self, timers_fired) == NULL) {
+            return call_twin(FIRE, self, &now, 1, NULL);
+        }
+        if (take_due(self, now, &expiring) < 0) {
+            return NULL;
+        }
+        if (expiring == NULL) {
+            break;
+        }
+        if (add(self, expiring == Py_None ? timers_discarded : timers_fired, expiring == Py_None ? -1 : 1) < 0) {
+            Py_DECREF(expiring);
+            return NULL;
+        }
+        result = expiring == Py_None  ? Py_NewRef(Py_None)
+                 : IS(expiring, Dhaga) ? dhaga__expire(expiring, NULL)
+                                       : PyObject_CallMethodNoArgs(expiring, str_expire);
+        Py_DECREF(expiring);
+        if (result == NULL) {
+            return NULL;
+        }
+        Py_DECREF(result);
+    }
+    Py_RETURN_NONE;
 }
 
 /* ---- sleep */
