@@ -12,8 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dhaga._kernel import accelerator
-
 BUILD = Path(__file__).parent.parent / "build"
 """Where what is compiled for a benchmark goes."""
 
@@ -103,6 +101,9 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 
 def surroundings(*packages: str, **effort: object) -> dict[str, Any]:
     """Describe machine, interpreter and packages, and what effort was made (rounds, seconds, …)."""
+    # Not by a rival's process: Dhaga's kept frame chunks would serve gevent's greenlets as well.
+    from dhaga._kernel import accelerator
+
     return {
         "processor": _processor(),
         "cpus": os.cpu_count(),

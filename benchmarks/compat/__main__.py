@@ -21,7 +21,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import dhaga.compat
 from benchmarks.machine import surroundings
 
 TARGETS = {"gevent": 1.3, "eventlet": 2.0}
@@ -71,7 +70,10 @@ def measure(rival: str, package: str, program: str, scale: int) -> float | None:
 def in_this_process(rival: str, package: str, program: str, scale: int) -> None:
     """Run a program here, once before it counts, and print its rate."""
     if rival == "dhaga":
-        dhaga.compat.install(package)  # its `import gevent` finds dhaga.compat.gevent
+        # In this process alone: Dhaga's kept frame chunks would serve a rival's greenlets as well.
+        from dhaga import compat
+
+        compat.install(package)  # its `import gevent` finds dhaga.compat.gevent
     run = importlib.import_module(f"benchmarks.compat.{package}_programs").PROGRAMS[program]
     run(WARM_UP)
     began = time.process_time()
