@@ -16,13 +16,14 @@ from eventlet.queue import Queue
 from eventlet.semaphore import Semaphore
 
 from benchmarks.compat.load import CONNECTIONS, load
+from benchmarks.compat.work import same
 
 
 def spawn_and_wait(scale: int) -> int:
     """Green threads that do nothing, a hundred at a time."""
     count = 200 * scale
     for _ in range(count // 100):
-        for thread in [eventlet.spawn(abs, number) for number in range(100)]:
+        for thread in [eventlet.spawn(same, number) for number in range(100)]:
             thread.wait()
     return count
 
@@ -32,7 +33,7 @@ def spawn_n(scale: int) -> int:
     count = 200 * scale
     for _ in range(count // 100):
         for number in range(100):
-            eventlet.spawn_n(abs, number)
+            eventlet.spawn_n(same, number)
         eventlet.sleep(0)
     return count
 
@@ -51,7 +52,7 @@ def imap(scale: int) -> int:
     """A GreenPool of ten, its results taken in order."""
     count = 100 * scale
     pool = eventlet.GreenPool(10)
-    for _ in pool.imap(abs, range(count)):
+    for _ in pool.imap(same, range(count)):
         pass
     return count
 
