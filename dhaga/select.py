@@ -40,10 +40,7 @@ standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standar
 MAX_SECONDS = 2.0**63 / 1e9
 MAX_MILLISECONDS = 2**31 - 1 if sys.version_info < (3, 15) else math.inf  # what ``poll`` takes
 ANSWERS_BEFORE_YIELD = 16
-"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas.
-
-Programs of gevent and eventlet count on a yield at each (``dhaga.compat.install``).
-"""
+"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas."""
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -64,6 +61,7 @@ def select(
     immediate.count_call()
     found = standard_select(*lists, 0)
     if limit == 0 or any(found):
+        immediate.end_call()
         return found
     immediate.in_a_row = 0
     me = this_waiter()
@@ -120,14 +118,16 @@ class poll:
         self.polling = True
         try:
             immediate.count_call()
-            return self.real.poll(0) or self.poll_slow_path(limit)
+            found: list[tuple[int, int]] = self.real.poll(0)
+            if not found and limit != 0:
+                return self.poll_slow_path(limit)
+            immediate.end_call()
+            return found
         finally:
             self.polling = False
 
     def poll_slow_path(self, limit: float | None) -> list[tuple[int, int]]:
         """Park until an fd has an event or the limit, in milliseconds, is over."""
-        if limit == 0:
-            return []
         immediate.in_a_row = 0
         me = this_waiter()
         if isinstance(me, OSThread):
@@ -208,6 +208,7 @@ class epoll:
         immediate.count_call()
         events = self.real.poll(0, maxevents)
         if events or limit == 0:
+            immediate.end_call()
             return events  # type: ignore[no-any-return]
         immediate.in_a_row = 0
         me = this_waiter()
@@ -260,15 +261,25 @@ class ImmediateAnswers:
     """Counts answers found without waiting, in a row."""
 
     in_a_row: int = 0
-    before_yield: int = ANSWERS_BEFORE_YIELD
+    yield_at_each: bool = False
+    """Whether each answer yields, behind the poll: programs of gevent and eventlet count on it."""
 
     def count_call(self) -> None:
-        """Count a call; above ``before_yield`` yield, if the caller can park. A park resets the count."""
+        """Count a call; above ``ANSWERS_BEFORE_YIELD`` yield, if the caller can park. A park resets the count."""
         self.in_a_row += 1
-        if self.in_a_row > self.before_yield:
-            self.in_a_row = 0
-            if isinstance(getcurrent(), Dhaga) or isinstance(parking_waiter(), Main):
-                sleep(0)
+        if self.in_a_row > ANSWERS_BEFORE_YIELD:
+            self.yield_()
+
+    def end_call(self) -> None:
+        """Yield where each answer does. From: a call that is about to return an immediate answer."""
+        if self.yield_at_each:
+            self.yield_()
+
+    def yield_(self) -> None:
+        """Let others run, if the caller can park."""
+        self.in_a_row = 0
+        if isinstance(getcurrent(), Dhaga) or isinstance(parking_waiter(), Main):
+            sleep(0)
 
 
 immediate: ImmediateAnswers = ImmediateAnswers()

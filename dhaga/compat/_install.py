@@ -79,7 +79,7 @@ def install(*names: str) -> None:
             )
         finder.packages.add(name)
     if names:
-        select.immediate.before_yield = 0
+        select.immediate.yield_at_each = True
     if names and finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 
