@@ -102,7 +102,7 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 def surroundings(*packages: str, **effort: object) -> dict[str, Any]:
     """Describe machine, interpreter and packages, and what effort was made (rounds, seconds, …)."""
     # Not by a rival's process: Dhaga's kept frame chunks would serve gevent's greenlets as well.
-    from dhaga._kernel import accelerator
+    from dhaga._kernel.fast import accelerator
 
     return {
         "processor": _processor(),

@@ -71,7 +71,7 @@ def _scale(text: str) -> float:
 
 def _rounds(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds: write one from 1 to 100")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds: write one from 1 to 100")
     return int(text)
 
 

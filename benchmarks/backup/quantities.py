@@ -28,7 +28,7 @@ def rate(text: str) -> float:
         return UNLIMITED
     bits = _read(text, BITS)
     if not bits:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write one like 100mbit or 1gbit, or unlimited")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write one like 100mbit or 1gbit, or unlimited")
     return bits / 8
 
 

@@ -92,7 +92,7 @@ def cost(way: str, by: str, count: int) -> float:
         dhaga.sleep(0.01)
     began = thread_time()
     if by == "timeout":
-        scheduler._clock = lambda: monotonic() + FAR + 1  # all deadlines have come
+        scheduler.clock = lambda: monotonic() + FAR + 1  # all deadlines have come
         scheduler.loop.call_soon(scheduler._lap)
     else:
         for n in chosen:

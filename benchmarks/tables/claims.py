@@ -16,6 +16,8 @@ from benchmarks.kernel.report import NOTES as KERNEL_NOTES
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.rows import ROWS, Row, Target
 from benchmarks.kernel.runner import Results as KernelResults
+from benchmarks.service import report as service_report
+from benchmarks.service.samples import Results as ServiceResults
 from benchmarks.tables.number_format import printed
 from benchmarks.tables.outcome import RESULTS, Claim, Outcome, Table
 from benchmarks.web.__main__ import FASTER, HELLO, HOLDING, IDLE, LEAST_KEPT, MOST_MB
@@ -57,7 +59,21 @@ def _tables(text: str, *captions: str) -> list[Table]:
     return [Table(caption, head, lines) for caption, (head, lines) in found if caption]
 
 
-# ---- the kernel and the web
+# ---- services, the kernel and the web
+
+
+def service(found: Found) -> Outcome:
+    """Read what `benchmarks.service` has measured."""
+    results = ServiceResults(**found)
+    return _outcome(
+        found,
+        "service",
+        "Services, as users run them",
+        "Flask, Django and FastAPI on PostgreSQL and Redis; the server on a core, on another clients that ask again "
+        "as soon as they are answered. The rivals have as many threads as serve best.",
+        service_report.claims(results),
+        Table("Services under load, medians", service_report.HEAD, list(service_report.lines(results))),
+    )
 
 
 def _kernel_ratios(results: KernelResults, row: Row, target: Target) -> list[float]:
@@ -265,6 +281,7 @@ def offloads(found: Found) -> Outcome:
 
 
 EARLIER: dict[str, Callable[[Found], Outcome]] = {
+    "service": service,
     "kernel": kernel,
     "web": web,
     "http_client": http_clients,

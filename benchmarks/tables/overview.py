@@ -1,4 +1,4 @@
-"""Dhaga beside threads, gevent, asyncio and uvloop at a glance: how many times as fast or as small."""
+"""Dhaga beside threads, gevent, asyncio, uvloop and granian at a glance: how many times as fast or as small."""
 
 import json
 import statistics
@@ -9,15 +9,31 @@ from typing import Any
 
 from benchmarks.kernel.rows import ROWS, Row
 from benchmarks.kernel.runner import Results
+from benchmarks.service.samples import Results as ServiceResults
+from benchmarks.service.servers import ASYNCPG, GEVENT, GRANIAN, GTHREAD, SERVE
 from benchmarks.tables.number_format import printed, with_unit
 
-RIVALS = ("threads", "gevent", "asyncio", "uvloop")
+RIVALS = ("threads", "gevent", "asyncio", "uvloop", "granian")
 HEAD = ("work", *RIVALS)
 KERNEL = (
     *("yield-100", "spawn-join", "lock-100", "queue-100", "queue-ping-pong", "sleepers"),
     *("socketpair", "echo-100", "echo-1000", "echo-5000", "memory"),
 )
 """The rows of the kernel that are shown: one of each kind, what is missed as well as what is reached."""
+
+SERVICES = {"dhaga": SERVE, "threads": GTHREAD, "gevent": GEVENT, "uvloop": ASYNCPG, "granian": GRANIAN}
+"""Whose servers stand for whom in the rows on services."""
+
+SHOWN = {
+    "Flask, SQLAlchemy, redis-py: 100 clients": ("flask 100", "rate"),
+    "Flask, SQLAlchemy, redis-py: 300 clients": ("flask 300", "rate"),
+    "Flask, SQLAlchemy, redis-py: 300 clients, p99": ("flask 300", "p99"),
+    "Flask, SQLAlchemy, redis-py: 1,000 clients": ("flask 1000", "rate"),
+    "Django, ORM: 300 clients": ("django 300", "rate"),
+    "Flask, 20 ms of waiting: 1,000 clients": ("wait 1000", "rate"),
+    'WSGI "hello": 100 clients': ("hello 100", "rate"),
+}
+"""The rows of the services that are shown: answers a second, or how long one answer in a hundred takes at least."""
 
 Samples = Mapping[str, Sequence[float]]
 """By rival, one a round."""
@@ -46,6 +62,13 @@ def _of_kernel(results: Results, row: Row) -> Samples:
     return {column: results.of(row, row.forms(column)[0]) for column in ("dhaga", *RIVALS) if row.forms(column)}
 
 
+def _services(results: ServiceResults) -> Iterator[Work]:
+    for title, (row, key) in SHOWN.items():
+        if row in results.samples:
+            samples = {rival: results.of(row, server, key) for rival, server in SERVICES.items()}
+            yield _work(title, samples, key == "rate")
+
+
 def _of(rivals: Mapping[str, Sequence[Mapping[str, float]]], key: str) -> Samples:
     return {rival: [sample[key] for sample in samples] for rival, samples in rivals.items()}
 
@@ -57,6 +80,8 @@ def _read(folder: Path, name: str) -> Any:
 
 def works(folder: Path) -> Iterator[Work]:
     """Return what is in the folder."""
+    if found := _read(folder, "service"):
+        yield from _services(ServiceResults(**found))
     if found := _read(folder, "kernel"):
         results = Results(**found)
         for row in ROWS:

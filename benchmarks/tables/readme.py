@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.kernel.report import markdown as kernel_markdown
@@ -11,7 +11,7 @@ from benchmarks.markdown import table
 from benchmarks.tables import claim_groups, overview, readme_charts
 from benchmarks.tables.claims import COMMANDS, earlier
 from benchmarks.tables.experiments import measured
-from benchmarks.tables.outcome import CLAIMS, RESULTS, score
+from benchmarks.tables.outcome import CLAIMS, RESULTS, Outcome, score
 from benchmarks.tables.provenance import sentence
 
 ROOT = RESULTS.parent.parent
@@ -44,6 +44,13 @@ def claims(folder: Path) -> str:
     return f"{table(('experiment', *CLAIMS), lines)}\n\n{_filled(sentence(outcomes))}" if lines else UNMEASURED
 
 
+def service(folder: Path) -> str:
+    """Return how services fare under load, what is asked of them, and where it was measured."""
+    outcomes = [each for each in earlier(folder) if each.name == "service"]
+    tables = [table(each.head, each.lines) for outcome in outcomes for each in outcome.tables]
+    return "\n\n".join([*tables, _claims_in_few_lines(outcomes)]) if outcomes else UNMEASURED
+
+
 def kernel(folder: Path) -> str:
     """Return the score of the kernel, its table to unfold, and where it was measured."""
     reached = score(each for each in earlier(folder) if each.name == "kernel")
@@ -55,7 +62,12 @@ def kernel(folder: Path) -> str:
 
 def parts(folder: Path) -> str:
     """Return what the benchmarks of the parts claim; nothing of them was published by others."""
-    outcomes = [each for each in earlier(folder) if each.claims and each.name != "kernel"]
+    return _claims_in_few_lines(
+        [each for each in earlier(folder) if each.claims and each.name not in ("kernel", "service")]
+    )
+
+
+def _claims_in_few_lines(outcomes: Sequence[Outcome]) -> str:
     lines = (
         [what, *cells, f"`{COMMANDS[each.name]}`"]
         for each in outcomes
@@ -66,6 +78,7 @@ def parts(folder: Path) -> str:
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "beside": beside,
+    "service": service,
     "claims": claims,
     "kernel": kernel,
     "parts": parts,

@@ -1,0 +1,112 @@
+"""What was measured: samples by service, number of clients and server, in rounds in which the servers take turns."""
+
+import json
+import statistics
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from subprocess import SubprocessError
+from typing import Any
+
+from benchmarks.machine import cpus
+from benchmarks.service import database
+from benchmarks.service.load import load
+from benchmarks.service.servers import SERVICES, Service, missing, serving
+
+Sample = dict[str, float]
+"""rate (answers a second), by_cpu (answers a second of the server's CPU time), share (of a CPU, of the server); first,
+p50, p90, p99, max in ms; least, most, failed; memory in MB; client: the share of a CPU that the load used.
+"""
+
+
+@dataclass
+class Results:
+    """All samples (row -> server -> one a round), what did not come up, and where it was."""
+
+    where: dict[str, Any]
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
+    failures: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def of(self, row: str, server: str, key: str) -> list[float]:
+        """Return one quantity of a server, round by round."""
+        return [sample[key] for sample in self.samples.get(row, {}).get(server, [])]
+
+    def median(self, row: str, server: str, key: str) -> float:
+        """Return its median; NaN if nothing was measured."""
+        return statistics.median(self.of(row, server, key) or [float("nan")])
+
+    def save(self, path: Path) -> None:
+        """Write the rows into a file, in the place of its own of these names. Raises: ValueError if the file's other
+        rows were measured elsewhere, or with another effort.
+        """
+        samples, failures = self.samples, self.failures
+        if path.exists():
+            before = Results(**json.loads(path.read_text()))
+            others = {row: before.samples[row] for row in before.samples if row not in samples}
+            if others and before.where != self.where:
+                raise ValueError(f"{path} has rows that were measured elsewhere or otherwise: {', '.join(others)}")
+            samples = others | samples
+            failures = {row: before.failures[row] for row in before.failures if row not in self.samples} | failures
+        ordered = {row: samples[row] for row in rows(SERVICES) if row in samples}
+        path.write_text(json.dumps(asdict(Results(self.where, ordered, failures)), indent=1) + "\n")
+
+
+def row_of(name: str, clients: int) -> str:
+    """Name a service under the load of so many clients."""
+    return f"{name} {clients}"
+
+
+def rows(names: Iterable[str]) -> list[str]:
+    """Return the rows of these services as they are measured unless asked otherwise."""
+    return [row_of(name, clients) for name in names for clients in SERVICES[name].clients]
+
+
+def measure(service: Service, server: str, clients: int, seconds: float) -> Sample:
+    """Load a fresh server; server and clients on a CPU each, where there are two."""
+    mine, theirs = cpus() or (None, None)
+    with serving(service, server, mine) as tree:
+        before = tree.cpu()
+        seen = load(tree.port, clients, seconds, service.path, theirs)
+        spent = tree.cpu() - before
+        memory = tree.resident()
+    return {
+        "rate": seen["answers"] / seen["seconds"],
+        "by_cpu": seen["answers"] / spent,
+        "share": spent / seen["seconds"],
+        **{key: seen[key] / 1e3 for key in ("first", "p50", "p90", "p99", "max")},
+        **{key: seen[key] for key in ("least", "most", "failed", "client")},
+        "memory": memory,
+    }
+
+
+def run(
+    names: Iterable[str],
+    crowds: Collection[int] | None,
+    servers: Collection[str],
+    rounds: int,
+    seconds: float,
+    where: dict[str, Any],
+) -> Results:
+    """Measure each service under each load, the servers in turn; one that fails is not asked again in a row."""
+    if cpus() is None:
+        sys.exit("two CPUs are needed, one for the server and one for the clients")
+    results = Results(where)
+    for name in names:
+        service = SERVICES[name]
+        if service.databases:
+            database.fill()
+        here = [server for server in service.servers if server in servers and not missing(service, server)]
+        for clients in crowds or service.clients:
+            row = row_of(name, clients)
+            for number in range(1, rounds + 1):
+                for server in here:
+                    if server in results.failures.get(row, {}):
+                        continue
+                    print(f"{row}, round {number} of {rounds}: {server}", file=sys.stderr, flush=True)
+                    try:
+                        sample = measure(service, server, clients, seconds)
+                        results.samples.setdefault(row, {}).setdefault(server, []).append(sample)
+                    except (OSError, RuntimeError, SubprocessError) as error:
+                        results.failures.setdefault(row, {})[server] = f"{type(error).__name__}: {error}"
+    return results
