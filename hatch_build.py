@@ -83,11 +83,22 @@ def compiled(source: Path, folder: Path) -> Path:
     link[: len(named) if link[: len(named)] == named else 1] = compiler
     includes = {sysconfig.get_path("include"), sysconfig.get_path("platinclude"), greenlet_header()}
     flags = shlex.split(" ".join([config["CFLAGS"], config["CCSHARED"], "-g0", os.environ.get("CFLAGS", "")]))
+    if sys.platform == "darwin":
+        archflags = shlex.split(os.environ.get("ARCHFLAGS", ""))
+        flags, link = for_architectures(flags, archflags), for_architectures(link, archflags)
     made = folder / f"{source.stem}.o"
     module = folder / file_name(source)
     run([*compiler, *flags, *(f"-I{path}" for path in sorted(includes)), "-c", str(source), "-o", str(made)])
     run([*link, str(made), *shlex.split(os.environ.get("LDFLAGS", "")), "-o", str(module)])
     return module
+
+
+def for_architectures(command: list[str], archflags: list[str]) -> list[str]:
+    """Return a command of Python's own for the processors of ``ARCHFLAGS``, which the wheel's tag names; on macOS."""
+    if not archflags:
+        return command
+    named = [i for i, word in enumerate(command) if word == "-arch"]
+    return [word for i, word in enumerate(command) if i not in named and i - 1 not in named] + archflags
 
 
 def greenlet_header() -> str:
@@ -99,10 +110,18 @@ def greenlet_header() -> str:
     return str(folder)
 
 
+def compiler_environment() -> dict[str, str]:
+    """Return the environment of a compiler: for the version of macOS that this Python is built for."""
+    target = sysconfig.get_config_var("MACOSX_DEPLOYMENT_TARGET")
+    return {**({"MACOSX_DEPLOYMENT_TARGET": str(target)} if target else {}), **os.environ}
+
+
 def run(command: list[str]) -> None:
     """Run a compiler. Raises: NotCompiled with the line that tells most, if it fails or is not there."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SECONDS)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=SECONDS, env=compiler_environment()
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotCompiled(f"{command[0]}: {error}") from None
     if done.returncode:

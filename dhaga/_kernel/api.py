@@ -11,14 +11,15 @@ from greenlet import getcurrent
 
 from .arguments import check_seconds, checked_timeout
 from .context_manager import contextmanager
-from .current import this_waiter
-from .current_scheduler import current_scheduler
 from .errors import Expired
-from .microthread import Dhaga, Main
-from .run_queues import HIGH, LOW, NORMAL, Priority
-from .scheduler import Scheduler, sleep
-from .timers import Entry
-from .waiter import Waiter
+from .foreign_names import OF_A_TIMEOUT, refuse_async_with, say_foreign_names
+from .process.current_scheduler import current_scheduler
+from .run.microthread import Dhaga, Main
+from .run.run_queues import HIGH, LOW, NORMAL, Priority
+from .run.scheduler import Scheduler, sleep
+from .run.timers import Entry
+from .wait.current import this_waiter
+from .wait.waiter import Waiter
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,13 +83,13 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
     except AttributeError:
         scheduler = current_scheduler()
     dhaga: Dhaga[R] = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
-    scheduler._admit(dhaga)
+    scheduler.admit(dhaga)
     return dhaga
 
 
 @contextmanager
 def priority(level: Priority) -> Iterator[None]:
-    """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` takes it as an argument, too.
+    """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` also takes it as an argument.
 
     A HIGH dhaga that becomes runnable runs next; a LOW one runs when no other is runnable. Starvation is bounded: one
     NORMAL and one LOW dhaga run in every second lap of 1 ms (or of one turn that takes longer). ``sleep(0)`` lets every
@@ -96,7 +97,7 @@ def priority(level: Priority) -> Iterator[None]:
     Parks: never; it counts from the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
     """
     me = current()
-    former = me._priority
+    former = me.own_priority
     me._assign_to(me.scheduler, level)
     try:
         yield
@@ -117,7 +118,7 @@ def current() -> Dhaga | Main:
     if isinstance(me, Dhaga):
         return me
     waiter = this_waiter()
-    return waiter if isinstance(waiter, Main) else current_scheduler()._main  # type: ignore[return-value]
+    return waiter if isinstance(waiter, Main) else current_scheduler().main_waiter  # type: ignore[return-value]
 
 
 def park(
@@ -129,7 +130,7 @@ def park(
 ) -> Any:
     """Suspend the caller until a call of its ``wake``; see ``current()``. Every wait of Dhaga ends in this.
 
-    Parks: ``reason``. From: a dhaga, main code. ``undo()`` takes the caller off what it waits for and runs before a
+    Parks: ``reason``. From: a dhaga, main code. ``undo()`` removes the caller from what it waits for, and runs before a
     timeout or a cancel ends the park; if it raises ValueError or returns False, a wake is under way and wins.
     ``start()`` runs once the caller counts as parked: a wake by another OS thread cannot come too early from there on.
     Returns: the wake's value. Raises: the wake's error, TimeoutError, Cancelled, ParkError, ValueError (NaN).
@@ -142,19 +143,19 @@ def park(
     """
     check_seconds(timeout)
     me = current()
-    me._prepare(reason, None if undo is None else UndoTarget(undo))
+    me.prepare_park(reason, None if undo is None else UndoTarget(undo))
     if start is not None:
         try:
             start()
         except BaseException:
-            # start() failed, so that no waker knows of this park. The waiter must still leave the parked state by the
-            # one road there is, a wake and its turn in the run queue.
-            me._wake()
-            me._park()
+            # start() failed, so that no waker knows of this park. The waiter must still leave the parked state in
+            # the only way, by a wake and its turn in the run queue.
+            me.wake_parked()
+            me.park_until_woken()
             raise
     if timeout is not None and timeout <= 0:
         me._expire()
-    return me._park(timeout)
+    return me.park_until_woken(timeout)
 
 
 class UndoTarget:
@@ -203,12 +204,12 @@ class Timeout:
 
     def __enter__(self) -> Self:
         if self.entered:
-            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+            raise RuntimeError(f"{self!r} is already entered or was used before: make one for each block")
         self._waiter = current()
         self.entered = True
         if self.seconds is not None:
             scheduler = self._waiter.scheduler
-            self.entry = scheduler._timers.add(scheduler._clock() + self.seconds, self)
+            self.entry = scheduler.expire_after(self.seconds, self)
         return self
 
     def _expire(self) -> None:
@@ -216,7 +217,7 @@ class Timeout:
         assert self._waiter is not None and self.entry is not None
         self.expired = True
         self.error = Expired(self, self.entry[1])
-        self._waiter._cancel_with(self.error)
+        self._waiter.cancel_with(self.error)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -226,15 +227,19 @@ class Timeout:
         own_error, self.error = self.error, None
         assert waiter is not None
         if self.entry is not None:
-            waiter.scheduler._timers.discard(self.entry)
+            waiter.scheduler.timers.discard(self.entry)
         # The block ended after the expiry but before its next park: an expiry that stayed pending would strike code
         # outside.
-        if own_error is not None and own_error in waiter._pending:
-            waiter._pending.remove(own_error)
+        if own_error is not None and own_error in waiter.pending_errors:
+            waiter.pending_errors.remove(own_error)
         if own_error is not None and own_error is error:
             if self._raised_instead is not None:
                 raise self._raised_instead from error
             raise TimeoutError(f"not done within {self.seconds} s") from error
+
+
+say_foreign_names(Timeout, OF_A_TIMEOUT)
+refuse_async_with(Timeout, "async with asyncio.timeout(...)")
 
 
 def check_error(error: object) -> None:

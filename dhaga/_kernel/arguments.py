@@ -40,6 +40,15 @@ def check_function(fn: object, call: str, generators: bool = True) -> None:
         raise TypeError(f"{fn!r} is a generator function, whose body would run in the caller: {call} one that uses it")
 
 
+def check_count(what: str, count: int) -> int:
+    """Return a count that must be at least 1. Raises: TypeError, ValueError."""
+    if not isinstance(count, int):
+        raise TypeError(f"{what} is a number of them, not {count!r}")
+    if count < 1:
+        raise ValueError(f"{what} must be 1 or more, not {count}")
+    return count
+
+
 def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None:
     """Return the timeout of an ``acquire``; None: forever. Raises: ValueError, OverflowError, as the standard does."""
     if timeout is None or timeout == -1:
@@ -55,7 +64,7 @@ def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None
 def check_seconds(seconds: float | None) -> None:
     """Check a number of seconds; None, negative ones and infinity will do. Raises: ValueError for NaN; TypeError.
 
-    From: a call that waits, before the waiter stands anywhere. A heap of deadlines with NaN in it loses its order: with
+    From: a call that waits, before the waiter is in any queue. A heap of deadlines with NaN in it loses its order: with
     NaN in front no other timer fires, and the loop never sleeps.
     """
     if seconds is not None and not seconds <= math.inf:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class GeneratorContext(ContextDecorator, Generic[T]):
-    """A context manager over a generator with one ``yield``; a decorator, too, with a new generator for each call."""
+    """A context manager over a generator with one ``yield``; also a decorator, with a new generator for each call."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.call = function, args, options

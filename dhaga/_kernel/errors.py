@@ -23,14 +23,14 @@ class Expired(BaseException):
     def __init__(self, timeout: object, number: int = -1) -> None:
         super().__init__(timeout)
         self.timeout = timeout
-        # The number of the block, see _kernel/cancellation.py; -1 is outside of all blocks.
+        # The number of the block, see _kernel/wait/cancellation.py; -1 is outside of all blocks.
         self.number = number
 
 
 class Deadlock(RuntimeError):
     """Every dhaga waits, and no event in this process could wake one. The text names each wait and what holds it.
 
-    Raised in the main code, at its park. How it is decided: see ``_kernel/deadlock.py``.
+    Raised in the main code, at its park. How it is decided: see ``_kernel/wait/deadlock.py``.
     """
 
 

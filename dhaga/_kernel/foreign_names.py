@@ -1,12 +1,17 @@
-"""Names that a Dhaga has in gevent, eventlet or asyncio, each an AttributeError that says its name here.
+"""Names that our classes have in gevent, eventlet, trio or asyncio, each an AttributeError that says its name here.
 
-A ``__getattr__`` of the class would cost every attribute of every dhaga: CPython (3.11 on) specialises attributes for
-classes without one. These stand in the class for their own name only.
+A ``__getattr__`` raises them. On CPython 3.11, which specialises attributes only of classes without one (48 ns an
+attribute instead of 14; no difference from 3.12 on), a descriptor for each name does. Completion, which reads the
+class, offers these names there. ``show_only`` keeps ``dir()`` of an object to the names that users may call.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Self, TypeVar
+
+C = TypeVar("C", bound=type[Any])
 
 OF_A_DHAGA = {
     "kill": "cancel(), then join()",
@@ -32,23 +37,99 @@ OF_A_DHAGA = {
 """By name in gevent, eventlet and asyncio: what to write here."""
 
 
+OF_A_SCOPE = {
+    "start_soon": "spawn(fn, *args)",
+    "start": "spawn(fn, *args)",
+    "create_task": "spawn(fn, *args), with a function instead of a coroutine",
+    "cancel_scope": "the scope itself: cancel(), cancel_called, cancelled_caught",
+    "deadline": "dhaga.Scope(timeout=seconds)",
+    "shield": "dhaga.shield(), a block of its own",
+    "wait": "the end of the with block",
+    "join": "the end of the with block",
+    "kill": "cancel()",
+}
+"""By name in trio, anyio, asyncio and gevent's Group."""
+
+OF_A_TIMEOUT = {
+    "start": "a block: with dhaga.Timeout(seconds)",
+    "cancel": "the end of the with block",
+    "close": "the end of the with block",
+    "pending": "expired",
+    "reschedule": "another dhaga.Timeout in a block within",
+}
+"""By name in gevent, eventlet and asyncio."""
+
+
+def say_foreign_names(of: Any, names: Mapping[str, str]) -> None:
+    """Make a class say what to write instead of each foreign name."""
+    if sys.version_info < (3, 12):
+        names_of: Callable[[object], Iterable[str]] = of.__dir__
+        of.__dir__ = lambda self: sorted(set(names_of(self)) - names.keys())
+        for name, hint in names.items():
+            setattr(of, name, ForeignName(name, hint, of.__name__))
+        return
+
+    def __getattr__(self: object, name: str) -> NoReturn:
+        if name in names:
+            raise missing_attribute(self, name, of.__name__, names[name])
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    of.__getattr__ = __getattr__
+
+
+def missing_attribute(instance: object, name: str, kind: str, hint: str) -> AttributeError:
+    """Return the error of a foreign name."""
+    return AttributeError(f"{kind!r} object has no attribute {name!r}: here it is {hint}", name=name, obj=instance)
+
+
 class ForeignName:
-    """Descriptor whose attribute does not exist: the error says what to take."""
+    """Descriptor whose attribute does not exist: the error says what to use instead."""
 
-    __slots__ = ("name",)
+    __slots__ = ("hint", "kind", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, hint: str, kind: str) -> None:
         self.name = name
+        self.hint = hint
+        self.kind = kind
 
     def __get__(self, instance: object, owner: type) -> Self:
         # Tools take all that dir() of the class lists.
         if instance is None:
             return self
-        raise AttributeError(
-            f"'Dhaga' object has no attribute {self.name!r}: here it is {OF_A_DHAGA[self.name]}",
-            name=self.name,
-            obj=instance,
+        raise missing_attribute(instance, self.name, self.kind, self.hint)
+
+
+def refuse_async_with(of: Any, instead: str) -> None:
+    """Make ``async with`` of a class that has only ``with`` say what to write in a coroutine."""
+
+    def refuse(self: object, *error: object) -> NoReturn:
+        name = of.__name__
+        raise TypeError(
+            f"async with dhaga.{name}(...): {name} is for code in dhagas and in main code, with dhaga.{name}(...); in "
+            f"a coroutine write {instead}, or await dhaga.aio.run_in_dhaga(fn, ...)"
         )
+
+    of.__aenter__ = of.__aexit__ = refuse
+
+
+def show_only(*public: str) -> Callable[[C], C]:
+    """Make ``dir()`` of an object show these names of its class, those of subclasses, and Python's own. For decorating.
+
+    The others are the internal API: names that other districts use have no underscore, and are not for users either.
+    """
+
+    def decorate(cls: C) -> C:
+        names_of: Any = cls.__dir__
+        internal = {name for each in cls.__mro__ for name in vars(each)} - {*public}
+
+        def __dir__(self: object) -> list[str]:
+            """List the public names and Python's own."""
+            return [name for name in names_of(self) if name[:2] == "__" or not (name[0] == "_" or name in internal)]
+
+        cls.__dir__ = __dir__  # type: ignore[assignment]
+        return cls
+
+    return decorate
 
 
 class OwnName:

@@ -2,21 +2,24 @@
 
 | hook                       | called by, and when                                     | listener                  |
 |----------------------------|---------------------------------------------------------|---------------------------|
-| ``on_spawn``               | ``Scheduler._admit``, with each new dhaga               | ``debug/_spawn_sites``    |
-| ``on_wake``                | ``Waiter._wake``, before each wake, in the waker's      | ``debug/_instrumentation``|
-|                            | thread                                                  |                           |
+| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
+| ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
+|                            | waker's thread                                          |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
-| ``Scheduler._around_park`` | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
+| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
+|                            | scheduler                                               |                           |
+| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
-| ``before_cancel_at_exit``  | ``shutdown.end_dhagas``, while daemon dhagas still run  | ``_sync/semlock``         |
+| ``before_cancel_at_exit``  | ``shutdown.end_dhagas``, while daemon dhagas still run  | ``_sync/semlock``,        |
+|                            |                                                         | ``integrations/grpc``     |
 | ``after_dhagas_at_exit``   | ``shutdown.after_threads``, ``fork.end_child``          | ``_workers/thread_pool``  |
 | ``in_forked_child``        | ``fork.call_child_hooks``, after the kernel's handler   | ``threading``, ``debug``  |
 | ``deadlock.mark_idle``     | a helper thread that waits for work, of itself          | ``deadlock.DeadlockWatch``|
 
 A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or dict
 holds several listeners, a plain global at most one.
-One function is replaced from afar all the same: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every module
-at interpreter exit. A hook in each lock would cost 10 % of a lock, for the finalizers of the last milliseconds.
+One function is nevertheless replaced from elsewhere: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every
+module at interpreter exit. A hook in each lock would cost 10 % of a lock, for the finalizers of the last milliseconds.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .microthread import Dhaga
-    from .scheduler import Scheduler
-    from .waiter import Waiter
+    from .run.microthread import Dhaga, Main
+    from .run.scheduler import Scheduler
+    from .wait.waiter import Waiter
 
 # In the spawner, whose stack is the spawn site.
 on_spawn: Callable[[Dhaga], object] | None = None
@@ -35,8 +38,10 @@ on_spawn: Callable[[Dhaga], object] | None = None
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
 on_wake: Callable[[Waiter], object] | None = None
 
-# True once a scheduler is bound to its thread, False when it lets go of it.
+# True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Scheduler, bool], object]] = []
+
+on_main_code: Callable[[Main], object] | None = None
 
 # By fd: select() and friends watch a bare number, and the object that closes it knows nothing of them.
 # Dictionaries, as one of many waits for one fd leaves in O(1).

@@ -43,7 +43,7 @@ namespaces = {module.__name__: Namespace(module) for module in (threading, socke
 
 
 def unpatched(function: F) -> F:
-    """Return a function of a standard module that goes on as before, whatever a patch replaces there.
+    """Return a function of a standard module that works as before under every patch of that module.
 
     Raises: PatchError if another package, gevent or eventlet as a rule, has replaced it before the import of dhaga.
     """
@@ -52,8 +52,8 @@ def unpatched(function: F) -> F:
         package = function.__module__.partition(".")[0]
         raise PatchError(
             f"{package} has patched this program already ({function.__name__}() is that of {function.__module__}), and "
-            f"of two patches neither works: remove the call of {package}'s patch, or do not import dhaga. "
-            "examples/migrate maps the names of gevent and eventlet to ours"
+            f"of two patches neither works: run the unchanged program with python -m dhaga --as {package} ..., or list "
+            "what to change with python -m dhaga migrate"
         )
     copy = FunctionType(
         function.__code__,

@@ -15,10 +15,10 @@ from greenlet import getcurrent
 
 from .api import spawn
 from .arguments import check_delay, check_function
-from .current_scheduler import current_scheduler
-from .microthread import Dhaga
-from .run_queues import NORMAL, Priority
-from .waiter import SLEEPING
+from .process.current_scheduler import current_scheduler
+from .run.microthread import Dhaga
+from .run.run_queues import NORMAL, Priority
+from .wait.waiter import SLEEPING
 
 R = TypeVar("R")
 
@@ -50,7 +50,7 @@ def spawn_later(
     check_function(fn, "spawn_later")
     me: Any = getcurrent()
     scheduler = me.scheduler if isinstance(me, Dhaga) else current_scheduler()
-    deadline = scheduler._clock() + seconds
+    deadline = scheduler.clock() + seconds
     options: dict[str, Any] = {"name": name, "daemon": daemon, "priority": priority, "context": context}
     return spawn(call_later, deadline, fn, args, kwargs, **options)
 
@@ -59,10 +59,10 @@ def call_later(deadline: float, fn: Callable[..., R], args: tuple[Any, ...], kwa
     """Park until the deadline, then make the call. From: the dhaga that it is to be made in."""
     me: Any = getcurrent()
     scheduler = me.scheduler
-    me._prepare("spawn_later", SLEEPING)
-    entry = scheduler._timers.add(deadline, me)
+    me.prepare_park("spawn_later", SLEEPING)
+    entry = scheduler.timers.add(deadline, me)
     try:
-        me._park()
+        me.park_until_woken()
     finally:
-        scheduler._timers.discard(entry)
+        scheduler.timers.discard(entry)
     return fn(*args, **kwargs)

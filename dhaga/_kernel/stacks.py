@@ -84,9 +84,9 @@ def _frame_at(frame: FrameType) -> Frame:
 
 
 def stacks_of_threads() -> dict[int, Stack]:
-    """Return what each OS thread executes right now, by its ident, whatever it does.
+    """Return what each OS thread executes right now, by its ident.
 
-    Without the kernel's own frames at either end. Parks: never; some 0.1 ms. From: any thread. Of more than a hundred
+    Without the kernel's own frames at either end. Parks: never; about 0.1 ms. From: any thread. Of more than a hundred
     threads the youngest hundred.
     """
     # 5 ms, paid only by programs that take such stacks.

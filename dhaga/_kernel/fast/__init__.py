@@ -1,0 +1,1 @@
+"""What is compiled, and how it takes the place of Python functions."""

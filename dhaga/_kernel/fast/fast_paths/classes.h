@@ -1,0 +1,166 @@
+/* The static data, made from three lists: the known classes with the places of their slots, the Python twins, and the
+strings. Also the helpers that all other files use to read and write slots and to call twins. */
+
+/* CPython counts a class's version up at each change, and sets it to 0 until an attribute is next looked up. */
+#define NO_VERSION UINT_MAX
+
+typedef struct {
+    const char *module, *name;
+    PyTypeObject *type;   /* owned; NULL until bound */
+    unsigned int version; /* of the class when its compiled methods were last seen in their places */
+    uint64_t overridden;  /* which compiled methods of its bases are not those that it has by their names */
+} known_class;
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+#define KNOWN_CLASS(variable, module, name) static known_class variable = {module, name, NULL, NO_VERSION, 0};
+#define KNOWN_SLOT(class, variable, name) static Py_ssize_t variable;
+#include "known_classes.h"
+
+static known_class *const classes[] = {
+#define KNOWN_CLASS(variable, module, name) &variable,
+#define KNOWN_SLOT(class, variable, name)
+#include "known_classes.h"
+    NULL,
+};
+
+static const struct {
+    const known_class *owner;
+    const char *name;
+    Py_ssize_t *offset;
+} known_slots[] = {
+#define KNOWN_CLASS(variable, module, name)
+#define KNOWN_SLOT(class, variable, name) {&class, name, &variable},
+#include "known_classes.h"
+    {NULL, NULL, NULL},
+};
+
+static int is_unpatched(known_class *known);
+
+/* Whether the object is of the class itself, and its methods are those that the code here stands for: neither a subclass's
+nor a mock's. */
+static inline int
+is_itself(PyObject *object, known_class *known)
+{
+    return Py_IS_TYPE(object, known->type) &&
+           (known->type->tp_version_tag == known->version || is_unpatched(known));
+}
+
+#define IS(object, known) is_itself((object), &(known))
+/* Whether it is of the class or a subclass, which has the same slots. */
+#define IS_A(object, known) ((known).type != NULL && PyObject_TypeCheck((object), (known).type))
+
+/* Whether it is a dhaga, of a subclass too, that is woken by Dhaga's own methods. */
+static inline int
+is_dhaga(PyObject *object)
+{
+    return IS_A(object, Dhaga) && (Dhaga.type->tp_version_tag == Dhaga.version || is_unpatched(&Dhaga));
+}
+
+typedef enum {
+#define COMPILED(constant, class, name, function) constant,
+#include "compiled_functions.h"
+    FUNCTIONS
+} function;
+_Static_assert(FUNCTIONS <= 64, "known_class.overridden has a bit for each");
+
+static PyObject *python_twin[FUNCTIONS]; /* owned */
+
+static PyObject *hooks; /* the dictionary of the module of hooks, owned */
+static int frozen;      /* interpreter exit: getcurrent() fails from now on; the Python twins know what to do */
+
+static PyTypeObject *deque_type, *epoll_type;
+static PyObject *deque_append, *deque_popleft, *heappush, *heappop, *plain_fileno, *empty;
+
+#define INTERNED(name, text) static PyObject *str_##name;
+#include "interned_strings.h"
+
+static const struct {
+    PyObject **string;
+    const char *text;
+} strings[] = {
+#define INTERNED(name, text) {&str_##name, text},
+#include "interned_strings.h"
+    {NULL, NULL},
+};
+
+/* An attribute of a module, or of a class in it. */
+static PyObject *
+imported(const char *module, const char *name, const char *attribute)
+{
+    PyObject *from = PyImport_ImportModule(module), *found = NULL, *outer;
+
+    if (from != NULL) {
+        found = PyObject_GetAttrString(from, name);
+        Py_DECREF(from);
+    }
+    if (found != NULL && attribute != NULL) {
+        outer = found;
+        found = PyObject_GetAttrString(outer, attribute);
+        Py_DECREF(outer);
+    }
+    return found;
+}
+
+/* Put a new reference into a slot. CALLS: the former content may be freed, so this comes last in a step. */
+static inline void
+put(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    PyObject *former = SLOT(object, offset);
+    SLOT(object, offset) = value;
+    Py_XDECREF(former);
+}
+
+/* Read the number in a slot. Returns: whether it is an int that a long holds. */
+static inline int
+read_number(PyObject *object, Py_ssize_t offset, long *number)
+{
+    PyObject *found = SLOT(object, offset);
+    int too_large = 1;
+
+    *number = found != NULL && PyLong_CheckExact(found) ? PyLong_AsLongAndOverflow(found, &too_large) : 0;
+    return !too_large;
+}
+
+/* Add to the number in a slot, which is not negative. Returns: -1 on an error. */
+static int
+add(PyObject *object, Py_ssize_t offset, long count)
+{
+    PyObject *sum;
+    long number;
+
+    if (!read_number(object, offset, &number) || (count > 0 && number > LONG_MAX - count)) {
+        PyErr_SetString(PyExc_OverflowError, "a count that is no int, or too large");
+        return -1;
+    }
+    sum = PyLong_FromLong(number + count);
+    if (sum == NULL) {
+        return -1;
+    }
+    put(object, offset, sum);
+    return 0;
+}
+
+/* Call a Python twin with the arguments that the compiled function got. CALLS. */
+static PyObject *
+call_twin(function which, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *small[8], **all = small, *result;
+    Py_ssize_t given = count + (names == NULL ? 0 : PyTuple_GET_SIZE(names)), i;
+
+    if (given > 7) {
+        all = PyMem_New(PyObject *, (size_t)given + 1);
+        if (all == NULL) {
+            return PyErr_NoMemory();
+        }
+    }
+    all[0] = self;
+    for (i = 0; i < given; i++) {
+        all[i + 1] = args[i];
+    }
+    result = PyObject_Vectorcall(python_twin[which], all, (size_t)count + 1, names);
+    if (all != small) {
+        PyMem_Free(all);
+    }
+    return result;
+}

@@ -1,0 +1,196 @@
+/* The poller: events of epoll make waiters runnable. Twin: Epoll.poll. */
+
+/* Whether something is taken for false; a slot that is empty is. */
+static inline int
+is_empty_dict(PyObject *object)
+{
+    return object == NULL || (PyDict_CheckExact(object) && PyDict_GET_SIZE(object) == 0);
+}
+
+/* READ and WRITE of fd_watch.py */
+#define DIRECTION_READ 1
+#define DIRECTION_WRITE 2
+
+#ifdef __linux__
+
+#define BATCH 1024
+#define UNUSUAL (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI)
+
+/* One event of a watched fd. CALLS. */
+static int
+pass_on(PyObject *poller, PyObject *watcher, uint32_t events, int no_sharers)
+{
+    PyObject *readers, *writers, *waiter, *unused, *ticket, *queue, *result;
+    Py_ssize_t position = 0;
+    int directions;
+
+    if (IS(watcher, FdWatcher) && no_sharers) {
+        readers = SLOT(watcher, watcher_readers);
+        writers = SLOT(watcher, watcher_writers);
+        if ((events == EPOLLIN || (events == (EPOLLIN | EPOLLOUT) && is_empty_dict(writers))) && readers != NULL &&
+            PyDict_CheckExact(readers) && PyDict_GET_SIZE(readers) <= 1) {
+            put(watcher, watcher_readable, Py_NewRef(Py_True));
+            if (!PyDict_Next(readers, &position, &waiter, &unused)) {
+                return 0;
+            }
+            if (is_dhaga(waiter)) {
+                ticket = SLOT(waiter, dhaga_parked);
+                queue = SLOT(waiter, dhaga_queue);
+                if (ticket != NULL && PyList_CheckExact(ticket) && is_deque(queue)) {
+                    int failed = 0;
+                    Py_INCREF(waiter);
+                    Py_INCREF(ticket);
+                    Py_INCREF(queue);
+                    if (PyDict_DelItem(readers, waiter) < 0) {
+                        failed = -1;
+                    }
+                    else if (PyList_GET_SIZE(ticket) > 0) { /* no look at asleep: who polls is awake */
+                        failed = PyList_SetSlice(ticket, 0, 1, NULL) < 0 ? -1 : append_to(queue, waiter);
+                    }
+                    Py_DECREF(queue);
+                    Py_DECREF(ticket);
+                    Py_DECREF(waiter);
+                    return failed;
+                }
+            }
+            result = PyObject_CallMethod(watcher, "ready", "i", DIRECTION_READ);
+            Py_XDECREF(result);
+            return result == NULL ? -1 : 0;
+        }
+    }
+    directions = (events & EPOLLIN ? DIRECTION_READ : 0) | (events & EPOLLOUT ? DIRECTION_WRITE : 0);
+    if (events & UNUSUAL) {
+        directions = DIRECTION_READ | DIRECTION_WRITE;
+    }
+    result = PyObject_CallMethod(
+        poller, "dispatch", "OiO", watcher, directions, events & UNUSUAL ? Py_True : Py_False);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+/* Epoll.poll: wake the waiters whose fds are ready by now. CALLS. */
+static int
+poll_epoll(PyObject *self)
+{
+    struct epoll_event found[BATCH];
+    PyObject *number, *watchers, *sharers, *recheck;
+    long fd;
+    int count, i, no_sharers, failed = 0;
+
+    number = PyObject_CallMethodNoArgs(SLOT(self, epoll_epoll), str_fileno);
+    if (number == NULL) {
+        return -1;
+    }
+    fd = PyLong_AsLong(number);
+    Py_DECREF(number);
+    if (fd == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    count = epoll_wait((int)fd, found, BATCH, 0); /* does not wait, so the interpreter lock is kept */
+    if (count < 0) {
+        if (errno != EINTR) {
+            PyErr_SetFromErrno(PyExc_OSError);
+            return -1;
+        }
+        count = 0;
+    }
+    if (count > 0) {
+        if (add(self, epoll_events, count) < 0) {
+            PyErr_Clear(); /* a figure: no reason to lose events */
+        }
+        sharers = SLOT(self, epoll_sharers);
+        no_sharers = is_empty_dict(sharers);
+        watchers = Py_NewRef(SLOT(self, epoll_watchers));
+        for (i = 0; i < count && !failed; i++) {
+            PyObject *key = PyLong_FromLong(found[i].data.fd), *watcher = NULL;
+            if (key != NULL) {
+                watcher = Py_XNewRef(PyDict_GetItemWithError(watchers, key));
+            }
+            Py_XDECREF(key);
+            if (watcher != NULL) {
+                failed = pass_on(self, watcher, found[i].events, no_sharers);
+                Py_DECREF(watcher);
+            }
+            else if (PyErr_Occurred()) {
+                failed = -1;
+            }
+        }
+        Py_XDECREF(watchers);
+        if (failed) {
+            return -1;
+        }
+    }
+    recheck = SLOT(self, epoll_to_recheck);
+    if (recheck != NULL && PyList_Check(recheck) && PyList_GET_SIZE(recheck) > 0) {
+        PyObject *left = PyObject_GetAttr(self, str_polls_until_recheck), *result;
+        long polls = left == NULL ? -1 : PyLong_AsLong(left) - 1;
+        Py_XDECREF(left);
+        if (PyErr_Occurred()) {
+            return -1;
+        }
+        left = PyLong_FromLong(polls);
+        if (left == NULL || PyObject_SetAttr(self, str_polls_until_recheck, left) < 0) {
+            Py_XDECREF(left);
+            return -1;
+        }
+        Py_DECREF(left);
+        if (count == 0 || polls == 0) {
+            result = PyObject_CallMethodNoArgs(self, str_recheck);
+            Py_XDECREF(result);
+            return result == NULL ? -1 : 0;
+        }
+    }
+    return 0;
+}
+
+#endif
+
+static PyObject *
+epoll_poll(PyObject *self, PyObject *Py_UNUSED(no))
+{
+#ifdef __linux__
+    PyObject *epoll = SLOT(self, epoll_epoll);
+
+    if (IS(self, Epoll) && epoll != NULL && Py_IS_TYPE(epoll, epoll_type) && SLOT(self, epoll_events) != NULL &&
+        SLOT(self, epoll_watchers) != NULL && PyDict_CheckExact(SLOT(self, epoll_watchers))) {
+        if (poll_epoll(self) < 0) {
+            return NULL;
+        }
+        Py_RETURN_NONE;
+    }
+#endif
+    return call_twin(POLL, self, NULL, 0, NULL);
+}
+
+/* `if self.poller.watchers: self.poller.poll()`. CALLS. */
+static int
+poll_if_watched(PyObject *scheduler)
+{
+    PyObject *poller = Py_XNewRef(SLOT(scheduler, scheduler_poller)), *result;
+    int failed = 0;
+
+    if (poller == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "poller");
+        return -1;
+    }
+    if (IS(poller, Epoll)) {
+        if (!is_empty_dict(SLOT(poller, epoll_watchers))) {
+            result = epoll_poll(poller, NULL);
+            failed = result == NULL ? -1 : 0;
+            Py_XDECREF(result);
+        }
+    }
+    else {
+        PyObject *watchers = PyObject_GetAttr(poller, str_watchers);
+        int some = watchers == NULL ? -1 : PyObject_IsTrue(watchers);
+        Py_XDECREF(watchers);
+        failed = some < 0 ? -1 : 0;
+        if (some > 0) {
+            result = PyObject_CallMethodNoArgs(poller, str_poll);
+            failed = result == NULL ? -1 : 0;
+            Py_XDECREF(result);
+        }
+    }
+    Py_DECREF(poller);
+    return failed;
+}

@@ -1,0 +1,273 @@
+/* Park: a dhaga is marked as waiting, and the next runnable one is switched to.
+Twins: Scheduler._park, Dhaga.prepare_park. */
+
+static PyObject *
+to_hub(PyObject *scheduler)
+{
+    put(scheduler, scheduler_lap_over, Py_NewRef(Py_True));
+    return Py_XNewRef(SLOT(scheduler, scheduler_hub));
+}
+
+/* Scheduler._pick_next, where the run queue is a plain deque. CALLS. */
+static PyObject *
+pick_next(PyObject *scheduler, long left)
+{
+    PyObject *ready, *result;
+
+    if (left <= 0) {
+        int over;
+        result = PyObject_CallMethodNoArgs(scheduler, str_lap_is_over);
+        over = result == NULL ? -1 : PyObject_IsTrue(result);
+        Py_XDECREF(result);
+        if (over) {
+            return over < 0 ? NULL : to_hub(scheduler);
+        }
+    }
+    ready = SLOT(scheduler, scheduler_run_queue);
+    if (!is_deque(ready) || deque_size(ready) == 0) {
+        if (poll_if_watched(scheduler) < 0) {
+            return NULL;
+        }
+        ready = SLOT(scheduler, scheduler_run_queue);
+        if (!is_deque(ready)) {
+            PyErr_SetString(PyExc_AttributeError, "run_queue");
+            return NULL;
+        }
+        if (deque_size(ready) == 0) {
+            const Py_ssize_t offsets[] = {scheduler_new_work, scheduler_low};
+            for (int i = 0; i < 2; i++) {
+                PyObject *later = Py_XNewRef(SLOT(scheduler, offsets[i]));
+                Py_ssize_t size = later == NULL ? 0 : PyObject_Size(later); /* a class in Python */
+                result = size > 0 ? PyObject_CallMethodNoArgs(later, str_popleft) : NULL;
+                Py_XDECREF(later);
+                if (size != 0) {
+                    return result;
+                }
+            }
+            return to_hub(scheduler);
+        }
+    }
+    return popleft_of(ready);
+}
+
+/* Whether a switch of this scheduler may be made here: no listener, no trace function, and a run queue that is a plain
+deque. */
+static inline int
+switches_plainly(PyObject *scheduler)
+{
+    return scheduler != NULL && IS_A(scheduler, Scheduler) && SLOT(scheduler, scheduler_around_park) == Py_None &&
+           SLOT(scheduler, scheduler_traced) == Py_False &&
+           is_deque(SLOT(scheduler, scheduler_run_queue)) && SLOT(scheduler, scheduler_switches_left) != NULL &&
+           PyLong_CheckExact(SLOT(scheduler, scheduler_switches_left));
+}
+
+/* Clear the error if it is MemoryError: the caller goes on without, as it has begun what must be finished. */
+static int
+forget_want_of_memory(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        return 0;
+    }
+    PyErr_Clear();
+    return 1;
+}
+
+/* Count the switch and switch to the next entry, until another greenlet switches back. It fails by its own doing only
+where greenlet does: the caller may stand in a queue already. CALLS. */
+static int
+switch_away(PyObject *scheduler)
+{
+    PyObject *ready = SLOT(scheduler, scheduler_run_queue), *entry, *result, *number;
+    long left = PyLong_AsLong(SLOT(scheduler, scheduler_switches_left)) - 1;
+
+    number = left < -1 && PyErr_Occurred() ? NULL : PyLong_FromLong(left);
+    if (number != NULL) {
+        put(scheduler, scheduler_switches_left, number);
+    }
+    else if (!forget_want_of_memory()) { /* else a switch is not counted */
+        return -1;
+    }
+    entry = left != 0 && deque_size(ready) > 0 ? popleft_of(ready) : pick_next(scheduler, left);
+    if (entry == NULL && forget_want_of_memory()) { /* the hub looks at all that pick_next() could not look at */
+        entry = to_hub(scheduler);
+    }
+    if (entry == NULL) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_AttributeError, "hub");
+        }
+        return -1;
+    }
+    if (IS(entry, NewQueue) && SLOT(entry, new_queue_scheduler) == scheduler) { /* NewQueue.switch */
+        put(scheduler, scheduler_next_on_hub, entry);
+        entry = Py_XNewRef(SLOT(scheduler, scheduler_hub));
+        if (entry == NULL) {
+            PyErr_SetString(PyExc_AttributeError, "hub");
+            return -1;
+        }
+    }
+    if (IS(entry, Dhaga) || Py_IS_TYPE(entry, &PyGreenlet_Type)) {
+        result = PyGreenlet_Switch((PyGreenlet *)entry, NULL, NULL);
+    }
+    else { /* main code, a call for the hub. Python's frames below this one stay on the C stack while it is parked */
+        result = PyObject_CallMethodNoArgs(entry, str_switch);
+    }
+    Py_DECREF(entry);
+    if (result == NULL) {
+        return -1;
+    }
+    Py_DECREF(result);
+    return 0;
+}
+
+/* Scheduler._park for a dhaga, where switches_plainly(). CALLS. */
+static PyObject *
+park(PyObject *scheduler, PyObject *me)
+{
+    PyObject *value, *error;
+
+    put(me, dhaga_since, Py_XNewRef(SLOT(scheduler, scheduler_next_poll_at)));
+    Py_INCREF(scheduler);
+    if (switch_away(scheduler) < 0) {
+        Py_DECREF(scheduler);
+        return NULL;
+    }
+    Py_DECREF(scheduler);
+    error = SLOT(me, dhaga_error);
+    if (error != NULL && error != Py_None) {
+        PyObject *never = PyObject_CallMethodNoArgs(me, str_throw_error);
+        Py_XDECREF(never);
+        if (never == NULL) {
+            return NULL;
+        }
+    }
+    /* A parked dhaga must not keep alive what it once received. */
+    value = SLOT(me, dhaga_value);
+    SLOT(me, dhaga_value) = Py_NewRef(Py_None);
+    if (value == NULL) {
+        PyErr_SetString(PyExc_AttributeError, "_value");
+    }
+    return value;
+}
+
+static PyObject *
+scheduler__park(PyObject *self, PyObject *me)
+{
+    if (!IS_A(me, Dhaga) || !switches_plainly(self)) {
+        return call_twin(PARK, self, &me, 1, NULL);
+    }
+    return park(self, me);
+}
+
+/* Whether a dhaga of NORMAL priority neither waits already nor has anything to be raised. One that a test watches has a
+queue of its own, and its subclass a property in the place of a slot. */
+static inline int
+nothing_pending(PyObject *me)
+{
+    PyObject *pending = SLOT(me, dhaga_pending), *parked = SLOT(me, dhaga_parked);
+    return is_deque(SLOT(me, dhaga_queue)) && pending != NULL &&
+           ((PyTuple_CheckExact(pending) && PyTuple_GET_SIZE(pending) == 0) ||
+            (PyList_Check(pending) && PyList_GET_SIZE(pending) == 0)) &&
+           parked != NULL && PyList_CheckExact(parked) && PyList_GET_SIZE(parked) == 0;
+}
+
+/* The caller, borrowed: who runs is alive. NULL on an error. */
+static PyObject *
+current(void)
+{
+    PyObject *me = (PyObject *)PyGreenlet_GetCurrent();
+    Py_XDECREF(me);
+    return me;
+}
+
+/* Whether the caller may wait by the fast path: a dhaga that neither waits already nor has something to be raised. */
+static inline int
+may_wait(PyObject *me)
+{
+    return IS_A(me, Dhaga) && nothing_pending(me) && switches_plainly(SLOT(me, dhaga_scheduler));
+}
+
+/* The ticket of a park. CALLS: before 3.12 an allocation may collect garbage. So it is made before the looks. */
+static inline PyObject *
+new_ticket(PyObject *me)
+{
+    PyObject *ticket = PyList_New(1);
+    if (ticket != NULL) {
+        PyList_SET_ITEM(ticket, 0, Py_NewRef(me));
+    }
+    return ticket;
+}
+
+/* What a waiter's slots held before: dropped once all is done that must be one step. */
+typedef struct {
+    PyObject *target, *reason, *ticket;
+} former_park;
+
+static inline void
+drop(former_park *all)
+{
+    Py_XDECREF(all->ticket);
+    Py_XDECREF(all->reason);
+    Py_XDECREF(all->target);
+}
+
+/* Waiter.prepare_park: mark a waiter that may_wait() as parked. Takes the ticket's reference. */
+static inline void
+prepare(PyObject *me, PyObject *reason, PyObject *target, PyObject *ticket, former_park *before)
+{
+    before->target = SLOT(me, dhaga_target);
+    before->reason = SLOT(me, dhaga_reason);
+    before->ticket = SLOT(me, dhaga_parked);
+    SLOT(me, dhaga_target) = Py_NewRef(target);
+    SLOT(me, dhaga_reason) = Py_NewRef(reason);
+    SLOT(me, dhaga_parked) = ticket;
+}
+
+static PyObject *
+dhaga_prepare_park(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (names == NULL && (count == 1 || count == 2)) {
+        PyObject *ticket = new_ticket(self);
+        former_park before;
+        if (ticket == NULL) {
+            return NULL;
+        }
+        if (nothing_pending(self)) {
+            prepare(self, args[0], count == 2 ? args[1] : Py_None, ticket, &before);
+            drop(&before);
+            Py_RETURN_NONE;
+        }
+        Py_DECREF(ticket);
+    }
+    return call_twin(PREPARE, self, args, count, names);
+}
+
+/* Remove the caller from what it waits for, as its park has failed before the switch: no waker may give it anything.
+The error that is set stays. CALLS. */
+static void
+leave(PyObject *me)
+{
+    PyObject *error = take_error(), *ticket = Py_XNewRef(SLOT(me, dhaga_parked)), *undone;
+
+    if (ticket != NULL && PyList_CheckExact(ticket) && PyList_GET_SIZE(ticket) > 0) {
+        if (PyList_SetSlice(ticket, 0, PyList_GET_SIZE(ticket), NULL) < 0) {
+            PyErr_Clear();
+        }
+        undone = PyObject_CallMethodNoArgs(me, str_undo_park); /* which may fail: wakers skip an empty ticket */
+        Py_XDECREF(undone);
+        PyErr_Clear();
+    }
+    Py_XDECREF(ticket);
+    raise_again(error);
+}
+
+/* Scheduler._park for the caller, which is a dhaga in a queue. CALLS. */
+static PyObject *
+park_here(PyObject *me)
+{
+    PyObject *scheduler = SLOT(me, dhaga_scheduler);
+
+    if (switches_plainly(scheduler)) {
+        return park(scheduler, me);
+    }
+    return PyObject_CallMethod(scheduler, "_park", "O", me);
+}

@@ -1,0 +1,110 @@
+/* Queue: an item goes to the first getter, else into the stock. Twins: Queue.put and get. */
+
+/* Whether the queue is one whose items are a plain deque, and neither locked nor shut down. */
+static inline int
+is_plain_queue(PyObject *self)
+{
+    PyObject *mutex = SLOT(self, queue_mutex);
+    return is_deque(SLOT(self, queue_stock)) && SLOT(self, queue_hands_over) == Py_True && mutex != NULL &&
+           IS(mutex, Mutex) && SLOT(mutex, mutex_free) == Py_True && SLOT(self, queue_maxsize) != NULL &&
+           SLOT(self, queue_unfinished) != NULL && PyLong_CheckExact(SLOT(self, queue_unfinished)) && SLOT(self, queue_is_shutdown) == Py_False &&
+           is_wait_queue(SLOT(self, queue_getters)) && is_wait_queue(SLOT(self, queue_putters));
+}
+
+/* What a get returns. Takes the value's reference; raises Empty in the place of TIMED_OUT. */
+static inline PyObject *
+item_in_time(PyObject *value)
+{
+    if (value != NULL && value == timed_out) {
+        Py_CLEAR(value);
+        PyErr_SetNone(empty);
+    }
+    return value;
+}
+
+static PyObject *
+queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *getters, *waiter, *stock, *maxsize;
+    int failed;
+
+    if (names != NULL || count != 1 || !IS(self, Queue) || !is_plain_queue(self)) {
+        return call_twin(QUEUE_PUT, self, args, count, names);
+    }
+    getters = SLOT(self, queue_getters);
+    if (deque_size(getters) > 0) {
+        Py_INCREF(getters);
+        failed = take_waiter(getters, &waiter);
+        Py_DECREF(getters);
+        if (failed) {
+            return NULL;
+        }
+        if (waiter == NULL) { /* all had left; void tickets are gone now */
+            return call_twin(QUEUE_PUT, self, args, count, names);
+        }
+        /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. */
+        if (add(self, queue_unfinished, 1) < 0) {
+            PyErr_WriteUnraisable(self); /* the getter is out of its ticket: it gets its item in any case */
+        }
+        failed = resume(waiter, args[0]);
+        Py_DECREF(waiter);
+        if (failed) {
+            return NULL;
+        }
+        Py_RETURN_NONE;
+    }
+    stock = SLOT(self, queue_stock);
+    maxsize = SLOT(self, queue_maxsize);
+    if (PyLong_CheckExact(maxsize)) {
+        Py_ssize_t most = PyLong_AsSsize_t(maxsize);
+        if (most == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+        }
+        else if (most <= 0 || deque_size(stock) < most) {
+            if (add(self, queue_unfinished, 1) < 0) { /* first: it may fail for want of memory */
+                return NULL;
+            }
+            if (append_to(stock, args[0]) < 0) {
+                PyObject *error = take_error();
+                (void)add(self, queue_unfinished, -1);
+                PyErr_Clear();
+                raise_again(error);
+                return NULL;
+            }
+            Py_RETURN_NONE;
+        }
+    }
+    return call_twin(QUEUE_PUT, self, args, count, names);
+}
+
+static PyObject *
+queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *stock, *item, *me, *ticket, *timeout;
+
+    if (!frozen && IS(self, Queue) && read_timeout(args, count, names, 1, &timeout)) {
+        stock = SLOT(self, queue_stock);
+        if (is_deque(stock) && is_wait_queue(SLOT(self, queue_putters)) && deque_size(stock) > 0) {
+            item = popleft_of(stock);
+            if (item != NULL && deque_size(SLOT(self, queue_putters)) > 0) {
+                PyObject *result = PyObject_CallMethodNoArgs(self, str_use_room);
+                if (result == NULL && !forget_want_of_memory()) { /* else the next call of get() admits them */
+                    Py_CLEAR(item);
+                }
+                Py_XDECREF(result);
+            }
+            return item;
+        }
+        me = current();
+        ticket = me == NULL ? NULL : new_ticket(me);
+        if (ticket == NULL) {
+            return NULL;
+        }
+        if (is_plain_queue(self) && deque_size(SLOT(self, queue_stock)) == 0 && deque_size(SLOT(self, queue_putters)) == 0 &&
+            may_wait_for(me, timeout)) {
+            return item_in_time(wait_in(SLOT(self, queue_getters), me, ticket, NULL, timeout));
+        }
+        Py_DECREF(ticket);
+    }
+    return PyErr_Occurred() ? NULL : call_twin(QUEUE_GET, self, args, count, names);
+}

@@ -1,0 +1,420 @@
+/* The socket: bytes are received or sent by one system call, which never waits; a reader who finds none parks.
+Twins: socket.recv, recv_into, send, sendall.
+
+The interpreter lock is kept during the call: it does not wait, and copies MOST or MOST_INTO bytes at most. More go by the
+twin, which releases it. The fd is asked of the socket at each call: that of a closed one is -1, never another file's. */
+
+#define MOST 65536
+/* Into a buffer, as nothing is copied twice: io.DEFAULT_BUFFER_SIZE of 3.14, by which file objects over sockets read. */
+#define MOST_INTO 131072
+/* Up to which a read is often one of a counted piece, which is then received in place. */
+#define SMALL 1024
+
+/* The fd; -2 on an error. */
+static int
+fd_of(PyObject *self)
+{
+    PyObject *number = PyObject_Vectorcall(plain_fileno, &self, 1, NULL);
+    long fd = number == NULL ? -2 : PyLong_AsLong(number);
+
+    Py_XDECREF(number);
+    return PyErr_Occurred() ? -2 : (int)fd;
+}
+
+/* ---- receiving */
+
+/* End the caller's turn if its budget is spent: turn_budget.py. Returns: -1 on an error. CALLS. */
+static int
+end_turn_if_due(PyObject *me)
+{
+    PyObject *scheduler = SLOT(me, dhaga_scheduler), *turn_end, *now, *result;
+    int due;
+
+    if (!has_plain_timers(scheduler) || SLOT(scheduler, scheduler_turn_ends_at) == NULL) {
+        return 0;
+    }
+    turn_end = Py_NewRef(SLOT(scheduler, scheduler_turn_ends_at));
+    now = time_now(scheduler);
+    due = now == NULL ? -1 : PyObject_RichCompareBool(now, turn_end, Py_GE);
+    Py_XDECREF(now);
+    Py_DECREF(turn_end);
+    if (due > 0) {
+        result = PyObject_CallOneArg(end_turn, me);
+        Py_XDECREF(result);
+        due = result == NULL ? -1 : 0;
+    }
+    return due;
+}
+
+/* Whether the caller is a dhaga, and the timeout a plain one. Sets the watcher of its scheduler, owned, or NULL if it has
+none yet. */
+static int
+may_receive(PyObject *self, PyObject *me, PyObject **watcher)
+{
+    PyObject *cached = SLOT(self, socket_watcher), *timeout = SLOT(self, socket_call_timeout), *watchers, *scheduler;
+
+    *watcher = NULL;
+    if (!IS_A(me, Dhaga) || !has_plain_timers(scheduler = SLOT(me, dhaga_scheduler)) ||
+        SLOT(scheduler, scheduler_turn_ends_at) == NULL || know_late_names() < 0) {
+        return 0;
+    }
+    if (cached != NULL && IS(cached, FdWatcher) && SLOT(cached, watcher_scheduler) == scheduler) { /* no timeout */
+        *watcher = Py_NewRef(cached);
+        return 1;
+    }
+    watchers = SLOT(self, socket_watchers);
+    if (timeout == NULL || watchers == NULL || !PyDict_Check(watchers) ||
+        !(timeout == Py_None || (PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) >= 0))) {
+        return 0;
+    }
+    *watcher = Py_XNewRef(PyDict_GetItemWithError(watchers, scheduler));
+    return !PyErr_Occurred() && (*watcher == NULL || IS(*watcher, FdWatcher));
+}
+
+static inline int
+is_plain_watcher(PyObject *watcher)
+{
+    return SLOT(watcher, watcher_readable) != NULL && SLOT(watcher, watcher_readers) != NULL &&
+           PyDict_CheckExact(SLOT(watcher, watcher_readers)) && SLOT(watcher, watcher_read_reason) != NULL;
+}
+
+/* A short read has emptied the socket: the next receive parks at once, and saves a system call that would fail. This
+note is optional, so no error here loses the bytes that were read. CALLS. */
+static void
+note_short_read(PyObject *watcher)
+{
+    PyObject *poller, *list;
+
+    if (SLOT(watcher, watcher_short_read_means_empty) != Py_True) {
+        return;
+    }
+    if (SLOT(watcher, watcher_may_have_more) != Py_False) { /* to be looked at again by the poller */
+        poller = SLOT(watcher, watcher_poller);
+        list = poller == NULL ? NULL : PyObject_GetAttr(poller, str_to_recheck);
+        if (list == NULL || !PyList_CheckExact(list) || PyList_Append(list, watcher) < 0) {
+            Py_XDECREF(list);
+            PyErr_Clear();
+            return;
+        }
+        Py_DECREF(list);
+    }
+    put(watcher, watcher_readable, Py_NewRef(Py_False));
+}
+
+typedef enum { FAILED = -1, BY_TWIN, AGAIN } outcome;
+
+/* FdWatcher.wait_readable, for `left` seconds at most, or NULL. Returns: AGAIN once it may be readable. CALLS. */
+static outcome
+park_to_read(PyObject *me, PyObject *watcher, PyObject *left)
+{
+    PyObject *ticket = new_ticket(me), *value, *result;
+    former_park before;
+    int late;
+
+    if (ticket == NULL) {
+        return FAILED;
+    }
+    if (!may_wait(me) || !is_plain_watcher(watcher)) {
+        Py_DECREF(ticket);
+        return BY_TWIN;
+    }
+    if (SLOT(watcher, watcher_readable) == Py_True) { /* by another thread, while the ticket was made */
+        Py_DECREF(ticket);
+        return AGAIN;
+    }
+    if (PyDict_SetItem(SLOT(watcher, watcher_readers), me, Py_None) < 0) {
+        Py_DECREF(ticket);
+        return FAILED;
+    }
+    prepare(me, SLOT(watcher, watcher_read_reason), watcher, ticket, &before);
+    drop(&before);
+    if (SLOT(watcher, watcher_watched) != Py_True) {
+        result = PyObject_CallMethod(watcher, "start_watching", "Oi", me, DIRECTION_READ);
+        if (result == NULL) {
+            leave(me);
+            return FAILED;
+        }
+        Py_DECREF(result);
+    }
+    value = left == NULL ? park_here(me) : park_within(me, left);
+    late = left != NULL && value == timed_out;
+    Py_XDECREF(value);
+    if (late) {
+        PyErr_SetString(PyExc_TimeoutError, "timed out");
+    }
+    return value == NULL || late ? FAILED : AGAIN;
+}
+
+/* Park within the socket's timeout, as park_within_timeout() does: its clock starts at the first park. CALLS. */
+static outcome
+park_in_time(PyObject *self, PyObject *me, PyObject *watcher, double *deadline)
+{
+    PyObject *timeout = SLOT(self, socket_call_timeout), *scheduler = SLOT(me, dhaga_scheduler), *now, *left;
+    double seconds;
+    outcome done;
+
+    if (timeout == Py_None) {
+        return park_to_read(me, watcher, NULL);
+    }
+    if (timeout == NULL || !PyFloat_CheckExact(timeout) || !has_plain_timers(scheduler)) {
+        return BY_TWIN;
+    }
+    seconds = PyFloat_AS_DOUBLE(timeout);
+    now = time_now(scheduler);
+    if (now == NULL) {
+        return FAILED;
+    }
+    if (*deadline < 0) {
+        *deadline = PyFloat_AsDouble(now) + seconds;
+    }
+    seconds = *deadline - PyFloat_AsDouble(now);
+    left = PyFloat_FromDouble(seconds > 0 ? seconds : 0);
+    Py_DECREF(now);
+    done = left == NULL || PyErr_Occurred() ? FAILED : park_to_read(me, watcher, left);
+    Py_XDECREF(left);
+    return done;
+}
+
+/* What is to be received: `size` bytes at most as bytes, or into the buffer as many as it holds. */
+typedef struct {
+    PyObject *buffer;
+    Py_ssize_t size;
+    Py_ssize_t got;  /* -1 until some came, or the end of the stream */
+    PyObject *bytes; /* made if there is no buffer */
+} reception;
+
+/* Receive at most `size` bytes from the socket. Returns: -1 with an error, except one that says that there are none. */
+static Py_ssize_t
+take_bytes(int fd, void *to, Py_ssize_t size, outcome *done)
+{
+    Py_ssize_t got = recv(fd, to, (size_t)size, MSG_DONTWAIT);
+
+    *done = got >= 0 || errno == EAGAIN || errno == EINTR ? AGAIN : FAILED;
+    if (*done == FAILED) {
+        PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return got;
+}
+
+/* Receive bytes. There is room for them before they are taken off the socket: no lack of memory loses any. */
+static outcome
+receive_bytes(int fd, reception *wanted)
+{
+    /* Then copied: room of 4 KB and more that is made and shrunk at each call makes a round trip of small messages 10 %
+    longer. A transfer in bulk pays 5 % for the copy. */
+    static PyObject *kept; /* of MOST bytes; nothing else refers to it */
+    PyObject **room = wanted->size > SMALL ? &kept : &wanted->bytes, *exact;
+    outcome done;
+
+    if (*room == NULL && (*room = PyBytes_FromStringAndSize(NULL, wanted->size > SMALL ? MOST : wanted->size)) == NULL) {
+        return FAILED;
+    }
+    wanted->got = take_bytes(fd, PyBytes_AS_STRING(*room), wanted->size, &done);
+    if (wanted->got < 0) {
+        Py_CLEAR(wanted->bytes);
+        return done;
+    }
+    if (wanted->bytes != NULL && wanted->got == wanted->size) {
+        return done;
+    }
+    exact = PyBytes_FromStringAndSize(PyBytes_AS_STRING(*room), wanted->got);
+    if (exact == NULL) { /* the room itself, cut to size, is the result */
+        PyErr_Clear();
+        exact = *room;
+        *room = NULL;
+        Py_SET_SIZE(exact, wanted->got);
+        PyBytes_AS_STRING(exact)[wanted->got] = 0;
+    }
+    Py_XSETREF(wanted->bytes, exact);
+    return done;
+}
+
+/* Receive into the caller's buffer. CALLS, where it is of a class in Python. */
+static outcome
+receive_into(int fd, reception *wanted)
+{
+    Py_buffer view;
+    outcome done;
+
+    if (PyObject_GetBuffer(wanted->buffer, &view, PyBUF_WRITABLE) < 0) {
+        return FAILED;
+    }
+    wanted->size = view.len;
+    wanted->got = take_bytes(fd, view.buf, view.len, &done);
+    PyBuffer_Release(&view);
+    return done;
+}
+
+/* Whether calls never wait: the timeout is 0. redis-py uses this to check for stale data before each command: 1.6 ->
+1.0 µs. */
+static inline int
+never_waits(PyObject *self)
+{
+    PyObject *timeout = SLOT(self, socket_call_timeout);
+    return timeout != NULL && PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) == 0;
+}
+
+/* Receive as soon as there is something: read_when_ready(). Returns: AGAIN once it was received. CALLS. */
+static outcome
+receive(PyObject *self, reception *wanted)
+{
+    PyObject *me = current(), *watcher = NULL;
+    outcome done = AGAIN;
+    double deadline = -1;
+    int fd, at_once = never_waits(self);
+
+    if (me == NULL || !may_receive(self, me, &watcher)) {
+        Py_XDECREF(watcher);
+        return PyErr_Occurred() ? FAILED : BY_TWIN;
+    }
+    if (!at_once && (watcher == NULL || SLOT(watcher, watcher_readable) == Py_True) && end_turn_if_due(me) < 0) {
+        done = FAILED;
+    }
+    for (wanted->got = -1; wanted->got < 0 && done == AGAIN;) {
+        if (!at_once && watcher != NULL && SLOT(watcher, watcher_readable) != Py_True) {
+            done = park_in_time(self, me, watcher, &deadline);
+            continue;
+        }
+        fd = fd_of(self);
+        done = fd == -2                 ? FAILED
+               : wanted->buffer == NULL ? receive_bytes(fd, wanted)
+                                        : receive_into(fd, wanted);
+        if (done == AGAIN && wanted->got < 0 && at_once) {
+            errno = EAGAIN;
+            PyErr_SetFromErrno(PyExc_OSError);
+            done = FAILED;
+        }
+        else if (done == AGAIN && wanted->got < 0) {
+            if (watcher == NULL) {
+                watcher = PyObject_CallMethodOneArg(self, str_fd_watcher, me);
+                done = watcher == NULL ? FAILED : IS(watcher, FdWatcher) ? AGAIN : BY_TWIN;
+            }
+            if (done == AGAIN) {
+                put(watcher, watcher_readable, Py_NewRef(Py_False));
+            }
+        }
+        else if (done == AGAIN && watcher != NULL && wanted->got < wanted->size) {
+            note_short_read(watcher);
+        }
+    }
+    Py_XDECREF(watcher);
+    if (done != AGAIN) {
+        Py_CLEAR(wanted->bytes);
+    }
+    return done;
+}
+
+static PyObject *
+socket_recv(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    reception wanted = {0};
+
+    if (names == NULL && count == 1 && !frozen && IS(self, Socket) && PyLong_CheckExact(args[0])) {
+        wanted.size = PyLong_AsSsize_t(args[0]);
+        if (wanted.size == -1) {
+            PyErr_Clear();
+        }
+        if (wanted.size > 0 && wanted.size <= MOST) {
+            outcome done = receive(self, &wanted);
+            if (done != BY_TWIN) {
+                return done == FAILED ? NULL : wanted.bytes;
+            }
+        }
+    }
+    return call_twin(SOCKET_RECV, self, args, count, names);
+}
+
+static PyObject *
+socket_recv_into(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (names == NULL && count == 1 && !frozen && IS(self, Socket)) {
+        reception wanted = {.buffer = args[0], .size = -1};
+        if (PyByteArray_CheckExact(args[0])) {
+            wanted.size = PyByteArray_GET_SIZE(args[0]);
+        }
+        else if (PyMemoryView_Check(args[0]) && !PyMemoryView_GET_BUFFER(args[0])->readonly) {
+            wanted.size = PyMemoryView_GET_BUFFER(args[0])->len;
+        }
+        if (wanted.size > 0 && wanted.size <= MOST_INTO) {
+            outcome done = receive(self, &wanted);
+            if (done != BY_TWIN) {
+                return done == FAILED ? NULL : PyLong_FromSsize_t(wanted.got);
+            }
+        }
+    }
+    return call_twin(SOCKET_RECV_INTO, self, args, count, names);
+}
+
+/* ---- sending */
+
+/* Send what fits. Sets the number of bytes; -1: none, and the twin is to decide. Returns: -1 on an error. */
+static int
+send_now(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t *sent)
+{
+    PyObject *left, *number;
+    long sends;
+    int fd;
+
+    *sent = -1;
+    left = SLOT(self, socket_sends_until_check);
+    if (names != NULL || count != 1 || !IS(self, Socket) || !PyBytes_CheckExact(args[0]) ||
+        PyBytes_GET_SIZE(args[0]) > MOST || left == NULL || !PyLong_CheckExact(left)) {
+        return 0;
+    }
+    sends = PyLong_AsLong(left);
+    if (sends <= 1) { /* time to look at the turn's clock */
+        PyErr_Clear();
+        return 0;
+    }
+    fd = fd_of(self);
+    number = PyLong_FromLong(sends - 1);
+    if (fd == -2 || number == NULL) {
+        Py_XDECREF(number);
+        return -1;
+    }
+    *sent = send(fd, PyBytes_AS_STRING(args[0]), (size_t)PyBytes_GET_SIZE(args[0]), MSG_DONTWAIT);
+    if (*sent < 0) {
+        if (errno != EAGAIN && errno != EINTR) {
+            PyErr_SetFromErrno(PyExc_OSError);
+        }
+        Py_DECREF(number);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    put(self, socket_sends_until_check, number);
+    return 0;
+}
+
+static PyObject *
+socket_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    Py_ssize_t sent;
+
+    if (send_now(self, args, count, names, &sent) < 0) {
+        return NULL;
+    }
+    return sent < 0 ? call_twin(SOCKET_SEND, self, args, count, names) : PyLong_FromSsize_t(sent);
+}
+
+static PyObject *
+socket_sendall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *view, *result;
+    Py_ssize_t sent;
+
+    if (send_now(self, args, count, names, &sent) < 0) {
+        return NULL;
+    }
+    if (sent < 0) {
+        return call_twin(SOCKET_SENDALL, self, args, count, names);
+    }
+    if (sent < PyBytes_GET_SIZE(args[0])) {
+        view = PyMemoryView_FromObject(args[0]);
+        result = view == NULL ? NULL : PyObject_CallMethod(self, "send_rest", "Oni", view, sent, 0);
+        Py_XDECREF(view);
+        if (result == NULL) {
+            return NULL;
+        }
+        Py_DECREF(result);
+    }
+    Py_RETURN_NONE;
+}

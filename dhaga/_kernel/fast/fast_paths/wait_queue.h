@@ -1,0 +1,133 @@
+/* Wait queues: a ticket joins the queue of what is waited for. Twins: WaitQueue.wait and wake_first. */
+
+static inline int
+is_wait_queue(PyObject *object)
+{
+    return object != NULL && IS(object, WaitQueue) && SLOT(object, wait_queue_reason) != NULL;
+}
+
+/* Read the arguments (block, timeout) of a call that waits, or (timeout) alone, which stands at `position`. Sets the
+timeout, borrowed, or NULL. Returns: whether they are such as the fast path takes: block true, a usual number of
+seconds. */
+static int
+read_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t position, PyObject **timeout)
+{
+    PyObject *given = count > position ? args[position] : NULL;
+    double seconds;
+
+    *timeout = NULL;
+    if (count > position + 1 || (position == 1 && count > 0 && args[0] != Py_True)) {
+        return 0;
+    }
+    if (names != NULL) {
+        if (given != NULL || PyTuple_GET_SIZE(names) != 1 || PyTuple_GET_ITEM(names, 0) != str_timeout) {
+            return 0;
+        }
+        given = args[count];
+    }
+    if (given == NULL || given == Py_None) {
+        return 1;
+    }
+    if (PyFloat_CheckExact(given)) {
+        seconds = PyFloat_AS_DOUBLE(given);
+    }
+    else if (PyLong_CheckExact(given)) {
+        seconds = (double)PyLong_AsLong(given);
+        PyErr_Clear();
+    }
+    else {
+        return 0;
+    }
+    *timeout = given;
+    return seconds > 0 && seconds < 1e9 && know_late_names() == 0;
+}
+
+/* Whether the caller may wait here, with that timeout or NULL. */
+static inline int
+may_wait_for(PyObject *me, PyObject *timeout)
+{
+    return may_wait(me) && (timeout == NULL || has_plain_timers(SLOT(me, dhaga_scheduler)));
+}
+
+/* Queue up in a WaitQueue and park. Takes the ticket's reference; the caller has looked at what is to be had, and
+may_wait_for() the timeout. Returns: the value of the wake; TIMED_OUT. CALLS. */
+static PyObject *
+wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObject *timeout)
+{
+    former_park before;
+    PyObject *served;
+    int failed;
+
+    Py_INCREF(queue);
+    prepare(me, SLOT(queue, wait_queue_reason), queue, ticket, &before);
+    failed = append_to(queue, ticket);
+    drop(&before);
+    Py_DECREF(queue);
+    if (failed) {
+        leave(me);
+        return NULL;
+    }
+    if (serve != NULL) {
+        served = PyObject_CallNoArgs(serve);
+        if (served == NULL) {
+            leave(me);
+            return NULL;
+        }
+        Py_DECREF(served);
+    }
+    return timeout == NULL ? park_here(me) : park_within(me, timeout);
+}
+
+/* What a wait that may be too late returns to its caller: True or False. Takes the value's reference. */
+static inline PyObject *
+in_time(PyObject *value)
+{
+    int late = value == timed_out;
+
+    Py_XDECREF(value);
+    return value == NULL ? NULL : Py_NewRef(late ? Py_False : Py_True);
+}
+
+static PyObject *
+wait_queue_wait(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *me, *ticket, *timeout;
+
+    if (!frozen && count >= 2 && read_timeout(args + 2, count - 2, names, 0, &timeout)) {
+        int serves = PyObject_IsTrue(args[0]);
+        if (serves < 0) {
+            return NULL;
+        }
+        me = current();
+        ticket = me == NULL ? NULL : new_ticket(me);
+        if (ticket == NULL) {
+            return NULL;
+        }
+        if (may_wait_for(me, timeout) && is_wait_queue(self) && SLOT(self, wait_queue_closed) == Py_False) {
+            return wait_in(self, me, ticket, serves ? args[1] : NULL, timeout);
+        }
+        Py_DECREF(ticket);
+    }
+    return PyErr_Occurred() ? NULL : call_twin(WAIT, self, args, count, names);
+}
+
+static PyObject *
+wait_queue_wake_first(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *waiter;
+
+    if (names != NULL || count > 1 || !IS(self, WaitQueue)) {
+        return call_twin(WAKE_FIRST, self, args, count, names);
+    }
+    if (take_waiter(self, &waiter) < 0) {
+        return NULL;
+    }
+    if (waiter == NULL) {
+        Py_RETURN_NONE;
+    }
+    if (resume(waiter, count ? args[0] : Py_True) < 0) {
+        Py_DECREF(waiter);
+        return NULL;
+    }
+    return waiter;
+}

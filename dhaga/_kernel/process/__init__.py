@@ -1,0 +1,1 @@
+"""What belongs to the thread or the whole process: signals, forks, exits."""

@@ -1,0 +1,143 @@
+"""The event loop of a scheduler that owns one: its selector, and the self-pipe that a signal writes to.
+
+The kernel must know two things that an asyncio loop keeps to itself: whether it is inside ``select`` (only then must a
+wake from a signal handler write to the loop's pipe), and whether it is about to sleep without a deadline (only then can
+the process be in a deadlock). Both are seen from a subclass of the standard selector, by public behaviour alone.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from .. import originals
+from ..wait.deadlock import DeadlockWatch
+
+# The standard library's own.
+set_wakeup_fd = signal.set_wakeup_fd
+
+
+class WakeupPipe:
+    """Self-pipe that ends the sleep of a loop at each signal. From: the main thread.
+
+    Without it the Python handler of a signal that comes when the sleep is about to begin runs only when the sleep is
+    over: of 10,000 Ctrl-C sent just as the main code parked, one.
+    """
+
+    def __init__(self) -> None:
+        self.read_end: socket.socket
+        self.write_end: socket.socket
+        self.read_end, self.write_end = originals.socketpair()
+        for end in (self.read_end, self.write_end):
+            end.setblocking(False)
+        former = set_wakeup_fd(self.write_end.fileno(), warn_on_full_buffer=False)
+        # The program has set a wake-up fd of its own before: it stays, and its reader wakes its own loop.
+        if former != -1:
+            set_wakeup_fd(former)
+
+    def drain(self) -> None:
+        """Read and discard the signal numbers written so far."""
+        try:
+            while self.read_end.recv(4096):
+                pass
+        except BlockingIOError:
+            pass
+
+    def uninstall(self) -> None:
+        """Stop Python from writing to this pipe."""
+        former = set_wakeup_fd(-1)
+        # Another wake-up fd was set meanwhile: put it back.
+        if former != self.write_end.fileno():
+            set_wakeup_fd(former)
+
+    def close(self) -> None:
+        """Uninstall the pipe and close both ends."""
+        self.uninstall()
+        self.read_end.close()
+        self.write_end.close()
+
+
+class HubSelector(originals.DefaultSelector):
+    """The standard selector, which also reports when the loop is inside ``select`` and when it sleeps for good.
+
+    asyncio passes ``timeout=None`` exactly when it has no callback and no timer: public behaviour, unlike its queues.
+    Then the deadlock watch is asked first; it returns the seconds after which the loop must look again, or None.
+    """
+
+    selecting: bool = False
+    # How many fds the kernel registers itself: the loop's wake-up pipe, the poller and the pipe for signals.
+    own_fds = 0
+
+    watch: DeadlockWatch | None = None
+    wakeup_pipe: WakeupPipe | None = None
+
+    # Called, each once, before the loop sleeps the next time with nothing to do: for tests that wait for that.
+    idle_callbacks: deque[Callable[[], object]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle_callbacks = deque()
+        # A forked child shares the selector's epoll with its parent, and must not wait on it.
+        self.pid: int = originals.getpid()
+
+    def close(self) -> None:
+        if self.wakeup_pipe is not None:
+            self.wakeup_pipe.close()
+            self.wakeup_pipe = None
+        super().close()
+
+    def select(self, timeout: float | None = None) -> Any:
+        if self.idle_callbacks and timeout != 0:
+            return self.select_then_call_idle()
+        return self.select_for(timeout)
+
+    def select_for(self, timeout: float | None) -> Any:
+        """Select, and mark the time inside, when only a write wakes the loop.
+
+        Marked before the last look at the run queue: the loop has chosen its timeout before, and a finalizer may have
+        woken a waiter since, by ``call_soon``.
+        """
+        self.selecting = True
+        watch = self.watch
+        try:
+            if timeout == 0 or watch is None:
+                return super().select(timeout)
+            if watch.scheduler.count_runnable():
+                return super().select(0)
+            if timeout is not None:
+                return super().select(timeout)
+            try:
+                return super().select(watch.begin())
+            finally:
+                watch.end()
+        finally:
+            self.selecting = False
+
+    def select_then_call_idle(self) -> Any:
+        """Poll; if nothing is ready, call the idle callbacks, which may make dhagas runnable."""
+        events = self.select_for(0)
+        if not events:
+            while self.idle_callbacks:
+                self.idle_callbacks.popleft()()
+        return events
+
+    def only_own_fds(self) -> bool:
+        """Return whether the program has added no handlers of its own to the loop."""
+        return len(self.get_map()) <= self.own_fds
+
+    def would_return(self) -> bool:
+        """Return whether a ``select`` under way has, or is about to, come back. From: any thread.
+
+        A write to the loop's wake-up pipe shows here before the sleeping thread can know of it.
+        """
+        try:
+            poll = originals.poll()
+            poll.register(self.fileno(), originals.select_module.POLLIN)
+            return bool(poll.poll(0))
+        # A selector without an fd, or a closed one. True is the safe answer: a thread that may go on rules a deadlock
+        # out.
+        except (AttributeError, OSError, TypeError, ValueError):
+            return True

@@ -1,0 +1,619 @@
+"""The microthread: one dhaga, from NEW to DONE, and the main code of a thread, which parks like one.
+
+A dhaga is NEW until the hub starts it, RUNNABLE in a run queue, RUNNING, WAITING in one park, and DONE. The state is
+stored nowhere: it follows from ``has_ended``, ``parked`` and the greenlet, so that no two places can disagree. How it
+waits: ``waiter.py``; which one runs next: ``scheduler.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import sys
+from collections.abc import Callable, Generator
+from contextvars import Context, copy_context
+from inspect import CO_COROUTINE
+from threading import ExceptHookArgs
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from .. import originals
+from ..arguments import check_function, check_seconds
+from ..errors import Cancelled, Expired, LeftBehind
+from ..fast.compiled import compiled
+from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
+from ..wait.cancellation import pending_errors_of
+from ..wait.current import check_own_loop, this_waiter
+from ..wait.waiter import TIMED_OUT, Waiter
+from .run_queues import NORMAL, Priority
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from .scheduler import Scheduler
+
+    # A Dhaga annotated without its type returns Any.
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+logger = logging.getLogger("dhaga")
+# Joiners that may have left before their tickets are dropped. Above, they may be half of all.
+COMPACT_ABOVE = 8
+
+# A dhaga has failed while callers waited for its result: the excepthook was not called.
+WITHHELD = object()
+
+
+class UnseenError:
+    """The error of a dhaga that ``wait`` has returned: reported when the dhaga is freed, if unseen.
+
+    The excepthook gets this as ``thread``, as the dhaga is gone by then.
+    """
+
+    __slots__ = ("error", "ident", "name")
+
+    def __init__(self, dhaga: Dhaga) -> None:
+        self.name = dhaga.name
+        self.ident = dhaga.ident
+        self.error = dhaga._error
+
+    def __del__(self) -> None:
+        if self.error is not None:
+            call_excepthook(self, self.error)
+
+
+next_ident = itertools.count(1).__next__
+# How the names of this package's modules begin.
+PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."
+
+
+class ThreadLocalRefs(list[Any]):
+    """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
+
+    # Length at which dead ones are looked for: twice the number of those alive the last time.
+    limit = COMPACT_ABOVE
+
+    def append(self, reference: Any) -> None:
+        super().append(reference)
+        if len(self) > self.limit:
+            self[:] = [each for each in self if each() is not None]
+            self.limit = max(COMPACT_ABOVE, 2 * len(self))
+
+
+NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
+
+
+# Without greenlet's names: a switch by hand would break the scheduler.
+@show_only(
+    *("name", "ident", "daemon", "state", "reason", "priority", "scheduler"),
+    *("is_alive", "join", "result", "cancel", "wake"),
+)
+# greenlet first: its own type checks walk the bases, 4 % of a switch.
+class Dhaga(greenlet, Waiter, Generic[T]):
+    """A microthread with the face of ``threading.Thread``; made by ``spawn``, it starts at its place in the run queue.
+
+    It lives and dies in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``_value``
+    and ``_error`` hold what the last wake brought, and in the end what the function returned or raised. Only after an
+    error are ``_trace`` set, its traceback, and ``_unseen``: WITHHELD or an UnseenError if no hook was called.
+    """
+
+    __slots__ = (
+        "_args",
+        "_error",
+        "_fn",
+        "_joiners",
+        "_kwargs",
+        "_left_joiners",
+        "_trace",
+        "_unseen",
+        "_value",
+        "arrival",
+        "daemon",
+        "has_ended",
+        "ident",
+        "own_name",
+        "own_priority",
+        "park_reason",
+        "parked",
+        "parked_since",
+        "pending_errors",
+        "result_waiters",
+        "scheduler",
+        "thread_local_refs",
+        "wait_target",
+        "wake_queue",
+    )
+
+    # Whether it stands for a thread, which signal handlers must not be set in. Greenlets of compat are part of theirs.
+    stands_for_thread: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        name: str | None = None,
+        daemon: bool = False,
+        context: Context | None = None,
+        priority: Priority = NORMAL,
+    ) -> None:
+        # A compiled __init__ would keep inspect from the signature of the class.
+        self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
+
+    @compiled  # C: priority NORMAL; a function that is no coroutine function
+    def set_up_dhaga(
+        self,
+        scheduler: Scheduler,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+        name: str | None,
+        daemon: bool,
+        context: Context | None,
+        priority: Priority,
+    ) -> None:
+        # The quick part of check_function: one look at the code object finds the usual mistakes.
+        code = getattr(fn, "__code__", None)
+        if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
+            check_function(fn, "spawn")
+        self.wake_queue = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
+        self.scheduler: Scheduler = scheduler
+        self.own_priority = priority
+        self._fn: Any = fn
+        self._args = args
+        self._kwargs = kwargs
+        self.ident: int = next_ident()
+        self.own_name = name
+        self.daemon: bool = daemon
+        self.parked = []
+        self.pending_errors = ()  # type: ignore[assignment]
+        self.park_reason = ""
+        self.arrival = 0
+        self.wait_target = None
+        self._value = None
+        self._error = None
+        self.parked_since = 0.0
+        self.has_ended = False
+        # How many callers wait in result(): they will see the error, so that the excepthook need not.
+        self.result_waiters = 0
+        self._joiners: list[Any] = []
+        self.thread_local_refs: ThreadLocalRefs | None = None
+        # A new greenlet starts with an empty context.
+        self.gr_context = copy_context() if context is None else context
+
+    @property
+    def name(self) -> str:
+        """The name given, or ``dhaga-N``; may be set."""
+        return self.own_name or f"dhaga-{self.ident}"
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.own_name = name
+
+    @property
+    def state(self) -> str:
+        """NEW, RUNNABLE, RUNNING, WAITING or DONE; from another OS thread a snapshot."""
+        if self.has_ended:
+            return DONE
+        if self.parked:
+            return WAITING
+        if self is getcurrent():
+            return RUNNING
+        # A greenlet is true between its first switch and its end.
+        if not self:
+            return NEW
+        return RUNNING if self.gr_frame is None else RUNNABLE
+
+    @property
+    def reason(self) -> str | None:
+        """What the dhaga waits for, such as ``queue.get``; None unless it is WAITING."""
+        return self.park_reason if self.parked else None
+
+    def __repr__(self) -> str:
+        return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
+
+    # Of a dhaga alone: main code and OS threads have the Python ones.
+    prepare_park = compiled(Waiter.prepare_park)
+    park_within = compiled(Waiter.park_within)
+    deliver_wake = compiled(Waiter.deliver_wake)
+    wake_parked = compiled(Waiter.wake_parked)
+    _expire = compiled(Waiter._expire)
+
+    def is_alive(self) -> bool:
+        """Return whether the dhaga has not ended yet."""
+        return not self.has_ended
+
+    @compiled  # C: a Python function, no keyword arguments
+    def run(self, *_: object) -> None:
+        """Call the function and end. From: the greenlet's first switch, never by hand."""
+        try:
+            if self.pending_errors:
+                raise self.pending_errors.pop(0)
+            args, kwargs = self._args, self._kwargs
+            if kwargs:
+                self._value = self._fn(*args, **kwargs)
+            elif len(args) > 1:
+                self._value = self._fn(*args)
+            # A call without a star nests no evaluation loop on the C stack: 430 bytes less of a parked dhaga.
+            else:
+                self._value = self._fn(args[0]) if args else self._fn()
+        except BaseException as error:
+            # Without this frame: its `self` would make a cycle.
+            self._fail(error, error.__traceback__ and error.__traceback__.tb_next)
+        finally:
+            # In a finally: an excepthook may raise SystemExit.
+            self._end()
+            # Tracebacks lead to this frame.
+            del self
+
+    def _fail(self, error: BaseException, trace: TracebackType | None) -> None:
+        """Keep and report what the function has raised. ``trace``: its traceback, as far as it is the function's."""
+        error.with_traceback(trace)  # a frozen dataclass refuses an assignment
+        self._error = error
+        self._report(error)
+        clear_own_frames(error)
+        self._trace = error.__traceback__
+
+    def _report(self, error: BaseException) -> None:
+        """Pass an error to the main code, to the callers that wait for the result, or to ``dhaga.excepthook``."""
+        exit = find_exit(error)
+        if exit is not None:
+            self.scheduler.mode.interrupt(exit)
+        if exit is error or isinstance(error, (Cancelled, GreenletExit)):
+            return
+        if self.result_waiters:
+            self._unseen = WITHHELD
+        else:
+            call_excepthook(self, error)
+
+    def is_own_error(self, error: BaseException) -> bool:
+        """Return whether an error ends this dhaga alone, where it is a thread: no cancel, no exit and no Ctrl-C."""
+        if isinstance(error, (Cancelled, Expired, GreenletExit)):
+            return False
+        exit = find_exit(error)
+        return exit is None or (isinstance(exit, KeyboardInterrupt) and not self.scheduler.mode.is_interrupt(exit))
+
+    def leave_result(self) -> None:
+        """Stop waiting for the outcome without having seen it. The last one to leave passes on the withheld error."""
+        self.result_waiters -= 1
+        if self._withholds() and self._error is not None and not self.result_waiters:
+            self._unseen = None
+            call_excepthook(self, self._error)
+
+    def hand_over_result(self) -> None:
+        """Stop waiting for the outcome: the caller has got this dhaga, which has ended, and may look at it."""
+        self.result_waiters -= 1
+        if self._withholds() and not self.result_waiters:
+            self._unseen = UnseenError(self)
+
+    def _withholds(self) -> bool:
+        """Return whether its error is still to be seen by one of the callers that waited for it."""
+        return getattr(self, "_unseen", None) is WITHHELD
+
+    def _seen_error(self) -> BaseException:
+        """Return the error that ended it, which counts as seen now, with the traceback that it ended with.
+
+        The traceback would grow by each ``raise`` otherwise.
+        """
+        assert self._error is not None
+        unseen = getattr(self, "_unseen", None)
+        if isinstance(unseen, UnseenError):
+            unseen.error = None
+        return self._error.with_traceback(getattr(self, "_trace", None))
+
+    @compiled  # C: one joiner at most, no thread-locals
+    def _end(self) -> None:
+        """Become DONE, wake the joiners and drop the dhaga's thread-locals."""
+        self.has_ended = True
+        # Arguments may be large, and the dhaga is kept for its result.
+        self._fn = self._args = self._kwargs = None  # type: ignore[assignment]
+        self.scheduler.live.discard(self)
+        if self._joiners:
+            self.release_joiners()
+        if self.thread_local_refs is not None:
+            self._drop_thread_locals(self.thread_local_refs)
+
+    def drop_at_end(self, reference: Any) -> None:
+        """Register a mapping, by a weak reference, that holds something under this ident, to be dropped at the end."""
+        if self.thread_local_refs is None:
+            self.thread_local_refs = ThreadLocalRefs()
+        self.thread_local_refs.append(reference)
+
+    def _drop_thread_locals(self, references: list[Any]) -> None:
+        for reference in references:
+            mapping = reference()
+            if mapping is not None:
+                mapping.pop(self.ident, None)
+
+    def release_joiners(self) -> None:
+        if len(self._joiners) > 1:
+            # First come, first served, and pop() from the end is O(1).
+            self._joiners.reverse()
+        while self._joiners:
+            try:
+                joiner = self._joiners.pop().pop()
+            # It has left, or another OS thread took the last one.
+            except IndexError:
+                continue
+            # The value says which one has ended to a joiner of several.
+            joiner.deliver_wake(self)
+
+    @compiled  # C: no timeout
+    def wait_for_end(self, timeout: float | None) -> bool:
+        """Park until the dhaga has ended. Returns: False after ``timeout`` seconds. Raises: RuntimeError on itself."""
+        if getcurrent() is self:
+            raise RuntimeError(f"{self!r} waits for its own end: that would never come")
+        me = this_waiter()
+        if timeout is not None:
+            check_seconds(timeout)
+            if timeout <= 0:
+                return False
+        me.prepare_park("join", self)
+        self._joiners.append(me.parked)
+        # It ended in its own OS thread just now, and may have missed this waiter.
+        if self.has_ended:
+            self.release_joiners()
+        return me.park_within(timeout) is not TIMED_OUT
+
+    def _remove(self, waiter: Waiter | None) -> None:
+        """Count a joiner that is about to leave. Once half have left their tickets are dropped: O(1) each in all."""
+        joiners = self._joiners
+        self._left_joiners = left = getattr(self, "_left_joiners", 0) + 1
+        if left > COMPACT_ABOVE and left * 2 > len(joiners):
+            # One call of C functions: no other OS thread comes between the check and the change.
+            joiners[:] = filter(None, joiners)
+            self._left_joiners = 0
+
+    def _holders(self) -> list[object]:
+        """Return what a join waits for: the dhaga itself."""
+        return [self]
+
+    def _drop_joiner(self, joiner: FutureJoiner) -> None:
+        if joiner.ticket:
+            joiner.ticket.clear()
+            self._remove(None)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the dhaga has ended; ``is_alive()`` tells if a ``timeout`` (seconds) came first.
+
+        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: RuntimeError on itself, and
+        in a forked child on a dhaga that stayed in the parent.
+        """
+        if self.has_ended:
+            if isinstance(self._error, LeftBehind):
+                raise self._error
+            return
+        self.wait_for_end(timeout)
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the end and return the function's value, or raise its exception (``Cancelled`` if it was cancelled).
+
+        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: TimeoutError.
+        """
+        if not self.has_ended:
+            self.result_waiters += 1
+            try:
+                if not self.wait_for_end(timeout):
+                    raise TimeoutError(f"{self!r} has not ended")
+            except BaseException:
+                self.leave_result()
+                raise
+        if self._error is None:
+            return self._value  # type: ignore[no-any-return]
+        try:
+            raise self._seen_error()
+        finally:
+            # The traceback holds this frame: that would be a cycle.
+            del self
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the result in a coroutine, of this loop or another one.
+
+        A cancel of the coroutine leaves the dhaga alone. For calls that take only Futures, as ``asyncio.wait`` does:
+        ``asyncio.ensure_future(dhaga)``. Raises: ParkError on a loop that a dhaga runs and that would block this one.
+        """
+        if not self.has_ended:
+            self.result_waiters += 1
+            try:
+                yield from self._future().__await__()
+            except BaseException:
+                self.leave_result()
+                raise
+        if self._error is None:
+            return self._value  # type: ignore[no-any-return]
+        try:
+            raise self._seen_error()
+        finally:
+            del self
+
+    def _future(self) -> asyncio.Future[Any]:
+        if getattr(getcurrent(), "scheduler", None) is self.scheduler:
+            # The loop runs in a dhaga, and would block this one's OS thread.
+            check_own_loop()
+        joiner = FutureJoiner(asyncio.get_running_loop())
+        self._joiners.append(joiner.ticket)
+        joiner.future.add_done_callback(lambda _: self._drop_joiner(joiner))
+        if self.has_ended:
+            self.release_joiners()
+        return joiner.future
+
+    def cancel(self, reason: object = None) -> bool:
+        """Make the dhaga raise ``Cancelled(reason)`` at its park; unless it waits, at its next park or its start.
+
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it has ended already.
+        """
+        if self.has_ended:
+            return False
+        # In the dhaga's own thread, where it cannot run between the undo and the wake.
+        return self.scheduler.call(self.cancel_with, Cancelled(reason))
+
+
+say_foreign_names(Dhaga, OF_A_DHAGA)
+
+
+def find_exit(error: BaseException) -> BaseException | None:
+    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, alone or in the group of a scope."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(find_exit, error.exceptions)), None)
+    return error if isinstance(error, (SystemExit, KeyboardInterrupt)) else None
+
+
+def clear_own_frames(error: BaseException | None) -> None:
+    """Clear the frames of this package in tracebacks: they refer to the dhaga that holds the error: a cycle."""
+    while error is not None:
+        if isinstance(error, BaseExceptionGroup):
+            for each in error.exceptions:
+                clear_own_frames(each)
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE_PREFIX):
+                # RuntimeError: the frame still runs.
+                with contextlib.suppress(RuntimeError):
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
+        error = error.__context__
+
+
+class FutureJoiner:
+    """Joiner for a coroutine that awaits a dhaga: its wake resolves a Future on the coroutine's own loop."""
+
+    __slots__ = ("future", "loop", "ticket")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.ticket: list[Any] = [self]
+
+    def deliver_wake(self, value: object = None) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self.resolve, value)
+        # The loop is closed, and no coroutine awaits the dhaga.
+        except RuntimeError:
+            pass
+
+    def resolve(self, value: object) -> None:
+        if not self.future.done():
+            self.future.set_result(value)
+
+
+class Main(Waiter):
+    """The main code of an OS thread that has a scheduler: it parks and is woken as a dhaga, but was never spawned."""
+
+    __slots__ = (
+        "_error",
+        "_signals",
+        "_value",
+        "arrival",
+        "ident",
+        "name",
+        "own_greenlet",
+        "own_priority",
+        "park_reason",
+        "parked",
+        "parked_since",
+        "pending_errors",
+        "scheduler",
+        "switch",
+        "wait_target",
+        "wake_queue",
+    )
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        # A SignalDelivery, once a signal has come; see _kernel/process/signals.py.
+        self._signals: Any = None
+        self._assign_to(scheduler, NORMAL)
+        self.own_greenlet = getcurrent()
+        # What an entry of the run queue needs; see _kernel/run/scheduler.py.
+        self.switch: Callable[..., Any] = self.own_greenlet.switch
+        self.ident: int = originals.get_ident()
+        self.name: str = "main code"
+        self.own_greenlet.name = self.name  # type: ignore[attr-defined]
+        self.parked = []
+        self.pending_errors = ()  # type: ignore[assignment]
+        self.wait_target = None
+        self._value = None
+        self._error = None
+        self.parked_since = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Main code of {self.scheduler.name} {self.state}{f' {self.park_reason}' if self.parked else ''}>"
+
+    @property
+    def state(self) -> str:
+        """RUNNABLE, RUNNING or WAITING; from another OS thread a snapshot."""
+        if self.parked:
+            return WAITING
+        return RUNNING if self.own_greenlet.gr_frame is None else RUNNABLE
+
+    def park_within(self, timeout: float | None) -> Any:
+        """Park as a dhaga does; handlers of signals that come meanwhile are called here, by ``SignalDelivery``."""
+        scheduler = self.scheduler
+        self.parked_since = scheduler.clock()
+        entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
+        try:
+            # Each round is a signal that was delivered; the park ends with a wake, or with what a handler raises.
+            while self._others_run():
+                self._signals.interrupt_park()
+                # The timeout came while the handlers ran, and this waiter had stepped aside for them.
+                if entry is not None and entry[2] is None:
+                    self._expire()
+        finally:
+            if entry is not None:
+                scheduler.timers.discard(entry)
+        if self._signals is not None:
+            self._signals.end_park()
+        if self._error is not None:
+            self._throw_error()
+        value, self._value = self._value, None
+        return value
+
+    def _others_run(self) -> bool:
+        """Yield to others. What a handler set by the standard ``signal`` raises here ends the park, as in OSThread.
+
+        Returns: as ``_let_others_run``.
+        """
+        while True:
+            try:
+                return self._let_others_run()
+            except BaseException as raised:
+                ticket = self.parked
+                if ticket and self.undo_park() and ticket:
+                    ticket.clear()
+                    raise
+                # A wake was faster: this waiter is in the run queue, or has been switched back to.
+                pending_errors_of(self).append(raised)
+                if self not in getattr(self.wake_queue, "waiters", self.wake_queue):
+                    return False
+
+    def _let_others_run(self) -> bool:
+        """Switch away. Returns: True if a signal, and no wake, has switched back."""
+        self.scheduler._let_others_run(self)
+        return self._signals is not None and self._signals.take_resumed()
+
+
+def excepthook(args: ExceptHookArgs) -> None:
+    """Log an error that ended a dhaga: the default of ``dhaga.excepthook``, which may be replaced by assignment.
+
+    ``args`` is what ``threading.excepthook`` gets: exc_type, exc_value, exc_traceback, and the dhaga as ``thread``.
+    """
+    name = args.thread.name if args.thread is not None else "a dhaga"
+    info = (args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
+    logger.error("%s ended with an uncaught error", name, exc_info=info)
+
+
+def call_excepthook(thread: Any, error: BaseException) -> None:
+    """Call ``dhaga.excepthook``; an error of the hook itself is logged."""
+    # Looked up at each call: users assign to it.
+    hook = getattr(sys.modules.get("dhaga"), "excepthook", excepthook)
+    try:
+        hook(ExceptHookArgs((type(error), error, error.__traceback__, thread)))
+    except Exception:
+        logger.exception("dhaga.excepthook failed on %r of %s", error, thread.name)

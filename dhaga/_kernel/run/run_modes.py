@@ -1,0 +1,302 @@
+"""Run modes: how a scheduler comes to its OS thread and its loop, and how it leaves them.
+
+- ``ImplicitMode``: for the main code of a thread. The loop runs in a greenlet beside it, whenever the main code parks.
+- ``GuestMode``: on a loop that a host runs in this thread. The hub is the greenlet that runs it; we never stop it.
+- ``OwnThreadMode``: in an OS thread that does nothing else, started by ``Scheduler.start``.
+- ``ForkedMode``: in a child forked within a dhaga. That dhaga is the main code now, and there is none below its hub.
+
+A scheduler has a plain ``RunMode`` until one of these attaches it, and keeps that mode to its end. The modes differ in
+four questions: when the loop stops (``is_over``), where a SystemExit or KeyboardInterrupt of a dhaga goes
+(``interrupt``), what is left to do after a lap (``on_lap_end``), and how it ends (``close``, ``stop``,
+``cancel_and_drain``). Not here: which dhaga runs next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+from greenlet import enable_optional_cleanup, getcurrent, greenlet  # type: ignore[attr-defined]
+from tornado.ioloop import IOLoop
+
+from .. import hooks, originals
+from ..errors import LeftBehind
+from ..wait.current import this_thread
+from ..wait.wait_queue import WaitQueue
+from ..wait.waiter import TIMED_OUT
+from .microthread import Dhaga, Main
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+# When an OS thread has ended, greenlet (3.5) drops the last reference to its first greenlet, as a leak, if
+# gc.get_referrers finds no owner: so it is with the hub of a stopped scheduler that is garbage and just being
+# finalized, maybe in another thread. The collection then went on with what was freed: where each pool's thread began
+# with a collection, one of the first five pools crashed, on 3.11 and 3.12. And the end of each thread took 5 ms of a
+# process with 300,000 objects, to scan them all.
+enable_optional_cleanup(False)
+
+
+class RunMode:
+    """Common part of all modes, and the mode of a scheduler that is not attached yet.
+
+    ``main``: its main code, if it has any; ``thread``: the OS thread made for it; ``interrupted``: the SystemExit or
+    KeyboardInterrupt that told the program to end.
+    """
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.main: Main | Dhaga | None = None
+        self.thread: Any = None
+        self.interrupted: BaseException | None = None
+        # Of the OS thread that it serves without being its main code's.
+        self.guests: dict[Any, Scheduler] = {}
+
+    def serve_thread(self) -> None:
+        """Become the scheduler that is found on the loop when that runs in this OS thread."""
+        this_thread.guest = self.scheduler
+        self.guests = this_thread.guests
+        self.guests[self.scheduler.loop] = self.scheduler
+
+    def leave_thread(self) -> None:
+        """Remove the scheduler from the thread. From: any thread."""
+        self.guests.pop(self.scheduler.loop, None)
+
+    def is_over(self) -> bool:
+        """Return whether the loop must stop; asked after each lap."""
+        return False
+
+    def close(self) -> None:
+        """End the hub and close the loop; every dhaga is done. From: the main code."""
+        raise RuntimeError(f"{self.scheduler!r} has no main code that could close it")
+
+    def interrupt(self, error: BaseException) -> None:
+        """Accept a SystemExit or KeyboardInterrupt that was raised on the hub or in a dhaga."""
+        self.interrupted = error
+
+    def is_interrupt(self, error: BaseException) -> bool:
+        """Return whether a KeyboardInterrupt that a dhaga raises is from a Ctrl-C, and not of the dhaga's own code."""
+        return error is self.interrupted
+
+    def on_lap_end(self) -> None:
+        """Do the remaining work at the end of a lap, on the hub."""
+
+    def mark_left_in_parent(self) -> None:
+        """Become an ended scheduler where nothing can be run any more: in a forked child, or on a closed loop."""
+        self.scheduler.closing = True
+        self.scheduler._detach_thread()
+
+    def run_hub(self) -> None:
+        """Run the loop until the mode is over: the body of a hub whose loop is the scheduler's own."""
+        scheduler = self.scheduler
+        scheduler.loop.call_soon(scheduler._lap)
+        while not self.is_over():
+            try:
+                scheduler.ioloop.start()
+            # asyncio lets SystemExit and KeyboardInterrupt of a callback through run_forever(): they belong to the main
+            # code.
+            except BaseException as error:
+                self.interrupt(error)
+                scheduler.loop.call_soon(scheduler._lap)
+
+
+class ImplicitMode(RunMode):
+    """Mode for the main code of a thread: the loop runs whenever that parks."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        scheduler._attach(self, greenlet(self.run_hub), ioloop_over(scheduler.loop))
+        self.main: Main = Main(scheduler)
+        this_thread.main = self.main
+        # A greenlet that ends switches to its parent: the end of the hub, in close(), comes back to the main code.
+        scheduler.hub.parent = self.main.own_greenlet
+        if hooks.on_main_code is not None:
+            hooks.on_main_code(self.main)
+
+    def is_over(self) -> bool:
+        return self.scheduler.closing
+
+    def interrupt(self, error: BaseException) -> None:
+        """Pass it to the main code: at its park, or at its next one."""
+        self.interrupted = error
+        self.main.cancel_with(error)
+
+    def close(self) -> None:
+        scheduler = self.scheduler
+        scheduler.closing = True
+        # A greenlet is true once it has started: it runs to its end, and its frames are freed.
+        if scheduler.hub:
+            scheduler._leave_to_hub()
+        scheduler._detach()
+        scheduler.ioloop.close()
+        this_thread.main = None
+
+
+class GuestMode(RunMode):
+    """Mode on a loop that a host runs in this thread; the host's shutdown of that loop cancels and ends the dhagas."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        scheduler._attach(self, getcurrent(), IOLoop.current())
+        scheduler.asleep = True
+        self.serve_thread()
+        # asyncio has no public hook for the shutdown of a loop. It does close every async generator that has been
+        # entered: loop.shutdown_asyncgens(), which asyncio.run and Runner call, runs the finally of this one.
+        self.shutdown_hook = self.drain_at_loop_shutdown()
+        with contextlib.suppress(StopIteration):
+            self.shutdown_hook.__anext__().send(None)
+
+    def is_interrupt(self, error: BaseException) -> bool:
+        """Return True: the host's handler of Ctrl-C raises wherever it strikes, and leaves no mark."""
+        return True
+
+    def on_lap_end(self) -> None:
+        """Raise an error that belongs to the host's main code, on the hub: the host's loop passes it on."""
+        error, self.interrupted = self.interrupted, None
+        if error is not None:
+            raise error
+
+    async def drain_at_loop_shutdown(self) -> AsyncGenerator[None, None]:
+        """Wait for ever; drain when closed."""
+        try:
+            yield
+        finally:
+            await self.cancel_and_drain()
+
+    async def cancel_and_drain(self) -> None:
+        """Cancel every dhaga and wait, in a coroutine of the host, until the last has ended."""
+        scheduler = self.scheduler
+        scheduler.closing = True
+        scheduler._cancel_for_end("the event loop shuts down")
+        while scheduler.live:
+            # The loop runs the laps meanwhile. With nothing runnable, 1 ms keeps the wait from spinning.
+            await asyncio.sleep(0 if scheduler.count_runnable() else 0.001)
+        scheduler._detach()
+
+
+class OwnThreadMode(RunMode):
+    """Mode in an OS thread that does nothing else. Without main code, SystemExit ends one dhaga there, silently."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        if scheduler.selector is not None and scheduler.selector.pid != originals.getpid():
+            raise LeftBehind(f"{scheduler!r} was made in the parent process: make another one after the fork")
+        self.ended = False
+        self.stop_waiters = WaitQueue(scheduler, f"stop {scheduler.name}")
+        # A lock serves as the event "attached": Thread.start() returns before the scheduler takes dhagas.
+        self.started = originals.allocate_lock()
+        self.started.acquire()
+        self.thread = originals.Thread(target=self.run, name=scheduler.name, daemon=True)
+        try:
+            self.thread.start()
+            self.started.acquire()
+        except BaseException as error:
+            # A Ctrl-C, as opposed to the lack of a thread: without a caller that has the scheduler nothing else would
+            # stop it.
+            if not isinstance(error, RuntimeError):
+                self.begin_stop()
+            raise
+
+    def is_over(self) -> bool:
+        return self.scheduler.closing and not self.scheduler.live
+
+    def interrupt(self, error: BaseException) -> None:
+        """Ignore it: it has ended its dhaga, as it ends a thread."""
+
+    def run(self) -> None:
+        """Body of the OS thread."""
+        scheduler = self.scheduler
+        scheduler._attach(self, getcurrent(), ioloop_over(scheduler.loop))
+        self.serve_thread()
+        scheduler.loop.call_soon(self.started.release)
+        try:
+            self.run_hub()
+        finally:
+            scheduler._detach()
+            scheduler.ioloop.close()
+            self.ended = True
+            self.stop_waiters.wake_all()
+
+    def mark_left_in_parent(self) -> None:
+        super().mark_left_in_parent()
+        self.ended = True
+
+    def stop(self, timeout: float | None) -> None:
+        """Stop the scheduler and wait for its thread. Raises: RuntimeError from within; TimeoutError."""
+        if self.scheduler.thread_ident == originals.get_ident():
+            raise RuntimeError(f"{self.scheduler!r} cannot be stopped from within: its caller would have to end first")
+        self.begin_stop()
+        self.wait_for_end(timeout)
+
+    def wait_for_end(self, timeout: float | None) -> None:
+        """Wait until the thread has ended. Raises: TimeoutError naming the dhagas that have not."""
+        if not self.ended and self.stop_waiters.wait(True, self.wake_stop_waiters, timeout) is TIMED_OUT:
+            name, left = self.scheduler.name, ", ".join(map(repr, self.scheduler.in_order()))
+            raise TimeoutError(f"{name} was told to stop, but these did not end: {left}")
+        self.thread.join()
+
+    def begin_stop(self) -> None:
+        """Cancel all dhagas, soon. From: any thread."""
+        # Only once: a second cancel would strike the finally blocks that the first one made run.
+        if not self.scheduler.closing:
+            self.scheduler.closing = True
+            self.scheduler.call(self.cancel_and_end_lap)
+
+    def cancel_and_end_lap(self) -> None:
+        self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
+        # Where no dhaga was left to cancel no lap would run, and is_over() would never be asked.
+        self.scheduler.loop.call_soon(self.scheduler._end_lap)
+
+    def wake_stop_waiters(self) -> None:
+        """Wake the callers of stop() if the thread has ended."""
+        if self.ended:
+            self.stop_waiters.wake_all()
+
+
+class ForkedMode(RunMode):
+    """Mode of a forked child whose code goes on within a dhaga, which is its main code now."""
+
+    def __init__(self, scheduler: Scheduler, survivor: Dhaga) -> None:
+        super().__init__(scheduler)
+        hub = greenlet(self.run)
+        hub.parent = root_of(survivor)
+        scheduler._attach(self, hub, ioloop_over(scheduler.loop))
+        self.serve_thread()
+        self.main = survivor
+        scheduler.live.add(survivor)
+        survivor._assign_to(scheduler, survivor.own_priority)
+        survivor.parent = hub
+
+    def interrupt(self, error: BaseException) -> None:
+        """Pass it to the survivor, or to the code that ends the process after it."""
+        self.interrupted = error
+        assert self.main is not None
+        self.main.cancel_with(error)
+
+    def run(self, *_: object) -> None:
+        """Run the loop until the process ends; there is no main code below this hub to return to."""
+        # The argument: if the survivor ends before it has ever parked, its end switches here with its value.
+        try:
+            self.run_hub()
+        finally:
+            os._exit(70)
+
+
+def root_of(some: greenlet) -> greenlet:
+    """Return the greenlet that the OS thread began with."""
+    while (above := real_parent(some)) is not None:
+        some = above
+    return some
+
+
+# A dhaga's own ``parent`` is a property for SQLAlchemy: see ``dhaga/aio``.
+real_parent = greenlet.__dict__["parent"].__get__
+
+
+def ioloop_over(loop: asyncio.AbstractEventLoop) -> IOLoop:
+    """Return Tornado's IOLoop over a loop that we made, without making it the thread's current one."""
+    ioloop: IOLoop = IOLoop(asyncio_loop=loop, make_current=False)
+    return ioloop

@@ -1,0 +1,425 @@
+"""The scheduler: which dhaga runs next. This is the one module that switches.
+
+A parking dhaga switches straight to the next one in the run queue, without the hub between: one greenlet switch instead
+of two. When the run queue is empty, the dhaga polls once more (``_pick_next``), and only then switches to the hub,
+which ends the lap. ``lap.py`` says how long a lap is and what happens before and after it, ``membership.py`` how dhagas
+come and go, ``scheduler_state.py`` what a scheduler knows.
+
+To asyncio a dhaga and main code look like a plain thread: ``asyncio.get_running_loop()`` raises there, and
+``asyncio.run`` works. A lap hides the loop from the OS thread and shows it again at its end, on the hub; so a coroutine
+and a callback see it, and a switch costs nothing. Code in a dhaga finds the loop as ``dhaga.current().scheduler.loop``.
+
+Rejected: starting a new dhaga straight from the parking one (each start deepens the C stack, and 100,000 overflow it; a
+new one is started from the hub, see ``NewQueue``); a sweep over waiters for timeouts; a Handle of the loop per wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import _get_running_loop, _set_running_loop
+from collections import deque
+from collections.abc import Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar, overload
+
+from greenlet import getcurrent
+from tornado.ioloop import IOLoop
+
+from .. import hooks, originals
+from ..arguments import check_seconds
+from ..fast.compiled import compiled, known_layout
+from ..foreign_names import show_only
+from ..wait import deadlock
+from ..wait.current import this_waiter
+from ..wait.sleep import sleep_off_fast_path
+from ..wait.waiter import Waiter
+from .entries import HubCall
+from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
+from .membership import Membership
+from .microthread import Dhaga, Main
+from .poller import new_poller
+from .run_modes import OwnThreadMode, RunMode
+from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, Priority
+from .timers import LoopTimer
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@known_layout
+class NewQueue:
+    """Run-queue entry for NEW dhagas of one priority. Switching to it makes the hub start the next one.
+
+    Started from the hub, all of them begin at the same depth of the C stack: it stays flat, and the copies small.
+    """
+
+    __slots__ = ("not_started", "scheduler")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.not_started: deque[Dhaga] = deque()
+
+    def switch(self) -> None:
+        self.scheduler._next_on_hub = self
+        self.scheduler.hub.switch()
+
+
+@show_only("name", "thread", "loop", "ioloop", "start", "stop", "spawn")
+class Scheduler(Lap, Membership):
+    """Run the dhagas of one OS thread over one IOLoop.
+
+    Three run modes: *implicit*, made when the main code of a thread first spawns or parks; *own thread*, by ``start()``
+    or a ``with`` block; *guest*, made when ``spawn`` is called where an asyncio, Tornado or uvloop loop runs already.
+
+    >>> from dhaga import Scheduler
+    >>> with Scheduler("worker") as scheduler:
+    ...     scheduler.spawn(sum, [1, 2]).result()
+    3
+    """
+
+    __slots__ = ()
+
+    def __init__(self, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        """Make a scheduler that has no thread yet; ``loop``: an asyncio loop to run instead of a new one.
+
+        The attribute ``loop`` is that loop, and ``ioloop`` Tornado's over it, once the scheduler has a thread. Neither
+        is the current one of a dhaga, which asyncio takes for a plain thread.
+        """
+        super().__init__(name, loop)
+        self._init_lap()
+        self._init_membership()
+        self._high = HighQueue(self)
+        self._low = LowQueue(self)
+        self._new_work = NewWorkQueue(self)
+        self.new_queues = [NewQueue(self) for _ in Priority]
+        self._loop_timer = LoopTimer(self)
+        self.mode = RunMode(self)
+        if self.selector is not None:
+            self.selector.watch = deadlock.DeadlockWatch(self, schedulers)
+
+    def __repr__(self) -> str:
+        state = "asleep" if self.asleep else "awake"
+        if not self.thread_ident:
+            state = "stopped" if self.closing else "not started"
+        return f"<Scheduler {self.name} {state}, {len(self.live)} dhagas, {self.count_runnable()} runnable>"
+
+    # ---- switching
+
+    admit = compiled(Membership.admit)  # C: priority NORMAL; a scheduler that is awake and not about to end
+
+    @compiled
+    def _park(self, me: Waiter) -> Any:
+        """Switch to the next runnable entry; once switched back to, return what the caller was woken with."""
+        ready = self.run_queue
+        # The time of the next poll is known here, and close enough; reading the clock would cost 45 ns.
+        me.parked_since = self._next_poll_at
+        left = self._switches_left = self._switches_left - 1
+        if self.around_park is not None:
+            self.around_park(me, self._switch_away)
+        # The stretch goes on: the next entry runs before clock, fds and timers are checked.
+        elif ready and left:
+            ready.popleft().switch()
+        else:
+            self._pick_next().switch()
+        if me._error is not None:
+            me._throw_error()
+        value = me._value
+        # A parked dhaga must not keep alive what it once received.
+        me._value = None
+        return value
+
+    def _let_others_run(self, me: Waiter) -> None:
+        """Switch away from main code until another greenlet switches back: the first half of a park."""
+        self._switches_left -= 1
+        if self.around_park is not None:
+            self.around_park(me, self._switch_away)
+        else:
+            self._switch_away()
+
+    def _switch_away(self) -> None:
+        """Switch to the next runnable entry, or to the hub. The caller has counted the switch."""
+        if self.run_queue and self._switches_left:
+            self.run_queue.popleft().switch()
+        else:
+            self._pick_next().switch()
+
+    def _switch_to(self, following: Any) -> None:
+        """Switch to a certain entry, in the place of the caller."""
+        following.switch()
+
+    def _run_on_hub(self, entry: NewQueue | HubCall) -> None:
+        """Switch to the hub, which serves the entry."""
+        self._next_on_hub = entry
+        self.hub.switch()
+
+    def _pick_next(self) -> Any:
+        """Choose what runs after a stretch or with an empty run queue: the hub if the lap is over or none can run."""
+        if self._switches_left <= 0 and self._lap_is_over():
+            self._lap_over = True
+            return self.hub
+        if not self.run_queue:
+            if self.poller.watchers:
+                # 11.1 -> 4.9 µs a socketpair round trip, against switching to the hub at once.
+                self.poller.poll()
+            if not self.run_queue:
+                # These are no part of the run queue: they are looked at when that is empty.
+                for later in (self._new_work, self._low):
+                    if later:
+                        return later.popleft()
+                self._lap_over = True
+                return self.hub
+        return self.run_queue.popleft()
+
+    def _run_lap(self, ready: deque[Any]) -> None:
+        new = NewQueue
+        try:
+            self._lap_over = False
+            # Once a lap, and not at each switch: 60 ns of 15 µs.
+            _set_running_loop(None)
+            while not self._lap_over:
+                # A parking dhaga has switched here for an entry that only the hub can run.
+                if self._next_on_hub is not None:
+                    following: Any = self._next_on_hub
+                    self._next_on_hub = None
+                else:
+                    self._switches_left -= 1
+                    following = ready.popleft() if ready and self._switches_left else self._pick_next()
+                if type(following) is new:
+                    following = following.not_started.popleft()
+                    # A dhaga that ends switches to its parent: back into this loop.
+                    following.parent = self.hub
+                if following is not self.hub:
+                    following.switch()
+        finally:
+            # A handler of a signal may raise here.
+            self._lap_over = True
+            _set_running_loop(self.loop)
+
+    def _queue_of(self, priority: Priority) -> Any:
+        """Return the queue to append to, to make a waiter of this priority runnable. Raises: TypeError."""
+        if not isinstance(priority, Priority):
+            raise TypeError(f"a priority is dhaga.HIGH, dhaga.NORMAL or dhaga.LOW, not {priority!r}")
+        return (self._high, self.run_queue, self._low)[priority]
+
+    # ---- dhagas
+
+    @overload
+    def spawn(
+        self,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        name: str | None,
+        daemon: bool = ...,
+        priority: Priority = ...,
+        context: Context | None = ...,
+        **kwargs: Any,
+    ) -> Dhaga[R]: ...
+    @overload
+    def spawn(
+        self,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        daemon: bool,
+        priority: Priority = ...,
+        context: Context | None = ...,
+        **kwargs: Any,
+    ) -> Dhaga[R]: ...
+    @overload
+    def spawn(
+        self, fn: Callable[..., R], /, *args: Any, priority: Priority, context: Context | None = ..., **kwargs: Any
+    ) -> Dhaga[R]: ...
+    @overload
+    def spawn(self, fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
+    @overload
+    def spawn(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
+    def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+        self,
+        fn: Callable[..., R],
+        /,
+        *args: Any,
+        name: str | None = None,
+        daemon: bool = False,
+        priority: Priority = NORMAL,
+        context: Context | None = None,
+        **kwargs: Any,
+    ) -> Dhaga[R]:
+        """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, at its place in the run queue.
+
+        Parks: never. From: any thread. ``daemon``: cancelled at interpreter exit instead of joined; ``priority``: see
+        ``dhaga.priority``; ``context``: its context variables, by default a copy of the caller's. Raises: TypeError,
+        RuntimeError after ``stop``.
+        """
+        dhaga: Dhaga[R] = Dhaga(self, fn, args, kwargs or None, name, daemon, context, priority)
+        self.admit(dhaga)
+        return dhaga
+
+    def call(self, fn: Callable[..., object], *args: Any) -> bool:
+        """Call ``fn(*args)`` in this scheduler's thread: at once if that is the caller's, else soon.
+
+        Returns: False if the scheduler has ended.
+        """
+        if originals.get_ident() == self.thread_ident:
+            fn(*args)
+            return True
+        try:
+            self.loop.call_soon_threadsafe(fn, *args)
+        # The loop is closed.
+        except RuntimeError:
+            return False
+        return True
+
+    def call_as_callback(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Call ``fn(*args)``, which must not park, with the loop shown as the running one. From: a dhaga, main code.
+
+        For functions of asyncio and Tornado that ask for that one: to make a Future, a Task or an IOStream.
+        """
+        former = _get_running_loop()
+        _set_running_loop(self.loop)
+        try:
+            return fn(*args)
+        finally:
+            _set_running_loop(former)
+
+    # ---- attaching and ending: see _kernel/run/run_modes.py
+
+    def _attach(self, mode: RunMode, hub: Any, ioloop: IOLoop) -> None:
+        """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
+        self.mode = mode
+        self.thread_ident = originals.get_ident()
+        self.started_at = now = self.clock()
+        # Main code that never waits is in no lap yet, and must give way to the first one.
+        self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
+        self.hub = hub
+        self.ioloop = ioloop
+        self.poller = Context().run(new_poller, ioloop, self._lap)
+        if self.selector is not None:
+            # Counted before any handler of the program: with more fds than these the loop may wake by itself.
+            self.selector.own_fds = len(self.selector.get_map())
+        schedulers.add(self)
+        for hook in hooks.on_scheduler:
+            hook(self, True)
+
+    def _detach(self) -> None:
+        """Release the loop and the scheduler's resources of the operating system."""
+        schedulers.discard(self)
+        deadlock.unmark_stuck(self.thread_ident)
+        self._loop_timer.cancel()
+        self.poller.detach()
+        self._detach_thread()
+        self._reject_not_started()
+
+    def _detach_thread(self) -> None:
+        """Drop the OS thread: its ident may become another's."""
+        self.mode.leave_thread()
+        for hook in hooks.on_scheduler:
+            hook(self, False)
+        self.thread_ident = 0
+        # So that each wake goes through wake_loop, which finds no thread and does nothing.
+        self.asleep = True
+
+    def _leave_to_hub(self) -> None:
+        """Run the hub to its end. From: the main code, when nothing is left to do."""
+        self._lap_over = True
+        self.hub.switch()
+
+    @property
+    def main_waiter(self) -> Main | Dhaga | None:
+        """The main code that this scheduler serves, if it has any; in a forked child that may be a dhaga."""
+        return self.mode.main
+
+    @property
+    def thread(self) -> Any:
+        """The OS thread that this scheduler was started in, if it has one of its own."""
+        return self.mode.thread
+
+    def start(self) -> Self:
+        """Run in an OS thread of its own from now on; ``with Scheduler() as s:`` does so, and stops it in the end.
+
+        Parks: never; returns once the scheduler takes dhagas. Raises: RuntimeError if it was started before.
+        """
+        if self.thread_ident or self.closing:
+            raise RuntimeError(f"{self!r} was started before: a scheduler starts once")
+        OwnThreadMode(self)
+        return self
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Cancel the remaining dhagas, wait for every ``finally``, and end the thread.
+
+        A dhaga that is spawned after the cancel, in a ``finally`` or by one that has not met its cancel yet, gets its
+        own at its first park; what such a one spawns does not begin.
+        Parks: until the last dhaga has ended (``stop NAME``). From: a dhaga of another scheduler, main code, any other
+        thread. Raises: RuntimeError from its own dhagas; TimeoutError naming those that did not end within ``timeout``
+        seconds.
+        """
+        if not isinstance(self.mode, OwnThreadMode):
+            raise RuntimeError(f"{self!r} has no thread of its own that could be stopped")
+        check_seconds(timeout)
+        self.mode.stop(timeout)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+# Every scheduler that is bound to a thread and has not ended.
+schedulers: set[Scheduler] = set()
+
+
+@compiled  # C: an int or a float
+def sleep(seconds: float = 0) -> None:
+    """Yield to other dhagas for at least ``seconds``; with 0 once around the run queue.
+
+    Parks: ``sleep``; a plain OS thread sleeps as with ``time.sleep``. Raises: ValueError (below 0, NaN), Cancelled,
+    ParkError.
+
+    >>> import dhaga
+    >>> sleepers = [dhaga.spawn(dhaga.sleep, 0.01) for _ in range(100)]
+    >>> for sleeper in sleepers:  # 100 sleeps take 0.01 s together
+    ...     sleeper.join()
+    """
+    me: Any = getcurrent()
+    try:
+        scheduler = me.scheduler
+    # Main code, a plain OS thread, or the hub, which cannot sleep.
+    except AttributeError:
+        scheduler = None
+    # Outside the except block: an error that is raised here must not show that one as its context.
+    if scheduler is None:
+        sleep_off_fast_path(this_waiter(), seconds)
+        return
+    if seconds or me.pending_errors or scheduler.around_park is not None:
+        sleep_off_fast_path(me, seconds)
+        return
+    # A park without its reason and its value: 20 % less of a yield.
+    ready = scheduler.run_queue
+    me.wake_queue.append(me)
+    left = scheduler._switches_left = scheduler._switches_left - 1
+    if left:
+        ready.popleft().switch()
+    else:
+        scheduler._pick_next().switch()
+
+
+def begin_new_work() -> None:
+    """Yield until all work under way has paused: servers call this before they begin a request.
+
+    Parks: ``sleep``, while other dhagas are runnable. From: a dhaga of NORMAL priority; no-op elsewhere. Raises:
+    Cancelled, Expired.
+    """
+    me: Any = getcurrent()
+    scheduler = getattr(me, "scheduler", None)
+    if scheduler is None or me.wake_queue is not scheduler.run_queue:
+        return
+    if scheduler.run_queue or scheduler._new_work:
+        me.wake_queue = scheduler._new_work
+        try:
+            sleep(0)
+        finally:
+            me.wake_queue = scheduler._queue_of(me.own_priority)

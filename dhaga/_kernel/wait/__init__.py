@@ -1,0 +1,1 @@
+"""What waits: waiters, their queue, cancellation, and deadlocks."""

@@ -1,0 +1,155 @@
+"""The waiter that calls: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+
+``ThisThread`` is the kernel's thread-local state; it survives every patch, as it is the standard library's ``local``.
+"""
+
+from __future__ import annotations
+
+import sys
+from asyncio import _get_running_loop
+from types import FrameType
+from typing import Any, NoReturn
+
+from greenlet import getcurrent
+
+from .. import originals
+from ..errors import ParkError
+from .inner_waiter import inner_waiter
+from .thread_waiter import OSThread
+from .waiter import Waiter
+
+
+class ThisThread(originals.local):
+    """What the kernel knows of the OS thread it is called in."""
+
+    # The waiter of this thread's main code (a Main); None until that code first uses a scheduler.
+    main: Any = None
+    # The Scheduler that came last in guest mode on a loop of this thread; its host made that loop.
+    guest: Any = None
+    thread: OSThread | None = None
+    # Whether coroutines of a loop in this thread may block it: see dhaga/asyncio.py.
+    loop_may_block: bool = False
+    # A ThreadEnd: the interpreter drops it with the thread's local data, and its finalizer ends the thread's dhagas.
+    thread_end: Any = None
+
+    def __init__(self) -> None:
+        # The Schedulers of this thread that are not its main code's, by their loops.
+        self.guests: dict[Any, Any] = {}
+
+
+this_thread: ThisThread = ThisThread()
+
+
+def this_waiter() -> Waiter:
+    """Return the waiter that runs: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+
+    Parks: never. Raises: ParkError where parking cannot work.
+    """
+    me = getcurrent()
+    if not isinstance(me, Waiter):
+        return non_dhaga_waiter(me)
+    return inner_waiter(me) if me.parked else me
+
+
+def scheduler_of_caller() -> Any:
+    """Return the scheduler of the dhaga that calls; None if the caller is another greenlet."""
+    return getattr(getcurrent(), "scheduler", None)
+
+
+def non_dhaga_waiter(me: Any) -> Waiter:
+    """Return the waiter of a greenlet that is no dhaga: the main code's, or that of the plain OS thread.
+
+    Raises: ParkError in a coroutine, a callback or a foreign greenlet.
+    """
+    loop = _get_running_loop()
+    if loop is not None and not (this_thread.loop_may_block or getattr(loop, "parks", False)):
+        refuse_on_loop()
+    # Each read of a thread-local costs as much as a call.
+    if this_thread.guests and (scheduler := scheduler_of_lap()) is not None:
+        refuse_in_lap(me, scheduler)
+    main = this_thread.main
+    if main is not None:
+        if main.own_greenlet is not me:
+            refuse_in_lap(me, main.scheduler)
+        return inner_waiter(main) if main.parked else main
+    # The name lets wait_graph.name_of report the thread by the greenlet that a lock knows as its owner.
+    if this_thread.thread is None:
+        this_thread.thread = OSThread()
+        me.name = this_thread.thread.name
+    thread = this_thread.thread
+    return inner_waiter(thread) if thread.parked else thread
+
+
+def check_own_loop() -> None:
+    """Refuse a park in a coroutine on a loop that a dhaga runs itself, and that would stop while the dhaga is parked.
+
+    From: a dhaga. Not asked at each park: a contended lock would cost 5 % more. Raises: ParkError.
+    """
+    loop = _get_running_loop()
+    if loop is not None and not getattr(loop, "parks", False):
+        raise ParkError(
+            "this call would have to park, but it was made in a coroutine on a loop that a dhaga runs by the standard "
+            f"asyncio, {loop!r}: run that by dhaga.asyncio.run(...), or the program by python -m dhaga"
+        )
+
+
+def scheduler_of_lap() -> Any:
+    """Return the scheduler without main code that runs a lap in this OS thread now; None if there is none.
+
+    In a lap the hub and foreign greenlets find no running loop by which to tell it.
+    """
+    for scheduler in this_thread.guests.values():
+        if not scheduler._lap_over:
+            return scheduler
+    return None
+
+
+def on_event_loop() -> bool:
+    """Return whether the caller, which is no dhaga, runs on an event loop of this OS thread or on a hub."""
+    return _get_running_loop() is not None or scheduler_of_lap() is not None
+
+
+def refuse_in_lap(me: Any, scheduler: Any) -> NoReturn:
+    """Raise ParkError in a greenlet that is no dhaga, amid those of a scheduler.
+
+    Of a thread's greenlets the scheduler switches only its dhagas, the hub and the main code: a foreign one would not
+    be resumed by a wake.
+    """
+    if me is scheduler.hub:
+        refuse_on_loop()
+    raise ParkError("a foreign greenlet cannot park among dhagas: make the call in dhaga.spawn(...) instead")
+
+
+def refuse_on_loop() -> NoReturn:
+    """Raise ParkError on the hub: in a coroutine, a callback or a finalizer."""
+    finalizer = finalizer_of_caller()
+    if finalizer is not None:
+        raise ParkError(
+            f"{finalizer} would have to park, but the collection that calls it runs on the event loop, where "
+            "nothing can: hand such work over in the finalizer: dhaga.spawn(fn, ...)"
+        )
+    raise ParkError(
+        "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
+        "handler): in a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
+        "which makes the call in a dhaga; in a callback make it in a dhaga, too: dhaga.spawn(fn, ...)"
+    )
+
+
+def finalizer_of_caller() -> str | None:
+    """Return the name of the finalizer that the caller is in, as far as it is a ``__del__``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return None if frame is None else frame.f_code.co_qualname
+
+
+def parking_waiter() -> Waiter | None:
+    """Return the caller if it parks; None if it blocks for real.
+
+    Plain OS threads block, and so does the event loop: asyncio itself starts processes, and reads for an instant.
+    """
+    try:
+        me = this_waiter()
+    except ParkError:
+        return None
+    return None if isinstance(me, OSThread) else me

@@ -1,0 +1,276 @@
+"""Deadlock detection: whether any event in this process could still wake a waiter, and the report if none can.
+
+A scheduler that runs its own loop asks here before it sleeps without a deadline, and so does the main thread while it
+blocks without one, before its main code has a scheduler. Each of them is stuck for good when all of this holds:
+
+- nothing is runnable, and no timer is armed (its own heap and the loop's);
+- no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
+- no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
+- every other OS thread is stuck itself: the thread of a stuck scheduler to whose loop nothing has been handed
+  meanwhile, one blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
+  counts as one that could still wake a waiter, since the references it holds are unknown: Dhaga then stays silent
+  rather than guess, and looks again every ``RECHECK_SECONDS``, as a thread may end without notice.
+
+A guest never decides, as its host may always have more to do; nor does a plain OS thread other than the main one. A
+thread made by C code that has not called Python yet is not seen.
+Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
+taken. ``version`` grows with each change, so that the scheduler that looks at one mark after the other can tell whether
+all of them held at the same moment, and starts over if they did not.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import logging
+import signal
+import sys
+from collections.abc import Collection, Iterable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from .. import originals
+from ..errors import Deadlock
+from .wait_graph import cycle_texts, place_of
+
+if TYPE_CHECKING:
+    from ..run.scheduler import Scheduler
+    from .thread_waiter import OSThread
+    from .waiter import Waiter
+
+logger = logging.getLogger("dhaga")
+
+# Seconds between two looks while another thread lives. A look takes 0.1 to 0.2 ms, mostly for the signal handlers.
+RECHECK_SECONDS = 1.0
+
+# A plain main thread blocks for this long before its first look: most waits are shorter, and a thread that
+# ``_thread.start_new_thread`` has just made counts as one only once it runs.
+FIRST_LOOK_SECONDS = 0.1
+
+# How many dhagas are described one by one, and how many characters each gets for what it waits on.
+MAX_DESCRIBED = 100
+
+# Plain OS threads that block without a timeout in a wait of Dhaga's, by thread ident.
+blocked: dict[int, OSThread] = {}
+
+# Schedulers asleep with nothing of their own left to wake them, by thread ident.
+stuck: dict[int, Scheduler] = {}
+
+# Idents of our own helper threads that wait for work.
+idle: set[int] = set()
+
+next_version = itertools.count(1).__next__
+# Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from the first two. A
+# thread that wakes another, or gives it work, does so before its own mark appears: a look that sees the mark but the
+# older state of the other is thereby repeated.
+version = 0
+
+
+def bump_version() -> None:
+    """Note a change of a mark."""
+    global version
+    version = next_version()
+
+
+class DeadlockWatch:
+    """Looks for a deadlock whenever the loop of one scheduler is about to sleep without a deadline."""
+
+    def __init__(self, scheduler: Scheduler, schedulers: Collection[Scheduler]) -> None:
+        self.scheduler = scheduler
+        self.schedulers = schedulers
+        # Before this time no costly look at the fds is taken again.
+        self.next_costly_look: float = 0.0
+
+    def begin(self) -> float | None:
+        """Look, before the sleep.
+
+        Returns: seconds after which to look again; 0 if the main code gets a Deadlock right here; None: sleep for good.
+        """
+        if not self.could_be_stuck():
+            return None
+        if self.scheduler.poller.scan_is_costly():
+            now = originals.monotonic()
+            if now < self.next_costly_look:
+                return RECHECK_SECONDS
+            self.next_costly_look = now + RECHECK_SECONDS
+        if self.scheduler.poller.has_waiters():
+            return None
+        mark_stuck(self.scheduler.thread_ident, self.scheduler)
+        # Without a waiter of its own it looks on behalf of none; its mark lets the others decide.
+        if not self.scheduler.live and self.scheduler.main_waiter is None:
+            return None
+        if not process_is_stuck():
+            return RECHECK_SECONDS
+        raise_in_main_code(list(self.schedulers))
+        return 0 if self.scheduler.count_runnable() else None
+
+    def end(self) -> None:
+        """Note that the sleep is over."""
+        unmark_stuck(self.scheduler.thread_ident)
+
+    def could_be_stuck(self) -> bool:
+        """Return whether nothing of the scheduler's own could wake a waiter, unless one is parked on an fd."""
+        scheduler = self.scheduler
+        return bool(
+            not scheduler.count_runnable()
+            and scheduler.selector is not None
+            and scheduler.selector.only_own_fds()
+            and not scheduler.outside_calls
+        )
+
+
+def look_from_main_thread() -> None:
+    """Look whether the plain main thread is stuck. From: that thread, which has set its mark."""
+    if process_is_stuck():
+        raise_in_main_code(list(stuck.values()))
+
+
+def raise_in_main_code(schedulers: Collection[Scheduler]) -> None:
+    """Raise a Deadlock at the park of the main code, if that is parked and has not received one yet."""
+    victim = parked_main_code()
+    if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending_errors):
+        error = Deadlock(describe(victim, schedulers))
+        victim.cancel_with(error)
+        # The main code must get what it waits for, a lock after Condition.wait, and never will: a log line is all that
+        # is left.
+        if error in victim.pending_errors:
+            logger.error("%s", error)
+
+
+def mark_blocked(thread: OSThread) -> None:
+    """Mark a plain thread that blocks without a timeout, and make stuck schedulers look again."""
+    bump_version()
+    blocked[thread.ident] = thread
+    for scheduler in list(stuck.values()):
+        scheduler.wake_loop()
+
+
+def unmark_blocked(thread: OSThread) -> None:
+    """Remove the mark of a plain thread that goes on."""
+    blocked.pop(thread.ident, None)
+    bump_version()
+
+
+def mark_stuck(ident: int, scheduler: Scheduler) -> None:
+    """Mark a scheduler that has nothing of its own to wake it."""
+    bump_version()
+    stuck[ident] = scheduler
+
+
+def unmark_stuck(ident: int) -> None:
+    """Remove the mark of a scheduler that is woken, or whose sleep is over."""
+    if stuck.pop(ident, None) is not None:
+        bump_version()
+
+
+def mark_idle(ident: int) -> None:
+    """Mark a helper thread that waits for work. The code that gives it work discards it from ``idle`` first."""
+    bump_version()
+    idle.add(ident)
+
+
+def process_is_stuck() -> bool:
+    """Return whether the whole process is stuck. From: a thread that has set its mark, which may be gone by now."""
+    former = -1
+    # A thread may have woken one that was found stuck, and have become stuck itself since.
+    while former != version:
+        former = version
+        if not all_listed() or not all(map(is_stuck, frames_of_threads())) or signal_could_wake():
+            return False
+    return True
+
+
+def all_listed() -> bool:
+    """Return whether as many threads have marks as there are threads.
+
+    Asked first, as it costs next to nothing, while ``sys._current_frames`` makes frame objects of all running code.
+    """
+    return len(stuck) + len(blocked) + len(idle) > originals.thread_count()
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Return the frame that each OS thread is at, by its ident.
+
+    On Python 3.11 a new frame object may start a collection, and that lets other threads run: a program of three busy
+    schedulers then ended by a segmentation fault, or hung, within seconds. Without collections it did not.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return sys._current_frames()
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def is_stuck(ident: int) -> bool:
+    """Return whether a thread is stuck and nothing is under way to it."""
+    scheduler, thread = stuck.get(ident), blocked.get(ident)
+    if scheduler is not None:
+        return scheduler.selector is not None and not scheduler.selector.would_return()
+    return bool(thread.parked) if thread is not None else ident in idle
+
+
+def clear_marks() -> None:
+    """Remove all marks, in a forked child, which has one thread."""
+    stuck.clear()
+    blocked.clear()
+    idle.clear()
+
+
+def signal_could_wake() -> bool:
+    """Return whether the program has a Python signal handler, which may wake a waiter."""
+    ours = (signal.default_int_handler, signal.SIG_DFL, signal.SIG_IGN, None)
+    for number in signal.valid_signals():
+        handler = signal.getsignal(number)
+        if handler not in ours and not getattr(handler, "of_dhaga", False):
+            return True
+    return False
+
+
+def parked_main_code() -> Waiter | None:
+    """Return the parked main code of the process, which gets the Deadlock."""
+    ident = originals.main_thread().ident or 0
+    scheduler = stuck.get(ident)
+    return scheduler.main_waiter if scheduler is not None else blocked.get(ident)
+
+
+def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
+    """Describe each waiter: what it waits for, on what, and what holds that (the repr of a lock names its owner)."""
+    others: list[Waiter] = list(blocked.values())
+    for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.name):
+        others += [] if scheduler.main_waiter is None else [scheduler.main_waiter]
+        others += scheduler.in_order()
+    others = [waiter for waiter in dict.fromkeys(others) if waiter is not victim]
+    lines = ["every dhaga waits, and nothing in this process could wake one:"]
+    lines += describe_waiter("main code", victim)
+    for waiter in others[:MAX_DESCRIBED]:
+        lines += describe_waiter(waiter.name, waiter)
+    if len(others) > MAX_DESCRIBED:
+        lines.append(f"  ... and {len(others) - MAX_DESCRIBED} more")
+    lines += [f"  in a circle: {cycle}" for cycle in cycle_texts([victim, *others])]
+    return "\n".join(lines)
+
+
+def describe_waiter(name: str, waiter: Waiter) -> Iterable[str]:
+    """Yield a line with a waiter's reason, and one with its place in the code. All are parked: stacks hold still."""
+    yield f"  {name}: {wait_text(waiter)}"
+    position = place_of(waiter)
+    if position:
+        yield f"    at {position}"
+
+
+def wait_text(waiter: Waiter) -> str:
+    """Return what a waiter waits for, and on what."""
+    reason = waiter.park_reason if waiter.parked else "not parked"
+    target = waiter.waits_on
+    return f"waits for {reason}" + (f" on {shortened(target)}" if target is not None else "")
+
+
+def shortened(thing: object) -> str:
+    """Return the repr of an object, cut to ``MAX_DESCRIBED`` characters; if repr() fails, the text names its error."""
+    try:
+        text = repr(thing)
+    except Exception as error:
+        text = f"<{type(thing).__name__}, whose repr fails: {type(error).__name__}>"
+    return text if len(text) <= MAX_DESCRIBED else f"{text[:MAX_DESCRIBED]}..."

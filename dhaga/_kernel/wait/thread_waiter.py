@@ -1,0 +1,148 @@
+"""The plain OS thread as a waiter: it blocks for real, and a signal that strikes it meanwhile loses nothing.
+
+Each thread has one lock, held while the thread runs; it blocks by acquiring that lock, and a wake releases it.
+``_woken`` is the truth: the lock may be open still from an earlier wake, so that the thread checks ``_woken`` whenever
+it gets through.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+from greenlet import getcurrent
+
+from .. import originals
+from . import deadlock
+from .cancellation import pending_errors_of
+from .waiter import TIMED_OUT, Waiter
+
+# Longest time that the main thread blocks at once. A signal that comes when the blocking is about to begin has its
+# handler called only after that: of 10,000 Ctrl-C sent just as it began to wait, three.
+SIGNAL_CHECK_SECONDS = 1.0
+
+
+class OSThread(Waiter):
+    """A plain OS thread that waits for an object of Dhaga's: it blocks for real. One object per thread."""
+
+    __slots__ = (
+        "__weakref__",
+        "_error",
+        "_value",
+        "_woken",
+        "arrival",
+        "ident",
+        "is_main",
+        "longest_block",
+        "own_greenlet",
+        "park_reason",
+        "parked",
+        "parked_since",
+        "pending_errors",
+        "wait_target",
+        "wake_lock",
+    )
+
+    def __init__(self) -> None:
+        self.parked = []
+        self.park_reason = ""
+        self.pending_errors = ()  # type: ignore[assignment]
+        self.wait_target = None
+        self._value = None
+        self._error = None
+        self.parked_since = 0.0
+        self.own_greenlet = getcurrent()
+        self.ident: int = originals.get_ident()
+        self.is_main: bool = self.ident == originals.main_thread().ident
+        self.longest_block: float = SIGNAL_CHECK_SECONDS if self.is_main else originals.TIMEOUT_MAX
+        self._woken = False
+        # Released by a wake; may be released already, or once more, by an earlier one.
+        self.wake_lock: Any = originals.allocate_lock()
+        self.wake_lock.acquire()
+        os_threads.add(self)
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """The thread's name; the dictionary of threading is read without creating a dummy entry."""
+        thread = threading._active.get(self.ident)  # type: ignore[attr-defined]
+        return thread.name if thread is not None else f"thread {self.ident}"
+
+    def __repr__(self) -> str:
+        return f"<OSThread {self.name} {'WAITING ' + self.park_reason if self.parked else 'RUNNING'}>"
+
+    def park_within(self, timeout: float | None) -> Any:
+        """Block until woken. What a signal handler raises meanwhile ends the park, unless a waker was faster.
+
+        In that case nothing handed over is lost, and the error comes at the next park, as a cancel would. Where the
+        park must not end, for a lock after ``Condition.wait``, a second error ends it by force.
+        """
+        late = False
+        while not (self._woken or late):
+            try:
+                late = not self.block(timeout) and self._retracted()
+                # Woken, or about to be: a waker that has claimed this park will set _woken.
+                timeout = None
+            # KeyboardInterrupt or what a handler raises, in the main thread.
+            except BaseException as raised:
+                if self._retracted():
+                    raise
+                if not (self.pending_errors and self.wake_parked(error=raised)):
+                    pending_errors_of(self).append(raised)
+        if late:
+            return TIMED_OUT
+        self._woken = False
+        if self._error is not None:
+            self._throw_error()
+        value, self._value = self._value, None
+        return value
+
+    def block(self, timeout: float | None) -> bool:
+        """Block until woken. Returns: False after ``timeout`` seconds."""
+        self.parked_since = originals.monotonic()
+        if timeout is None:
+            return self.block_forever()
+        deadline = self.parked_since + timeout
+        while not self._woken:
+            left = deadline - originals.monotonic()
+            if left <= 0:
+                return False
+            self.wake_lock.acquire(timeout=min(left, self.longest_block))
+        return True
+
+    def block_forever(self) -> bool:
+        """Block until woken, and count as blocked meanwhile; the main thread looks for a deadlock itself."""
+        pause = deadlock.FIRST_LOOK_SECONDS if self.is_main else self.longest_block
+        try:
+            deadlock.mark_blocked(self)
+            while not self._woken:
+                if not self.wake_lock.acquire(timeout=pause):
+                    deadlock.look_from_main_thread()
+                    pause = self.longest_block
+        finally:
+            deadlock.unmark_blocked(self)
+        return True
+
+    def _retracted(self) -> bool:
+        """End the park from within. Returns: False if a waker has won, whose wake must then be awaited."""
+        ticket = self.parked
+        if not self.undo_park():
+            return False
+        try:
+            ticket.pop()
+        except IndexError:
+            return False
+        return True
+
+    def deliver_wake(self, value: Any = None, error: BaseException | None = None) -> None:
+        self._value, self._error = value, error
+        self._woken = True
+        try:
+            self.wake_lock.release()
+        # The lock is open still.
+        except RuntimeError:
+            pass
+
+
+# All of them: in a forked child none of their waits goes on.
+os_threads: weakref.WeakSet[OSThread] = weakref.WeakSet()

@@ -1,0 +1,155 @@
+"""The one FIFO on which every primitive rests.
+
+A waker removes the first waiter and gives it what it waits for: the woken waiter does not check again (no barging). The
+queue takes no lock: ``append`` and ``popleft`` of a deque are atomic. It holds tickets, one for each park, and not
+the waiters: the waker that takes a waiter out of its ticket may resume it. A waiter that leaves by a timeout
+or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void (``_remove``).
+A waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter, once in the
+queue, looks at what is available again and serves the queue itself: enqueue, then try again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain, repeat, starmap
+from typing import Any
+
+from ..fast.compiled import compiled
+from ..stdlib_face import refuse_copy
+from .current import this_waiter
+from .waiter import Waiter
+
+# Void tickets that are always tolerated, 64 bytes each. Above, they may be half of the queue.
+COMPACT_ABOVE = 8
+
+
+class WaitQueue(deque[list[Waiter]]):
+    """The waiters for one thing, first come, first served.
+
+    ``reason``: what each of them shows in a dump; ``closed``: the wait is over for good, so that each waiter that still
+    joins is served at once. ``epoch``: of a lock's queue, how many waits at the lock's conditions have begun. A waiter
+    notes it when it comes: so one that waited at a condition finds its place among those that wait for the lock.
+    """
+
+    __slots__ = ("closed", "epoch", "owner_ref", "reason", "void")
+
+    __copy__: Any = refuse_copy
+    __reduce__: Any = refuse_copy
+
+    def __init__(self, owner: object, reason: str) -> None:
+        super().__init__()
+        # A weak reference: without a cycle a lock is freed with its last reference.
+        self.owner_ref: weakref.ref[object] = weakref.ref(owner)
+        self.reason: str = reason
+        self.closed: bool = False
+        self.epoch: int = 0
+        # Void tickets, about: two OS threads may count at once.
+        self.void: int = 0
+
+    @property
+    def owner(self) -> object:
+        """The object waited for: a lock, a queue, …"""
+        return self.owner_ref()
+
+    def _remove(self, waiter: Waiter) -> None:
+        """Count a ticket that is about to be void, by a timeout or a cancel. Looking for it would cost O(n).
+
+        A waker skips it. Once half are void all void ones are dropped, which costs O(1) a ticket in the long run.
+        """
+        self.void += 1
+        if self.void > COMPACT_ABOVE and self.void * 2 > len(self):
+            self.drop_void()
+
+    def drop_void(self) -> None:
+        """Drop void tickets in one rotation, in which the live ones keep their order."""
+        # One call of a C function, which calls C functions alone, len() among them: no other OS thread and no signal
+        # handler comes between. Rotated step by step, a waiter that joins meanwhile would be before those that came
+        # first.
+        turns = chain.from_iterable(map(repeat, ((),), map(len, (self,))))
+        # Without the interpreter lock wakers may empty the queue meanwhile.
+        with suppress(IndexError):
+            self.extend(filter(None, starmap(self.popleft, turns)))
+        self.void = 0
+
+    def parked(self) -> int:
+        """Return the number of waiters."""
+        return sum(map(bool, list(self)))
+
+    @compiled  # C: an open queue
+    def wait(self, available: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
+        """Queue up and park until served.
+
+        If ``available`` is true by now, ``serve()`` hands it to the first in the queue: that closes the race with a
+        waker in another OS thread. Returns and raises: as ``Waiter.park_within``.
+        """
+        me = this_waiter()
+        me.prepare_park(self.reason, self)
+        self.append(me.parked)
+        if available or self.closed:
+            serve()
+        return me.park_within(timeout)
+
+    def wait_uncancellable(self, serve: Callable[[], object], arrival: int | None = None) -> Any:
+        """Queue up, by ``arrival`` or as the last, and park until served: a cancel stays pending."""
+        me = this_waiter()
+        # No prepare_park(): a cancel that is already pending must also wait.
+        me.park_on(self, arrival)
+        serve()
+        return me.park_until_woken()
+
+    def begin_epoch(self) -> int:
+        """Return the arrival of a waiter at a condition of this lock. From: the lock's holder."""
+        self.epoch += 1
+        return self.epoch
+
+    def insert_by_arrival(self, ticket: list[Waiter], arrival: int) -> None:
+        """Insert a ticket before the tickets of all waiters that came later. From: the lock's holder.
+
+        Bisected, as thousands may wait on either side: a walk from one end would cost O(n) for each notify.
+        """
+        low, high = 0, len(self)
+        with suppress(IndexError):  # another OS thread has released the lock meanwhile: some have gone
+            while low < high:
+                middle = live = (low + high) // 2
+                while live < high and not self[live]:  # void
+                    live += 1
+                if live < high and self[live][0].arrival < arrival:
+                    low = live + 1
+                else:
+                    high = middle
+        self.insert(low, ticket)
+
+    def take_first(self) -> Waiter | None:
+        """Remove the first waiter from its ticket, to be resumed by the caller; None if none waits."""
+        while self:
+            try:
+                return self.popleft().pop()
+            # The ticket was void, or another OS thread took the last one.
+            except IndexError:
+                continue
+        return None
+
+    def take_last(self) -> Waiter | None:
+        """Remove the last waiter from its ticket, to be resumed by the caller; None if none waits."""
+        while self:
+            try:
+                return self.pop().pop()
+            except IndexError:
+                continue
+        return None
+
+    @compiled
+    def wake_first(self, value: Any = True) -> Waiter | None:
+        """Wake the first waiter. Returns: that waiter; None if none waits."""
+        waiter = self.take_first()
+        if waiter is not None:
+            waiter.deliver_wake(value)
+        return waiter
+
+    def wake_all(self, value: Any = True) -> None:
+        """Wake all present waiters."""
+        while (waiter := self.take_first()) is not None:
+            waiter.deliver_wake(value)
