@@ -1,25 +1,24 @@
 """Pool: several schedulers, each in an OS thread of its own, that run submitted calls in worker dhagas.
 
-Which worker takes which call: ``_workers/dhaga_pool.py``. The outcome of a call, and Executor, the standard interface
-to a pool: ``futures.py``.
+Which worker takes which call: ``_workers/dhaga_pool.py``. The outcome of a call: ``_workers/future.py``. Executor, the
+standard interface to a pool: ``futures.py``.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from queue import Empty
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from greenlet import getcurrent
-
-from ._kernel.arguments import check_seconds
-from ._kernel.current import this_waiter
-from ._kernel.scheduler import Scheduler
+from ._kernel.arguments import check_count, check_seconds
+from ._kernel.run.scheduler import Scheduler
+from ._kernel.wait.current import scheduler_of_caller, this_waiter
 from ._sync.completion import time_left
+from ._sync.simple_queue import SimpleQueue
 from ._workers.dhaga_pool import WorkerPool
-from .futures import Future, check_count
-from .queue import Empty, SimpleQueue
+from ._workers.future import Future
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -33,8 +32,8 @@ class Pool:
     """A pool of ``threads`` schedulers in OS threads of their own, with at most ``dhagas`` worker dhagas in each.
 
     From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. Back-pressure:
-    with ``max_pending``, ``submit`` parks while so many calls have not begun. The end of a ``with`` block waits for all
-    calls; left by a Ctrl-C or a cancel, it cancels them first. The interpreter's exit waits for them.
+    with ``max_pending``, ``submit`` parks while that many calls have not begun. The end of a ``with`` block waits for
+    all calls; left by a Ctrl-C or a cancel, it cancels them first. The interpreter's exit waits for them.
 
     >>> with Pool(threads=1) as pool: pool.submit(pow, 2, 10).result(), list(pool.map(abs, [-1, -2]))
     (1024, [1, 2])
@@ -86,7 +85,7 @@ class Pool:
     def map(self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None) -> Iterator[T]:
         """Submit all calls now and iterate over their results in order.
 
-        To close the iterator early cancels the calls that have not begun. Parks: until the next result
+        Closing the iterator early cancels the calls that have not begun. Parks: until the next result
         (``future.result``). Raises: the call's error in its place, TimeoutError ``timeout`` seconds after this call; as
         ``submit``.
         """
@@ -100,7 +99,7 @@ class Pool:
     ) -> Iterator[T]:
         """Iterate over the results of ``fn(item)`` in order of completion.
 
-        ``look_ahead``: the most items read ahead of the results taken, by default as many as can run at once. To close
+        ``look_ahead``: the most items read ahead of the results taken, by default as many as can run at once. Closing
         the iterator early cancels the calls that have not begun. Parks: until the next result (``queue.get``). Raises:
         the call's error in its place, TimeoutError ``timeout`` seconds after this call, TypeError, ValueError.
         """
@@ -109,7 +108,7 @@ class Pool:
         return results_as_completed(self.submit, fn, iter(iterable), ahead, time_left(timeout))
 
     def shutdown(self, wait: bool = True, cancel: bool = False, timeout: float | None = None) -> None:
-        """Take no more calls; once those taken have ended, cancel the dhagas that they left, and end the threads.
+        """Reject further calls; when the accepted ones have ended, cancel the dhagas they left, and end the threads.
 
         ``cancel``: calls that have not begun are not made, running ones get ``Cancelled`` at their park. Parks: if
         ``wait``, until the threads have ended (``join``, ``stop NAME``). Raises: TimeoutError naming the calls that did
@@ -126,7 +125,7 @@ class Pool:
 
     def _check_caller(self) -> None:
         """Check that the caller can wait for the end of this pool. Raises: RuntimeError, ParkError."""
-        scheduler = getattr(getcurrent(), "scheduler", None)
+        scheduler = scheduler_of_caller()
         if any(group.scheduler is scheduler for group in self._workers.groups):
             raise RuntimeError(f"{self!r} cannot be waited for from within: shutdown(wait=False)")
         this_waiter()
@@ -141,7 +140,7 @@ class Pool:
 
     def __del__(self) -> None:
         workers = getattr(self, "_workers", None)
-        if workers is not None:  # dropped without shutdown(): the calls taken are made, then the threads end
+        if workers is not None:  # dropped without shutdown(): the accepted calls are made, then the threads end
             workers.close()
 
 

@@ -2,12 +2,12 @@
 
 Safe between dhagas of any scheduler and plain OS threads. A Queue has a lock of its own, ``mutex``, held for a few
 lines that never park; when it is free, there are never waiting getters beside items, nor waiting putters beside room.
-An item goes straight to the first getter (hand-over); the item of a waiting putter stands in the putter's wake value
+An item goes straight to the first getter (hand-over); the item of a waiting putter is in the putter's wake value
 until a ``get`` makes room and stores it. So a woken waiter has what it waited for, and no later caller overtakes.
 
 ``get`` takes an item without the mutex where that is one atomic call of a deque or a list (``_sync/lock.py`` explains
-the atomic lines), and enters the mutex only if putters wait. A subclass with methods of its own, which may do anything,
-has all of its calls under the mutex.
+the atomic lines), and enters the mutex only if putters wait. All calls of a subclass with methods of its own, which
+may do anything, hold the mutex.
 
 Rejected: an OS lock as the mutex, at six times the cost; conditions, as in the standard Queue: each item would wake a
 getter that then competes for the lock.
@@ -26,14 +26,11 @@ from operator import attrgetter
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from greenlet import getcurrent
-
 from ._kernel.arguments import check_timeout, check_wait_timeout
-from ._kernel.compiled import compiled
-from ._kernel.current import non_dhaga_waiter, this_waiter
-from ._kernel.inner_waiter import inner_waiter
-from ._kernel.wait_queue import WaitQueue
-from ._kernel.waiter import TIMED_OUT, Waiter
+from ._kernel.fast.compiled import compiled
+from ._kernel.wait.current import this_waiter
+from ._kernel.wait.wait_queue import WaitQueue
+from ._kernel.wait.waiter import TIMED_OUT, Waiter
 from ._sync.mutex import Mutex
 from ._sync.overridable import overridable
 from ._sync.simple_queue import NOTHING, SimpleQueue
@@ -63,21 +60,11 @@ class Queue(Generic[T]):
     """
 
     __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_getters",
-        "_hands_over",
-        "_items",
-        "_joiners",
-        "_putters",
-        "_stock",
-        "is_shutdown",
-        "maxsize",
-        "mutex",
-        "unfinished_tasks",
-    )
+        "__dict__", "__weakref__", "_getters", "_hands_over", "_items", "_joiners", "_putters", "_stock", "is_shutdown",
+        "maxsize", "mutex", "unfinished_tasks",
+    )  # fmt: skip
 
-    _replaced: Mapping[str, Any] = {}  # the methods that a program has put on this queue
+    _replaced: Mapping[str, Any] = {}  # methods that a program has replaced on this queue
 
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize: int = maxsize
@@ -117,7 +104,7 @@ class Queue(Generic[T]):
 
     def _set_items(self, items: Any) -> None:
         self._items = items
-        if hasattr(self, "_stock"):  # not in __init__(), which binds them once all is there
+        if hasattr(self, "_stock"):  # not in __init__(), which binds them at its end
             self._bind_shortcuts()
 
     if TYPE_CHECKING:
@@ -131,7 +118,7 @@ class Queue(Generic[T]):
         ``_stock`` is the items if they may be taken without the mutex; ``_hands_over`` says whether an item may go
         straight to a getter, without ``_put`` and ``_get``.
         """
-        # Without a look at __dict__: it would make one, and each access to an attribute slower (queue ping-pong: 34 %).
+        # Do not read __dict__: that would create it, and slow down each access to an attribute (queue ping-pong: 34 %).
         items = getattr(self, "queue", None)
         bound = None if any(self._replaced.values()) else shortcuts(type(self), items)
         self._hands_over = bound is not None
@@ -154,7 +141,7 @@ class Queue(Generic[T]):
 
     # ---- put
 
-    @compiled
+    @compiled  # C: the item alone, a free mutex, items in a deque; waiters for items are getters, no others
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
 
@@ -174,7 +161,7 @@ class Queue(Generic[T]):
                     getter = self._getters.popleft().pop()
                 except IndexError:  # it has left, or another OS thread took the last one
                     continue
-                getter._resume(item)
+                getter.deliver_wake(item)
                 self.unfinished_tasks += 1
                 return
             if self.maxsize <= 0 or self._size() < self.maxsize:
@@ -186,17 +173,17 @@ class Queue(Generic[T]):
             if not block or timeout == 0:
                 raise Full
             me = this_waiter()
-            me._prepare("queue.put", self._putters)
+            me.prepare_park("queue.put", self._putters)
             me._value = item
-            self._putters.append(me._parked)
-            # Second look: a get() without the mutex may have made room, and not have seen this putter.
+            self._putters.append(me.parked)
+            # Check again: a get() without the mutex may have made room before this putter was queued.
             self._admit_putters()
         finally:
             mutex._free = True
         self._park_for(me, timeout, Full)
 
     def _park_for(self, me: Waiter, timeout: float | None, late: type[Exception]) -> Any:
-        value = me._park_until(timeout)
+        value = me.park_within(timeout)
         if value is TIMED_OUT:
             raise late
         return value
@@ -210,9 +197,9 @@ class Queue(Generic[T]):
             try:
                 item = self._get()
             except BaseException as error:
-                getter._resume(error=error)
+                getter.deliver_wake(error=error)
             else:
-                getter._resume(item)
+                getter.deliver_wake(item)
 
     def _use_room(self) -> None:
         """Admit putters after a ``get`` without the mutex."""
@@ -231,10 +218,10 @@ class Queue(Generic[T]):
             try:
                 self._store(putter._value)
             except BaseException as error:  # of a subclass's _put(): raised in the putter
-                putter._resume(error=error)
+                putter.deliver_wake(error=error)
             else:
                 self.unfinished_tasks += 1
-                putter._resume(True)
+                putter.deliver_wake(True)
 
     def put_nowait(self, item: T) -> None:
         """Add an item. Raises: Full, ShutDown."""
@@ -242,9 +229,9 @@ class Queue(Generic[T]):
 
     # ---- get
 
-    @compiled
+    @compiled  # C: items in a deque
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Take an item.
+        """Remove and return an item.
 
         Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds, ShutDown.
         """
@@ -274,28 +261,18 @@ class Queue(Generic[T]):
                 raise ShutDown
             if not block or (timeout is not None and timeout <= 0):
                 raise Empty
-            me: Any = getcurrent()
-            # Not a dhaga: main code for example, where an AttributeError would cost as much as two switches.
-            scheduler = getattr(me, "scheduler", None)
-            if scheduler is None:
-                me = non_dhaga_waiter(me)
-            if me._parked:
-                me, scheduler = inner_waiter(me), None
-            # _prepare() here and _park() below are written out: the two calls are 10 % of a ping-pong.
-            if me._pending:
-                raise me._pending.pop(0)
-            me._target = self._getters
-            me._reason = "queue.get"
-            me._parked = ticket = [me]
-            self._getters.append(ticket)
+            me = this_waiter()
+            me.prepare_park(self._getters.reason, self._getters)
+            self._getters.append(me.parked)
         finally:
             mutex._free = True
-        if timeout is None and scheduler is not None:
-            return scheduler._park(me)  # type: ignore[no-any-return]
-        return self._park_for(me, timeout, Empty)  # type: ignore[no-any-return]
+        item = me.park_within(timeout)
+        if item is TIMED_OUT:
+            raise Empty
+        return item
 
     def _take_under_mutex(self) -> T:
-        """Take an item and admit a putter. Returns: NOTHING if a ``get`` without the mutex took the last one."""
+        """Remove and return an item, and admit a putter. Returns: NOTHING if another ``get`` took the last one."""
         try:
             item = self._take()
         except IndexError:
@@ -306,7 +283,7 @@ class Queue(Generic[T]):
         return item
 
     def get_nowait(self) -> T:
-        """Take an item. Raises: Empty, ShutDown."""
+        """Remove and return an item. Raises: Empty, ShutDown."""
         return self.get(block=False)
 
     # ---- the rest
@@ -363,7 +340,7 @@ class Queue(Generic[T]):
 class AllTasksDone:
     """Condition-like object for the end of all tasks of a queue.
 
-    Source: the Condition of this name in ``queue.Queue``. To acquire this one excludes no other caller.
+    Source: the Condition of this name in ``queue.Queue``. Acquiring this one excludes no other caller.
     """
 
     __slots__ = ("_queue",)
@@ -383,11 +360,11 @@ class AllTasksDone:
                 if timeout <= 0:
                     return False
             me = this_waiter()
-            me._prepare("queue.join", queue._joiners)
-            queue._joiners.append(me._parked)
+            me.prepare_park("queue.join", queue._joiners)
+            queue._joiners.append(me.parked)
         finally:
             queue.mutex._free = True
-        return me._park_until(timeout) is not TIMED_OUT
+        return me.park_within(timeout) is not TIMED_OUT
 
     def notify_all(self) -> None:
         """Wake all waiters; for programs that set ``unfinished_tasks`` to 0 themselves."""
@@ -409,7 +386,7 @@ class AllTasksDone:
 def wake_with_shutdown(waiters: WaitQueue) -> None:
     """Raise ShutDown in all waiters."""
     while (waiter := waiters.take_first()) is not None:
-        waiter._resume(error=ShutDown())
+        waiter.deliver_wake(error=ShutDown())
 
 
 class LifoQueue(Queue[T]):

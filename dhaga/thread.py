@@ -8,11 +8,15 @@ from __future__ import annotations
 import _thread as standard
 import sys
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, cast
 
+from greenlet import getcurrent
+
 from ._kernel.arguments import check_wait_timeout
-from ._kernel.current_scheduler import current_scheduler
-from ._kernel.microthread import Dhaga
+from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.run.idents import ident_of
+from ._kernel.run.microthread import Dhaga
 from ._kernel.stdlib_face import fall_back_to, refuse_copy
 from ._sync.local import local as _local
 from ._sync.lock import Lock, RLock
@@ -38,14 +42,17 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
-    """Run ``function(*args, **kwargs)`` in a dhaga. Returns: its ident. Source: ``_thread.start_new_thread``."""
+    """Run ``function(*args, **kwargs)`` in a dhaga, with an empty context. Returns: its ident.
+
+    Source: ``_thread.start_new_thread``.
+    """
     if not callable(function):
         raise TypeError("first arg must be callable")
     if not isinstance(args, tuple):
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
-    return start(function, args, kwargs or {}).ident
+    return ident_of(start(function, args, kwargs or {}))
 
 
 start_new = start_new_thread
@@ -58,13 +65,13 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
         except SystemExit:
             pass  # it ends this thread only
         except BaseException as error:
-            if not dhaga._is_own_error(error):
+            if not dhaga.is_own_error(error):
                 raise
             call_unraisablehook(function, error)
 
-    dhaga = current_scheduler().spawn(run, daemon=daemon)
+    dhaga = current_scheduler().spawn(run, daemon=daemon, context=Context())
     running[dhaga.ident] = dhaga
-    dhaga._keep(lambda: running)
+    dhaga.drop_at_end(lambda: running)
     return dhaga
 
 
@@ -79,7 +86,7 @@ def call_unraisablehook(function: Callable[..., object], error: BaseException) -
 def _count() -> int:
     """Return the number of running threads that Python has started, dhagas included."""
     # A fork marks the dhagas that stayed in the parent as done.
-    alive = [dhaga for dhaga in running.values() if not dhaga._done]
+    alive = [dhaga for dhaga in running.values() if not dhaga.has_ended]
     return standard_count() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
 
 
@@ -99,7 +106,7 @@ class _ThreadHandle:
     @property
     def ident(self) -> int:
         """The ident of the thread; 0 before its start."""
-        return 0 if self.dhaga is None else self.dhaga.ident
+        return 0 if self.dhaga is None else ident_of(self.dhaga)
 
     def _started_dhaga(self) -> Dhaga:
         if self.dhaga is None:
@@ -108,12 +115,12 @@ class _ThreadHandle:
 
     def is_done(self) -> bool:
         """Return whether the thread has ended."""
-        return self.dhaga is not None and self.dhaga._done
+        return self.dhaga is not None and self.dhaga.has_ended
 
     def join(self, timeout: float | None = None, /) -> None:
         """Wait until the thread has ended. Parks: while it lives (``join``). Raises: RuntimeError on itself."""
         dhaga = self._started_dhaga()
-        if dhaga.ident == get_ident():
+        if dhaga is getcurrent():
             raise RuntimeError("Cannot join current thread")
         if timeout is not None:
             check_wait_timeout(timeout)

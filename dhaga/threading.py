@@ -15,7 +15,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import Context
+from contextvars import Context, copy_context
 from threading import (
     TIMEOUT_MAX,
     BrokenBarrierError,
@@ -33,13 +33,14 @@ from greenlet import getcurrent
 
 from ._kernel import hooks, originals
 from ._kernel.arguments import check_wait_timeout
-from ._kernel.cancellation import NoPark
-from ._kernel.current import parking_waiter
-from ._kernel.current_scheduler import current_scheduler
 from ._kernel.errors import Cancelled, Expired
-from ._kernel.microthread import Dhaga
-from ._kernel.wait_queue import WaitQueue
-from ._kernel.waiter import Waiter
+from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.run.idents import ident_of
+from ._kernel.run.microthread import Dhaga
+from ._kernel.wait.cancellation import NoPark
+from ._kernel.wait.current import parking_waiter
+from ._kernel.wait.wait_queue import WaitQueue
+from ._kernel.wait.waiter import Waiter
 from ._sync.barrier import Barrier
 from ._sync.condition import Condition
 from ._sync.event import Event
@@ -50,36 +51,11 @@ from ._sync.semaphore import BoundedSemaphore, Semaphore
 from ._sync.thread_legacy import LegacyThreadNames
 
 __all__ = [
-    "TIMEOUT_MAX",
-    "Barrier",
-    "BoundedSemaphore",
-    "BrokenBarrierError",
-    "Condition",
-    "Event",
-    "ExceptHookArgs",
-    "Lock",
-    "RLock",
-    "Semaphore",
-    "Thread",
-    "ThreadError",
-    "Timer",
-    "active_count",
-    "concurrent_tee",
-    "current_thread",
-    "enumerate",
-    "excepthook",
-    "get_ident",
-    "get_native_id",
-    "getprofile",
-    "gettrace",
-    "local",
-    "main_thread",
-    "serialize_iterator",
-    "setprofile",
-    "settrace",
-    "stack_size",
-    "synchronized_iterator",
-]
+    "TIMEOUT_MAX", "Barrier", "BoundedSemaphore", "BrokenBarrierError", "Condition", "Event", "ExceptHookArgs", "Lock",
+    "RLock", "Semaphore", "Thread", "ThreadError", "Timer", "active_count", "concurrent_tee", "current_thread",
+    "enumerate", "excepthook", "get_ident", "get_native_id", "getprofile", "gettrace", "local", "main_thread",
+    "serialize_iterator", "setprofile", "settrace", "stack_size", "synchronized_iterator",
+]  # fmt: skip
 
 if sys.version_info >= (3, 12):
     from threading import setprofile_all_threads, settrace_all_threads
@@ -104,6 +80,22 @@ def __getattr__(name: str) -> Any:
 class Active(dict[int, "Thread"]):
     """Running Threads by ident; under the patch it is ``threading._active``."""
 
+    def __init__(self) -> None:
+        # The idents of dhagas that have another one than their number, by number, which their end passes to pop().
+        self.by_number: dict[int, int] = {}
+
+    def add(self, dhaga: Dhaga, thread: Thread) -> None:
+        """Add the Thread of a dhaga until its end."""
+        ident = ident_of(dhaga)
+        if ident != dhaga.ident:
+            self.by_number[dhaga.ident] = ident
+        self[ident] = thread
+        dhaga.drop_at_end(active_ref)
+
+    def pop(self, ident: int, *default: Any) -> Any:
+        """Remove a Thread by its ident, or by the number of its dhaga, and return it."""
+        return super().pop(self.by_number.pop(ident, ident), *default)
+
     def __delitem__(self, ident: int) -> None:
         """Remove a Thread. No-op if its end has removed it already, unlike in the standard's dict."""
         self.pop(ident, None)
@@ -116,7 +108,8 @@ class Thread(LegacyThreadNames):
     """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
 
     It runs on the scheduler of its starter. Source: ``threading.Thread``; ``native_id`` is that of the OS thread, which
-    many share; ``context`` is as in 3.14, by default a copy of the starter's.
+    many share; ``context`` is as in 3.14, by default empty, or a copy of the starter's under
+    ``-X thread_inherit_context``.
     """
 
     _starter: WaitQueue | None = None
@@ -159,12 +152,12 @@ class Thread(LegacyThreadNames):
         if self._dhaga is not None:
             raise RuntimeError("threads can only be started once")
         scheduler = current_scheduler()
-        self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, self._context)
+        context = new_context() if self._context is None else self._context
+        self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, context)
         self._native_id = threading.get_native_id()
-        _active[self._dhaga.ident] = self
-        self._dhaga._keep(active_ref)  # a dhaga cancelled before it first runs never calls _bootstrap
+        _active.add(self._dhaga, self)  # until its end: one cancelled before it first runs never calls _bootstrap
         try:
-            scheduler._admit(self._dhaga)
+            scheduler.admit(self._dhaga)
         except BaseException:
             # As in the standard: not started, hence not among the running ones, and it may be tried again.
             _active.pop(self._dhaga.ident, None)
@@ -185,11 +178,11 @@ class Thread(LegacyThreadNames):
         signal's handler raises meanwhile.
         """
         me = parking_waiter()
-        if me is not None and not me._parked and not any(isinstance(cause, NoPark) for cause in me._pending):
+        if me is not None and not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors):
             self._starter = WaitQueue(self, "thread.start")
-            me._park_on(self._starter)
-            dhaga._joiners.append(me._parked)  # for the end of one that is cancelled before it begins
-            me._park()
+            me.park_on(self._starter)
+            dhaga._joiners.append(me.parked)  # for the end of one that is cancelled before it begins
+            me.park_until_woken()
             raise_interrupt(me)
 
     def _bootstrap(self) -> None:
@@ -200,7 +193,7 @@ class Thread(LegacyThreadNames):
         except SystemExit:
             pass  # as in the standard: it ends the thread silently
         except BaseException as error:
-            if not self._dhaga._is_own_error(error):  # type: ignore[union-attr]
+            if not self._dhaga.is_own_error(error):  # type: ignore[union-attr]
                 raise
             call_excepthook(self, error)
         finally:
@@ -226,7 +219,7 @@ class Thread(LegacyThreadNames):
             raise RuntimeError("cannot join current thread")
         if timeout is not None:
             check_wait_timeout(timeout)
-        if not self._dhaga._done:  # in a forked child it is done, as with the standard
+        if not self._dhaga.has_ended:  # in a forked child it is done, as with the standard
             self._dhaga.join(timeout)
 
     def cancel(self, reason: object = None) -> bool:
@@ -250,7 +243,7 @@ class Thread(LegacyThreadNames):
     def ident(self) -> int | None:
         """A number unique among the dhagas of this process; None before the start."""
         self._check_initialised()
-        return self._dhaga.ident if self._dhaga is not None else None
+        return ident_of(self._dhaga) if self._dhaga is not None else None
 
     @property
     def native_id(self) -> int | None:
@@ -261,7 +254,7 @@ class Thread(LegacyThreadNames):
     def is_alive(self) -> bool:
         """Return whether the thread was started and has not ended."""
         self._check_initialised()
-        return self._dhaga is not None and not self._dhaga._done
+        return self._dhaga is not None and not self._dhaga.has_ended
 
     @property
     def daemon(self) -> bool:
@@ -277,11 +270,15 @@ class Thread(LegacyThreadNames):
         self._daemonic = daemonic
 
 
+new_context: Callable[[], Context] = copy_context if getattr(sys.flags, "thread_inherit_context", False) else Context
+"""Return the context that a Thread starts with, as the standard one does on this Python."""
+
+
 def raise_interrupt(me: Waiter) -> None:
-    """Raise what is pending of a Ctrl-C or of a signal's handler; cancels stay pending."""
-    for error in list(me._pending):
+    """Raise the pending error of a Ctrl-C or of a signal's handler; cancels stay pending."""
+    for error in list(me.pending_errors):
         if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
-            me._pending.remove(error)
+            me.pending_errors.remove(error)
             raise error
 
 
@@ -361,7 +358,7 @@ class _MainThread(ForeignThread):
 
     def __init__(self, ident: int | None = None) -> None:
         thread = originals.main_thread()
-        # Never a daemon, whatever has forked: threads take the flag of the thread that makes them.
+        # Never a daemon, even after a fork in one: threads take the flag of the thread that makes them.
         super().__init__(thread.name, ident or thread.ident or 0, thread.is_alive, daemon=False)
 
 
@@ -391,7 +388,7 @@ def current_thread() -> Thread:
     """Return the running Thread; for other code a stand-in with the same attributes."""
     me = getcurrent()
     if isinstance(me, Dhaga):
-        return _active.get(me.ident) or dummy_thread_of(me)
+        return _active.get(ident_of(me)) or dummy_thread_of(me)
     if this_thread.thread is None:
         this_thread.thread = _active.get(originals.get_ident()) or foreign_thread_of(originals.current_thread())
     return this_thread.thread
@@ -400,9 +397,9 @@ def current_thread() -> Thread:
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
     # A class of dhagas may bring a stand-in of its own, as those of dhaga.compat do.
     make = getattr(dhaga, "_stand_in", None)
-    dummy: Thread = _DummyThread(dhaga.name, dhaga.ident, dhaga.is_alive, dhaga.daemon) if make is None else make()
-    _active[dhaga.ident] = dummy
-    dhaga._keep(active_ref)
+    dummy: Thread
+    dummy = _DummyThread(dhaga.name, ident_of(dhaga), dhaga.is_alive, dhaga.daemon) if make is None else make()
+    _active.add(dhaga, dummy)
     return dummy
 
 
@@ -441,7 +438,7 @@ def activeCount() -> int:
 def get_ident() -> int:
     """Return the ident of the running dhaga; outside of dhagas that of the OS thread."""
     me = getcurrent()
-    return me.ident if isinstance(me, Dhaga) else originals.get_ident()
+    return ident_of(me) if isinstance(me, Dhaga) else originals.get_ident()
 
 
 get_native_id: Callable[[], int] = threading.get_native_id

@@ -33,12 +33,12 @@ def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race"
         return scope._winner._value  # type: ignore[no-any-return]
     failed = BaseExceptionGroup(f"{name}: all have failed", scope._failures) if scope._failures else None
     if scope.expired or failed is None:
-        raise TimeoutError(f"{name}: none has succeeded within {timeout} s") from failed
+        raise TimeoutError(f"{name}: none succeeded within {timeout} s") from failed
     raise failed
 
 
 def check_racer(fn: object) -> None:
-    """Check what is to run in a race. Raises: TypeError."""
+    """Check the functions of a race. Raises: TypeError."""
     if isinstance(fn, (list, tuple, set)):
         raise TypeError(f"race() takes functions one by one, race(*functions), and not {fn!r}")
     if callable(fn) or inspect.iscoroutine(fn):

@@ -3,16 +3,16 @@
 A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
 to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
 Ended: ``_waiter`` is None again and no reference to other scopes is left. All changes happen in the OS thread of
-``_waiter``; only ``cancel`` may be called from another thread, which it forwards to that one.
+``_waiter``; only ``cancel`` may be called from another thread; it forwards the call to that of ``_waiter``.
 
-A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/cancellation.py``): each park of the
-body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets the
-next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one, for a child's
+A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): each park
+of the body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets
+the next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one, for a child's
 first block the scope that it was spawned in. A cancel passes inwards, as an inner scope whose body raises cancels its
 own children. ``shield()`` holds back what comes from outside of it.
 
 Errors pass outwards: ``_errors`` collects those of children and body, and the first one cancels all others. A Cancelled
-of this scope is none; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
+of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
 
 Rejected: a cancel that is raised once, as ``Dhaga.cancel`` does. A child that swallows it would keep the block open.
 """
@@ -32,13 +32,14 @@ from greenlet import GreenletExit, getcurrent
 from .._kernel import originals
 from .._kernel.api import current
 from .._kernel.arguments import checked_timeout
-from .._kernel.cancellation import NoPark, PendingErrors, ScopeCancel, block_number, pending_errors_of
-from .._kernel.current import this_waiter
 from .._kernel.errors import Cancelled, Expired
-from .._kernel.microthread import Dhaga, Main, T
-from .._kernel.run_queues import NORMAL, Priority
-from .._kernel.timers import Entry
-from .._kernel.waiter import Waiter
+from .._kernel.foreign_names import OF_A_SCOPE, refuse_async_with, say_foreign_names
+from .._kernel.run.microthread import Dhaga, Main, T
+from .._kernel.run.run_queues import NORMAL, Priority
+from .._kernel.run.timers import Entry
+from .._kernel.wait.cancellation import NoPark, PendingErrors, ScopeCancel, block_number, pending_errors_of
+from .._kernel.wait.current import scheduler_of_caller, this_waiter
+from .._kernel.wait.waiter import Waiter
 
 next_number = itertools.count(1).__next__
 P = ParamSpec("P")
@@ -79,24 +80,10 @@ class Scope:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_children",
-        "_entered",
-        "_errors",
-        "_leaving",
-        "_moves_on",
-        "_number",
-        "_outside_cancel",
-        "_parent",
-        "_standing_cancel",
-        "_timer_entry",
-        "_waiter",
-        "cancel_called",
-        "cancelled_caught",
-        "expired",
-        "name",
-        "timeout",
-    )
+        "__weakref__", "_children", "_entered", "_errors", "_leaving", "_moves_on", "_number", "_outside_cancel",
+        "_parent", "_standing_cancel", "_timer_entry", "_waiter", "cancel_called", "cancelled_caught", "expired",
+        "name", "timeout",
+    )  # fmt: skip
 
     def __init__(self, timeout: float | None = None, name: str | None = None) -> None:
         self.timeout: float | None = checked_timeout(timeout)
@@ -164,12 +151,12 @@ class Scope:
         )
         child._scope = self
         if self._standing_cancel is not None:
-            child._cancel_by_scope(self._standing_cancel)
+            child.cancel_by_scope(self._standing_cancel)
         self._children[child] = None
         try:
-            scheduler._admit(child)
+            scheduler.admit(child)
         except BaseException:
-            if child not in scheduler._live:
+            if child not in scheduler.live:
                 del self._children[child]
             raise
         return child
@@ -178,9 +165,9 @@ class Scope:
         """Return the waiter that runs the body. Raises: RuntimeError outside of the block, and in another OS thread."""
         waiter = self._waiter
         if waiter is None:
-            raise RuntimeError(f"{self!r} takes no dhagas: spawn within its block, and before that has ended")
-        elsewhere = getattr(getcurrent(), "scheduler", None) is not waiter.scheduler  # or main code, or a callback
-        if elsewhere and waiter.scheduler._thread_ident != originals.get_ident():
+            raise RuntimeError(f"{self!r} takes no dhagas: spawn inside its block, before it ends")
+        elsewhere = scheduler_of_caller() is not waiter.scheduler  # or main code, or a callback
+        if elsewhere and waiter.scheduler.thread_ident != originals.get_ident():
             raise RuntimeError(f"{self!r} lives in another OS thread: only cancel() may be called from this one")
         return waiter
 
@@ -195,7 +182,7 @@ class Scope:
             if not self._entered:
                 raise RuntimeError(f"{self!r}: there is nothing to cancel before its block has begun")
             return False
-        return waiter.scheduler._call(self._cancel_once, reason)
+        return waiter.scheduler.call(self._cancel_once, reason)
 
     def _cancel_once(self, reason: object) -> None:
         """Do what ``cancel`` does, the first time. From: the OS thread of the scope."""
@@ -204,9 +191,9 @@ class Scope:
         self.cancel_called = True
         self._standing_cancel = ScopeCancel(self, self._number, reason)
         if not self._leaving:
-            self._waiter._cancel_by_scope(self._standing_cancel)
+            self._waiter.cancel_by_scope(self._standing_cancel)
         for child in list(self._children):
-            child._cancel_by_scope(self._standing_cancel)
+            child.cancel_by_scope(self._standing_cancel)
 
     def _expire(self) -> None:
         """Cancel at the timeout, unless cancelled already. From: the scheduler, whose timer this scope is."""
@@ -221,7 +208,7 @@ class Scope:
         return self._waiter is not None and self._waiter.scheduler is child.scheduler
 
     def _child_failed(self, child: Child, error: BaseException) -> None:
-        """Note the error of a child; a cancel, from anywhere, is none."""
+        """Note the error of a child; a cancel does not count as one."""
         if isinstance(error, (Cancelled, GreenletExit)):
             self.cancelled_caught |= getattr(error, "scope", None) is self
         else:
@@ -229,22 +216,22 @@ class Scope:
             self._cancel_once(f"{child.name} failed")
 
     def _child_ended(self, child: Child) -> None:
-        """Forget a child that has ended; the last one wakes the body's waiter."""
+        """Remove a child that has ended; the last one wakes the body's waiter."""
         self._children.pop(child, None)
         if self._leaving and not self._children and self._waiter is not None:
-            self._waiter._wake()
+            self._waiter.wake_parked()
 
     # ---- the block
 
     def __enter__(self) -> Self:
         if self._entered:
-            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+            raise RuntimeError(f"{self!r} is already entered or was used before: make one for each block")
         me = current()
         scopes = pending_errors_of(me).scopes
         self._parent = scopes[-1] if scopes else getattr(me, "_scope", None)
-        timers = me.scheduler._timers
+        timers = me.scheduler.timers
         if self.timeout is not None and self.timeout < math.inf:
-            self._timer_entry = timers.add(me.scheduler._clock() + self.timeout, self)
+            self._timer_entry = timers.add(me.scheduler.clock() + self.timeout, self)
         # Numbers tell which block was entered first, so that a shield knows what is outside of it. A scope with a
         # timeout takes the number of its timer, as both are drawn from one sequence.
         self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
@@ -273,7 +260,7 @@ class Scope:
         waiter, me = self._waiter, getcurrent()
         if waiter is None:
             raise RuntimeError(f"{self!r} cannot be left: its block is not open")
-        if me is not waiter and me is not getattr(waiter, "_greenlet", None):
+        if me is not waiter and me is not getattr(waiter, "own_greenlet", None):
             self.cancel("it was left by another caller")
             raise RuntimeError(f"{self!r} is left by another caller, and cancelled: it was entered by {waiter!r}")
         self._leaving = True
@@ -304,18 +291,14 @@ class Scope:
     def _wait_for_children(self, waiter: Dhaga | Main) -> None:
         """Park until the last child has ended. An error meanwhile is noted, and cancels the children."""
         for child in list(self._children):
-            if child._done:  # a fork marks the children that stayed in the parent
+            if child.has_ended:  # a fork marks the children that stayed in the parent
                 del self._children[child]
         while self._children:
             try:
                 # Once the children are cancelled, a pending cancel must not end this park: it is for their end.
-                if not self.cancel_called:
-                    waiter._prepare(f"scope {self.name}", self)
-                else:
-                    waiter._target = self
-                    waiter._reason = f"scope {self.name}"
-                    waiter._parked = [waiter]
-                waiter._park()
+                prepare = waiter.prepare_uncancellable if self.cancel_called else waiter.prepare_park
+                prepare(f"scope {self.name}", self)
+                waiter.park_until_woken()
             except BaseException as error:
                 # A Ctrl-C while the cancelled children end: they are shielded, or slow.
                 if self.cancel_called and isinstance(error, KeyboardInterrupt):
@@ -327,9 +310,9 @@ class Scope:
         for child in list(self._children):
             for scope in pending_errors_of(child).scopes:
                 scope._cancel_by_force()
-            ticket = child._parked
-            if ticket and child._undo_park():
-                child._wake_park(ticket, error=Cancelled("by force"))
+            ticket = child.parked
+            if ticket and child.undo_park():
+                child.wake_from(ticket, error=Cancelled("by force"))
 
     def _remove(self, waiter: object) -> bool:
         """Undo the wait for the children. Returns: False once they are cancelled: it lasts until their end."""
@@ -338,7 +321,7 @@ class Scope:
     def _close(self, waiter: Dhaga | Main) -> None:
         """End the block: drop the timer, the place in the waiter's stack of scopes, and all references."""
         if self._timer_entry is not None:
-            waiter.scheduler._timers.discard(self._timer_entry)
+            waiter.scheduler.timers.discard(self._timer_entry)
         cancels = pending_errors_of(waiter)
         cancels.scopes.remove(self)
         # A Ctrl-C that could not end the wait for the children.
@@ -346,7 +329,7 @@ class Scope:
             cancels.remove(error)
             self._take_error(error)
         # A reference that stays would make a cycle through the waiter's frame.
-        waiter._target = self._waiter = self._parent = self._standing_cancel = None
+        waiter.wait_target = self._waiter = self._parent = self._standing_cancel = None
 
     def _raise_outcome(self, waiter: Dhaga | Main, error: BaseException | None) -> bool:
         """Raise the outcome of the block. Returns: True if the body's error was the scope's own cancel."""
@@ -354,7 +337,7 @@ class Scope:
         outside = self._outside_cancel
         # Errors go first; a plain cancel is then pending for the next park. Another scope's cancel stands anyway.
         if outcome is not outside and outside is not None and getattr(outside, "scope", None) is None:
-            waiter._cancel_with(outside)
+            waiter.cancel_with(outside)
         try:
             if outcome is not None and outcome is not error:
                 raise outcome from None
@@ -373,7 +356,16 @@ class Scope:
             self._errors.append(TimeoutError(f"not done within {self.timeout} s"))
         if len(self._errors) == 1 and not isinstance(self._errors[0], Exception | BaseExceptionGroup):
             return self._errors[0]
-        return BaseExceptionGroup(f"scope {self.name}", self._errors)
+        group = BaseExceptionGroup(f"scope {self.name}", self._errors)
+        # The group of a scope within has the note already.
+        if not any(isinstance(error, BaseExceptionGroup) for error in self._errors):
+            kind = type(self._errors[0]).__name__
+            group.add_note(f"a scope raises its errors in a group: to catch this one, write except* {kind}")
+        return group
+
+
+say_foreign_names(Scope, OF_A_SCOPE)
+refuse_async_with(Scope, "async with asyncio.TaskGroup()")
 
 
 def fail_after(seconds: float | None, name: str | None = None) -> Scope:
@@ -404,11 +396,11 @@ def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
 
 
 class shield:
-    """Hold back cancels from outside of a block until it has ended, in a ``finally``, say.
+    """Hold back cancels from outside of a block until it has ended, for example in a ``finally``.
 
     Held back are ``cancel()`` of the dhaga, and cancels of scopes and ends of Timeouts entered before; they are raised
-    at the next park after the block. A Ctrl-C is raised within; a second one ends the shielded parks of a scope's
-    children, too. Bound the block by a ``fail_after`` within. Parks: never. From: a dhaga, main code.
+    at the next park after the block. A Ctrl-C is raised within; a second one also ends the shielded parks of
+    a scope's children. Bound the block by a ``fail_after`` within. Parks: never. From: a dhaga, main code.
 
     >>> import dhaga
     >>> with move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)
@@ -426,14 +418,14 @@ class shield:
 
     def __enter__(self) -> Self:
         if self._number is not None:
-            raise RuntimeError(f"{self!r} is entered already or was used before: make one for each block")
+            raise RuntimeError(f"{self!r} is already entered or was used before: make one for each block")
         me = current()
-        self._number = me.scheduler._timers.sequence()
+        self._number = me.scheduler.timers.sequence()
         pending_errors_of(me).shield(self._number)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pending = current()._pending
+        pending = current().pending_errors
         if not isinstance(pending, PendingErrors) or self._number not in pending.shields:
             raise RuntimeError(f"{self!r} was entered by another caller: enter and leave it in the same dhaga")
         pending.unshield(self._number)
@@ -453,14 +445,14 @@ class no_park:
 
     def __enter__(self) -> Self:
         if self._marker is not None:
-            raise RuntimeError("this no_park() is entered already or was used before: make one for each block")
+            raise RuntimeError("this no_park() is already entered or was used before: make one for each block")
         code = sys._getframe(1)
         self._marker = NoPark(f"{code.f_code.co_filename}:{code.f_lineno}")
         pending_errors_of(this_waiter()).append(self._marker)
         return self
 
     def __exit__(self, *_: object) -> None:
-        pending = this_waiter()._pending
+        pending = this_waiter().pending_errors
         if self._marker is None or not isinstance(pending, PendingErrors) or self._marker not in pending:
             raise RuntimeError("this no_park() was entered by another caller: enter and leave it in the same dhaga")
         pending.drop(self._marker)
@@ -468,7 +460,7 @@ class no_park:
 
 def scopes_of(waiter: Waiter) -> list[Scope]:
     """Return the scopes that a waiter is in, outermost first: those it is a child of, and whose blocks it runs."""
-    innermost = getattr(waiter._pending, "scopes", None) or [getattr(waiter, "_scope", None)]
+    innermost = getattr(waiter.pending_errors, "scopes", None) or [getattr(waiter, "_scope", None)]
     found = []
     scope: Scope | None = innermost[-1]
     while scope is not None:

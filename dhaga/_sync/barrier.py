@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import BrokenBarrierError
 
 from .._kernel.arguments import check_seconds, check_wait_timeout
-from .._kernel.wait_queue import WaitQueue
+from .._kernel.wait.wait_queue import WaitQueue
 from .condition import Condition
 from .lock import Lock
 

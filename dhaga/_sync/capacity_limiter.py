@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.wait_graph import name_of
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.wait.wait_graph import name_of
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 
 
 class CapacityLimiterStatistics(NamedTuple):

@@ -1,10 +1,10 @@
 """``wait`` and ``as_completed``: for several dhagas and futures at once.
 
-Each one waited for gets a joiner, which puts it into the caller's queue once it has ended: O(1) a completion. A joiner
-is a ticket, as that of a caller that joins: a wait that is over takes it back, which costs O(1) amortised. A standard
+Each waitable gets a joiner, which puts it into the caller's queue at its end: O(1) a completion. A joiner
+is a ticket, like that of a caller that joins: a wait that is over withdraws it, in O(1) amortised. A standard
 Future knows no joiners; it gets the queue itself, by the interface of the standard's waiters.
 
-While a caller waits here for a dhaga, that one's error is the caller's to see, as in ``Dhaga.result``. An error handed
+While a caller waits here for a dhaga, it is the caller who sees its error, as in ``Dhaga.result``. An error handed
 over that no caller asks for is reported when the dhaga is freed (``UnseenError``), so it is never lost.
 """
 
@@ -22,7 +22,7 @@ from greenlet import GreenletExit
 from .._kernel.arguments import check_seconds
 from .._kernel.context_manager import contextmanager
 from .._kernel.errors import Cancelled
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
 from .lock import clock_here
 from .simple_queue import SimpleQueue
 
@@ -43,7 +43,7 @@ class DoneAndNotDone(NamedTuple, Generic[W]):
 
 
 class CompletionQueue(SimpleQueue[Any]):
-    """Receives each one that ends; with the interface of the standard's waiters."""
+    """Receives each waitable that ends; has the interface of the standard's waiters."""
 
     __slots__ = ()
 
@@ -61,11 +61,11 @@ class CompletionJoiner:
         self.ticket: list[Any] = [self]
         waitable._joiners.append(self.ticket)
 
-    def _resume(self, value: object = None) -> None:
+    def deliver_wake(self, value: object = None) -> None:
         self.queue.put(self.waitable)
 
     def leave(self) -> None:
-        """Take the ticket back, unless it was used."""
+        """Withdraw the ticket, unless it was used."""
         if self.ticket:
             self.ticket.clear()
             self.waitable._remove(None)
@@ -85,21 +85,21 @@ class Completions:
             self.add_dhaga(waitable)
         elif hasattr(waitable, "_joiners"):
             self.joiners[waitable] = CompletionJoiner(waitable, self.queue)
-            # Second look: the call may have ended in another OS thread just before the append.
+            # Check again: the call may have ended in another OS thread just before the append.
             if waitable.done():
                 waitable._wake_joiners()
         else:
             self.add_standard(waitable)
 
     def add_dhaga(self, dhaga: Dhaga[Any]) -> None:
-        if dhaga._done:
+        if dhaga.has_ended:
             self.queue.put(dhaga)
             return
-        dhaga._result_waiters += 1
+        dhaga.result_waiters += 1
         self.withheld[dhaga] = None
         self.joiners[dhaga] = CompletionJoiner(dhaga, self.queue)
-        if dhaga._done:
-            dhaga._release_joiners()
+        if dhaga.has_ended:
+            dhaga.release_joiners()
 
     def add_standard(self, future: Any) -> None:
         with future._condition:
@@ -110,20 +110,20 @@ class Completions:
                 self.standard_futures[future] = None
 
     def get(self, timeout: float | None) -> Any:
-        """Return one that has ended. Parks: until then. Raises: Empty."""
+        """Return a waitable that has ended. Parks: until then. Raises: Empty."""
         waitable = self.queue.get(timeout=timeout)
         self.joiners.pop(waitable, None)
         if waitable in self.withheld:
             del self.withheld[waitable]
-            waitable._hand_over_result()
+            waitable.hand_over_result()
         return waitable
 
     def leave(self) -> None:
-        """Leave nothing behind on those that were not handed over."""
+        """Remove the joiners of waitables that were not handed over."""
         for joiner in self.joiners.values():
             joiner.leave()
         for dhaga in self.withheld:
-            dhaga._leave_result()
+            dhaga.leave_result()
         for future in self.standard_futures:
             with future._condition:
                 if self.queue in future._waiters:
@@ -132,7 +132,7 @@ class Completions:
 
 @contextmanager
 def completions_of(waitables: Iterable[Any]) -> Iterator[Completions]:
-    """Yield the completions of some dhagas and futures, and leave these as they were."""
+    """Yield the completions of several dhagas and futures, and remove the joiners at the end."""
     completions = Completions()
     try:
         for waitable in waitables:
@@ -143,7 +143,7 @@ def completions_of(waitables: Iterable[Any]) -> Iterator[Completions]:
 
 
 def check_waitables(waitables: Iterable[Any]) -> set[Any]:
-    """Return them as a set. Raises: TypeError."""
+    """Return the waitables as a set. Raises: TypeError."""
     if isinstance(waitables, (Dhaga, concurrent.futures.Future)):
         raise TypeError(f"several dhagas or futures are needed, a list of them, not one: {waitables!r}")
     found = set(waitables)
@@ -211,7 +211,7 @@ def wait(waitables: Iterable[Any], timeout: float | None = None, return_when: st
 
 
 def has_failed(waitable: Any) -> bool:
-    """Return whether one that has ended has raised an error; a cancel is none."""
+    """Return whether a waitable ended with an error; a cancel does not count as one."""
     if isinstance(waitable, Dhaga):
         return waitable._error is not None and not isinstance(waitable._error, (Cancelled, GreenletExit))
     return not waitable.cancelled() and waitable.exception() is not None
@@ -243,7 +243,7 @@ def ended(waitables: set[Any], left: Callable[[], float | None]) -> Iterator[Any
             try:
                 one = completions.get(left())
             except Empty:
-                raise TimeoutError(f"{len(waitables)} of those waited for have not ended") from None
+                raise TimeoutError(f"{len(waitables)} of the waitables have not ended") from None
             waitables.discard(one)
             yield one
             del one  # it may be the last reference to a large result

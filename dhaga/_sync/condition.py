@@ -2,10 +2,16 @@
 
 Over a Lock or RLock of ours, ``notify`` moves the first waiter from the condition's queue to the lock's queue, still
 parked (wait morphing): the notifier's release then hands the lock over, and the waiter runs once, as the owner. So
-``notify_all`` wakes no crowd that would queue up for the lock again.
+``notify_all`` wakes no crowd that would queue up for the lock again. The waiter's place there is by its arrival at the
+condition: at the end of the queue, later callers would take what it was woken for (SQLAlchemy's pool, 300 dhagas on 20
+connections, p50 / p99 of the wait: 25 / 189 ms at the end, 39 / 43 by arrival).
 
 Over any other lock, which cannot hand over, each waiter parks on a lock of its own, its gate. ``notify`` opens the
 gate, and the waiter takes the condition's lock back by itself.
+
+A notifier on the event loop cannot wait for a lock. After a hand-over it would find the lock held, by a waiter that has
+not run yet, at its next ``with``: asyncio's ``run_coroutine_threadsafe`` takes the condition of its Future several
+times. So it wakes the waiter ``WITHOUT_LOCK``, and the waiter acquires the lock by itself, by its arrival.
 
 Rejected: gates for all locks, as in the standard Condition. Each waiter would be switched to twice, and a cancel
 between the notify and the lock would have to pass the notify on.
@@ -18,13 +24,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from greenlet import getcurrent
+
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.current import this_waiter
-from .._kernel.thread_waiter import OSThread
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.run.microthread import Dhaga
+from .._kernel.wait.current import on_event_loop, this_waiter
+from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 from .._structured.scope import shield
 from .lock import Lock, OwnedLock, RLock, clock_here
+
+WITHOUT_LOCK = object()
+"""The value of a wake by which a waiter is notified, but not made the lock's holder."""
 
 
 class Condition:
@@ -42,9 +54,8 @@ class Condition:
         self.release: Callable[..., None] = self._lock.release
         self._owned_lock: OwnedLock | None = self._lock if isinstance(self._lock, OwnedLock) else None
         self._waiters = WaitQueue(self, "condition.wait")
-        self._gates: OrderedDict[Lock, None] = (
-            OrderedDict()
-        )  # used instead of the waiters if the lock is of another kind
+        # Used instead of the waiters if the lock is of another kind.
+        self._gates: OrderedDict[Lock, None] = OrderedDict()
         # The lock's own protocol replaces the methods below: an RLock must be released as often as it is held.
         for name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count"):
             if hasattr(self._lock, name):
@@ -76,12 +87,12 @@ class Condition:
                 self._acquire_uncancelled()
 
     def _acquire_uncancelled(self) -> None:
-        """Take the lock; the first Ctrl-C meanwhile stays pending for the next park."""
+        """Acquire the lock; the first Ctrl-C meanwhile stays pending for the next park."""
         try:
             self._lock.acquire()
         except KeyboardInterrupt as error:
             self._lock.acquire()
-            this_waiter()._cancel_with(error)
+            this_waiter().cancel_with(error)
 
     def _at_fork_reinit(self) -> None:
         self._lock._at_fork_reinit()
@@ -108,33 +119,32 @@ class Condition:
             if timeout <= 0:
                 self._acquire_restore(self._release_save())
                 return False
-        if self._owned_lock is None:
+        lock = self._owned_lock
+        if lock is None:
             return self._wait_at_gate(timeout)
         me = this_waiter()
         # Parked before the release: a notify in another OS thread counts from the moment the lock is free.
-        me._prepare(self._waiters.reason, self._waiters)
-        self._waiters.append(me._parked)
+        me.prepare_park(self._waiters.reason, self._waiters)
+        arrival = me.arrival = lock._waiters.begin_epoch()
+        self._waiters.append(me.parked)
         saved = self._release_save()
+        outcome = TIMED_OUT
         try:
-            value = me._park_until(timeout)
-        except BaseException:
-            self._acquire_restore(saved)
-            raise
-        if value is TIMED_OUT:
-            self._acquire_restore(saved)
-            return False
-        # An RLock: the hand-over made this waiter the holder; its count is still missing.
-        if saved is not None:
-            self._owned_lock._restore(saved)  # type: ignore[attr-defined]
-        return True
+            outcome = me.park_within(timeout)
+        finally:
+            # Otherwise a notify has made this waiter the holder.
+            if outcome is TIMED_OUT or outcome is WITHOUT_LOCK:
+                lock._reacquire(arrival)
+            lock._restore(saved)
+        return outcome is not TIMED_OUT
 
     def _wait_at_gate(self, timeout: float | None) -> bool:
         """Wait on a gate that ``notify`` opens, since this kind of lock cannot be handed over."""
         me = this_waiter()
         # A pending cancel is raised before the lock is released. One that comes later, when the gate is open already,
         # stays pending.
-        if me._pending:
-            raise me._pending.pop(0)
+        if me.pending_errors:
+            raise me.pending_errors.pop(0)
         gate = Lock()
         gate.acquire()
         self._gates[gate] = None
@@ -152,7 +162,7 @@ class Condition:
                 self.notify()
 
     def _remove_gate(self, gate: Lock) -> bool:
-        """Take the gate back. Returns: False if ``notify`` has opened it already."""
+        """Withdraw the gate. Returns: False if ``notify`` has opened it already."""
         return self._gates.pop(gate, gate) is None
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
@@ -178,7 +188,7 @@ class Condition:
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Let the first ``n`` waiters have the lock in turn. Raises: RuntimeError if the caller does not hold it."""
+        """Wake the first ``n`` waiters, each once it has the lock. Raises: RuntimeError if it is not held."""
         if not self._is_owned():
             raise RuntimeError("cannot notify on un-acquired lock")
         # A waiter that has timed out meanwhile does not use up a notify.
@@ -194,7 +204,10 @@ class Condition:
         assert lock is not None
         if waiter is None:
             return False
-        waiter._park_on(lock._waiters)
+        if not isinstance(getcurrent(), Dhaga) and on_event_loop():
+            waiter.deliver_wake(WITHOUT_LOCK)
+            return True
+        waiter.park_on(lock._waiters, waiter.arrival)
         # Any thread may release a plain Lock, even while another one notifies: then no release would serve the waiter.
         if lock._holder is None:
             lock._hand_over_if_free()

@@ -3,7 +3,7 @@
 Unset, it has a queue of waiters; ``set`` swaps that queue for an empty one and sets the flag in one atomic line
 (``lock.py``), then wakes what it took. So a waiter is in the queue of the current ``set`` or of the next one, never in
 neither, and ``set`` needs no lock: signal handlers and finalizers may call it at any bytecode. A waiter in another OS
-thread that comes back while ``set`` still wakes the others stands in the new queue, and waits for the next ``set``.
+thread that comes back while ``set`` still wakes the others is in the new queue, and waits for the next ``set``.
 
 Rejected: waking out of the one queue until it is empty. With ``clear`` and ``wait`` in a loop, one ``set`` might never
 end.
@@ -12,16 +12,12 @@ end.
 from __future__ import annotations
 
 import warnings
-from typing import Any
-
-from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.compiled import compiled
-from .._kernel.current import non_dhaga_waiter
-from .._kernel.inner_waiter import inner_waiter
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.fast.compiled import compiled
+from .._kernel.wait.current import this_waiter
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 
 
 class Event:
@@ -52,7 +48,7 @@ class Event:
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self._flag
 
-    @compiled
+    @compiled  # C: no other set() under way
     def set(self) -> None:
         """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
         # Look and flag in one line: a waiter that queued up in between would sleep beside a set flag.
@@ -67,7 +63,7 @@ class Event:
                 waiter = waiting.popleft().pop()
             except IndexError:  # it has left, or another OS thread took the last one
                 continue
-            waiter._resume(True)
+            waiter.deliver_wake(True)
         self._spare_queue = waiting
 
     def clear(self) -> None:
@@ -83,28 +79,14 @@ class Event:
             check_wait_timeout(timeout)
             if timeout <= 0:
                 return False
-        me: Any = getcurrent()
-        queue = self._waiters
-        try:
-            scheduler = me.scheduler
-        except AttributeError:  # not a dhaga
-            me, scheduler = non_dhaga_waiter(me), None
-        if me._parked:
-            me, scheduler = inner_waiter(me), None
-        # _prepare() here and _park() below are written out: the two calls are 15 % of a wait.
-        if me._pending:
-            raise me._pending.pop(0)
-        me._target = queue
-        me._reason = "event.wait"
-        me._parked = ticket = [me]
+        me, queue = this_waiter(), self._waiters
+        me.prepare_park(queue.reason, queue)
+        ticket = me.parked
         # The append counts only in the queue that the next set() will take, and while the flag is unset.
         if queue is self._waiters and not self._flag: queue.append(ticket)  # atomic  # fmt: skip
         else:
-            me._wake(True)  # set() came between the look at the flag and here, and does not know this waiter
-        if timeout is None and scheduler is not None:
-            scheduler._park(me)
-            return True
-        return me._park_until(timeout) is not TIMED_OUT
+            me.wake_parked(True)  # set() came between the check of the flag and here, and does not know this waiter
+        return me.park_within(timeout) is not TIMED_OUT
 
     def _at_fork_reinit(self) -> None:
         # The waiters stayed in the parent; the flag is kept, as by the standard.

@@ -16,7 +16,7 @@ from typing import Any, Self
 from greenlet import getcurrent
 
 from .._kernel import originals
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
 from .._kernel.stdlib_face import refuse_copy
 
 MISSING = object()
@@ -41,7 +41,7 @@ class Namespaces(dict[int, dict[str, Any]]):
             if found is None:
                 found = self[me.ident] = {}
                 # A weak reference: a dhaga that runs for long must not keep a dropped local alive.
-                me._keep(weakref.ref(self))
+                me.drop_at_end(weakref.ref(self))
                 initialise(owner, self)
         else:
             found = self.threads.__dict__.get("attributes")
@@ -80,7 +80,7 @@ class local:  # the standard name
         me = getcurrent()
         if isinstance(me, Dhaga):
             namespaces[me.ident] = {}
-            me._keep(weakref.ref(namespaces))
+            me.drop_at_end(weakref.ref(namespaces))
         else:
             namespaces.threads.attributes = {}
         return self

@@ -21,18 +21,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from greenlet import getcurrent
+from greenlet import getcurrent, greenlet
 
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
-from .._kernel.compiled import compiled
-from .._kernel.current import non_dhaga_waiter, this_waiter
-from .._kernel.inner_waiter import inner_waiter
+from .._kernel.fast.compiled import compiled
+from .._kernel.run.microthread import Dhaga
 from .._kernel.stdlib_face import refuse_copy
-from .._kernel.thread_waiter import OSThread
-from .._kernel.wait_graph import name_of
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT, Waiter
+from .._kernel.wait.current import on_event_loop, this_waiter
+from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.wait_graph import name_of
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
+from .mutex import RETRY_SECONDS
+
+LOOP_PATIENCE = 0.5
+"""Seconds for which a caller on the event loop, who cannot park, waits for a holder in another OS thread."""
 
 
 class OwnedLock:
@@ -57,29 +61,30 @@ class OwnedLock:
         return [] if self._holder is None else [self._holder]
 
     @compiled
-    def _wait_for_hand_over(self, me: Any, timeout: float | None) -> bool:
+    def _wait_for_hand_over(self, timeout: float | None) -> bool:
         """Park until the lock is handed over. Returns: False after ``timeout`` seconds."""
-        waiters = self._waiters
-        try:
-            scheduler = me.scheduler
-        except AttributeError:  # not a dhaga
-            me, scheduler = non_dhaga_waiter(me), None
-        if me._parked:
-            me, scheduler = inner_waiter(me), None
-        # _prepare() here and _park() below are written out: the two calls are 15 % of a contended lock.
-        if me._pending:
-            raise me._pending.pop(0)
-        me._target = waiters
-        me._reason = waiters.reason
-        me._parked = ticket = [me]
-        waiters.append(ticket)
-        # Second look: a release in another OS thread may have seen the queue empty just before the append.
+        if not isinstance(getcurrent(), Dhaga) and on_event_loop() and self._acquire_on_loop():
+            return True
+        me, waiters = this_waiter(), self._waiters
+        me.prepare_park(waiters.reason, waiters)
+        me.arrival = waiters.epoch
+        waiters.append(me.parked)
+        # Check again: a release in another OS thread may have seen the queue empty just before the append.
         if self._holder is None:
             self._hand_over_if_free()
-        if timeout is None and scheduler is not None:
-            scheduler._park(me)
-            return True
-        return me._park_until(timeout) is not TIMED_OUT
+        return me.park_within(timeout) is not TIMED_OUT
+
+    def _acquire_on_loop(self) -> bool:
+        """Acquire the lock on the event loop, if its holder is in another OS thread, and so may release it soon.
+
+        Returns: False if the holder needs this OS thread to go on, or keeps the lock for ``LOOP_PATIENCE``.
+        """
+        me = getcurrent()
+        deadline = originals.monotonic() + LOOP_PATIENCE
+        while originals.monotonic() < deadline and not is_in_this_thread(self._holder):
+            if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
+            originals.thread_sleep(RETRY_SECONDS)
+        return False
 
     def _hand_over_if_free(self) -> None:
         """Hand the lock to the first waiter, if it is free."""
@@ -94,7 +99,7 @@ class OwnedLock:
 
     def _unlock(self) -> None:
         """Free the lock after all waiters have left, and serve a waiter that has come meanwhile."""
-        # Freed before the look: a caller that has queued up since the last pop found the lock held.
+        # Freed before the check: a caller that has queued up since the last pop found the lock held.
         self._holder = None
         self._hand_over_if_free()
 
@@ -107,16 +112,22 @@ class OwnedLock:
                 continue
             # Owner before wake: a waiter in another OS thread may run, and release, as soon as it is woken.
             self._holder = waiter
-            waiter._resume(True)
+            waiter.deliver_wake(True)
             return True
         return False
 
-    def _reacquire(self) -> None:
-        """Take the lock in spite of timeouts and cancels, which must be raised with the lock held again."""
+    def _reacquire(self, arrival: int | None = None) -> None:
+        """Acquire the lock in spite of timeouts and cancels, which must be raised with the lock held again.
+
+        With the ``arrival`` of a wait at a condition, before all that came later; else as the last.
+        """
         me = getcurrent()
         if self._holder is None: self._holder = me  # atomic  # fmt: skip
         else:
-            self._waiters.wait_uncancellable(self._hand_over_if_free)
+            self._waiters.wait_uncancellable(self._hand_over_if_free, arrival)
+
+    def _restore(self, saved: Any) -> None:
+        """Make the caller the holder again as it was before the wait."""
 
 
 class Lock(OwnedLock):
@@ -135,16 +146,16 @@ class Lock(OwnedLock):
 
     @compiled
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock. Parks: while it is held (``lock.acquire``). Returns: whether it was taken."""
+        """Acquire the lock. Parks: while it is held (``lock.acquire``). Returns: whether it was acquired."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
         me = getcurrent()
         if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
-        return bool(blocking and wait != 0 and self._wait_for_hand_over(me, wait))
+        return bool(blocking and wait != 0 and self._wait_for_hand_over(wait))
 
-    @compiled
+    @compiled  # C: a lock that is held
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Hand the lock to the first waiter, or free it. From: any thread. Raises: RuntimeError if it is unlocked."""
-        # One line for the look and the release: a waiter that queued up in between would not be woken.
+        # One line for the check and the release: a waiter that queued up in between would not be woken.
         if self._holder is not None and not self._waiters: self._holder = None; return  # atomic  # fmt: skip
         if self._holder is None:
             raise RuntimeError("release unlocked lock")
@@ -155,7 +166,7 @@ class Lock(OwnedLock):
     def __enter__(self) -> bool:
         me = getcurrent()
         if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
-        return self._wait_for_hand_over(me, None)
+        return self._wait_for_hand_over(None)
 
     # One call less in each `with`: this is why release() takes the arguments of __exit__().
     __exit__ = release
@@ -200,9 +211,9 @@ class RLock(OwnedLock):
         held = "unlocked" if self._holder is None else f"held by {name_of(self._holder)} {self._count} times"
         return f"<RLock {held}, {self._waiters.parked()} parked>"
 
-    @compiled
+    @compiled  # C: no arguments; a lock that is free or the caller's own
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock, once more if the caller holds it. Parks: while another caller does (``lock.acquire``)."""
+        """Acquire the lock, once more if the caller holds it. Parks: while another caller does (``lock.acquire``)."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
         me = getcurrent()
         # Only the holder changes the count, so this needs no atomic line.
@@ -210,7 +221,7 @@ class RLock(OwnedLock):
             self._count += 1
             return True
         if self._holder is None: self._holder = me  # atomic  # fmt: skip
-        elif blocking and wait != 0 and self._wait_for_hand_over(me, wait):
+        elif blocking and wait != 0 and self._wait_for_hand_over(wait):
             # A hand-over to main code or an OS thread made its waiter the holder, but release() compares greenlets.
             self._holder = me
         else:
@@ -218,7 +229,7 @@ class RLock(OwnedLock):
         self._count = 1
         return True
 
-    @compiled
+    @compiled  # C: a lock that is the caller's own
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
         """Undo one acquire; the last undo hands the lock over. Raises: RuntimeError if the caller does not hold it."""
         if self._holder is not getcurrent():
@@ -260,10 +271,10 @@ class RLock(OwnedLock):
         self._reacquire()
         self._restore(count)
 
-    def _restore(self, count: int) -> None:
-        """Make the caller the holder again, with the count from before the wait."""
+    def _restore(self, saved: int) -> None:
+        # A hand-over to main code or an OS thread made its waiter the holder, but release() compares greenlets.
         self._holder = getcurrent()
-        self._count = count
+        self._count = saved
 
     def _at_fork_reinit(self) -> None:
         # The holder and the waiters stayed in the parent, where the lock is another one.
@@ -273,4 +284,19 @@ class RLock(OwnedLock):
 def clock_here() -> Callable[[], float]:
     """Return the clock that measures the timeouts of the caller."""
     me: Waiter = this_waiter()
-    return originals.monotonic if isinstance(me, OSThread) else me.scheduler._clock
+    return originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
+
+
+def is_in_this_thread(holder: Any) -> bool:
+    """Return whether the holder of a lock, a waiter or a greenlet, runs in the calling OS thread."""
+    scheduler = getattr(holder, "scheduler", None)
+    if scheduler is not None:
+        return bool(scheduler.thread_ident == originals.get_ident())
+    return isinstance(holder, greenlet) and first_of(holder) is first_of(getcurrent())
+
+
+def first_of(each: greenlet) -> greenlet:
+    """Return the greenlet that the OS thread of another one began with."""
+    while each.parent is not None:
+        each = each.parent
+    return each

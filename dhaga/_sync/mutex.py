@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .._kernel import originals
-from .._kernel.compiled import known_layout
-from .._kernel.current import on_event_loop, parking_waiter
-from .._kernel.waiter import Waiter
+from .._kernel.fast.compiled import known_layout
+from .._kernel.wait.current import on_event_loop, parking_waiter
+from .._kernel.wait.waiter import Waiter
 
 RETRY_SECONDS = 0.00005
 """Seconds between two tries of a held Mutex. Its holder needs far less, once its OS thread runs again."""
@@ -32,14 +32,14 @@ class Mutex:
         self._free = True
 
     def acquire(self) -> None:
-        """Take it. Another OS thread holds it for microseconds, unless it is preempted, which is why this sleeps."""
+        """Acquire the mutex. Sleeps, as its holder, another OS thread, may be preempted; else it needs microseconds."""
         for _ in range(RETRIES):
             if self._free: self._free = False; return  # atomic  # fmt: skip
             originals.thread_sleep(RETRY_SECONDS)
         self.acquire_slowly()
 
     def acquire_slowly(self) -> None:
-        """Take it from a holder that parks. Raises: RuntimeError where the caller cannot park itself, on the hub."""
+        """Acquire the mutex from a holder that parks. Raises: RuntimeError on the hub, which cannot park itself."""
         me = parking_waiter()
         deadline = originals.monotonic() + FREEZE_SECONDS
         while True:
@@ -55,7 +55,7 @@ class Mutex:
                 )
 
     def release(self) -> None:
-        """Release it."""
+        """Release the mutex."""
         self._free = True
 
     def __enter__(self) -> None:
@@ -68,7 +68,7 @@ class Mutex:
 class MutexRetry:
     """The pause of a caller between two tries of a Mutex whose holder parks, and the wait target of that.
 
-    No timeout and no cancel ends it: what the caller is at must not be cut in two.
+    No timeout and no cancel ends it: the caller's operation must not be cut in two.
     """
 
     __slots__ = ("me",)
@@ -77,16 +77,14 @@ class MutexRetry:
         self.me: Waiter = me
 
     def park(self) -> None:
-        """Let others run meanwhile."""
+        """Yield to other dhagas."""
         me = self.me
-        me._target = self
-        me._reason = "queue.mutex"
-        me._parked = [me]
-        me.scheduler._timers.add(me.scheduler._clock() + RETRY_SECONDS * RETRIES, self)
-        me._park()
+        me.prepare_uncancellable("queue.mutex", self)
+        me.scheduler.expire_after(RETRY_SECONDS * RETRIES, self)
+        me.park_until_woken()
 
     def _expire(self) -> None:
-        self.me._wake()
+        self.me.wake_parked()
 
     def _remove(self, waiter: object) -> bool:
         return False

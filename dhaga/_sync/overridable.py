@@ -10,11 +10,11 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 class Overridable:
-    """A method that programs may replace on one queue, too: from then on its shortcuts are off, until it is put back.
+    """A method that programs may replace on one queue. That queue then uses no shortcuts until the method is restored.
 
-    A data descriptor, as an attribute of the instance would go unnoticed; a subclass's method takes its place. What
-    replaces it is in ``Queue._replaced``: a look into ``__dict__`` would make CPython keep the queue's attributes in a
-    real dict from then on, and a put and get 1.8 times as dear.
+    This is a data descriptor, so that it notices an assignment to the instance; a subclass's method overrides it. The
+    replacement is kept in ``Queue._replaced``: reading ``__dict__`` would make CPython keep the queue's attributes in a
+    real dict from then on, and a put and get would cost 1.8 times as much.
     """
 
     def __init__(self, function: Any) -> None:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from .._kernel import originals
 from .._kernel.arguments import check_seconds
-from .._kernel.scheduler import sleep
+from .._kernel.run.scheduler import sleep
 from .completion import time_left
 from .lock import Lock, clock_here
 
 
 class RateLimiter:
-    """Let ``rate`` calls in ``per`` seconds pass, evenly, and up to ``burst`` at once after a rest; fair.
+    """Admit ``rate`` calls in ``per`` seconds, evenly, and up to ``burst`` at once after a rest; fair.
 
     ``with limiter:`` before a call, or ``acquire()``. ``burst``, 1 by default, is how many tokens are saved up while
     none is taken; with 1 no span of ``per`` seconds sees more than ``rate`` + 1 calls begin. ``rate`` may be set.
@@ -32,9 +32,9 @@ class RateLimiter:
     """
 
     def __init__(self, rate: float, per: float = 1.0, burst: int = 1) -> None:
-        self.per = checked_positive("per", per)
+        self.per: float = checked_positive("per", per)
         self._interval = self.per / checked_positive("rate", rate)
-        self.burst = burst if isinstance(burst, int) else int(checked_positive("burst", burst))
+        self.burst: int = burst if isinstance(burst, int) else int(checked_positive("burst", burst))
         if self.burst < 1:
             raise ValueError(f"burst must be 1 or more, not {burst!r}")
         self._full_at = 0.0
@@ -49,7 +49,7 @@ class RateLimiter:
 
     @property
     def rate(self) -> float:
-        """How many tokens come in ``per`` seconds; may be set, but a caller whose turn it is waits by the former."""
+        """How many tokens come in ``per`` seconds; may be set, for callers whose turn is still to come."""
         return self.per / self._interval
 
     @rate.setter
@@ -66,7 +66,7 @@ class RateLimiter:
         return self.burst - max(0.0, self._full_at - clock_here()()) / self._interval
 
     def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
-        """Take tokens, or wait in turn until there are as many.
+        """Remove ``n`` tokens, or wait in turn until there are as many.
 
         Parks: until then (``rate.acquire``, ``sleep``). Returns: False, as soon as that is sure, if they would not be
         there within ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.

@@ -8,9 +8,9 @@ finds no permit queues up and looks a second time (``_hand_out_permits``), so no
 from __future__ import annotations
 
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.compiled import compiled
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.fast.compiled import compiled
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 
 
 class Semaphore:
@@ -34,7 +34,7 @@ class Semaphore:
 
     @compiled
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Take a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was taken."""
+        """Acquire a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was acquired."""
         if timeout is not None:
             if not blocking:
                 raise ValueError("can't specify timeout for non-blocking acquire")
@@ -44,12 +44,12 @@ class Semaphore:
             return False
         return self._waiters.wait(True, self._hand_out_permits, timeout) is not TIMED_OUT
 
-    @compiled
+    @compiled  # C: one permit
     def release(self, n: int = 1) -> None:
         """Give ``n`` permits back, to the first waiters. From: any thread. Raises: ValueError if n < 1."""
         if n < 1:
             raise ValueError("n must be one or more")
-        # A waiter that queued up between the look and the addition would sleep beside a free permit.
+        # A waiter that queued up between the check and the addition would sleep beside a free permit.
         if not self._waiters: self._value += n; return  # atomic  # fmt: skip
         while n and self._waiters and self._waiters.wake_first() is not None:
             n -= 1
@@ -91,7 +91,7 @@ class BoundedSemaphore(Semaphore):
         super().__init__(value)
         self._initial_value = self._value
 
-    @compiled
+    @compiled  # C: one permit, which is not one too many
     def release(self, n: int = 1) -> None:
         """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
         # Check and add are one line: two threads cannot both find the last room.

@@ -1,9 +1,9 @@
 """SemLock of ``multiprocessing``, the base of its locks, conditions and queues: a dhaga that has to wait for it parks.
 
 It is a semaphore of the operating system. No file descriptor reports its release, so a waiter polls: a release in the
-same process wakes the first waiter at once, a release in another process is seen at the next poll. A process without
-dhagas blocks in the system call, as ever. ``_holder`` matters for an RLock alone: the standard one knows only the OS
-thread, and would let each of its dhagas in.
+same process wakes it at once, a release in another process is seen at the next poll. Only the first waiter of a process
+polls; the others queue up behind it. A process without dhagas blocks in the system call, as ever. ``_holder`` matters
+for an RLock alone: the standard one knows only the OS thread, and would let each of its dhagas in.
 
 Rejected: an OS thread for each wait. It might acquire the semaphore for a caller that was cancelled meanwhile.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _multiprocessing  # type: ignore[import-not-found]
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -20,14 +21,17 @@ from greenlet import getcurrent
 from .._kernel import hooks
 from .._kernel.arguments import check_seconds
 from .._kernel.backoff import backoff
-from .._kernel.current import parking_waiter
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT, Waiter
+from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
+from .lock import Lock
 
 __all__ = ["SemLock"]
 
 RECURSIVE = 0
 """The kind of a semaphore that is an RLock; 1 is any other."""
+
+REASON = "semaphore of processes"
 
 PAUSES = 0.0005, 0.01
 """First and longest pause between two polls, in seconds; the pause doubles. 100 polls a second take 0.3 % of a CPU."""
@@ -40,25 +44,24 @@ class SemLock(standard):  # type: ignore[misc]
 
     # On the class, since unpickling in another process makes the object without __init__().
     _holder: Any = None
+    # Both are made by the first wait. The turn is to poll; the queue holds the waiter whose turn it is.
+    _turn: Lock | None = None
     _queue: WaitQueue | None = None
 
     def _holders(self) -> list[object]:
         return [] if self._holder is None else [self._holder]
 
-    @property
-    def _waiters(self) -> WaitQueue:
-        """The waiters of this process; the queue is made on first use."""
-        if self._queue is None:
-            self._queue = WaitQueue(self, "semaphore of processes")
-        return self._queue
-
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Acquire. Parks: while none is free (``semaphore of processes``). Returns: False after ``timeout`` seconds."""
         check_seconds(timeout)
-        if self._try_acquire():
+        if not (block and self._is_awaited()) and self._try_acquire():
             return True
         me = parking_waiter() if block else None
         return block and (self._acquire_parking(me, timeout) if me is not None else self._acquire_blocking(timeout))
+
+    def _is_awaited(self) -> bool:
+        """Return whether callers of this process came earlier; who holds an RLock need not queue up behind them."""
+        return self._turn is not None and self._turn.locked() and self._holder is not getcurrent()
 
     def _try_acquire(self) -> bool:
         """Acquire without waiting. Returns: whether it was acquired."""
@@ -77,16 +80,31 @@ class SemLock(standard):  # type: ignore[misc]
         return taken
 
     def _acquire_parking(self, me: Waiter, timeout: float | None) -> bool:
-        """Acquire in a dhaga: poll, and park between two polls until the pause is over or this process releases."""
-        clock, pauses = me.scheduler._clock, backoff(*PAUSES)
-        pause = next(pauses)
+        """Acquire in a dhaga: wait for the turn, then poll."""
+        clock = me.scheduler.clock
         deadline = None if timeout is None else clock() + timeout
+        if self._turn is None:
+            turn, self._queue = Lock(), WaitQueue(self, REASON)
+            turn._waiters.reason = REASON
+            self._turn = turn
+        if not self._turn.acquire(timeout=-1 if timeout is None else max(0, timeout)):
+            return False
+        try:
+            return self._poll(clock, deadline)
+        finally:
+            self._turn.release()
+
+    def _poll(self, clock: Callable[[], float], deadline: float | None) -> bool:
+        """Try again and again; park in between until the pause is over, or this process releases."""
+        assert self._queue is not None
+        pauses = backoff(*PAUSES)
+        pause = next(pauses)
         while not self._try_acquire():
             left = pause if deadline is None else min(pause, deadline - clock())
             if left <= 0:
                 return False
             # A wake hands nothing over, as another process may acquire first: the waiter polls again.
-            if self._waiters.wait(False, bool, left) is TIMED_OUT:
+            if self._queue.wait(False, bool, left) is TIMED_OUT:
                 pause = next(pauses)
         return True
 
@@ -107,7 +125,7 @@ class SemLock(standard):  # type: ignore[misc]
     def _after_fork(self) -> None:
         super()._after_fork()
         # The child has no dhaga of the parent: neither the holder nor the waiters are here.
-        self._holder = self._queue = None
+        self._holder = self._turn = self._queue = None
 
     def __enter__(self) -> bool:
         return self.acquire()

@@ -14,11 +14,11 @@ from queue import Empty
 from typing import Any, Generic, TypeVar
 
 from .._kernel.arguments import check_timeout
-from .._kernel.compiled import compiled
-from .._kernel.current import this_waiter
+from .._kernel.fast.compiled import compiled
 from .._kernel.stdlib_face import refuse_copy
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.wait.current import this_waiter
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 
 T = TypeVar("T")
 
@@ -51,13 +51,13 @@ class SimpleQueue(Generic[T]):
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored, as the standard does."""
         while True:
-            # A getter that queues up between the look and the append would wait beside an item.
+            # A getter that queues up between the check and the append would wait beside an item.
             if not self._getters: self._items.append(item); return  # atomic  # fmt: skip
             try:
                 getter = self._getters.popleft().pop()
             except IndexError:  # it has left, or another OS thread took the last one
                 continue
-            getter._resume(item)
+            getter.deliver_wake(item)
             return
 
     def put_nowait(self, item: T) -> None:
@@ -66,7 +66,10 @@ class SimpleQueue(Generic[T]):
 
     @compiled
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Take the oldest item. Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds."""
+        """Remove and return the oldest item.
+
+        Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds.
+        """
         if timeout is not None and block:
             check_timeout(timeout)
         item: T = NOTHING
@@ -87,17 +90,17 @@ class SimpleQueue(Generic[T]):
         me = this_waiter()
         # Parked before it queues up: a put in another OS thread may pop this getter at once,
         # and its wake must count.
-        me._prepare("queue.get", self._getters)
-        if not self._items: self._getters.append(me._parked)  # atomic  # fmt: skip
+        me.prepare_park("queue.get", self._getters)
+        if not self._items: self._getters.append(me.parked)  # atomic  # fmt: skip
         else:
-            me._wake(NOTHING)  # the park below returns at once, as after any other wake
-        item = me._park_until(timeout)
+            me.wake_parked(NOTHING)  # the park below returns at once, as after any other wake
+        item = me.park_within(timeout)
         if item is TIMED_OUT:
             raise Empty
         return item
 
     def get_nowait(self) -> T:
-        """Take the oldest item. Raises: Empty."""
+        """Remove and return the oldest item. Raises: Empty."""
         return self.get(False)
 
     def qsize(self) -> int:

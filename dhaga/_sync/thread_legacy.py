@@ -10,7 +10,7 @@ from .event import Event
 from .lock import Lock
 
 if TYPE_CHECKING:
-    from .._kernel.microthread import Dhaga
+    from .._kernel.run.microthread import Dhaga
 
 
 class LegacyThreadNames:
@@ -84,7 +84,7 @@ class LegacyThreadNames:
     @property
     def _tstate_lock(self) -> Lock | None:
         """A lock that is held while the thread lives, made on first use. Source: the standard Thread up to 3.12."""
-        if self._dhaga is None or self._dhaga._done:
+        if self._dhaga is None or self._dhaga.has_ended:
             return None
         if self._end_lock is None:
             self._end_lock = ThreadEndLock(self.daemon)
@@ -95,7 +95,7 @@ class LegacyThreadNames:
 class ThreadEndLock(Lock):
     """A lock that is released at the end of a thread; until then the exit of the process waits for it."""
 
-    # It stands among the joiners of the dhaga, whose end calls _wake() on each.
+    # It stands among the joiners of the dhaga, whose end calls wake_parked() on each.
     __slots__ = ()
 
     def __init__(self, daemon: bool) -> None:
@@ -104,7 +104,7 @@ class ThreadEndLock(Lock):
         if not daemon:
             shutdown_locks().add(self)
 
-    def _resume(self, value: object = None, error: BaseException | None = None) -> None:
+    def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
         """Release the lock, as the thread ends."""
         shutdown_locks().discard(self)
         self.release()

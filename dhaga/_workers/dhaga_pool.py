@@ -2,7 +2,7 @@
 
 A WorkerPool has the backlog, and a SchedulerWorkers for each scheduler with its workers: busy, idle (``idle``, the last
 one first, so that the others reach ``IDLE_SECONDS`` and end) or not started (``free_numbers``). A call is pending in
-the backlog, running in one worker, or ended; ``guard`` protects these changes and those of the Future's state.
+the backlog, running in one worker, or ended; the ``guard`` of ``future.py`` protects these changes.
 
 No wake is lost: a submitter appends the call first and looks for a worker second; a worker goes idle first and looks at
 the backlog second. ``wake_pending`` saves wakes: it is set from a wake until that worker runs, which takes calls until
@@ -11,7 +11,7 @@ sleeps; if none does, to each one with room, as any of them may compute for long
 
 Rejected: a backlog for each scheduler. A call behind a long one would wait while another thread sleeps.
 
-Not here: the outcome of a call (``futures.py``), and the OS threads (``pool.py``).
+Not here: the outcome of a call (``future.py``), and the OS threads (``dhaga/pool.py``).
 """
 
 from __future__ import annotations
@@ -25,32 +25,24 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .._kernel import originals
 from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
-from .._kernel.microthread import Dhaga
-from .._kernel.scheduler import Scheduler
-from .._kernel.shutdown import interrupted
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import TIMED_OUT
+from .._kernel.process.shutdown import interrupted
+from .._kernel.run.microthread import Dhaga
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT
 from .._kernel.weak_sets import members
 from .._sync.semaphore import Semaphore
-
-if TYPE_CHECKING:
-    from ..futures import Future
-
-guard = originals.RLock()
-"""Held for a few lines, which never park, when a call is taken or the state of a Future changes, and during a fork.
-
-One for all Futures: a lock and a Condition in each, as the standard has them, cost more than all the rest of a call.
-"""
+from .future import Future, guard
 
 IDLE_SECONDS = 10.0
 """An idle worker ends after this time."""
 
-PoolCall: TypeAlias = "tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any], Context]"
+PoolCall: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any], Context]
 
 
 class CallCancelled(Cancelled):
@@ -100,13 +92,15 @@ class PoolWorker(Dhaga):
     def cancel_call(self, future: Future[Any]) -> None:
         """Raise Cancelled in a call, if the worker still makes it. From: the worker's OS thread."""
         if self._call_future is future:
-            self._cancel_with(CallCancelled("its future was cancelled"))
+            self.cancel_with(CallCancelled("its future was cancelled"))
 
     def drop_late_cancels(self) -> None:
         """Drop cancels that came too late for the call before. Raises: a cancel of the worker itself."""
-        self._pending = [error for error in self._pending if not isinstance(error, CallCancelled)]
-        if self._pending:
-            raise self._pending.pop(0)
+        for error in [*self.pending_errors]:
+            if isinstance(error, CallCancelled):
+                self.pending_errors.drop(error)
+        if self.pending_errors:
+            raise self.pending_errors.pop(0)
 
     def _end(self) -> None:
         group = self._group
@@ -140,7 +134,7 @@ class SchedulerWorkers:
             worker = self.idle.take_last()
             if worker is not None:
                 self.wake_pending = True
-                worker._resume()
+                worker.deliver_wake()
             elif self.free_numbers:
                 self.start_worker(self.free_numbers.pop())
             else:
@@ -155,22 +149,22 @@ class SchedulerWorkers:
         self.workers.add(worker)
         self.wake_pending = True
         try:
-            self.scheduler._admit(worker)
+            self.scheduler.admit(worker)
         except BaseException as error:
-            # Admitted all the same if a Ctrl-C struck late in _admit(): then the worker runs, and keeps its number.
-            if isinstance(error, RuntimeError) or worker not in self.scheduler._live:
-                self.scheduler._live.discard(worker)
+            # Admitted nevertheless if a Ctrl-C struck late in admit(): then the worker runs, and keeps its number.
+            if isinstance(error, RuntimeError) or worker not in self.scheduler.live:
+                self.scheduler.live.discard(worker)
                 self.workers.discard(worker)
                 self.wake_pending = False
                 self.free_numbers.append(number)
             raise
 
     def run_calls(self, me: PoolWorker) -> None:
-        """Take and make calls until the worker was idle for ``IDLE_SECONDS``: the function of each worker."""
+        """Make calls of the backlog until the worker was idle for ``IDLE_SECONDS``: the function of each worker."""
         backlog, permits = self.pool.backlog, self.pool.permits
         self.wake_pending = False
         while not self.pool.in_parent:
-            if me._pending:
+            if me.pending_errors:
                 me.drop_late_cancels()
             with guard:
                 call = backlog.popleft() if backlog else None
@@ -192,14 +186,14 @@ class SchedulerWorkers:
         if self.pool.should_end():
             return True
         me.gr_context = None
-        me._prepare(self.idle.reason, self.idle)
-        self.idle.append(me._parked)
+        me.prepare_park(self.idle.reason, self.idle)
+        self.idle.append(me.parked)
         # Second looks, as a submit or a close in another OS thread may have missed this worker: both wake it.
         if self.pool.backlog:
             self.wake_one()
         if self.pool.should_end():
             self.idle.wake_all()
-        if me._park_until(IDLE_SECONDS) is TIMED_OUT:
+        if me.park_within(IDLE_SECONDS) is TIMED_OUT:
             return True
         self.wake_pending = False
         return False
@@ -214,7 +208,7 @@ class SchedulerWorkers:
         """Free a worker's number at its end. A call in the backlog may have counted on it: wake another worker."""
         self.free_numbers.append(worker._number)
         if self.pool.backlog:
-            if self.scheduler._closing or (at_exit and worker._error is not None):
+            if self.scheduler.closing or (at_exit and worker._error is not None):
                 self.pool.withdraw_unserved(self)
             else:
                 self.wake_one()
@@ -223,7 +217,7 @@ class SchedulerWorkers:
     def stop_if_done(self) -> None:
         """Stop a scheduler of our own, once the pool is closed and its last worker has ended."""
         if self.owned and self.pool.closed and not self.workers and not self.pool.in_parent:
-            self.scheduler._mode.begin_stop()  # type: ignore[attr-defined]
+            self.scheduler.mode.begin_stop()  # type: ignore[attr-defined]
 
 
 class WorkerPool:
@@ -277,7 +271,7 @@ class WorkerPool:
 
     def wake_workers(self, call: PoolCall) -> None:
         """Wake a worker on the least busy scheduler that sleeps; if none sleeps, one on each scheduler."""
-        sleeping = [group for group in self.groups if group.scheduler._asleep and (group.idle or group.free_numbers)]
+        sleeping = [group for group in self.groups if group.scheduler.asleep and (group.idle or group.free_numbers)]
         try:
             if sleeping and min(sleeping, key=SchedulerWorkers.busy_count).wake_one():
                 return
@@ -298,7 +292,7 @@ class WorkerPool:
         return self.closed or bool(at_exit)
 
     def close(self) -> None:
-        """Take no more calls; workers end once the backlog is empty. From: any thread."""
+        """Reject further calls; workers end once the backlog is empty. From: any thread."""
         self.closed = True
         for group in self.groups:
             group.idle.wake_all()
@@ -325,11 +319,11 @@ class WorkerPool:
         """Cancel all calls: those that have not begun are not made, the others get ``Cancelled``."""
         self.withdraw()
         for group in self.groups:
-            group.scheduler._call(group.cancel_calls)
+            group.scheduler.call(group.cancel_calls)
 
     def withdraw_unserved(self, group: SchedulerWorkers) -> None:
         """Cancel the backlog if this was the last scheduler whose workers could take it."""
-        if at_exit or all(each is group or each.scheduler._closing for each in self.groups):
+        if at_exit or all(each is group or each.scheduler.closing for each in self.groups):
             self.withdraw()
 
     def join(self, timeout: float | None) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 
 from .._kernel import originals
-from .._kernel.run_queues import HIGH
-from .._kernel.waiter import Waiter
+from .._kernel.run.run_queues import HIGH
+from .._kernel.wait.waiter import Waiter
 
 OFFLOAD_INTERVAL = 0.000_1
 """Seconds that a thread waits for the interpreter lock before it requests it, while a call runs.
@@ -45,7 +45,7 @@ class SwitchInterval:
 
     def begin(self, caller: Waiter | None) -> int:
         """Count a call that begins. Returns: its class, for ``end``."""
-        urgency = 0 if getattr(caller, "_priority", None) is HIGH else 1
+        urgency = 0 if getattr(caller, "own_priority", None) is HIGH else 1
         with self.guard:
             self.running_calls[urgency] += 1
             if self.running_calls[urgency] == 1:

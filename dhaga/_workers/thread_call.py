@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from .._kernel import shutdown
-from .._kernel.waiter import Waiter, logger
+from .._kernel.process import shutdown
+from .._kernel.wait.waiter import Waiter, logger
 from .switch_interval import switch_interval
 
 if TYPE_CHECKING:
@@ -58,6 +58,12 @@ class ThreadCall:
         else:
             end_lost_child(self)
 
+    def fail(self, error: BaseException) -> None:
+        """Answer a call that is never made."""
+        self.error = error
+        self.function = None
+        self.answer()
+
     def answer(self) -> None:
         """Wake the caller; without one, drop the outcome."""
         try:
@@ -65,7 +71,7 @@ class ThreadCall:
         except IndexError:
             self.value = self.error = None
             return
-        caller._wake()
+        caller.wake_parked()
 
     def end_urgency(self) -> None:
         """Count the call no more for the switch interval; no-op the second time."""
@@ -92,7 +98,7 @@ class ThreadCall:
         return self.detach()
 
     def detach(self) -> bool:
-        """Take the caller off. Returns: False if the answer has won."""
+        """Remove the caller. Returns: False if the answer has won."""
         try:
             self.callers.pop()
         except IndexError:

@@ -1,7 +1,7 @@
 """Offload: run a blocking call in an OS thread while its caller is parked.
 
 ``offload`` uses a pool shared by the whole program. An ``OffloadPool`` has threads of its own, so that its calls queue
-behind each other only: the commit path of a store must not wait behind name look-ups.
+behind each other only: the commit path of a store must not wait behind other calls, nor anything behind name look-ups.
 
 A call is in the backlog (``_calls``), in a thread, or answered. A thread is busy, or idle with its gate closed
 (``_idle``, the last one first, so that the others reach ``IDLE_SECONDS`` and end). ``_guard``, an OS lock held for a
@@ -24,13 +24,15 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
-from .._kernel import deadlock, hooks, originals, shutdown
+from .._kernel import hooks, originals
 from .._kernel.arguments import check_function, check_seconds
 from .._kernel.context_manager import contextmanager
-from .._kernel.current import this_waiter
-from .._kernel.thread_waiter import OSThread
-from .._kernel.wait_queue import WaitQueue
-from .._kernel.waiter import NOT_CANCELLABLE, TIMED_OUT, Waiter, logger
+from .._kernel.process import shutdown
+from .._kernel.wait import deadlock
+from .._kernel.wait.current import this_waiter
+from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.wait_queue import WaitQueue
+from .._kernel.wait.waiter import TIMED_OUT, Waiter, logger
 from .._kernel.weak_sets import members
 from .switch_interval import set_timer_slack, switch_interval
 from .thread_call import ThreadCall
@@ -39,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_THREADS = 16
-"""Threads of the shared pool; more calls than that queue up. DNS and fsync gain nothing from more on a few cores."""
+"""Threads of the shared pool; more calls than that queue up. Reads and fsync gain nothing from more on a few cores."""
 
 IDLE_SECONDS = 10.0
 """An idle thread of a pool ends after this time."""
@@ -91,8 +93,8 @@ class OffloadPool:
     """At most ``threads`` OS threads for blocking calls, and a FIFO backlog.
 
     With one thread, calls are made one after the other, wherever they come from. Threads start on demand and end after
-    ``IDLE_SECONDS`` without a call. At interpreter exit the calls taken have ``EXIT_SECONDS`` in all to end; then the
-    rest is logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
+    ``IDLE_SECONDS`` without a call. At interpreter exit the accepted calls have ``EXIT_SECONDS`` in all to end;
+    then the rest is logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -104,8 +106,10 @@ class OffloadPool:
         if not name or threads < 1:
             raise ValueError(f"an OffloadPool needs a name, not {name!r}, and at least one thread, not {threads}")
         self.name = name
+        self.awaited_at_exit: bool = True
+        """Whether the end of the program waits for the calls of this pool."""
         self._limit = threads
-        self._reason = f"offload {name}"
+        self.park_reason = f"offload {name}"
         self._closed = False
         self._reset()
         pools.add(self)
@@ -138,7 +142,7 @@ class OffloadPool:
         if self._calls_inline(me):
             return fn(*args, **kwargs)
         call = ThreadCall(self, fn, args, kwargs, me)
-        me._prepare(self._reason, call)
+        me.prepare_park(self.park_reason, call)
         return self._run(call, me)  # type: ignore[no-any-return]
 
     def finish(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -150,9 +154,7 @@ class OffloadPool:
         me = this_waiter()
         if self._calls_inline(me):
             return fn(*args, **kwargs)
-        me._target = NOT_CANCELLABLE
-        me._reason = self._reason
-        me._parked = [me]
+        me.prepare_uncancellable(self.park_reason)
         return self._run(ThreadCall(self, fn, args, kwargs, me), me)  # type: ignore[no-any-return]
 
     def offloaded(self, fn: Callable[P, R], /) -> Callable[P, R]:
@@ -160,8 +162,8 @@ class OffloadPool:
         return offloading_wrapper(self.offload, fn)
 
     def _calls_inline(self, me: Waiter) -> bool:
-        """Return whether the caller calls inline: a thread of this pool; with the shared one any plain thread."""
-        return current_pool.pool is self or (self is shared and isinstance(me, OSThread))
+        """Return whether the caller calls inline: a thread of this pool."""
+        return current_pool.pool is self
 
     def _run(self, call: ThreadCall, me: Waiter) -> Any:
         """Submit a call, park and return its outcome. The caller is prepared for the park already."""
@@ -176,7 +178,7 @@ class OffloadPool:
             call.answer()
         try:
             with outside_call(me):
-                me._park()
+                me.park_until_woken()
         finally:
             call.end_urgency()
             call.detach()  # no-op if the call was answered; a second Ctrl-C ends any park
@@ -208,13 +210,26 @@ class OffloadPool:
             self._threads.add(thread)
         try:
             thread.start()
-        except BaseException:
+        except BaseException as error:
             if is_started(thread):
                 raise
-            self._threads.discard(thread)
-            # With another thread alive, the call is not lost: that one takes it.
-            if not self._threads and self._withdraw(call):
+            # With another thread left, the call is not lost: that one takes it, or fails to start as well.
+            left_behind = self._forget(thread)
+            for other in left_behind:
+                if other is not call:
+                    other.fail(RuntimeError(f"no thread of {self!r} could be started: {error}"))
+            if call in left_behind:
                 raise
+
+    def _forget(self, thread: WorkerThread) -> list[ThreadCall]:
+        """Remove a thread that could not be started. Returns: the calls that no other thread is left to take."""
+        with self._guard:
+            self._threads.discard(thread)
+            left_behind = [] if self._threads else list(self._calls)
+            if left_behind:
+                self._calls.clear()
+        self._wake_shutdown_waiters()
+        return left_behind
 
     def _wake_idle_thread(self) -> None:
         """Open the gate of the thread that went idle last. From: the holder of the guard."""
@@ -223,7 +238,7 @@ class OffloadPool:
         thread.gate.release()
 
     def _withdraw(self, call: ThreadCall) -> bool:
-        """Take a call off the backlog. Returns: False if a thread has begun it."""
+        """Remove a call from the backlog. Returns: False if a thread has begun it."""
         with self._guard:
             return self._calls.pop(call, call) is None
 
@@ -234,26 +249,22 @@ class OffloadPool:
                 if self._calls:
                     return self._calls.popitem(last=False)[0]
                 if self._closed:
+                    self._threads.discard(thread)
                     break
                 self._idle.append(thread)
                 deadlock.mark_idle(originals.get_ident())
-            if not thread.gate.acquire(timeout=IDLE_SECONDS) and not self._has_work(thread):
-                break
-        self._thread_ends(thread)
+            if not thread.gate.acquire(timeout=IDLE_SECONDS):
+                self._end_if_idle(thread)
+        self._wake_shutdown_waiters()
         return None
 
-    def _has_work(self, thread: WorkerThread) -> bool:
-        """Return whether a thread was woken as its idle time ended; if not, take it off the idle ones."""
+    def _end_if_idle(self, thread: WorkerThread) -> None:
+        """End a thread after its idle time; no-op if it was woken meanwhile. A caller sees it idle or gone."""
         with self._guard:
-            if thread not in self._idle:
-                return True
-            self._idle.remove(thread)
-            deadlock.idle.discard(originals.get_ident())
-            return False
-
-    def _thread_ends(self, thread: WorkerThread) -> None:
-        self._threads.discard(thread)
-        self._wake_shutdown_waiters()
+            if thread in self._idle:
+                self._idle.remove(thread)
+                deadlock.idle.discard(originals.get_ident())
+                self._threads.discard(thread)
 
     def _wake_shutdown_waiters(self) -> None:
         if not self._threads:
@@ -262,7 +273,7 @@ class OffloadPool:
     # ---- the end
 
     def shutdown(self, wait: bool = True, timeout: float | None = None) -> None:
-        """Take no more calls, make those taken, end the threads; so does the end of ``with OffloadPool(...)``.
+        """Reject further calls, make the accepted ones, end the threads; so does the end of ``with OffloadPool(...)``.
 
         Parks: if ``wait``, until the threads have ended (``shutdown NAME``); an OS thread blocks. From: any thread,
         any number of times. Raises: TimeoutError naming the running calls after ``timeout`` seconds, RuntimeError in a
@@ -281,7 +292,8 @@ class OffloadPool:
             self._wait_for_threads(me, timeout)
             # They have left their last call: this waits for the ends of the OS threads alone, for microseconds.
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:  # otherwise it could not be started
+                    thread.join()
 
     def _wait_for_threads(self, me: Waiter, timeout: float | None) -> None:
         ended: object = None
@@ -301,22 +313,33 @@ class OffloadPool:
         self.shutdown()
 
 
+class SharedPool(OffloadPool):
+    """A pool of the whole program: plain OS threads call inline, and at interpreter exit its calls are dropped."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, MAX_THREADS)
+        self.park_reason = "offload"
+        self.awaited_at_exit = False
+
+    def _calls_inline(self, me: Waiter) -> bool:
+        return isinstance(me, OSThread) or super()._calls_inline(me)
+
+
 @contextmanager
 def outside_call(me: Waiter) -> Iterator[None]:
     """Count a wake to come from an OS thread: no deadlock is reported meanwhile, and no virtual clock jumps."""
     scheduler = None if isinstance(me, OSThread) else me.scheduler
     if scheduler is not None:
-        scheduler._outside_calls += 1
+        scheduler.outside_calls += 1
     try:
         yield
     finally:
         if scheduler is not None:
-            scheduler._outside_calls -= 1
+            scheduler.outside_calls -= 1
 
 
 pools: weakref.WeakSet[OffloadPool] = weakref.WeakSet()
-shared = OffloadPool("dhaga-offload", MAX_THREADS)
-shared._reason = "offload"
+shared = SharedPool("dhaga-offload")
 
 
 def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -357,7 +380,7 @@ def offloading_wrapper(offload: Callable[..., Any], fn: Callable[P, R]) -> Calla
 def wait_for_calls() -> None:
     """Wait, at interpreter exit, for the calls of named pools, so that no commit is cut off."""
     deadline = originals.monotonic() + shutdown.EXIT_SECONDS
-    for pool in [pool for pool in members(pools) if pool is not shared]:
+    for pool in [pool for pool in members(pools) if pool.awaited_at_exit]:
         try:
             pool.shutdown(timeout=max(0.0, deadline - originals.monotonic()))
         except TimeoutError as error:

@@ -1,0 +1,223 @@
+"""Future: the outcome of a call that a worker dhaga makes. ``dhaga.futures`` exports it.
+
+A Future is pending, running (``_worker`` is the dhaga that makes its call), or ended: finished or cancelled. All
+changes happen under the one ``guard``; waiters are woken and callbacks called after it is released. A waiter queues up
+first and then checks the state again, so it needs no guard. The standard ``wait`` and ``as_completed`` work as
+well, since a Future has the private attributes that they use.
+
+Which worker makes a call: ``dhaga_pool.py``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import BrokenExecutor, CancelledError, InvalidStateError
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.arguments import check_wait_timeout
+from .._kernel.wait.current import this_waiter
+from .._kernel.wait.wait_queue import COMPACT_ABOVE
+from .._kernel.wait.waiter import Waiter
+
+if TYPE_CHECKING:
+    from .dhaga_pool import PoolWorker
+
+T = TypeVar("T")
+
+guard = originals.RLock()
+"""Held for a few lines, which never park, when a call is taken or the state of a Future changes, and during a fork.
+
+One for all Futures: a lock and a Condition in each, as the standard has them, cost more than all the rest of a call.
+"""
+
+PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
+CANCELLED, NOTIFIED = "CANCELLED", "CANCELLED_AND_NOTIFIED"
+ENDED = (CANCELLED, NOTIFIED, FINISHED)
+
+
+class Future(concurrent.futures.Future[T]):
+    """The outcome of a call to come. Source: ``concurrent.futures.Future``, its base; ``cancel`` differs.
+
+    ``result`` and ``exception`` park a dhaga and block a plain OS thread. A coroutine awaits the Future; its own cancel
+    cancels the call.
+    """
+
+    _condition = threading.Condition(guard)  # the standard wait() and as_completed() acquire it
+    _state = PENDING
+    _result: Any = None
+    _exception: BaseException | None = None
+    _traceback: Any = None
+    _worker: PoolWorker | None = None
+
+    def __init__(self) -> None:
+        self._joiners: list[list[Waiter]] = []
+        self._left_joiners = 0
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], object]] = []
+
+    def __repr__(self) -> str:
+        state = "CANCELLED" if self.cancelled() else self._state
+        result = ""
+        if state == FINISHED:
+            error = self._exception
+            result = f" raised {type(error).__name__}" if error else f" returned {type(self._result).__name__}"
+        parked = f", {sum(map(bool, self._joiners))} parked" if self._joiners else ""
+        return f"<Future {state}{f' in {self._worker.name}' if self._worker else result}{parked}>"
+
+    def result(self, timeout: float | None = None) -> T:
+        """Wait for the end of the call; return its value or raise its exception.
+
+        Parks: while it has not ended (``future.result``). Raises: TimeoutError, CancelledError, RuntimeError in the
+        call itself.
+        """
+        if self._state not in ENDED:
+            self._wait_for_end(timeout)
+        if self._exception is not None:
+            try:
+                # From the traceback that the call ended with: it would grow by each call of this otherwise.
+                raise self._exception.with_traceback(self._traceback)
+            finally:
+                del self  # the traceback holds this frame, which would be a cycle
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._result  # type: ignore[no-any-return]
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Wait for the end of the call; return its exception, None if it has returned.
+
+        Parks: as ``result``. Raises: TimeoutError, CancelledError.
+        """
+        if self._state not in ENDED:
+            self._wait_for_end(timeout)
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._exception
+
+    def _wait_for_end(self, timeout: float | None) -> None:
+        if self._worker is not None and self._worker is getcurrent():
+            raise RuntimeError(f"{self!r} is waited for by the call that it stands for: that would never end")
+        if timeout is not None:
+            check_wait_timeout(timeout)
+            if timeout <= 0:
+                raise TimeoutError(f"{self!r} has not ended")
+        me = this_waiter()
+        me.prepare_park("future.result", self)
+        self._joiners.append(me.parked)
+        # Check again: the call may have ended in another OS thread just before the append.
+        if self._state in ENDED:
+            self._wake_joiners()
+        me.park_until_woken(timeout)
+
+    def _remove(self, waiter: Waiter | None) -> None:
+        """Count a waiter that is about to leave. Once half have left their tickets are dropped: O(1) each in all."""
+        joiners = self._joiners
+        self._left_joiners += 1
+        if self._left_joiners > COMPACT_ABOVE and self._left_joiners * 2 > len(joiners):
+            joiners[:] = filter(None, joiners)  # one call of C functions: no other OS thread comes between
+            self._left_joiners = 0
+
+    def _wake_joiners(self) -> None:
+        if len(self._joiners) > 1:
+            self._joiners.reverse()
+        while self._joiners:
+            try:
+                waiter = self._joiners.pop().pop()
+            except IndexError:  # it has left, or another OS thread took the last one
+                continue
+            waiter.deliver_wake()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """Wait for the result in a coroutine of any loop. A cancel of the coroutine cancels the call."""
+        return asyncio.wrap_future(self).__await__()
+
+    def cancel(self) -> bool:
+        """Cancel the call: one that has not begun is not made; one that runs gets ``Cancelled`` at its next park.
+
+        Parks: never. From: any thread. Returns: whether the Future is cancelled now: False for a running call, which
+        may clean up first, or nevertheless return a value. Source: the standard does no more than return False then.
+        """
+        if self._cancel_unbegun():
+            return True
+        worker = self._worker
+        if worker is not None:
+            worker.scheduler.call(worker.cancel_call, self)
+        return False
+
+    def _cancel_unbegun(self) -> bool:
+        """Cancel the call if it has not begun, as the standard does. Returns: whether it is cancelled."""
+        with guard:
+            if self._state != PENDING:
+                return self.cancelled()
+            self._end(NOTIFIED)
+        self._notify()
+        return True
+
+    def _begin(self, worker: PoolWorker | None) -> bool:
+        """Mark the call as running. Returns: False if it was cancelled before. Under the guard."""
+        if self._state == PENDING:
+            self._state = RUNNING
+            if worker is not None:
+                self._worker = worker
+                worker._call_future = self
+            return True
+        if self.cancelled():
+            return False
+        raise InvalidStateError(f"{self!r} has begun before")
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Mark the call as running. Returns: False if it was cancelled before. From: the maker of the call."""
+        with guard:
+            return self._begin(None)
+
+    def set_result(self, result: T) -> None:
+        """End with a value. From: the maker of the call."""
+        with guard:
+            self._end(FINISHED, result)
+        if self._joiners or self._done_callbacks:
+            self._notify()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """End with an error. From: the maker of the call."""
+        with guard:
+            self._end(FINISHED, None, exception)
+        self._notify()
+
+    def _end_cancelled(self) -> None:
+        """End as cancelled: the call has raised ``Cancelled``."""
+        with guard:
+            self._end(NOTIFIED)
+        self._notify()
+
+    def _end(self, state: str, result: Any = None, exception: BaseException | None = None) -> None:
+        """Change to an ended state and notify ``wait`` and ``as_completed``. Under the guard."""
+        if self._state in ENDED:
+            raise InvalidStateError(f"{self!r} has ended before")
+        self._result = result
+        self._exception = exception
+        if exception is not None:
+            self._traceback = exception.__traceback__
+        self._state = state
+        if self._worker is not None:
+            self._worker._call_future = None
+            self._worker = None
+        for queue in self._waiters:
+            tell = queue.add_result if state == FINISHED and exception is None else queue.add_exception
+            (queue.add_cancelled if state == NOTIFIED else tell)(self)
+
+    def _notify(self) -> None:
+        """Wake the waiters and call the callbacks. Without the guard, as callbacks are code of the program."""
+        self._wake_joiners()
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
+
+    def _fail_in_child(self) -> None:
+        """End in a forked child: worker and waiters are in the parent, so none is woken."""
+        self._exception = BrokenExecutor("the call stayed in the parent process")
+        self._state = FINISHED
+        self._worker = None
