@@ -15,10 +15,10 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
-from .._kernel.current import parking_waiter
-from .._kernel.fd_watch import FdWatcher
-from .._kernel.scheduler import sleep
-from .._kernel.waiter import TIMED_OUT, Waiter
+from .._kernel.run.fd_watch import FdWatcher
+from .._kernel.run.scheduler import sleep
+from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
 
 __all__ = ["wait", "wait3", "wait4", "waitid", "waitpid"]
 

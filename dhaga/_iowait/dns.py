@@ -1,7 +1,7 @@
 """Name resolution: the standard look-ups, made in an OS thread while the calling dhaga is parked.
 
-So nsswitch.conf, mDNS and whatever else the C library consults stay in force. Numeric addresses are answered in the
-calling thread. These are the functions of ``dhaga.socket``, which also connects.
+So nsswitch.conf, mDNS and everything else that the C library consults stay in force. Numeric addresses are answered in
+the calling thread. These are the functions of ``dhaga.socket``, which also connects.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import _socket
 import socket as standard
 from typing import Any
 
-from .._workers.thread_pool import offload
+from .._workers.thread_pool import SharedPool
 
 # The standard library's functions, taken before a patch can replace them.
 standard_getaddrinfo = standard.getaddrinfo
 standard_getfqdn = standard.getfqdn
+
+# Threads of their own. While a server does not answer, a look-up takes 5 s and more: 40 of them kept ``offload`` from
+# its threads for 5.9 s.
+look_ups = SharedPool("dhaga-dns")
 
 NUMERIC_NAME = standard.NI_NUMERICHOST | standard.NI_NUMERICSERV
 
@@ -41,37 +45,37 @@ def needs_lookup(host: Any) -> bool:
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> list[Any]:
     """Resolve a host to addresses. Parks: ``offload``, unless the host is numeric. Source: ``socket.getaddrinfo``."""
     if needs_lookup(host):
-        return offload(standard_getaddrinfo, host, port, family, type, proto, flags)
+        return look_ups.offload(standard_getaddrinfo, host, port, family, type, proto, flags)
     return standard_getaddrinfo(host, port, family, type, proto, flags)
 
 
 def gethostbyname(hostname: str, /) -> str:
     """Resolve a host to an IPv4 address. Parks: ``offload``, unless it is numeric. Source: ``socket.gethostbyname``."""
     if needs_lookup(hostname):
-        return offload(_socket.gethostbyname, hostname)
+        return look_ups.offload(_socket.gethostbyname, hostname)
     return _socket.gethostbyname(hostname)
 
 
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve a host to its names and IPv4 addresses. Parks: ``offload``. Source: ``socket.gethostbyname_ex``."""
-    return offload(_socket.gethostbyname_ex, hostname)
+    return look_ups.offload(_socket.gethostbyname_ex, hostname)
 
 
 def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve an address to a host. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
-    return offload(_socket.gethostbyaddr, address)
+    return look_ups.offload(_socket.gethostbyaddr, address)
 
 
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """Resolve an address to names. Parks: ``offload``, unless numbers are wanted. Source: ``socket.getnameinfo``."""
     if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:
         return _socket.getnameinfo(sockaddr, flags)
-    return offload(_socket.getnameinfo, sockaddr, flags)
+    return look_ups.offload(_socket.getnameinfo, sockaddr, flags)
 
 
 def getfqdn(name: str = "") -> str:
     """Return the fully qualified name of a host. Parks: ``offload``. Source: ``socket.getfqdn``."""
-    return offload(standard_getfqdn, name)
+    return look_ups.offload(standard_getfqdn, name)
 
 
 def resolve_address(family: int, address: Any) -> Any:
@@ -85,6 +89,6 @@ def resolve_address(family: int, address: Any) -> Any:
     # "<broadcast>" and "" are no names: the C socket calls understand both themselves.
     if host == "<broadcast>" or not needs_lookup(host):
         return address
-    # The socket type only keeps the answer to one entry an address; the port plays no part in resolving.
-    found = offload(standard_getaddrinfo, host, None, family, _socket.SOCK_DGRAM)[0][4]
+    # The socket type only limits the answer to one entry per address; the port plays no part in resolving.
+    found = look_ups.offload(standard_getaddrinfo, host, None, family, _socket.SOCK_DGRAM)[0][4]
     return (found[0], port, *(rest or found[2:]))

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._kernel import hooks, originals
-from .._kernel.current import parking_waiter
 from .._kernel.errors import Cancelled, Expired
-from .._kernel.fd_watch import FdWatcher
-from .._kernel.turn_budget import end_turn, waiter_that_is_due
-from .._kernel.waiter import Waiter
+from .._kernel.run.fd_watch import FdWatcher
+from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
+from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.waiter import Waiter
 
 __all__ = ["close", "read", "readinto", "readv", "write", "writev"]
 
@@ -101,7 +101,7 @@ def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
             if not done:
                 raise
             # The reader has seen these bytes. Raising now would hide how many, so the caller gets the count first.
-            me._cancel_with(error)
+            me.cancel_with(error)
             return done
         # Errors after the first part are raised, as by write(2) of the next part.
         with octets[done:] as rest:  # released: a kept error keeps the frames that have it
@@ -112,7 +112,7 @@ def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
 
 def write_now(fd: int, octets: memoryview) -> int:
     """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
-    # RWF_NOWAIT fills whatever room there is in one call. Without it only PIPE_BUF bytes are safe once the fd is
+    # RWF_NOWAIT fills all room in one call. Without it only PIPE_BUF bytes are safe once the fd is
     # writable.
     if NOWAIT:
         try:

@@ -24,9 +24,9 @@ from typing import Any, TypeVar
 from greenlet import getcurrent
 
 from .._kernel import originals
-from .._kernel.current import this_waiter
-from .._kernel.fd_watch import FdWatchers, closed_error
-from .._kernel.turn_budget import yield_if_due
+from .._kernel.run.fd_watch import FdWatchers, closed_error
+from .._kernel.run.turn_budget import yield_if_due
+from .._kernel.wait.current import this_waiter
 from .._sync.lock import RLock
 from .._workers.thread_pool import OffloadPool
 
@@ -71,7 +71,7 @@ class FileLock(RLock):
             self.release()
 
     def acquire_to_close(self) -> None:
-        """Take the lock for ``close``, in spite of cancels. An owner that waits for data gets an OSError."""
+        """Acquire the lock for ``close``, in spite of cancels. An owner that waits for data gets an OSError."""
         if self.finalizing:
             return
         if self._is_owned():
@@ -95,7 +95,7 @@ class FileLock(RLock):
             return self.pool.finish(operation, *args)
         finally:
             # The operation is done and its result must be returned, so the cancel waits for the next operation.
-            self.late_cancel = self.late_cancel or bool(this_waiter()._pending)
+            self.late_cancel = self.late_cancel or bool(this_waiter().pending_errors)
 
     def wait_until(self, event: int) -> None:
         """Park until the file has ``event``, unless it is non-blocking. A cancel or ``close`` ends the wait."""
@@ -116,8 +116,8 @@ class FileLock(RLock):
         """Raise the cancel that arrived too late for the caller's last operation."""
         self.late_cancel = False
         me = this_waiter()
-        if me._pending:
-            raise me._pending.pop(0)
+        if me.pending_errors:
+            raise me.pending_errors.pop(0)
 
 
 def under_file_lock(*names: str) -> Callable[[C], C]:

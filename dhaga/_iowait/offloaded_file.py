@@ -1,6 +1,6 @@
 """``dhaga.open``: files whose blocking operations run in an OS thread while the calling dhaga is parked.
 
-The layers are the standard library's own. At the bottom stands a ``FileIO`` that offloads each system call; the
+The layers are the standard library's own. At the bottom is a ``FileIO`` that offloads each system call; the
 compiled buffer and the text layer above it stay unaware of that. Each layer is called by one dhaga at a time
 (``file_lock.py``). A system call under way is always finished, as its effect on the file position cannot be undone;
 only waiting for a pipe, socket or terminal is cancelled at once.
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, overload
 
 from .._kernel import originals
-from .._kernel.fd_watch import FdWatchers
+from .._kernel.run.fd_watch import FdWatchers
 from .._workers.thread_pool import OffloadPool, shared
 from .file_lock import FileLock, under_file_lock
 
@@ -81,7 +81,7 @@ class OffloadedFile(io.FileIO):
         return b"".join(chunks) if chunks else chunk
 
     def readinto(self, buffer: Any, /) -> Any:
-        """Read by way of a copy: a caller that is interrupted by force may free its buffer meanwhile."""
+        """Read through a copy: a forcibly interrupted caller may free its buffer meanwhile."""
         with memoryview(buffer) as whole, whole.cast("B") as view:
             if view.readonly:
                 raise TypeError(f"readinto() needs memory that can be written, not {type(buffer).__name__}")

@@ -1,8 +1,9 @@
 """OpenSSL's queue of errors, which is the OS thread's: what one connection leaves there must not strike another.
 
 CPython (3.14; ``_ssl.c``) raises an error of the operating system, such as EPIPE of a write, without taking it off that
-queue. The next call that OpenSSL cannot finish, on any connection, is then told that error instead of WANT_READ. In a
-thread of its own a broken connection would tell itself; dhagas share their OS thread, as all connections of asyncio do.
+queue. The next call that OpenSSL cannot finish, on any connection, then reports that error instead of WANT_READ.
+In an OS thread of its own only the broken connection would see it; dhagas share their OS thread, as all connections
+of asyncio do.
 """
 
 from __future__ import annotations

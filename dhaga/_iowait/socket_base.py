@@ -14,18 +14,18 @@ import _socket
 import socket as standard
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
-from .._kernel.current import this_waiter
-from .._kernel.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
-from .._kernel.scheduler import sleep
-from .._kernel.thread_waiter import OSThread
-from .._kernel.turn_budget import CALLS_PER_CHECK, yield_if_due
-from .._kernel.waiter import TIMED_OUT, Waiter
+from .._kernel.run.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
+from .._kernel.run.scheduler import sleep
+from .._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
+from .._kernel.wait.current import scheduler_of_caller, this_waiter
+from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
 
 plain = _socket.socket
 # The C getters: the properties of ``socket.socket`` make enums, which costs an accept 2 µs.
@@ -45,11 +45,13 @@ NO_WATCHER.scheduler = object()  # equal to that of no caller
 class TimeoutSocket(standard.socket):
     """A standard socket whose timeout is enforced by parking. See the module for ``call_timeout`` and the watchers."""
 
-    __slots__ = ("call_timeout", "sends_until_check", "watcher", "watchers")
+    __slots__ = ("call_timeout", "mode_set", "sends_until_check", "watcher", "watchers")
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         self.watcher: Any = NO_WATCHER
         self.watchers: FdWatchers = FdWatchers(-1)
+        # Whether the fd's mode was set by a timeout: that of an fd from elsewhere is unknown.
+        self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
         self.watchers.fd = fd = self.fileno()
         # Until a send looks at its turn's clock. Staggered: a broadcast sends once to each of many sockets.
@@ -57,7 +59,7 @@ class TimeoutSocket(standard.socket):
         self.sync_timeout()
 
     def stop_watching(self) -> None:
-        """Take the fd off every poller before it is closed, and wake its waiters with EBADF."""
+        """Remove the fd from every poller before it is closed, and wake its waiters with EBADF."""
         self.watcher = NO_WATCHER
         self.watchers.close()
 
@@ -81,8 +83,18 @@ class TimeoutSocket(standard.socket):
 
     def settimeout(self, value: float | None, /) -> None:
         """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
+        # Where the fd has the mode already, no system call is made. redis-py sets 0 and back before each command
+        # (0.86 -> 0.2 µs), PyMySQL sets its timeout before each of 10 reads of a query (0.35 -> 0.1 µs each).
+        if not self.watchers.closed:
+            if value is None:
+                if self.call_timeout is None and self.mode_set:
+                    return
+            elif self.call_timeout is not None and is_usual_timeout(value):
+                self.call_timeout = float(value)
+                return
         plain.settimeout(self, value)
         self.sync_timeout()
+        self.mode_set = True
 
     timeout: Any = property(gettimeout)
 
@@ -120,7 +132,7 @@ class TimeoutSocket(standard.socket):
 
     def note_drained(self) -> None:
         """Record a short read, so that the next one parks without a system call that fails."""
-        scheduler = getattr(getcurrent(), "scheduler", None)
+        scheduler = scheduler_of_caller()
         watcher: Any = self.watchers.get(scheduler) if scheduler is not None else None
         if watcher is not None and watcher.short_read_means_empty:
             watcher.readable = False
@@ -147,7 +159,7 @@ class TimeoutSocket(standard.socket):
         if self.call_timeout is None:
             wait(me, None)
             return None
-        clock = originals.monotonic if isinstance(me, OSThread) else me.scheduler._clock
+        clock = originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
         if deadline is None:
             # The clock starts at the first park, not at the call: a call that need not wait reads no clock.
             deadline = clock() + self.call_timeout
@@ -162,7 +174,7 @@ class TimeoutSocket(standard.socket):
         now = self.call_timeout == 0 or flags & NOW
         watcher: Any = self.watchers.get(scheduler) if scheduler is not None and not now else None
         deadline: float | None = None
-        if watcher is not None and me._parked:  # a finalizer in the caller's park
+        if watcher is not None and me.parked:  # a finalizer in the caller's park
             me = this_waiter()
         if not now and (watcher is None or watcher.readable):
             yield_if_due()
@@ -170,8 +182,9 @@ class TimeoutSocket(standard.socket):
         if flags & OOB:
             self.read_until_blocked()
         while True:
-            # Known to be empty: park first. Otherwise a try is cheaper than a poll, and tells more.
-            if watcher is None or watcher.readable:
+            # Known to be empty: park first, unless the call is to be refused for its arguments. Otherwise a try is
+            # cheaper than a poll, and tells more.
+            if watcher is None or watcher.readable or not are_usual(args):
                 try:
                     return operation(self, *args)
                 except BlockingIOError:
@@ -202,7 +215,7 @@ class TimeoutSocket(standard.socket):
         """Return ``operation(self, *args)``, retrying with growing pauses. Parks: ``sleep``. ``flags`` as in
         ``read_when_ready``.
 
-        For Unix sockets that wait for room at a peer, of which no event reports.
+        For Unix sockets that wait for room at a peer, which no event reports.
         """
         deadline: float | None = None
         for pause in backoff(*PAUSES):
@@ -212,6 +225,26 @@ class TimeoutSocket(standard.socket):
                 if self.call_timeout == 0 or flags & NOW:
                     raise
             deadline = self.park_within_timeout(pause_for(pause), this_waiter(), deadline)
+
+
+def is_usual_timeout(value: object) -> TypeGuard[float]:
+    """Return whether C takes a timeout as it is: 0, or more than what it rounds."""
+    return (value.__class__ is float or value.__class__ is int) and (value == 0 or 1e-6 <= value <= 1e6)
+
+
+def are_usual(args: tuple[Any, ...]) -> bool:
+    """Return whether C takes the arguments of a read for sure: sizes, flags, and buffers with room for what follows."""
+    room = sys.maxsize
+    for each in args:
+        if each.__class__ is int:
+            if not 0 <= each <= room:
+                return False
+            room = sys.maxsize
+        elif each.__class__ is bytearray or (each.__class__ is memoryview and not each.readonly):
+            room = len(each)
+        else:
+            return False
+    return True
 
 
 def pause_for(seconds: float) -> Callable[[Any, float | None], object]:

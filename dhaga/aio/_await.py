@@ -9,7 +9,7 @@ An ``Awaited`` is the wait target of the park. It is *waiting* until its future 
 remain pending. So nothing awaited goes on unattended, and no result is lost. All methods run in the scheduler's OS
 thread, but for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
 
-Several awaits in one Task are the business of ``_task_session.py``.
+Several awaits in one Task: ``_task_session.py``.
 """
 
 from __future__ import annotations
@@ -28,15 +28,19 @@ from greenlet import getcurrent
 
 from .._kernel.api import current
 from .._kernel.arguments import check_seconds
-from .._kernel.current import check_own_loop
 from .._kernel.errors import Cancelled
-from .._kernel.microthread import Dhaga, Main
-from .._kernel.scheduler import HubCall, Scheduler
+from .._kernel.run.entries import HubCall
+from .._kernel.run.microthread import Dhaga, Main
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.current import check_own_loop
 
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 0.1
 """How often a cancelled await looks whether the loop of another OS thread, which has to cancel, still runs."""
+
+OTHER_LOOP = "to a different loop", "to a different event loop"
+"""How asyncio's errors for a Future, and for a lock or a queue, of another loop than the running one end."""
 
 EAGER = sys.version_info >= (3, 12)
 """Whether a Task can take its first step at once (3.12); most hops then cost no iteration of the loop."""
@@ -46,11 +50,11 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
     """Wait for a coroutine, a Future or any other awaitable, of this loop or another one, and return its result.
 
     Parks: ``await``. From: a dhaga, main code. A coroutine runs as a Task, in the caller's context. A cancel or the
-    ``timeout`` cancels the awaitable and waits for its end; if that brings a value all the same, the value is returned,
-    and the cancel is raised at the next park. A dhaga sees no running loop: what asks for one, as ``asyncio.gather``,
-    ``create_task`` and Tornado's ``IOLoop.current()`` do, asks within the coroutine. Raises: what the awaitable raises;
-    TimeoutError, Cancelled (also if its Task was cancelled elsewhere), TypeError, ParkError, RuntimeError (awaited
-    before).
+    ``timeout`` cancels the awaitable and waits for its end; if it ends with a value nevertheless, the value is
+    returned, and the cancel is raised at the next park. A dhaga sees no running loop. Functions that need one must be
+    called within the coroutine: ``asyncio.create_task``, and before Python 3.14 also ``asyncio.gather`` and Tornado's
+    ``IOLoop.current()``. Raises: what the awaitable raises; TimeoutError, Cancelled (also if its Task was cancelled
+    elsewhere), TypeError, ParkError, RuntimeError (awaited before).
 
     >>> import asyncio, dhaga
     >>> dhaga.await_(asyncio.sleep(0, "done"), timeout=1)
@@ -145,10 +149,10 @@ class Awaited:
             return
         started = False
         try:
-            me._prepare("await", self)
+            me.prepare_park("await", self)
             self.start()
             started = True
-            me._park(timeout)
+            me.park_until_woken(timeout)
         except BaseException as error:
             self.cancel_and_wait(error, started)
         finally:
@@ -163,12 +167,12 @@ class Awaited:
         """Wake the waiter. From: a callback of its loop."""
         me = self.me
         if me is not None:
-            me.scheduler._wake_in_callback(me)
+            me.scheduler.wake_in_callback(me)
 
     def _remove(self, waiter: object) -> bool:
         """Undo the park for a timeout or cancel. While cancelling, refuse, and pass the cancel on to the future."""
         if self.cancelling:
-            self.me.scheduler._call(self.cancel)
+            self.me.scheduler.call(self.cancel)
         return not self.cancelling
 
     def cancel(self) -> None:
@@ -192,7 +196,7 @@ class Awaited:
             raise error
         # A timeout that came too late is dropped. A scope's cancel stands anyway, until the scope ends.
         if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
-            me._cancel_with(error)
+            me.cancel_with(error)
 
     def finish(self) -> None:
         """Park until the future is done. Cancels are passed on to it, and raised at the next park."""
@@ -207,9 +211,7 @@ class Awaited:
         me = self.me
         try:
             while not self.is_done():
-                me._target = self
-                me._reason = reason
-                me._parked = [me]
+                me.prepare_uncancellable(reason, self)
                 self.park()
         except BaseException:  # a Ctrl-C in main code, which ``_remove`` cannot refuse
             self.me = None
@@ -221,7 +223,7 @@ class Awaited:
 
     def park(self) -> None:
         """Park the prepared waiter."""
-        self.me._park()
+        self.me.park_until_woken()
 
     def outcome(self) -> Any:
         """Return or raise the result of the future."""
@@ -234,7 +236,7 @@ class Awaited:
 class AwaitedOnOtherLoop(Awaited):
     """A Future of a loop that runs in another OS thread: registered and cancelled there, its end reported here.
 
-    Once that loop has stopped nothing would carry out a cancel: the Future then counts as cancelled.
+    Once that loop has stopped, nothing would carry out a cancel: the Future then counts as cancelled.
     """
 
     __slots__ = ()
@@ -243,12 +245,12 @@ class AwaitedOnOtherLoop(Awaited):
         try:
             self.future.get_loop().call_soon_threadsafe(self.future.add_done_callback, self.on_done)
         except RuntimeError as error:  # the loop was closed just now
-            self.me._wake(error=error)
+            self.me.wake_parked(error=error)
 
     def on_done(self, future: object) -> None:
         me = self.me
         if me is not None:
-            me.scheduler._call(super().on_done, future)
+            me.scheduler.call(super().on_done, future)
 
     def cancel(self) -> None:
         try:
@@ -262,17 +264,17 @@ class AwaitedOnOtherLoop(Awaited):
         return super().is_done()
 
     def park(self) -> None:
-        """Park the prepared waiter for a while: no callback comes of a loop that has stopped."""
+        """Park the prepared waiter for a while: a stopped loop makes no callback."""
         scheduler = self.me.scheduler
-        entry = scheduler._timers.add(scheduler._clock() + LOOK_AGAIN_SECONDS, self)
+        entry = scheduler.expire_after(LOOK_AGAIN_SECONDS, self)
         try:
             super().park()
         finally:
-            scheduler._timers.discard(entry)
+            scheduler.timers.discard(entry)
 
     def _expire(self) -> None:
-        """End the park for another look at the loop."""
-        self.me._wake()
+        """End the park, to look at the loop again."""
+        self.me.wake_parked()
 
 
 def cancelled_future(scheduler: Scheduler) -> asyncio.Future[Any]:
@@ -302,13 +304,13 @@ class AwaitedCoroutine(Awaited, HubCall):
     def start(self) -> None:
         loop = self.scheduler.loop
         if EAGER and loop.get_task_factory() is None:
-            self.me._queue.append(self)
+            self.me.wake_queue.append(self)
             return
         try:
             self.future = loop.create_task(self.coroutine, context=self.context)
             self.future.add_done_callback(self.on_done)
         except BaseException as error:  # a task factory of the program may raise
-            self.me._wake(error=error)
+            self.me.wake_parked(error=error)
 
     def make_call(self) -> None:
         """Start the Task eagerly, on the hub: a coroutine that never waits is done without an iteration of the loop."""
@@ -320,13 +322,13 @@ class AwaitedCoroutine(Awaited, HubCall):
             task.__init__(self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True)
         except BaseException as error:
             if not task.done():  # a done Task has this SystemExit or KeyboardInterrupt as its outcome
-                self.me._wake(error=error)
+                self.me.wake_parked(error=error)
                 return
         finally:
             _set_running_loop(None)
         self.future = task
         if task.done():
-            self.me._wake()
+            self.me.wake_parked()
         else:
             task.add_done_callback(self.on_done)
 
@@ -343,6 +345,14 @@ class AwaitedCoroutine(Awaited, HubCall):
         except CancelledError as error:
             if self.future.cancelling():
                 raise Cancelled(*error.args) from error
+            raise
+        except RuntimeError as error:
+            if str(error).endswith(OTHER_LOOP):
+                error.add_note(
+                    "It was made in code that blocks, where asyncio.get_event_loop() is not the loop that await_ runs "
+                    "coroutines on. Make it in a coroutine given to await_, or, if it has an async with, with "
+                    "dhaga.aio.enter(lambda: ...)"
+                )
             raise
         finally:
             del self  # see await_

@@ -18,11 +18,11 @@ from typing import Any, ParamSpec, TypeVar, overload
 from greenlet import getcurrent
 
 from .._kernel.api import spawn
-from .._kernel.current import check_own_loop
 from .._kernel.errors import Cancelled
-from .._kernel.microthread import Dhaga
-from .._kernel.run_queues import Priority
-from .._kernel.scheduler import Scheduler
+from .._kernel.run.microthread import Dhaga
+from .._kernel.run.run_queues import Priority
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.current import check_own_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -74,7 +74,7 @@ async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler
 
     The dhaga belongs to the scheduler of the coroutine's loop and shares its context; on another ``scheduler`` it gets
     a copy. ``options``: those of ``spawn``. A cancel of the coroutine cancels the dhaga and awaits its end; a value
-    that it returns all the same is returned. Raises: what ``fn`` raises; TypeError, RuntimeError.
+    that it nevertheless returns is returned. Raises: what ``fn`` raises; TypeError, RuntimeError.
 
     >>> import asyncio, dhaga.aio
     >>> asyncio.run(dhaga.aio.run_in_dhaga(sum, [1, 2]))
@@ -92,7 +92,7 @@ async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler
         try:
             return await dhaga
         except CancelledError as error:
-            if dhaga._done:  # its own CancelledError, or it ended at the moment of this cancel
+            if dhaga.has_ended:  # its own CancelledError, or it ended at the moment of this cancel
                 raise
             requested = error
             dhaga.cancel(*error.args)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from greenlet import greenlet
 
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
 from ._await import await_
 
 

@@ -25,9 +25,9 @@ from typing import Any, Generic, TypeVar
 
 from .._kernel.api import current
 from .._kernel.arguments import check_seconds
-from .._kernel.cancellation import PendingErrors
 from .._kernel.errors import Cancelled, Expired, ParkError
-from .._kernel.scheduler import Scheduler
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.cancellation import PendingErrors
 from ._await import Awaited, context_to_share, discard
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class SessionCall(asyncio.Future[Any]):
 class TaskSession:
     """A Task that awaits calls for a dhaga, one after the other, as if the dhaga were itself that Task.
 
-    A cancel between two calls, by an ``asyncio.timeout`` entered in it, say, interrupts the dhaga.
+    A cancel between two calls, for example by an ``asyncio.timeout`` entered in it, interrupts the dhaga.
     """
 
     def __init__(self, for_block: bool) -> None:
@@ -91,7 +91,7 @@ class TaskSession:
         context, self.context_copy = context_to_share()
         self.for_block = for_block
         # Shields compare it to learn whether they are inside of this block.
-        self.number: int = self.scheduler._timers.sequence()
+        self.number: int = self.scheduler.timers.sequence()
         self.interruption: BaseException | None = None
         self.cancelled: CancelledError | None = None
         self.calls: deque[SessionCall] = deque()
@@ -128,17 +128,13 @@ class TaskSession:
         elif self.cancelled is None and not self.stopping:
             self.cancelled = error
             self.interruption = Expired(self, self.number) if self.for_block else Cancelled(*error.args)
-            self.me._cancel_with(self.interruption)
+            self.me.cancel_with(self.interruption)
 
     def withdraw_interruption(self) -> None:
         """Remove the interruption from the dhaga's pending errors if it was not raised yet."""
-        pending = self.me._pending
-        if self.interruption is None:
-            return
-        if isinstance(pending, PendingErrors):
+        pending = self.me.pending_errors
+        if self.interruption is not None and isinstance(pending, PendingErrors):
             pending.drop(self.interruption)
-        elif self.interruption in pending:
-            pending.remove(self.interruption)
 
     def abandon_calls(self, _: object) -> None:
         """End all calls that the Task can no longer serve. From: a callback, when the Task is done."""
@@ -164,8 +160,8 @@ class TaskSession:
 
     def finish_unattended(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
         """Submit the last call and stop, without waiting. From: any thread, also a finalizer."""
-        self.scheduler._call(self.submit, fn, *args)
-        self.scheduler._call(self.stop)
+        self.scheduler.call(self.submit, fn, *args)
+        self.scheduler.call(self.stop)
 
     def stop_and_wait(self) -> None:
         """End the Task and wait for it. Parks: ``await``."""
@@ -198,7 +194,7 @@ class TaskSession:
         awaited.context_copy = self.context_copy
         try:
             awaited.finish()
-            if awaited.future.cancelled() and awaited.future.cancels and me._pending:
+            if awaited.future.cancelled() and awaited.future.cancels and me.pending_errors:
                 return WAS_CANCELLED
             return outcome(awaited.future)
         finally:
@@ -227,10 +223,10 @@ def enter(
 ) -> Block[T]:
     """Enter an asynchronous context manager: ``with enter(pool.acquire()) as connection: ...``.
 
-    One Task enters and leaves it. What needs the running loop to be made, as a dhaga sees none, is made by that Task:
-    ``enter(aiohttp.ClientSession)``. A cancel of that Task interrupts the block, so that ``with enter(lambda:
-    asyncio.timeout(1)):`` bounds it; a cancel of the dhaga reaches the manager as CancelledError. Parks: ``await``, at
-    the begin, for at most ``timeout`` seconds, and at the end. From: a dhaga, main code. Raises: TypeError,
+    One Task enters and leaves it. An object that needs the running loop, which a dhaga does not see, is made by that
+    Task: ``enter(aiohttp.ClientSession)``. A cancel of that Task interrupts the block, so that ``with enter(lambda:
+    asyncio.timeout(1)):`` bounds it; a cancel of the dhaga reaches the manager as CancelledError. Parks: ``await``, on
+    entry, for at most ``timeout`` seconds, and at the end. From: a dhaga, main code. Raises: TypeError,
     TimeoutError, ParkError.
     """
     if is_manager(manager) or not callable(manager):
@@ -266,7 +262,7 @@ class Block(Generic[T]):
 
     def __enter__(self) -> T:
         if self.session is not None:
-            raise RuntimeError(f"{self!r} is entered already: call enter() for each block")
+            raise RuntimeError(f"{self!r} is already entered: call enter() for each block")
         session = TaskSession(for_block=True)
         try:
             value: T = session.await_(self.timeout, self.begin)
@@ -296,12 +292,14 @@ class Block(Generic[T]):
         # The block is over: an interruption that was not raised by now has nothing left to interrupt.
         session.withdraw_interruption()
         pending = None
-        if error is None and session.me._pending:
-            pending = error = session.me._pending.pop(0)  # a cancel that arrived within the block is raised at its end
+        if error is None and session.me.pending_errors:
+            pending = error = session.me.pending_errors.pop(
+                0
+            )  # a cancel that arrived within the block is raised at its end
         try:
             handled = session.finish(self.leave, session, error)
             if handled is WAS_CANCELLED and not isinstance(error, Cancelled | Expired):
-                raise session.me._pending.pop(0)
+                raise session.me.pending_errors.pop(0)
         except CancelledError:
             if not isinstance(error, Cancelled | Expired):
                 raise
@@ -361,7 +359,7 @@ def close(session: TaskSession, iterator: Any) -> None:
     """Close the iterator in its session and stop that; wait for the end if the caller can park."""
     aclose = getattr(iterator, "aclose", None)
     if aclose is None:
-        session.scheduler._call(session.stop)
+        session.scheduler.call(session.stop)
     elif can_wait(session.scheduler):
         session.finish(aclose)
     else:
@@ -374,4 +372,4 @@ def can_wait(scheduler: Scheduler) -> bool:
         me = current()
     except ParkError:
         return False
-    return me.scheduler is scheduler and not getattr(me, "_done", False)
+    return me.scheduler is scheduler and not getattr(me, "has_ended", False)

@@ -1,4 +1,4 @@
-"""HTTP for dhagas: the clients. The WSGI server is ``http.wsgi``."""
+"""HTTP clients for dhagas. The WSGI server is ``http.wsgi``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ._client.http_client import HTTPClient
 
 if TYPE_CHECKING:
-    from .requests import Session as Session  # not in __all__: a star import must not ask for requests
+    from .requests import Session as Session  # not in __all__: a star import must not require requests
 
 __all__ = ["HTTPClient"]
 

@@ -1,4 +1,4 @@
-"""Limits of what a client may send and how long it may take, and the refusal it gets beyond them."""
+"""Limits of the size and time of a client's requests, and the refusal of a request beyond them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a client may send, in bytes and fields, and how long each step may take, in seconds (None: no limit)."""
+    """Limits of what a client may send, in bytes and fields, and of each step's time, in seconds (None: no limit)."""
 
     line: int = 8192
-    """Size of the request line or of a field. RFC 9112, 3 asks for 8000 at least. Larger: 414, 431."""
+    """Size of the request line or of a field. RFC 9112, 3 recommends at least 8000. Larger: 414, 431."""
     head: int = 65_536
-    """Size of all lines together, as much as one ``recv`` brings. Browsers send some 1 KB, and cookies of 4 KB each."""
+    """Size of all lines together, as much as one ``recv`` brings. Browsers send about 1 KB, and cookies up to 4 KB
+    each.
+    """
     fields: int = 100
     """Number of fields, the limit of Apache; each costs time, however short."""
     body: int | None = None
@@ -21,19 +23,22 @@ class Limits:
     None, because it is streamed: the server buffers 64 KB, and the app knows what it expects.
     """
     idle_timeout: float | None = 75.0
-    """Between two requests. Most proxies drop idle connections after 60 s; closing later than the proxy avoids the race
-    with a request already on its way.
+    """Time between two requests. Most proxies drop idle connections after 60 s; closing later than the proxy avoids a
+    race with a request already on its way.
     """
     header_timeout: float | None = 20.0
-    """From the first byte of a head to its last, some round trips of a bad mobile network. Then 408."""
+    """Time from the first byte of a head to its last: some round trips of a bad mobile network. Then 408."""
     body_timeout: float | None = 30.0
-    """For each piece of a body, of any size. Then 408. ``min_body_rate`` bounds all of them together."""
+    """Time for each piece of a body, of any size. Then 408. ``min_body_rate`` bounds all pieces together."""
     min_body_rate: int | None = 500
-    """Bytes a second that a body must bring while the server waits for it, after the first ``body_timeout`` seconds, as
-    Apache's MinRate. Then 408. Without it 10,000 connections of a byte each 29 s would hold a server for ever.
+    """Bytes of a body per second of the server's waiting for it, after the first ``body_timeout`` seconds, as Apache's
+    MinRate. Then 408. Without it, 10,000 connections that send a byte every 29 s would occupy a server for ever.
     """
     write_timeout: float | None = 60.0
-    """For each 64 KB of a response, until the client's kernel has taken them. Then the connection is cut."""
+    """Time for the client's kernel to accept each 64 KB of a response. Then the connection is cut."""
+
+    queue_timeout: float | None = 30.0
+    """Time for a request to wait for its turn in the app, with ``concurrency`` of ``Server``. Then 503."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -44,7 +49,7 @@ class Limits:
                 raise ValueError(f"{field.name} must be above 0, or None for no limit, not {value!r}")
 
     def body_seconds(self, received: int, waited: float) -> float | None:
-        """Return how long the next piece of a body may take, after so many bytes and seconds of waiting."""
+        """Return the time limit of a body's next piece, after ``received`` bytes and ``waited`` seconds of waiting."""
         if self.body_timeout is None or self.min_body_rate is None:
             return self.body_timeout
         allowed = self.body_timeout + received / self.min_body_rate
@@ -52,7 +57,7 @@ class Limits:
 
 
 class Refusal(OSError):
-    """A request that is not served: ``status`` is sent to the client, the text is logged, and the connection ends."""
+    """A refused request: ``status`` is sent to the client, the text is logged, and the connection ends."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)

@@ -1,8 +1,8 @@
 """The ``requests`` library for dhagas: a ``Session`` whose connections park where they would block.
 
-Only what differs is here; all else is requests' own (``__getattr__``), so that ``from dhaga.http import requests`` is
-the one line to change. Nothing is patched: ``Session.mount`` gives each ``HTTPAdapter``, of whatever kind, the pools of
-``_client.urllib3_pools``. The locks of cookie jars stay standard: nothing waits under them.
+This module has only the differences; the other names are requests' own (``__getattr__``), so that a program changes one
+line: ``from dhaga.http import requests``. Nothing is patched: ``Session.mount`` gives each ``HTTPAdapter``, including
+subclasses, the pools of ``_client.urllib3_pools``. The locks of cookie jars stay standard: no code waits under them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ except ImportError as error:
     raise ImportError("dhaga.http.Session needs requests: pip install 'dhaga[requests]'") from error
 
 POOL_HOSTS = 100
-"""Hosts to which a Session keeps connections.
+"""Number of hosts to which a Session keeps connections.
 
-requests has 10, too few for a crawler; each kept connection is an open file, of which a process usually may have 1,024.
+requests has 10, which is too few for a crawler. Each kept connection is an open file, and a process may usually have
+1,024.
 """
 
 POOL_MAXSIZE = 0
 """Connections kept per host: 0 keeps as many as were in use at once, until they are stale (``IDLE_SECONDS``).
 
-requests keeps 10: with 512 requests in flight it connects anew for 502, and logs a warning each time.
+requests keeps 10: with 512 requests in flight it reconnects for 502 of them, and logs a warning each time.
 """
 
 
@@ -50,7 +51,7 @@ class ProxyManagers(dict[str, Any]):
 
     def __setitem__(self, proxy: str, manager: Any) -> None:
         if proxy.lower().startswith("socks"):
-            raise InvalidSchema("a SOCKS proxy would block the OS thread: use one for HTTP, or requests.Session")
+            raise InvalidSchema("a SOCKS proxy would block the OS thread: use an HTTP proxy, or requests.Session")
         use_parking_pools(manager)
         super().__setitem__(proxy, manager)
 
@@ -58,10 +59,10 @@ class ProxyManagers(dict[str, Any]):
 class Session(standard.Session):
     """Requests with shared connections, cookies and settings, for any number of dhagas and OS threads at once.
 
-    Parks: to look a name up (``offload``), to connect, send, receive (``read fd N``, ``write fd N``), between retries
-    (``sleep``). A cancel closes the connection; so does ``dhaga.Timeout``, which bounds a request as a whole, while the
-    ``timeout`` of requests bounds each wait. Raises: what requests raises, ParkError in coroutines and callbacks.
-    Source: ``requests.Session``; but it keeps more connections, closes idle ones, and has no SOCKS.
+    Parks: for a name lookup (``offload``), to connect, send, receive (``read fd N``, ``write fd N``), between retries
+    (``sleep``). A cancel closes the connection; so does ``dhaga.Timeout``, which bounds a whole request, whereas the
+    ``timeout`` of requests bounds each wait. Raises: requests' errors, ParkError in coroutines and callbacks.
+    Source: ``requests.Session``; but it keeps more connections, closes idle ones, and does not support SOCKS.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class Session(standard.Session):
             self.mount(scheme, HTTPAdapter(POOL_HOSTS, POOL_MAXSIZE))
 
     def mount(self, prefix: str | bytes, adapter: BaseAdapter) -> None:
-        """Use an adapter for the URLs that begin with ``prefix``. Its connections park from now on."""
+        """Use an adapter for URLs that begin with ``prefix``. Its connections park from now on."""
         use_parking_pools_of(adapter)
         super().mount(prefix, adapter)
 
@@ -82,7 +83,7 @@ class Session(standard.Session):
         return super().prepare_request(request)
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """Merge as requests does, but skip the search for proxies where there are none: a fifth of a request's cost."""
+        """Merge as requests does, but skip the search for proxies where possible: it is a fifth of a request's cost."""
         if self.trust_env and environment_may_name_proxies():
             return super().merge_environment_settings(url, proxies, stream, verify, cert)
         if self.trust_env and (verify is None or verify is True):
@@ -101,7 +102,7 @@ class Session(standard.Session):
 
 
 def environment_may_name_proxies() -> bool:
-    """Return whether to search for proxies: four times as fast as the search, which requests does twice."""
+    """Return whether to search for proxies. This takes a quarter of a search, and requests would search twice."""
     return getproxies is not getproxies_environment or any(name[-6:].lower() == b"_proxy" for name in os.environb)
 
 
@@ -112,7 +113,7 @@ def keep_digest_state_per_dhaga(auth: Any) -> None:
 
 
 def use_parking_pools_of(adapter: Any) -> None:
-    """Give an adapter our pools, for hosts and for the proxies that it comes to use."""
+    """Give an adapter our pools, for hosts and for proxies."""
     if isinstance(adapter, HTTPAdapter):
         use_parking_pools(adapter.poolmanager)
         if not isinstance(adapter.proxy_manager, ProxyManagers):
@@ -125,9 +126,9 @@ session = Session
 
 
 def request(method: str, url: str, **options: Any) -> standard.Response:
-    """Make one request, over a connection of its own. Source: ``requests.request``, with its options.
+    """Make one request over a new connection. Source: ``requests.request``, with its options.
 
-    Parks: as ``Session``. So do the functions below.
+    Parks: as ``Session``, like the functions below.
     """
     with Session() as session:
         return session.request(method, url, **options)

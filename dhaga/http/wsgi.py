@@ -1,15 +1,17 @@
 """Server: a WSGI server (PEP 3333) for HTTP/1.1 that calls the app in the dhaga of each connection.
 
-Flask and Django apps run unchanged; their calls of Dhaga park, and other connections go on. A slow or silent client
+Flask and Django apps run unchanged; their calls of Dhaga park, and other connections continue. A slow or silent client
 costs one parked dhaga until a time limit (``limits.Limits``). Processes and signals: ``python -m dhaga serve``.
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._sync.semaphore import Semaphore
 from ..servers import Connection, TCPServer
 from ..servers._asgi import is_asgi, refusal
 from ..servers._listeners import Address
@@ -18,7 +20,9 @@ from ._server.access_log import AccessLog
 from ._server.connection import ServerConnection
 from ._server.file_wrapper import FileWrapper
 from ._server.response import ServerFields
-from .limits import Limits
+from .limits import Limits, Refusal
+
+logger: logging.Logger = logging.getLogger("dhaga")
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -26,14 +30,15 @@ SOFTWARE = "dhaga"
 
 
 class Server(TCPServer):
-    """Serve a WSGI app over HTTP/1.1. ``options`` are those of ``TCPServer``.
+    """Serves a WSGI app over HTTP/1.1. ``options`` are those of ``TCPServer``.
 
     ``limits``: sizes and times, see ``limits.Limits``; ``access_log``: True (the logger ``dhaga.access``), a logger, a
-    text file or a function that takes a line; ``multiprocess``: the app is told that other processes serve it, too.
-    Environ, besides PEP 3333: ``dhaga.upgrade()`` takes the connection over and returns its socket and the bytes
-    already received; WebSocket libraries do so by ``werkzeug.socket`` or ``gunicorn.socket``. ``dhaga.disconnected()``
-    reports whether the client has left: an app sees that only when it reads or writes, so a long poll waits in slices
-    and checks between them.
+    text file or a function that takes a line; ``concurrency``: requests that the app handles at once (None: all), while
+    others wait in order of arrival; ``multiprocess``: the value of ``wsgi.multiprocess``.
+    Environ, besides PEP 3333: ``dhaga.upgrade()`` takes over the connection and returns its socket and the bytes
+    already received; WebSocket libraries use ``werkzeug.socket`` or ``gunicorn.socket`` for that.
+    ``dhaga.disconnected()`` reports whether the client has disconnected: an app otherwise notices that only when it
+    reads or writes, so a long poll waits in slices and checks between them.
     """
 
     def __init__(
@@ -43,15 +48,19 @@ class Server(TCPServer):
         *,
         limits: Limits = Limits(),  # noqa: B008  (frozen)
         access_log: Any = None,
+        concurrency: int | None = None,
         multiprocess: bool = False,
         name: str = "http",
         **options: Any,
     ) -> None:
         if not callable(app):
-            raise TypeError(f"a WSGI app is called with environ and start_response; {app!r} cannot be called")
+            raise TypeError(f"a WSGI app is called with environ and start_response, but {app!r} is not callable")
         if is_asgi(app):
             raise TypeError(refusal(repr(app)))
+        if concurrency is not None and concurrency < 1:
+            raise ValueError(f"concurrency must be one or more, or None for no limit, not {concurrency!r}")
         super().__init__(self.serve, address, name=name, **options)
+        self.turns: Semaphore | None = None if concurrency is None else Semaphore(concurrency)
         self.app = app
         self.limits = limits
         self.access_log: AccessLog | None = AccessLog(access_log) if access_log else None
@@ -77,8 +86,20 @@ class Server(TCPServer):
         if http_connection is not None:
             http_connection.stop_when_idle()
 
+    def report_failure(self, environ: dict[str, Any], error: Exception) -> bool:
+        """Log an error of the app. From: the request's dhaga, while the error is handled.
+
+        Returns: whether the connection closes without an answer.
+        """
+        logger.error("the app failed at %s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], exc_info=error)
+        return False
+
+    def refusal_text(self, refusal: Refusal) -> str:
+        """Return the body of the answer to a refused request."""
+        return f"{refusal.status}\n"
+
     def base_environ(self, sock: socket) -> dict[str, Any]:
-        """Return the part of the environ that all requests at the socket's local address share."""
+        """Return the part of the environ that is the same for all requests at the socket's local address."""
         address = sock.getsockname()
         environ = self.base_environs.get(address)
         if environ is None:

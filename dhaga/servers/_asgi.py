@@ -1,4 +1,4 @@
-"""Recognise ASGI apps: the servers here call WSGI apps, and refuse others at the start, not by each answer."""
+"""Recognition of ASGI apps: the servers here call WSGI apps, and refuse others at the start, not at each request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import inspect
 from typing import Any
 
 PARAMETERS = ["scope", "receive", "send"]
-"""What an ASGI app is called with (ASGI 3.0)."""
+"""Parameters of an ASGI app (ASGI 3.0)."""
 
 
 def is_asgi(app: Any) -> bool:
-    """Report whether an app is a coroutine function, has such a ``__call__``, or takes an ASGI app's parameters."""
+    """Return whether an app, or its ``__call__``, is a coroutine function, or has an ASGI app's parameters."""
     if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(getattr(app, "__call__", None)):  # noqa: B004
         return not inspect.isclass(app)
     try:
@@ -21,9 +21,9 @@ def is_asgi(app: Any) -> bool:
 
 
 def refusal(target: str) -> str:
-    """Return what to say of an ASGI app, named as on a command line: ``module:app``, or ``module:factory()``."""
+    """Return the message for an ASGI app, named as on a command line: ``module:app``, or ``module:factory()``."""
     name = f"--factory {target.removesuffix('()')}" if target.endswith("()") else target
     return (
-        f"{target} is an ASGI app, and this serves WSGI apps. An ASGI server runs it, with its blocking endpoints in "
-        f"dhagas: python -m dhaga -m uvicorn {name}"
+        f"{target} is an ASGI app, but this server runs WSGI apps. Run it with an ASGI server, whose blocking "
+        f"endpoints run in dhagas: python -m dhaga -m uvicorn {name}"
     )

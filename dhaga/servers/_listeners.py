@@ -1,8 +1,8 @@
-"""Listening sockets, made from what a caller gives as an address: TCP, Unix sockets, sockets that listen already.
+"""Listening sockets for an address: TCP, a Unix socket, or a socket that already listens.
 
-A listener is always the server's own: an fd that the caller gives is duplicated, so that several servers accept from
-one socket and each closes its own duplicate. A Unix socket's file is removed by the process that made it, and only if
-it is still the same inode. The module accepts nothing: ``_tcp`` does, and ``_prefork`` only keeps listeners open.
+A listener always belongs to the server: a caller's socket is duplicated, so that several servers accept from one socket
+and each closes its own duplicate. The process that created a Unix socket's file removes it, and only if it still has
+the same inode. This module does not accept: ``_tcp`` does, and ``_prefork`` only keeps listeners open.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Address: TypeAlias = "tuple[str | None, int] | str | os.PathLike[str] | standard
 """(host, port), the path of a Unix socket ("\\0…": an abstract one), a listening socket, or a list of these."""
 
 BACKLOG = 4096
-"""Connections that may wait to be accepted; Linux cuts it to net.core.somaxconn, 4096 by default since 5.4.
+"""Connections that may wait to be accepted; Linux limits it to net.core.somaxconn, 4096 by default since 5.4.
 
-The kernel drops the SYN of one too many, and its client retries after a second.
+The kernel drops the SYN of further ones, and their clients retry after a second.
 """
 
 UNAVAILABLE = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
@@ -34,7 +34,7 @@ standard_getaddrinfo = standard.getaddrinfo
 def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -> list[socket]:
     """Return listeners at an address; a host may have several addresses. "" or None: every interface, IPv4 and IPv6.
 
-    Parks: never; the host's name is resolved synchronously. A socket is duplicated and stays the caller's to close.
+    Parks: never; a host name is resolved synchronously. A socket is duplicated; closing it is up to the caller.
     Raises: OSError, ValueError, TypeError.
     """
     if isinstance(address, list):
@@ -69,7 +69,7 @@ def duplicate(listener: standard.socket) -> socket:
 
 
 def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) -> list[socket]:
-    """Listen at each address of a host, on one port; port 0 takes that of the first listener for all."""
+    """Listen at each address of a host, on one port; for port 0, all use the port of the first listener."""
     try:
         found = standard_getaddrinfo(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
     except standard.gaierror as error:
@@ -87,7 +87,7 @@ def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) 
             unavailable = error
     if not listeners and unavailable is not None:
         raise unavailable
-    for listener in listeners:  # inherited by connections: else a second write waits for a delayed ACK, 40 ms
+    for listener in listeners:  # inherited by connections: otherwise a second write waits 40 ms for a delayed ACK
         listener.setsockopt(standard.IPPROTO_TCP, standard.TCP_NODELAY, 1)
     return listeners
 
@@ -123,16 +123,16 @@ class UnixListener(socket):
 
 
 def file_identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a file, or None if there is none: a later file of the same name has another inode."""
+    """Return device and inode of a file, or None without a file: a later file of that name has another inode."""
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # it is gone, or abstract: the name begins with a zero byte
+    except (OSError, ValueError):  # removed, or abstract: the name begins with a zero byte
         return None
     return status.st_dev, status.st_ino
 
 
 def listen_at_path(path: str, backlog: int) -> socket:
-    """Listen at a Unix socket; the file of a server that has died is replaced."""
+    """Listen at a Unix socket; the file of a dead server is replaced."""
     remove_stale(path)
     listener = UnixListener(path)
     try:
@@ -145,7 +145,7 @@ def listen_at_path(path: str, backlog: int) -> socket:
 
 
 def remove_stale(path: str) -> None:
-    """Unlink a socket's file if a connect to it is refused, which means that no server listens there."""
+    """Unlink a socket's file if it refuses a connect, which means that no server listens there."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return

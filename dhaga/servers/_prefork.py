@@ -1,15 +1,15 @@
-"""The prefork master: it listens, forks workers that serve, replaces those that die, and reloads them on SIGHUP.
+"""The prefork master: it listens, forks workers that serve, replaces dead ones, and reloads them on SIGHUP.
 
-The master is plain standard code without thread, loop or dhaga, so that it may fork at any time; it never imports the
+The master is plain standard code without threads, loop or dhagas, so that it may fork at any time; it never imports the
 program it serves (``_worker_process`` does). It keeps the listening sockets open for its whole life: connections wait
-in their backlog while workers come and go, and none is lost.
+in their backlog while workers come and go, so that none is lost.
 
 Workers: one per slot. ``serving[slot]`` is the current generation, ``starting[slot]`` the next one during a reload; a
 worker in neither was told to end. A dead worker's slot is in ``respawn_at``, later each time it dies early.
 Reload: fork one new worker; when it reports that it serves, fork the rest; when all serve, they become ``serving`` and
-the old ones drain. A new worker that dies first ends the reload, and the old generation stays.
-Signals only write a byte to the self-pipe; one loop reads them, the workers' pipes and the clock. A worker told to end
-gets ``kill_at``, after which it is killed. Nothing else mutates this state, so no lock is needed.
+the old ones drain. If a new worker dies before that, the reload ends and the old generation stays.
+Signals only write a byte to the self-pipe; one loop reads the self-pipe, the workers' pipes and the clock. A worker
+told to end gets ``kill_at``, after which it is killed. Only this loop changes the state, so that no lock is needed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
 from .._kernel import originals
 from .._kernel.arguments import check_seconds
 from .._kernel.context_manager import contextmanager
-from .._kernel.current import this_thread
-from .._kernel.scheduler import schedulers
+from .._kernel.run.scheduler import schedulers
+from .._kernel.wait.current import this_thread
 from ..socket import socket
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
 from ._worker_process import CLEANUP_SECONDS, Service, Setup
@@ -37,19 +37,19 @@ from ._worker_process import CLEANUP_SECONDS, Service, Setup
 logger = logging.getLogger("dhaga")
 
 GRACE = 30.0
-"""Seconds that requests have to finish when a worker ends. A supervisor of the master must allow for more."""
+"""Seconds that requests get to finish when a worker ends. A supervisor of the master must wait longer."""
 
 RESPAWN_DELAYS = 0.1, 10.0
-"""Seconds until a dead worker is replaced: the first delay, and the limit of the doubling while it dies early again."""
+"""Seconds until a dead worker is replaced: the first delay, which doubles with each early death, and its limit."""
 
 STABLE_SECONDS = 10.0
-"""A worker that has lived for longer did not die early: its slot starts again at the first delay."""
+"""After a longer life than this, a worker did not die early: its slot starts again at the first delay."""
 
 
 class SignalPipe:
-    """A self-pipe (``signal.set_wakeup_fd``) from which the numbers of the given signals are read, a byte each.
+    """A self-pipe (``signal.set_wakeup_fd``) that yields the numbers of the given signals, a byte each.
 
-    Not ``_kernel.loop.WakeupPipe``: that only wakes a loop and drops the bytes, yields to a wakeup fd set before, and
+    Not ``_kernel.run.loop.WakeupPipe``: that only wakes a loop and drops the bytes, respects an earlier wakeup fd, and
     restores no handlers; the master needs the numbers, and must restore fd and handlers in itself and in each child.
     """
 
@@ -68,7 +68,7 @@ class SignalPipe:
             return b""
 
     def close(self) -> None:
-        """Restore the handlers and the wakeup fd of before, and close both ends."""
+        """Restore the previous handlers and wakeup fd, and close both ends."""
         for number, handler in self.former.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self.former_fd)
@@ -77,7 +77,7 @@ class SignalPipe:
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
-        """Block the signals during a fork: the child shares this pipe until its ``close``, and would write to it."""
+        """Block the signals during a fork: until it calls ``close``, the child would write to this shared pipe."""
         former = signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
         try:
             yield
@@ -89,10 +89,18 @@ def ignore(number: int, frame: object) -> None:
     """Signal handler that does nothing: the number is read from the self-pipe."""
 
 
-class WorkerProcess:
-    """A worker as the master knows it.
+def flush_output() -> None:
+    """Flush buffered output, as each child would write it again."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # None: the descriptor was closed at the start (``>&-``)
+            with contextlib.suppress(OSError):  # a full disk, or a closed pipe
+                stream.flush()
 
-    ``pipe``: a byte when it serves, EOF when it ends; ``kill_at``: its deadline to end.
+
+class WorkerProcess:
+    """The master's state of a worker.
+
+    ``pipe``: brings a byte when it serves, EOF when it ends; ``kill_at``: its deadline to end.
     """
 
     def __init__(self, pid: int, slot: int, pipe: standard.socket) -> None:
@@ -109,12 +117,12 @@ class WorkerProcess:
 
 
 class Master:
-    """Listen, and fork workers that serve: ``Master(setup, address, workers=4).run()``.
+    """Listens, and forks workers that serve: ``Master(setup, address, workers=4).run()``.
 
-    A worker that dies is replaced. SIGHUP: new workers, which import the program anew, replace the old ones once all of
-    them serve; if one fails to, the old ones stay. SIGTERM: drain for ``grace`` seconds; a second one, SIGINT or
-    SIGQUIT: end at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening socket per
-    worker (SO_REUSEPORT, the kernel spreads connections) instead of one that all share.
+    A dead worker is replaced. SIGHUP: new workers, which import the program anew, replace the old ones once all serve;
+    if one fails to, the old ones stay. SIGTERM: drain for ``grace`` seconds; a second SIGTERM, SIGINT or SIGQUIT: end
+    at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening socket per worker
+    (SO_REUSEPORT, the kernel distributes connections) instead of a shared one.
     """
 
     def __init__(
@@ -139,13 +147,14 @@ class Master:
         self.reuse_port = reuse_port
         self.slots = range(workers)
         self.listeners: list[list[socket]] = []  # by slot
-        self.workers: dict[int, WorkerProcess] = {}  # all that live, by pid
+        self.workers: dict[int, WorkerProcess] = {}  # live ones, by pid
         self.serving: dict[int, WorkerProcess] = {}  # the current generation, by slot
         self.starting: dict[int, WorkerProcess] = {}  # the next generation, by slot
         self.respawn_at: dict[int, float] = {}  # by slot
-        self.early_exits: dict[int, int] = {}  # in a row, by slot
+        self.early_exits: dict[int, int] = {}  # consecutive ones, by slot
         self.stop_signal: int | None = None  # sent to all workers; None while the master serves
         self.status = 0
+        self.announced = False
         self.handlers: dict[int, Callable[[], object]] = {
             signal.SIGHUP: self.reload,
             signal.SIGTERM: self.drain,
@@ -160,7 +169,7 @@ class Master:
         Returns: an exit status. Raises: OSError, RuntimeError; in the workers SystemExit.
         """
         if schedulers or this_thread.main is not None:
-            raise RuntimeError("a master forks, and must do so before anything has parked or been spawned")
+            raise RuntimeError("a master forks, and must do so before the first park or spawn of this process")
         pid = os.getpid()
         self.listeners = self.listen()
         self.selector = originals.DefaultSelector()
@@ -179,15 +188,14 @@ class Master:
         return [first, *([self.listen_again(listener) for listener in first] for _ in self.slots[1:])]
 
     def listen_again(self, listener: socket) -> socket:
-        """Return another listener at the same address, or the same one if its kind has no SO_REUSEPORT."""
+        """Return another listener at the same address, or the same one if its family has no SO_REUSEPORT."""
         if listener.family not in (AF_INET, AF_INET6) or not listener.getsockopt(SOL_SOCKET, SO_REUSEPORT):
             return listener
         return listen(listener.getsockname()[:2], self.backlog, True)[0]
 
     def supervise(self) -> None:
         """Start the workers, then handle signals, pipes and deadlines until no worker is left."""
-        where = ", ".join(format_address(listener.getsockname()) for listener in self.listeners[0])
-        logger.info("master %d listens at %s", os.getpid(), where)
+        logger.info("master %d starts", os.getpid())
         self.selector.register(self.signal_pipe.read_end, 1, self.dispatch_signals)
         self.reload()
         while self.workers or self.stop_signal is None:
@@ -208,7 +216,7 @@ class Master:
     # ---- time
 
     def poll_timeout(self) -> float | None:
-        """Return the seconds until the next deadline, or None if there is none."""
+        """Return the seconds until the next deadline, or None without one."""
         next_time = min(
             [*self.respawn_at.values(), *(worker.kill_at for worker in self.workers.values())], default=math.inf
         )
@@ -228,33 +236,33 @@ class Master:
                 self.serving[slot] = self.fork(slot)
                 del self.respawn_at[slot]
             except OSError as error:
-                logger.error("no process for a worker: %s", error)
+                logger.error("no worker could be forked: %s", error)
                 self.respawn_at[slot] = now + RESPAWN_DELAYS[1]
 
     # ---- signals
 
     def dispatch_signals(self) -> None:
         for number in self.signal_pipe.read():
-            if number in self.handlers:  # else: of another handler in the embedding program
+            if number in self.handlers:  # otherwise for a handler of the embedding program
                 self.handlers[number]()
 
     def reload(self) -> None:
         """Fork the first worker of a new generation, unless the master is stopping."""
         if self.stop_signal is not None:
             return
-        self.terminate(self.starting.values(), signal.SIGTERM)  # of an unfinished reload; some may serve already
+        self.terminate(self.starting.values(), signal.SIGTERM)  # left by an unfinished reload; some may already serve
         self.starting = {}
-        self.fork_new(self.slots[:1])  # first one alone: an error of the program is logged once
+        self.fork_new(self.slots[:1])  # only one at first, so that an error of the program is logged once
 
     def fork_new(self, slots: Iterable[int]) -> None:
         try:
             for slot in slots:
                 self.starting[slot] = self.fork(slot)
         except OSError as error:
-            self.abort_reload(f"no process for a worker: {error}")
+            self.abort_reload(f"no worker could be forked: {error}")
 
     def drain(self) -> None:
-        """Let workers finish their requests for ``grace`` seconds; at the second call, end them at once."""
+        """Give workers ``grace`` seconds to finish their requests; at the second call, end them at once."""
         self.stop_workers(signal.SIGTERM if self.stop_signal is None else signal.SIGINT)
 
     def quit(self) -> None:
@@ -262,11 +270,11 @@ class Master:
         self.stop_workers(signal.SIGINT if self.stop_signal in (None, signal.SIGTERM) else signal.SIGKILL)
 
     def stop_workers(self, number: int) -> None:
-        """Close the listeners and send every worker this signal; ``run`` returns when the last has ended."""
+        """Close the listeners and send every worker this signal; ``run`` returns when the last worker has ended."""
         self.stop_signal = number
         self.starting = {}
         if self.workers:
-            logger.info("master %d ends the workers by %s", os.getpid(), signal.Signals(number).name)
+            logger.info("master %d ends the workers with %s", os.getpid(), signal.Signals(number).name)
         self.close_listeners()
         self.respawn_at.clear()
         self.terminate(self.workers.values(), number)
@@ -276,23 +284,31 @@ class Master:
         seconds = {signal.SIGTERM: self.grace + 2 * CLEANUP_SECONDS, signal.SIGINT: CLEANUP_SECONDS}.get(
             signal.Signals(number), math.inf
         )
-        for worker in set(workers) & set(self.workers.values()):  # a reaped worker's pid may be in use again
+        for worker in set(workers) & set(self.workers.values()):  # not reaped ones, whose pid may be in use again
             worker.kill_at = originals.monotonic() + seconds
             worker.signal(number)
 
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Note that a worker serves, or that it has closed its pipe, as it does by its death."""
+        """Record that a worker serves, or that it has closed its pipe, as by its death."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round of the selector
             return
         if worker.pipe.recv(1):
             worker.ready = True
+            self.announce()
             logger.info("worker %d serves", worker.pid)
             if worker in self.starting.values():
                 self.advance_reload()
         else:
             self.close_pipe(worker)
+
+    def announce(self) -> None:
+        """Log, once, where the master listens: the program was imported, so that requests get answers there."""
+        if not self.announced and self.stop_signal is None:
+            self.announced = True
+            where = ", ".join(format_address(listener.getsockname()) for listener in self.listeners[0])
+            logger.info("master %d listens at %s", os.getpid(), where)
 
     def close_pipe(self, worker: WorkerProcess) -> None:
         if worker.pipe.fileno() >= 0:
@@ -300,7 +316,7 @@ class Master:
             worker.pipe.close()
 
     def advance_reload(self) -> None:
-        """Fork the rest of the generation when its first worker serves; when all do, let the old generation drain."""
+        """Fork the rest of the generation when its first worker serves; when all serve, drain the old generation."""
         if len(self.starting) < len(self.slots):
             self.fork_new(self.slots[1:])
         elif all(worker.ready for worker in self.starting.values()):
@@ -313,7 +329,7 @@ class Master:
         self.terminate(old.values(), signal.SIGTERM)
 
     def reap(self) -> None:
-        """Take note of ended workers; as process 1 of a container, reap adopted children too."""
+        """Handle ended workers; as process 1 of a container, also reap adopted children."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -337,10 +353,10 @@ class Master:
             logger.info("worker %d %s", worker.pid, exit_description)
 
     def abort_reload(self, why: str) -> None:
-        """Keep the old workers, because a new one failed to start; if there are none, the master gives up."""
+        """Keep the old workers, as a new one failed to start; without old ones, stop the master."""
         starting, self.starting = self.starting, {}
         if self.serving or self.respawn_at:
-            logger.error("%s: the old workers go on, nothing is reloaded", why)
+            logger.error("%s: the old workers keep serving, the reload is abandoned", why)
             self.terminate(starting.values(), signal.SIGTERM)
         else:
             logger.error("%s: the master gives up", why)
@@ -348,7 +364,7 @@ class Master:
             self.stop_workers(signal.SIGINT)
 
     def schedule_respawn(self, worker: WorkerProcess, exit_description: str) -> None:
-        """Set the time to replace a dead worker; the delay doubles with each early death in a row."""
+        """Set the time to replace a dead worker; the delay doubles with each consecutive early death."""
         now, slot = originals.monotonic(), worker.slot
         del self.serving[slot]
         self.early_exits[slot] = 0 if now - worker.started_at > STABLE_SECONDS else self.early_exits.get(slot, -1) + 1
@@ -358,10 +374,9 @@ class Master:
         self.respawn_at[slot] = now + pause
 
     def fork(self, slot: int) -> WorkerProcess:
-        """Fork a worker. In the child this raises SystemExit when the service has ended. Raises: OSError."""
+        """Fork a worker. In the child, this raises SystemExit when the service has ended. Raises: OSError."""
         pipe, worker_end = originals.socketpair()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
         with self.signal_pipe.blocked():
             try:
                 pid = os.fork()
@@ -373,14 +388,16 @@ class Master:
                 self.drop_master_state(slot)
         if not pid:
             pipe.close()
-            raise SystemExit(Service(self.setup, self.listeners[slot], self.threads, self.grace).run(worker_end))
+            processes = 1 if self.reuse_port else len(self.slots)
+            service = Service(self.setup, self.listeners[slot], self.threads, self.grace, processes)
+            raise SystemExit(service.run(worker_end))
         worker_end.close()
         worker = self.workers[pid] = WorkerProcess(pid, slot, pipe)
         self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, worker))
         return worker
 
     def drop_master_state(self, slot: int) -> None:
-        """Close, in the child, what belongs to the master and to other workers, and reset the signals."""
+        """Close, in the child, the files of the master and of other workers, and reset the signals."""
         for listeners in self.listeners:
             close_all([listener for listener in listeners if listener not in self.listeners[slot]])
         self.signal_pipe.close()

@@ -2,37 +2,36 @@
 
 A server belongs to the scheduler on which ``start`` ran. It has one acceptor dhaga per listener and one ``Connection``
 per client; several OS threads serve one address with a server each (``scheduler.spawn(server.start)``), several
-processes through ``_prefork``.
+processes through ``_prefork``. ``_acceptor`` decides how many connections are accepted at once.
 
 Life of a connection: accepted under a permit of ``max_connections`` -> admitted to the scheduler -> TLS handshake, if
-any -> handler -> close_notify -> socket closed, permit released. The permit is taken only once a client is there, so
+any -> handler -> close_notify -> socket closed, permit released. The permit is acquired only once a client is there, so
 that a full server stops accepting and the backlog gives back-pressure.
 Life of a server: not started -> serving -> stopping (listeners closed, handlers may finish) -> stopped (no acceptor and
 no connection is left). ``close`` and ``cancel_all`` run on the server's scheduler; ``stop`` may be called from anywhere
-and sends them there. The end of an acceptor, for whatever reason, stops the server: one listener less would go unseen.
+and sends them there. The end of an acceptor, for any reason, stops the server, so that a missing listener is noticed.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import ssl as standard_ssl
 from collections.abc import Callable
 from typing import Any, Self
 
-from .._iowait.socket_base import family_of, type_of
-from .._kernel.api import Timeout, sleep, spawn
+from .._kernel.api import Timeout, spawn
 from .._kernel.arguments import check_function, check_seconds
-from .._kernel.current import this_waiter
-from .._kernel.current_scheduler import current_scheduler
 from .._kernel.errors import ParkError
-from .._kernel.microthread import Dhaga
-from .._kernel.scheduler import Scheduler
-from .._kernel.wait_queue import WaitQueue
+from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.microthread import Dhaga
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.current import this_waiter
+from .._kernel.wait.wait_queue import WaitQueue
 from .._sync.semaphore import Semaphore
 from ..aio._run_in_dhaga import run_in_dhaga
-from ..socket import accept_once, socket
+from ..socket import socket
 from ..ssl import SSLSocket
+from ._acceptor import Acceptor
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
 
 logger = logging.getLogger("dhaga")
@@ -40,31 +39,14 @@ logger = logging.getLogger("dhaga")
 MAX_CONNECTIONS = 10_000
 """Default bound of connections per server.
 
-Idle ones take 10 KB each; the limit of open files is often reached earlier.
+Idle ones take 10 KB each; the limit of open files is often lower.
 """
 
 HANDSHAKE_SECONDS = 10.0
-"""Time for the two round trips of a TLS handshake, each of which may lose a packet twice (1 + 2 s)."""
+"""Time for the two round trips of a TLS handshake; each may lose a packet twice (1 + 2 s)."""
 
 GRACE = 5.0
-"""Seconds that handlers have to finish at the end of a ``with`` block, and after a Ctrl-C in ``serve_forever``."""
-
-CONNECTIONS_PER_ACCEPT = 16
-"""A server accepts one connection a lap, and one more for each so many that it has.
-
-Always one a lap: the last of 1,000 busy clients waited for a second (wrk -c1000: p99 890 ms, now 32). One per 8: eight
-threads whose handlers block began to take bursts from each other.
-"""
-
-ACCEPT_RETRY_SECONDS = 0.1
-"""Pause before the next accept when the system has no descriptor or memory left for a connection."""
-
-EXHAUSTED = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
-PEER_ERRORS = (
-    *(errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENOPROTOOPT),
-    *(errno.ENETDOWN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH),
-)
-"""Errors of accept(2) that concern one connection only: it ended in the backlog, or its network is down."""
+"""Seconds that handlers get to finish at the end of a ``with`` block, and after a Ctrl-C in ``serve_forever``."""
 
 
 class Connection(Dhaga):
@@ -81,11 +63,11 @@ class Connection(Dhaga):
     @property
     def name(self) -> str:
         """The name given, else the server's name with the peer's address; may be set."""
-        return self._own_name or f"{self.server.name}, connection from {format_address(self.peer)}"
+        return self.own_name or f"{self.server.name}, connection from {format_address(self.peer)}"
 
     @name.setter
     def name(self, name: str) -> None:
-        self._own_name = name
+        self.own_name = name
 
     def serve(self) -> None:
         server = self.server
@@ -98,7 +80,7 @@ class Connection(Dhaga):
     def handshake(self) -> bool:
         """Wrap the socket in TLS.
 
-        Returns: whether the handshake succeeded; a failure is the peer's, and logged at INFO.
+        Returns: whether the handshake succeeded; a failure is the peer's fault, and logged at INFO.
         """
         context: Any = self.server.ssl_context
         try:
@@ -111,7 +93,7 @@ class Connection(Dhaga):
         return True
 
     def send_close_notify(self) -> None:
-        """Send TLS's close_notify, so that the peer can tell the end from a truncation; do not wait for its answer."""
+        """Send TLS's close_notify, so that the peer can tell the end from a truncation; do not wait for the answer."""
         tls: Any = self.sock
         try:
             tls.settimeout(0)
@@ -120,7 +102,7 @@ class Connection(Dhaga):
             pass
 
     def _report(self, error: BaseException) -> None:
-        """Log an exception of the handler. A cancel is not logged; SystemExit and its like end the program as usual."""
+        """Log an exception of the handler, but no cancel; SystemExit and KeyboardInterrupt end the program as usual."""
         if isinstance(error, Exception):
             logger.error("%s: the handler failed", self.name, exc_info=error)
         else:
@@ -134,28 +116,12 @@ class Connection(Dhaga):
             self.server.on_connection_end(self)
 
 
-class Acceptor(Dhaga):
-    """The dhaga that accepts from one listener; its end stops the server."""
-
-    __slots__ = ("server",)
-
-    def __init__(self, server: TCPServer, listener: socket) -> None:
-        super().__init__(server.scheduler, server.accept_from, (listener,), daemon=True)
-        self.server = server
-        self._own_name = f"{server.name}, acceptor at {format_address(listener.getsockname())}"
-
-    def _end(self) -> None:
-        super()._end()
-        self.server.acceptors.discard(self)
-        self.server.close()
-
-
 class TCPServer:
-    """Call ``handler(sock, peer)`` for each connection, in a dhaga of its own; the socket is closed when it returns.
+    """Calls ``handler(sock, peer)`` in a new dhaga for each connection, and closes the socket when it returns.
 
     With an ``ssl_context`` the handshake runs in that dhaga, within ``handshake_timeout`` seconds; a standard context
-    is changed to make cooperative sockets. An exception of a handler is logged and ends its connection alone. Beyond
-    ``max_connections`` clients wait in the ``backlog``. Handlers that live long look at ``stopping``.
+    is changed to create sockets that park. An exception of a handler is logged and ends only its connection. Beyond
+    ``max_connections`` clients wait in the ``backlog``. Long-lived handlers should check ``stopping``.
 
     >>> from dhaga.socket import create_connection
     >>> with TCPServer(lambda sock, peer: sock.sendall(sock.recv(99)), ("127.0.0.1", 0)) as server:
@@ -178,7 +144,9 @@ class TCPServer:
         name: str = "server",
     ) -> None:
         if not callable(handler):
-            raise TypeError(f"a handler is called with a socket and the peer's address; {handler!r} cannot be called")
+            raise TypeError(
+                f"a handler is called with a socket and the peer's address, but {handler!r} is not callable"
+            )
         check_function(handler, "TCPServer")
         if max_connections < 1:
             raise ValueError(f"max_connections must be one or more, not {max_connections!r}")
@@ -198,7 +166,7 @@ class TCPServer:
         self.acceptors: set[Acceptor] = set()
         self.connections: set[Connection] = set()
         self.stopping: bool = False
-        self.exhausted: bool = False
+        self.processes: int = 1  # number that accept from the same listeners
         self.end_waiters: WaitQueue = WaitQueue(self, f"end of {name}")
         self.scheduler: Scheduler = None  # type: ignore[assignment]
 
@@ -213,7 +181,7 @@ class TCPServer:
     def address(self) -> tuple[str, int]:
         """The first of ``addresses``: host, and the port that the kernel chose. Raises: RuntimeError before ``start``.
 
-        Typed as of TCP over IPv4: IPv6 appends flow and scope, and of a Unix socket it is the path.
+        The type is that of TCP over IPv4; IPv6 appends flow and scope, and a Unix socket's address is its path.
         """
         if not self.addresses:
             raise RuntimeError(f"{self!r} has no address before start()")
@@ -227,75 +195,30 @@ class TCPServer:
     # ---- accepting
 
     def start(self) -> Self:
-        """Listen and begin to accept, on the caller's scheduler. Parks: never. Raises: OSError, RuntimeError."""
+        """Listen and start accepting, on the caller's scheduler. Parks: never. Raises: OSError, RuntimeError."""
         if self.scheduler is not None or self.stopping:
-            raise RuntimeError(f"{self!r} was started before: make another one")
+            raise RuntimeError(f"{self!r} was already started: create a new one")
         self.listeners = listen(self.requested_address, self.backlog, self.reuse_port)
         self.scheduler = current_scheduler()
         self.addresses = [listener.getsockname() for listener in self.listeners]
         self.acceptors = {Acceptor(self, listener) for listener in self.listeners}
         for acceptor in self.acceptors:
-            self.scheduler._admit(acceptor)
+            self.scheduler.admit(acceptor)
         return self
 
-    def accept_from(self, listener: socket) -> None:
-        """Accept until the listener is closed, and yield after each share of connections.
-
-        The yield keeps a server from taking a burst alone where several share an address: 64 connections to 8 OS
-        threads with blocking handlers were served at 1430 requests/s, against 330 without. It costs 3 µs of a
-        connection's 41.
-        """
-        try:
-            while True:
-                for _ in range(1 + len(self.connections) // CONNECTIONS_PER_ACCEPT):
-                    self.accept_one(listener)
-                sleep(0)
-        except OSError:
-            if not self.stopping:
-                logger.exception("%s accepts no more connections", self.name)
-
-    def accept_one(self, listener: socket) -> None:
-        """Admit the dhaga of the next connection. Parks: until a client connects (``read fd N``)."""
-        try:
-            fd, peer = listener.read_when_ready(0, self.accept_with_permit)
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                self.back_off(error)
-            elif error.errno not in PEER_ERRORS:
-                raise
-            return
-        sock = socket(family_of(listener), type_of(listener), listener.proto, fileno=fd)
+    def admit(self, sock: socket, peer: Any) -> None:
+        """Start the dhaga of a connection that an acceptor has a permit for."""
         connection = Connection(self, sock, peer)
         self.connections.add(connection)
-        self.scheduler._admit(connection)
+        self.scheduler.admit(connection)
 
-    def accept_with_permit(self, listener: socket) -> Any:
-        """Accept a waiting connection and keep a permit for it; the permit is given back if none waits.
-
-        Parks: while ``max_connections`` are open. Raises: BlockingIOError.
-        """
-        self.permits.acquire()
-        try:
-            return accept_once(listener)
-        except BaseException as error:
-            self.permits.release()
-            if isinstance(error, BlockingIOError):
-                self.exhausted = False
-            raise
-
-    def back_off(self, error: OSError) -> None:
-        """Sleep before the next accept; log the shortage once, until the backlog has been emptied."""
-        if not self.exhausted:
-            self.exhausted = True
-            logger.error(
-                "%s cannot accept more connections: %s. %d are open; it goes on trying. To have clients wait before it "
-                "comes to that, lower max_connections; to serve more, raise the limit (ulimit -n)",
-                *(self.name, error, len(self.connections)),
-            )
-        sleep(ACCEPT_RETRY_SECONDS)
+    def on_acceptor_end(self, acceptor: Acceptor) -> None:
+        """Stop the server, so that a listener without an acceptor is noticed."""
+        self.acceptors.discard(acceptor)
+        self.close()
 
     def on_connection_end(self, connection: Connection) -> None:
-        """Forget a connection that has ended and release its permit."""
+        """Remove an ended connection and release its permit."""
         self.connections.discard(connection)
         self.permits.release()
         if self.stopping:
@@ -306,8 +229,8 @@ class TCPServer:
     def serve_forever(self, grace: float | None = GRACE) -> None:
         """Serve until ``stop`` is called; a Ctrl-C or a cancel stops the server within ``grace`` seconds.
 
-        Parks: until the server has ended (``end of NAME``). From: a dhaga, main code, any OS thread. Starts the server,
-        if it has not been started.
+        Parks: until the server has ended (``end of NAME``). From: a dhaga, main code, any OS thread. Starts the server
+        if needed.
         """
         check_seconds(grace)
         if self.scheduler is None:
@@ -318,10 +241,10 @@ class TCPServer:
             self.stop(grace)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop accepting, let handlers finish for ``timeout`` seconds, then cancel the rest and wait for their end.
+        """Stop accepting, give handlers ``timeout`` seconds to finish, then cancel the rest and wait for their end.
 
         Parks: until the last has ended (``end of NAME``); never when called by a handler of this server. A cancel of
-        the caller, a Ctrl-C, or another stop with a shorter timeout hastens the end. From: a dhaga, main code, any OS
+        the caller, a Ctrl-C, or another stop with a shorter timeout shortens the wait. From: a dhaga, main code, any OS
         thread. Raises: ParkError in coroutines and callbacks.
         """
         check_seconds(timeout)
@@ -329,23 +252,23 @@ class TCPServer:
         self.stopping = True
         if self.scheduler is None:
             return
-        if not self.scheduler._thread_ident:  # the scheduler has ended, or stayed in the parent process
+        if not self.scheduler.thread_ident:  # the scheduler has ended, or is the parent process's
             self.discard_dead()
         elif me in self.connections:
             spawn(self.stop, timeout, name=f"stop {self.name}", daemon=True)
         else:
-            self.scheduler._call(self.close)
+            self.scheduler.call(self.close)
             self.wait_for_end(timeout)
 
     def wait_for_end(self, timeout: float | None) -> None:
         try:
             self.end_waiters.wait(True, self.wake_end_waiters, timeout)
         finally:
-            self.scheduler._call(self.cancel_all)
+            self.scheduler.call(self.cancel_all)
             self.end_waiters.wait_uncancellable(self.wake_end_waiters)
 
     def close(self) -> None:
-        """Begin a graceful stop, once. Parks: never. From: the server's scheduler."""
+        """Begin a graceful stop; no-op if begun. Parks: never. From: the server's scheduler."""
         self.stopping = True
         if self.listeners:
             for acceptor in list(self.acceptors):
@@ -364,12 +287,12 @@ class TCPServer:
             connection.cancel(f"{self.name} stops")
 
     def wake_end_waiters(self) -> None:
-        """Wake the callers that wait for the end, if it has come."""
+        """If the server has ended, wake the callers that wait for that."""
         if self.ended:
             self.end_waiters.wake_all()
 
     def discard_dead(self) -> None:
-        """Close the sockets of a server whose scheduler has ended, or stayed in the parent of a fork."""
+        """Close the sockets of a server whose scheduler has ended, or is the parent process's."""
         close_all(self.listeners)
         for connection in self.connections:
             connection.sock.close()

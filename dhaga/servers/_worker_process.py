@@ -1,9 +1,9 @@
-"""What a prefork worker runs between its fork and its exit; the master's side is ``_prefork``.
+"""A prefork worker between its fork and its exit; the master is in ``_prefork``.
 
 The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
 stop request: a signal's number, SIGTERM when the master has died, or None when a server has ended by itself. The pipe
-to the master carries one byte once all servers serve; its end tells the master of the worker's death, and the worker of
-the master's. A second request while the worker drains stops it at once; an alarm kills what does not end at all.
+to the master carries one byte once all servers serve; its end reports the worker's death to the master, and the
+master's to the worker. A second request while the worker drains stops it at once; an alarm kills a worker that hangs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from .._kernel.api import spawn
 from .._kernel.context_manager import contextmanager
-from .._kernel.scheduler import Scheduler
+from .._kernel.run.scheduler import Scheduler
 from .._sync.simple_queue import SimpleQueue
 from ..socket import adopt, socket
 from . import TCPServer
@@ -29,32 +29,33 @@ from ._listeners import Address, close_all
 logger = logging.getLogger("dhaga")
 
 Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
-"""Imports the program in each worker, and returns a function that makes a server at an address, for each OS thread."""
+"""Imports the program in each worker, and returns a function that creates a server at an address, per OS thread."""
 
 CLEANUP_SECONDS = 1.0
-"""Seconds that cancelled handlers have for their ``finally``, before the process is killed."""
+"""Seconds that cancelled handlers get for their ``finally`` blocks, before the process is killed."""
 
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGQUIT
 EXIT_FAILURE = 1
 
 
 class Service:
-    """Serve at listening sockets until a stop request: SIGTERM drains, SIGINT or SIGQUIT ends at once.
+    """Serves at listening sockets until a stop request: SIGTERM drains, SIGINT or SIGQUIT ends at once.
 
-    ``threads``: OS threads, with a server each; ``grace``: seconds that handlers have to finish. If the master dies,
-    the worker drains.
+    ``threads``: OS threads, with a server each; ``grace``: seconds that handlers get to finish; ``processes``: workers
+    that share the listeners. If the master dies, the worker drains.
     """
 
-    def __init__(self, setup: Setup, listeners: list[socket], threads: int, grace: float) -> None:
+    def __init__(self, setup: Setup, listeners: list[socket], threads: int, grace: float, processes: int = 1) -> None:
         self.setup = setup
         self.listeners = listeners
         self.threads = threads
         self.grace = grace
+        self.processes = processes
         self.stop_requests: SimpleQueue[int | None] = SimpleQueue()
         self.servers: list[TCPServer] = []
 
     def run(self, pipe: standard.socket) -> int:
-        """Serve; report on ``pipe`` when all servers are up, and drain when the master closes its end.
+        """Serve; report on ``pipe`` when all servers serve, and drain when the master closes its end.
 
         From: main code. Returns: an exit status.
         """
@@ -80,16 +81,17 @@ class Service:
         further = [Scheduler(f"thread-{number}").start() for number in range(2, self.threads + 1)]
         for scheduler in [None, *further]:
             server = make_server(list(self.listeners))
+            server.processes = self.processes
             if scheduler is None:
                 server.start()
             else:
                 scheduler.spawn(server.start).result()
             self.servers.append(server)
             spawn(self.watch_server, server, daemon=True)
-        close_all(self.listeners)  # the servers have duplicates, and must be the last that listen
+        close_all(self.listeners)  # only the servers' duplicates must keep listening
 
     def watch_server(self, server: TCPServer) -> None:
-        """Request a stop when a server ends, for whatever reason."""
+        """Request a stop when a server ends, for any reason."""
         server.serve_forever(0)
         self.stop_requests.put_nowait(None)
 
@@ -102,9 +104,9 @@ class Service:
         self.stop_requests.put_nowait(signal.SIGTERM)
 
     def stop(self, grace: float) -> None:
-        """Stop the servers, at once if a further request comes.
+        """Stop the servers; at once at a second stop request.
 
-        An alarm ends the process if they hang and no master is left.
+        An alarm ends the process if they hang and the master is dead.
         """
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(math.ceil(grace + 3 * CLEANUP_SECONDS))
@@ -113,8 +115,8 @@ class Service:
             stopped.join()
 
     def stop_at_once(self) -> None:
-        """Wait for a further stop request, then cut the grace of every server to 0."""
-        while self.stop_requests.get() is None:  # the end of a server, expected during a stop
+        """Wait for a second stop request, then reduce the grace of every server to 0."""
+        while self.stop_requests.get() is None:  # a server has ended, as expected during a stop
             pass
         for server in self.servers:
             spawn(server.stop, 0)
@@ -122,7 +124,7 @@ class Service:
 
 @contextmanager
 def die_with_master(pipe: standard.socket) -> Iterator[None]:
-    """Kill the process by SIGIO if the master dies during the block, such as a long import, where nothing parks."""
+    """Kill the process with SIGIO if the master dies during the block, such as a long import, where no code parks."""
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     flags = fcntl(pipe, F_GETFL)
     fcntl(pipe, F_SETOWN, os.getpid())

@@ -2,10 +2,10 @@
 
 A ``DialAttempt`` is in one step at a time; ``begin_step`` names it (for the timeout's text) and stores its ``undo``.
 ``stop`` keeps the error and runs the undo, which makes the awaited future fail; ``connect`` then raises the error. Only
-the lookup is undone by a cancel of the Task: with a socket, a cancel may come just when it has connected, and then
-nothing would close it. All on the loop's thread.
+the lookup is undone by cancelling the Task: a cancel may come just when a socket has connected, and would leave that
+open. Everything runs on the loop's thread.
 Tornado's own ``TCPClient`` cannot be aborted, and looks up even numeric addresses in an OS thread. curl dials by
-itself and is not concerned. What goes over a connection: ``fetch``.
+itself, without this module. The fetch over a connection: ``fetch``.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ STAGGER = 0.25
 """Seconds without an answer after which the next address is tried in parallel: Happy Eyeballs (RFC 8305, 5)."""
 
 Address = tuple[int, Any]
-"""An address family, and what a socket of it connects to."""
+"""An address family, and an address of it."""
 
 
 class DialerResolver(Resolver):
-    """Look names up as ``dhaga.socket`` does: in an OS thread of Dhaga's; numeric addresses at once."""
+    """Looks up names as ``dhaga.socket`` does, in one of Dhaga's OS threads; numeric addresses inline."""
 
     async def resolve(
         self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -47,7 +47,7 @@ class DialerResolver(Resolver):
 
 
 class DialAttempt:
-    """One connection, being made or made. ``stop(error)`` closes it and makes ``connect`` raise the error."""
+    """One connection, established or not yet. ``stop(error)`` closes it and makes ``connect`` raise the error."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -75,7 +75,7 @@ class DialAttempt:
     async def connect(
         self, timeout: float | None, resolver: Resolver, family: Any, make_stream: Callable[[int], IOStream], tls: Any
     ) -> IOStream:
-        """Take all steps within so many seconds. Raises: TimeoutError, StreamClosedError, OSError."""
+        """Run all steps within ``timeout`` seconds. Raises: TimeoutError, StreamClosedError, OSError."""
         timer = None if timeout is None else self.task.get_loop().call_later(timeout, self.time_out)
         try:
             stream = await self.connect_first(await self.look_up(resolver, family), make_stream)
@@ -115,7 +115,7 @@ class DialAttempt:
                         family, address = untried.pop(0)
                         stream = make_stream(family)
                         attempts[stream.connect(address)] = stream
-                except OSError as error:  # no such family here, no file descriptor left
+                except OSError as error:  # family not supported, or no file descriptor left
                     failure = error
                 for attempt in await wait_for_any(attempts, STAGGER if untried else None):
                     stream = attempts.pop(attempt)
@@ -134,14 +134,14 @@ class DialAttempt:
 
 
 def interleave_families(addresses: list[Address]) -> list[Address]:
-    """Alternate addresses of the first one's family with the others, as one family may be unreachable."""
+    """Alternate between the first address's family and the others, as one family may be unreachable."""
     first = [each for each in addresses if each[0] == addresses[0][0]]
     others = [each for each in addresses if each[0] != addresses[0][0]]
     return [each for two in itertools.zip_longest(first, others) for each in two if each]
 
 
 async def wait_for_any(attempts: Iterable[Future[Any]], timeout: float | None) -> Iterable[Future[Any]]:
-    """Wait until at least one attempt is done, or for so many seconds. Returns: those done."""
+    """Wait until at least one attempt is done, for ``timeout`` seconds at most. Returns: the attempts done."""
     attempts = list(attempts)
     if timeout is None and len(attempts) == 1:  # the usual case; asyncio.wait takes 10 µs
         with contextlib.suppress(Exception):

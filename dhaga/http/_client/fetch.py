@@ -1,11 +1,11 @@
-"""One fetch of Tornado's ``AsyncHTTPClient`` that can be cancelled: it ends then, and leaves nothing open.
+"""One cancellable fetch of Tornado's ``AsyncHTTPClient``; a cancelled one ends and leaves nothing open.
 
 Tornado cannot abort a fetch, and runs request callbacks on the event loop, where they must not park. So the callbacks
 that Tornado awaits are wrapped to run in dhagas until the fetch ends, and the connection is aborted below Tornado: by
 its ``DialAttempt``, or inside curl.
 
 States: begun -> (stopped: ``error`` is set, once, and the connection aborted) -> ``finished``, when Tornado's future is
-done and, after an abort, its Task as well. So a cancelled fetch ends only once nothing of it runs any more.
+done and, after an abort, its Task as well. So a cancelled fetch ends only once none of its code runs any more.
 Everything runs on the thread of the scheduler's loop. The dial: ``dialer``; the caller's wait: ``http_client``.
 """
 
@@ -17,6 +17,7 @@ import functools
 from asyncio import CancelledError, Future
 from collections.abc import Callable
 from inspect import isawaitable, iscoroutinefunction
+from io import BytesIO
 from typing import Any
 
 from greenlet import getcurrent
@@ -25,10 +26,13 @@ from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClie
 
 from ..._kernel.api import spawn
 from ..._kernel.errors import Cancelled
-from ..._kernel.microthread import Dhaga
-from ..._kernel.scheduler import Scheduler
+from ..._kernel.run.microthread import Dhaga
+from ..._kernel.run.scheduler import Scheduler
 from ...aio._await import await_
 from .dialer import DialAttempt, on_dial
+
+DECOMPRESSED_BYTES = 262_144
+"""Bytes of a body after which the fetch yields: Tornado decompresses 64 KB, up to 64 MB of data, in one go."""
 
 CURLE_ABORTED = 42
 """CURLE_ABORTED_BY_CALLBACK, the result of an aborted curl transfer."""
@@ -48,12 +52,14 @@ class Fetch:
         self.curl: Any = None
         self.running_callback: Any = None
         self.original_callbacks: dict[str, Any] = {}
+        self.body: list[bytes] | None = None
+        self.untold: int = 0  # bytes of the body since the last yield
         self.error: BaseException | None = None
         self.finished: bool = False
         self.done_callback: Callable[[Any], object] = bool
 
     def begin(self, request: HTTPRequest, raise_error: bool, copy_request: bool) -> None:
-        """Hand a request to Tornado, which writes into it: a copy of it if ``copy_request``."""
+        """Pass a request, or a copy of it, to Tornado, which modifies it."""
         self.request = request
         self.prepared: HTTPRequest = copy.copy(request) if copy_request else request
         if isinstance(self.client, SimpleAsyncHTTPClient):
@@ -69,7 +75,7 @@ class Fetch:
         self.response.add_done_callback(self.on_response)
 
     def set_dial(self, dial: DialAttempt) -> None:
-        """Note the dial attempt to abort: that of the first request, or of a redirect."""
+        """Keep the dial attempt, of the first request or of a redirect, to abort it."""
         self.dial = dial
         dial.task.add_done_callback(self.on_task_done)
         if self.error is not None:
@@ -88,6 +94,9 @@ class Fetch:
         """Wrap the callbacks that Tornado awaits, so that they run in a dhaga."""
         if request.streaming_callback is not None:
             self.wrap("streaming_callback", self.call_in_dhaga)
+        else:
+            self.body = []
+            self.wrap("streaming_callback", self.collect)
         if request.body_producer is not None:
             self.wrap("body_producer", self.produce_body)
         if request.header_callback is not None:
@@ -100,7 +109,7 @@ class Fetch:
                 self.wrap(name, self.call_on_loop)
 
     def wrap(self, name: str, fn: Callable[..., object]) -> None:
-        """Replace a request's callback by a method of this fetch that gets the original; undone by ``finish``."""
+        """Replace a request's callback with a method of this fetch that gets the original; undone by ``finish``."""
         self.original_callbacks[name] = original = getattr(self.prepared, name)
         setattr(self.prepared, name, functools.partial(fn, original))
 
@@ -115,12 +124,22 @@ class Fetch:
         """Call a callback in a dhaga, or await a coroutine function's result; its error fails the fetch."""
         try:
             outcome = fn(*args) if iscoroutinefunction(fn) else await self.track_call(spawn(fn, *args))
-            if isawaitable(outcome):  # plain functions may return an awaitable, too
+            if isawaitable(outcome):  # plain functions may also return an awaitable
                 await self.track_call(asyncio.ensure_future(outcome))
         except BaseException as error:
             self.stop(error)
         finally:
             self.running_callback = None
+
+    def collect(self, _: None, piece: bytes) -> Any:
+        """Keep a piece of the body. Returns: None, or an awaitable with which Tornado yields."""
+        assert self.body is not None
+        self.body.append(piece)
+        self.untold += len(piece)
+        if self.untold < DECOMPRESSED_BYTES:
+            return None
+        self.untold = 0
+        return asyncio.sleep(0)
 
     def track_call(self, running_callback: Any) -> Any:
         self.running_callback = running_callback
@@ -144,17 +163,17 @@ class Fetch:
         if self.dial is not None:
             self.dial.stop(HTTPStreamClosedError(str(self.error)))
         elif self.curl is not None:
-            self.scheduler.loop.call_soon(self.abort_curl)  # not at once: this may run inside a callback of curl's
+            self.scheduler.loop.call_soon(self.abort_curl)  # later: this may run inside one of curl's callbacks
         elif not isinstance(self.client, SimpleAsyncHTTPClient):
             self.response.cancel()
 
     def abort_curl(self) -> None:
-        """End the transfer as Tornado ends failed ones."""
+        """End the transfer as Tornado ends a failed one."""
         if not self.response.done():
             self.client._finish(self.curl, CURLE_ABORTED, str(self.error))
 
     def on_task_done(self, task: asyncio.Task[None]) -> None:
-        """End the fetch if Tornado's Task was cancelled by others, as asyncio does when a loop closes."""
+        """End the fetch if other code cancelled Tornado's Task, as asyncio does when a loop closes."""
         if task.cancelled():
             self.stop(CancelledError())
             self.response.cancel()
@@ -162,7 +181,7 @@ class Fetch:
     def on_response(self, _: object) -> None:
         """Finish; after an abort only once Tornado's Task has ended."""
         dial, cut = self.dial, self.error is not None
-        if self.running_callback is not None:  # Tornado's own timeouts leave it running
+        if self.running_callback is not None:  # still running after one of Tornado's own timeouts
             cut = self.running_callback.cancel()
         if cut and dial is not None and not dial.task.done():
             dial.task.add_done_callback(self.on_response)
@@ -173,12 +192,15 @@ class Fetch:
         self.finished = True
         self.dial = self.curl = None  # they refer back to this: cycles cost 20 µs a fetch
         if not self.response.cancelled():
-            error: Any = self.response.exception()  # always retrieved: asyncio logs an exception that is not
+            error: Any = self.response.exception()  # always retrieved, as asyncio logs unretrieved exceptions
             fetched = getattr(error, "response", None) if error else self.response.result()
             if fetched is not None:
                 fetched.request = self.request
+                if self.body:
+                    fetched.buffer = BytesIO(b"".join(self.body))
         for name, fn in self.original_callbacks.items():
             setattr(self.prepared, name, fn)
+        self.body = None
         done_callback, self.done_callback = self.done_callback, bool
         done_callback(self)
 
@@ -209,6 +231,6 @@ def write_and_wait(write: Callable[[bytes], Future[None]], chunk: bytes) -> Futu
     me = getcurrent()
     if not isinstance(me, Dhaga):
         return write(chunk)
-    future: Future[None] = me.scheduler._call_as_callback(write, chunk)
+    future: Future[None] = me.scheduler.call_as_callback(write, chunk)
     await_(future)
     return future

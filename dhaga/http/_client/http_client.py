@@ -1,26 +1,27 @@
 """HTTPClient: Tornado's ``AsyncHTTPClient``, called as a function.
 
-It has one of Tornado's clients per scheduler, each used on its loop's thread only; ``permits`` bounds the fetches of
-all. A forked child starts with none, and keeps the parent's alive unused: their connections are the parent's.
-One fetch: ``fetch``; its connection: ``dialer``; connections that are kept: ``requests.Session``.
+It has one of Tornado's clients per scheduler, each used only on its loop's thread; ``permits`` bounds the fetches of
+all. A forked child starts without clients, and keeps the parent's alive but unused: the connections are the parent's.
+One fetch: ``fetch``; its connection: ``dialer``; for kept connections use ``requests.Session``.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
-from ..._kernel.api import current
-from ..._kernel.microthread import Dhaga, Main
-from ..._kernel.scheduler import Scheduler
+from ..._kernel.api import Timeout, current
+from ..._kernel.run.microthread import Dhaga, Main
+from ..._kernel.run.scheduler import Scheduler
 from ..._sync.semaphore import Semaphore
 from ...aio._await import Awaited
-from ...stream import call_within
 from .dialer import Dialer, DialerResolver
 from .fetch import Fetch
 
@@ -29,10 +30,10 @@ MAX_CLIENTS = 5_000
 
 
 class HTTPClient:
-    """Fetch pages through Tornado's ``AsyncHTTPClient`` and its settings, from any number of dhagas and OS threads.
+    """Fetches pages with Tornado's ``AsyncHTTPClient`` and its settings, for any number of dhagas and OS threads.
 
     Source: ``tornado.httpclient.HTTPClient``; but it waits without stopping the loop, and threads may share it. It uses
-    curl where ``AsyncHTTPClient.configure`` says so.
+    curl if ``AsyncHTTPClient.configure`` selects it.
     """
 
     def __init__(self, max_clients: int = MAX_CLIENTS, **settings: Any) -> None:
@@ -44,14 +45,14 @@ class HTTPClient:
         self.reset()
 
     def reset(self) -> None:
-        """Start without clients and fetches: at first, and in a forked child."""
+        """Start without clients and fetches: in ``__init__``, and in a forked child."""
         self.pid: int = os.getpid()
         self.permits: Semaphore = Semaphore(self.settings["max_clients"])
         self.clients: dict[Scheduler, AsyncHTTPClient] = {}
         self.fetches: set[Fetch] = set()
 
     def __repr__(self) -> str:
-        return f"<HTTPClient {'closed' if self.closed else 'open'}, {len(self.fetches)} on their way>"
+        return f"<HTTPClient {'closed' if self.closed else 'open'}, {len(self.fetches)} in flight>"
 
     def __enter__(self) -> HTTPClient:
         return self
@@ -64,24 +65,25 @@ class HTTPClient:
     ) -> HTTPResponse:
         """Fetch a page: a URL with the options of ``HTTPRequest``, or an ``HTTPRequest``.
 
-        Parks: until the response is there (``await``). From: a dhaga, main code; any other OS thread blocks. A cancel
+        Parks: until the response arrives (``await``). From: a dhaga, main code; any other OS thread blocks. A cancel
         or the ``timeout`` (seconds, for all steps together) closes the connection. ``streaming_callback`` and
-        ``body_producer`` run in dhagas and may park, except with curl; ``header_callback`` must not. Raises: what these
-        raise, HTTPError (its own timeouts, too), OSError, TimeoutError, Cancelled, RuntimeError once the client is
-        closed.
+        ``body_producer`` run in dhagas and may park, except with curl; ``header_callback`` must not. Raises: errors of
+        these, HTTPError (also for Tornado's own timeouts), OSError, TimeoutError, Cancelled, RuntimeError once the
+        client is closed.
         """
         if self.closed:
-            raise RuntimeError(f"{self!r} is closed: make another one")
+            raise RuntimeError(f"{self!r} is closed: create a new one")
         me = current()
         if self.pid != os.getpid():
             self.inherited.append(self.clients)  # kept alive: closing them would close the parent's connections
             self.reset()
         prepared = request_for(request, options)
-        return call_within(timeout, self.fetch_with_permit, me, prepared, raise_error, prepared is request)
+        with Timeout(timeout):
+            return self.fetch_with_permit(me, prepared, raise_error, prepared is request)
 
     def fetch_with_permit(self, me: Dhaga | Main, *what: Any) -> HTTPResponse:
         with self.permits:
-            fetch = me.scheduler._call_as_callback(self.begin, me.scheduler, *what)
+            fetch = me.scheduler.call_as_callback(self.begin, me.scheduler, *what)
             try:
                 Awaited(me, fetch).wait(None)
                 return fetch.result()  # type: ignore[no-any-return]
@@ -100,16 +102,16 @@ class HTTPClient:
     def client_for(self, scheduler: Scheduler) -> AsyncHTTPClient:
         client = self.clients.get(scheduler)
         if client is None:
-            for ended in [each for each in list(self.clients) if not each._thread_ident]:
+            for ended in [each for each in list(self.clients) if not each.thread_ident]:
                 self.clients.pop(ended, None)
             client = self.clients[scheduler] = new_client(self.settings)
         return client
 
     def close(self) -> None:
-        """Refuse further fetches and end those in flight by HTTPStreamClosedError. Parks: never. From: any thread."""
+        """Refuse further fetches and end those in flight with HTTPStreamClosedError. Parks: never. From: any thread."""
         self.closed = True
         for scheduler in list(self.clients):
-            scheduler._call(self.close_on, scheduler)
+            scheduler.call(self.close_on, scheduler)
 
     def close_on(self, scheduler: Scheduler) -> None:
         """Close the client of one scheduler, on its thread."""
@@ -127,9 +129,9 @@ UNQUOTED = re.compile(r"[\0-\x20\x7f]")
 
 
 def request_for(request: str | HTTPRequest, options: dict[str, Any]) -> HTTPRequest:
-    """Return a request for a URL. Raises: TypeError; ValueError for a URL that is not quoted.
+    """Return a request for a URL. Raises: TypeError; ValueError for an unquoted URL.
 
-    Tornado would send a space as it is, and drop CR and LF silently.
+    Tornado would send a space unquoted, and drop CR and LF silently.
     """
     url = request if isinstance(request, str) else getattr(request, "url", "")
     if UNQUOTED.search(url):
@@ -139,7 +141,7 @@ def request_for(request: str | HTTPRequest, options: dict[str, Any]) -> HTTPRequ
     if not isinstance(request, HTTPRequest):
         raise TypeError(f"fetch needs a URL or an HTTPRequest, not {request!r}")
     if options:
-        raise TypeError(f"an HTTPRequest has its options in it: give {', '.join(options)} to that")
+        raise TypeError(f"an HTTPRequest contains its options: pass {', '.join(options)} to HTTPRequest")
     return request
 
 
@@ -150,11 +152,22 @@ def new_client(settings: dict[str, Any]) -> AsyncHTTPClient:
         if client.own_resolver and Resolver.configured_class() is Resolver.configurable_default():
             use_dhaga_resolver(client)
         client.tcp_client = Dialer(client.resolver)
+        client.fetch_impl = partial(fetch_without_proxy_login, client.fetch_impl)  # type: ignore[method-assign]
     return client
 
 
+def fetch_without_proxy_login(fetch_impl: Callable[..., None], request: Any, callback: Any) -> None:
+    """Begin a request for Tornado; drop Proxy-Authorization after a redirect, as requests does.
+
+    Tornado itself drops Authorization and Cookie if the origin changes.
+    """
+    if hasattr(request, "original_request"):
+        request.headers.pop("Proxy-Authorization", None)
+    fetch_impl(request, callback)
+
+
 def use_dhaga_resolver(client: SimpleAsyncHTTPClient) -> None:
-    """Replace Tornado's default resolver, also below a mapping of names."""
+    """Replace Tornado's default resolver, also one below an ``OverrideResolver``."""
     if isinstance(client.resolver, OverrideResolver):
         client.resolver.resolver = DialerResolver()
     else:

@@ -1,11 +1,11 @@
 """urllib3 connections that park: their sockets, TLS contexts, pools and retries.
 
 Connections use ``dhaga.socket`` and TLS contexts that make ``dhaga.ssl`` sockets; a bounded pool parks for a free
-connection, a retry parks for its pause. The locks of urllib3's pool managers stay standard: nothing waits under them.
+connection, a retry parks for its pause. The locks of urllib3's pool managers stay standard: no code waits under them.
 
 State: TLS contexts are shared by all connections with equal ``TLSOptions``, cached process-wide, and keyed by the stat
 of their files as well, so that a renewed certificate is read. ``IdleConnections`` is a pool's stack: the most recent
-connection is used first, and the bottom grows stale and is closed. What only requests has: ``http.requests``.
+connection is used first, and stale ones at the bottom are closed. The parts for requests: ``http.requests``.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from urllib3.util import connection as connection_util
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
 from ..._kernel import originals
-from ..._kernel.current import this_waiter
+from ..._kernel.wait.current import this_waiter
 from ...queue import Empty, LifoQueue
 from ...socket import getaddrinfo, socket
 from ...ssl import SSLContext, SSLSocket
 from ...time import sleep
 
 CONTEXT_CACHE_SIZE = 32
-"""TLS contexts kept, each with its certificates. Loading those of certifi blocks the OS thread for 16 ms, and urllib3
-does it for each connection.
+"""TLS contexts kept, each with its certificates. Loading certifi's certificates blocks the OS thread for 16 ms, and
+urllib3 does it for each connection.
 """
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, when another is returned to the pool. By then the server has closed
-it as well (nginx after 75 s, most others sooner), and only a descriptor is left.
+"""Seconds after which an idle connection is closed, at the next return of another to the pool. By then the server has
+closed it as well (nginx after 75 s, most others sooner), so that only a descriptor is left.
 """
 
 # ---- connections
 
 
 def dial(conn: connection.HTTPConnection) -> socket:
-    """Connect to the host of a connection. Raises: urllib3's errors, with its texts, which programs parse."""
+    """Connect to the host of a connection. Raises: urllib3's errors, with their exact texts, as programs parse them."""
     try:
         sock = dial_first(conn)
     except gaierror as error:
@@ -68,7 +68,7 @@ def dial(conn: connection.HTTPConnection) -> socket:
 
 
 def dial_first(conn: connection.HTTPConnection) -> socket:
-    """Connect to the first address that answers, one after the other."""
+    """Try the addresses one after the other, and connect to the first that answers."""
     host = conn._dns_host.strip("[]")
     *others, last = getaddrinfo(host, conn.port, connection_util.allowed_gai_family(), SOCK_STREAM)
     for address in others:
@@ -108,7 +108,7 @@ class HTTPSConnection(connection.HTTPSConnection):
         super().__init__(*args, **options)
         self.tls_options = TLSOptions.of(self)
         self.has_own_context = self.ssl_context is not None
-        if not self.has_own_context:  # the shared context has loaded them already
+        if not self.has_own_context:  # already loaded by the shared context
             self.ca_certs = self.ca_cert_dir = self.ca_cert_data = None
             self.cert_file = self.key_file = self.key_password = None
 
@@ -134,7 +134,7 @@ class HTTPSConnection(connection.HTTPSConnection):
 
 
 def parking_context(context: Any) -> Any:
-    """Make a foreign TLS context create our sockets, and return it."""
+    """Make a TLS context of another class create our sockets, and return it."""
     if not issubclass(context.sslsocket_class, SSLSocket):
         context.sslsocket_class = SSLSocket
     return context
@@ -144,7 +144,7 @@ class SharedContext(SSLContext):
     """A context that connections share.
 
     urllib3 sets the ALPN protocols for each connection. They are always the same, and OpenSSL does not support setting
-    them while another OS thread begins a connection: so only a change is passed on.
+    them while another OS thread starts a connection, so that only changes are passed on.
     """
 
     alpn_protocols_set: Any = None
@@ -156,7 +156,7 @@ class SharedContext(SSLContext):
 
 
 class TLSOptions(NamedTuple):
-    """The options by which one TLS context differs from another."""
+    """The options that distinguish TLS contexts."""
 
     cert_reqs: Any
     ca_certs: str | None
@@ -166,7 +166,7 @@ class TLSOptions(NamedTuple):
     key_file: str | None
     key_password: str | None
     versions: tuple[Any, Any, Any]
-    checked_names: tuple[Any, Any]  # which urllib3 checks itself
+    checked_names: tuple[Any, Any]  # checked by urllib3 itself
 
     @classmethod
     def of(cls, conn: connection.HTTPSConnection) -> TLSOptions:
@@ -176,11 +176,11 @@ class TLSOptions(NamedTuple):
         return cls(conn.cert_reqs, *trust, conn.cert_file, conn.key_file, conn.key_password, versions, checked_names)
 
     def without_client_cert(self) -> TLSOptions:
-        """Return the options for a proxy, which gets no client certificate."""
+        """Return the options for a proxy, without the client certificate."""
         return self._replace(cert_file=None, key_file=None, key_password=None)
 
     def context(self) -> SharedContext:
-        """Return the shared context for these options, made anew if a file has changed."""
+        """Return the shared context for these options, a new one if a file has changed."""
         return make_context(self, tuple(map(file_version, (self.ca_certs, self.cert_file, self.key_file))))
 
 
@@ -221,7 +221,7 @@ def make_context(tls_options: TLSOptions, file_versions: object) -> SharedContex
 def refuse_password_prompt() -> str:
     """Password callback that raises; without it OpenSSL would prompt on the terminal."""
     raise SSLError(
-        "the key of the client's certificate is encrypted: give one that is not, or a context with its password"
+        "the key of the client's certificate is encrypted: pass an unencrypted one, or a context with its password"
     )
 
 
@@ -231,15 +231,26 @@ def refuse_password_prompt() -> str:
 class IdleConnections(LifoQueue[Any]):
     """The idle connections to one host; in a bounded pool also a None for each connection that may still be opened.
 
-    urllib3 puts back an item after every request, even a None that a cancelled ``get`` never gave it: ``ignored_puts``
-    counts these, so that the bound does not grow.
+    urllib3 puts back an item after every request, even a None that it never got, as its ``get`` was cancelled:
+    ``ignored_puts`` counts these, so that the bound does not grow. A forked child starts without connections, and keeps
+    the parent's alive but unused.
     """
 
     def _init(self, maxsize: int) -> None:
         super()._init(maxsize)
         self.ignored_puts: list[None] = []
+        self.pid: int = os.getpid()
+        self.inherited: list[Any] = []
+
+    def leave_to_parent(self) -> None:
+        """Set the connections aside in a forked child: on a shared one, each process would read the other's answers."""
+        self.pid = os.getpid()
+        self.inherited += [each for each in self.queue if each is not None]
+        self.queue[:] = [None] * len(self.queue) if self.maxsize else []
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if self.pid != os.getpid():
+            self.leave_to_parent()
         try:
             return super().get(block, timeout)
         except Empty:
@@ -271,14 +282,14 @@ class IdleConnections(LifoQueue[Any]):
             super().put(item, block, timeout)
 
     def drop_stale(self, deadline: float) -> None:
-        """Close connections idle since before the deadline: those at the bottom of the stack, which no get may reach.
+        """Close connections idle since before the deadline: they are at the bottom, out of reach of ``get``.
 
-        A bounded pool has Nones at the bottom; there its bound limits them.
+        A bounded pool has Nones at the bottom; there the bound limits idle connections.
         """
         try:
             while self.queue[0] is not None and self.queue[0].idle_since < deadline:
                 self.queue.pop(0).close()
-        except IndexError:  # another OS thread has taken the last one
+        except IndexError:  # another OS thread took the last one
             pass
 
     def ignore_put(self) -> bool:
@@ -299,7 +310,7 @@ class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, body: Any = None, headers: Any = None, retries: Any = None, *rest: Any, **more: Any
     ) -> Any:
-        this_waiter()  # raises ParkError at once where parking cannot work
+        this_waiter()  # raises ParkError at once where the caller cannot park
         return super().urlopen(method, url, body, headers, parking_retries(retries), *rest, **more)
 
 
@@ -325,7 +336,7 @@ class Retry(StandardRetry):
 
 
 def parking_retries(retries: Any) -> Any:
-    """Return the retries as a kind that pauses by parking; those that never pause are returned unchanged."""
+    """Return a copy of a urllib3 Retry whose pauses park. A Retry that never pauses is returned unchanged."""
     if isinstance(retries, Retry) or not isinstance(retries, StandardRetry) or retries.total == 0:
         return retries
     kind: Any = type(retries)
@@ -347,7 +358,7 @@ POOL_CLASSES: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 def use_parking_pools(manager: Any) -> None:
     """Make a pool manager create our pools, and close the idle connections of pools that it drops."""
     if manager.pool_classes_by_scheme is not POOL_CLASSES:
-        manager.clear()  # pools made before would block
+        manager.clear()  # existing pools would block
         manager.pool_classes_by_scheme = POOL_CLASSES
         manager.pools.dispose_func = close_idle
 

@@ -1,1 +1,1 @@
-"""The WSGI server's parts: from bytes to an environ, and from an app's answer to bytes."""
+"""Parts of the WSGI server: from bytes to an environ, and from an app's result to bytes."""

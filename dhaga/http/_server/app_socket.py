@@ -1,9 +1,9 @@
-"""The client's socket as an app finds it in its environ, by the names of werkzeug and gunicorn.
+"""The client's socket in an app's environ, under the names of werkzeug and gunicorn.
 
-WebSocket libraries for WSGI (simple-websocket, and on it flask-sock and Flask-SocketIO) write their own answer to
-``environ["werkzeug.socket"]`` and go on by it; what the app returns later means nothing. So the first receive, send,
-``close`` or ``settimeout`` by this object takes the connection over. Looking on (``fileno``, ``getpeername``, a receive
-with MSG_PEEK) does not. ``environ["dhaga.upgrade"]`` does the same in a call that says so.
+WebSocket libraries for WSGI (simple-websocket, and flask-sock and Flask-SocketIO, which use it) write their own answer
+to ``environ["werkzeug.socket"]`` and continue on that socket; the app's result is ignored. So the first receive, send,
+``close`` or ``settimeout`` on this object takes over the connection. Inspecting it (``fileno``, ``getpeername``, a
+receive with MSG_PEEK) does not. ``environ["dhaga.upgrade"]`` takes over explicitly.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket as standard
 from typing import TYPE_CHECKING, Any
 
 from ..._iowait.socket_base import plain
+from ..._kernel import originals
 from ...socket import MSG_PEEK, SHUT_RD
 from .response import TAKEN_SINK, Response
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .connection import ServerConnection
 
 SWITCHING = "101 Switching Protocols"
-"""The status in the access log: what the app says later, it has not sent."""
+"""The status in the access log, as the app's own later status is not sent."""
 
 TAKING = frozenset(
     {
@@ -29,13 +30,13 @@ TAKING = frozenset(
         *("close", "detach", "dup", "read", "setblocking", "settimeout", "share", "shutdown", "unwrap", "write"),
     }
 )
-"""Attributes of a socket whose use takes the connection over, besides the methods below."""
+"""Attributes of a socket whose use takes over the connection, besides the methods below."""
 
 
 def hand_over(connection: ServerConnection, response: Response) -> tuple[Any, bytes]:
-    """Take a connection over from an app that may answer all the same. Returns: as ``upgrade``. Raises: OSError."""
+    """Transfer a connection to an app that may still return an answer. Returns: as ``upgrade``. Raises: OSError."""
     if response is not connection.response:
-        raise OSError(errno.EBADF, "the request whose environ had this socket has ended")
+        raise OSError(errno.EBADF, "the request of this socket's environ has ended")
     taken = connection.upgrade()
     response.sink, response.status = TAKEN_SINK, SWITCHING
     connection.handed_over = True
@@ -44,21 +45,28 @@ def hand_over(connection: ServerConnection, response: Response) -> tuple[Any, by
     return taken
 
 
+def has_closed(sock: Any) -> bool:
+    """Return whether the peer of a socket has closed its side. Parks: never."""
+    poll = originals.poll()
+    poll.register(sock.fileno(), getattr(originals.select_module, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
+
+
 def end_receiving(sock: Any) -> None:
-    """Let the app receive its end, after what has come: so at a graceful stop it ends by itself, within the grace."""
+    """Make the app read end-of-file after the received data, so that it ends by itself within the grace of a stop."""
     with contextlib.suppress(OSError):  # already disconnected
         plain.shutdown(sock, SHUT_RD)  # plain, on the fd: SSLSocket.shutdown would go on unencrypted
 
 
 class AppSocket:
-    """The socket of one request's connection. Bytes that came with the request are the first to be received."""
+    """The socket of one request's connection. It first receives the bytes that came with the request."""
 
     __slots__ = ("_connection", "_io_refs", "_response", "_sock", "_unread")
 
     def __init__(self, connection: ServerConnection, response: Response) -> None:
         self._connection = connection
         self._response = response
-        self._sock: Any = None  # once it is taken
+        self._sock: Any = None  # set once taken over
         self._unread = b""
 
     def __repr__(self) -> str:
@@ -68,13 +76,13 @@ class AppSocket:
         return getattr(self._take() if name in TAKING else self._connection.sock, name)
 
     def _take(self) -> Any:
-        """Return the socket, and take the connection over at the first call. Raises: OSError, RuntimeError."""
+        """Return the socket; the first call takes over the connection. Raises: OSError, RuntimeError."""
         if self._sock is None:
             self._sock, self._unread = hand_over(self._connection, self._response)
         return self._sock
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Receive up to ``size`` bytes. Parks: while there are none (``read fd N``). Raises: OSError."""
+        """Receive up to ``size`` bytes. Parks: while no data is there (``read fd N``). Raises: OSError."""
         peek = flags & MSG_PEEK
         if peek and self._sock is None:
             unread = self._connection.parser.buffer

@@ -1,13 +1,13 @@
 """The keep-alive loop of one server connection: request, response, next request, in the connection's dhaga.
 
-States: idle (nothing of a next request received), reading a head, answering, closing (no request follows), ended. Only
-an idle connection may be cut by a graceful stop; any other one ends with its response. The first receive of a body or
-send that fails sets ``client_gone``, and all later ones fail at once; ``upgraded``: the app has taken the socket.
+States: idle (no byte of a next request received), reading a head, answering, closing (no request follows), ended. A
+graceful stop cuts only idle connections; any other one ends with its response. The first failed send, or receive of a
+body, sets ``client_gone``, and all later ones fail at once; ``upgraded``: the app has taken over the socket.
 
-``idle_timer`` bounds whatever the connection waits for: the next request, the rest of a head, a piece of a body, room
-for a piece of a response; while the app works it is off. It also ends the waits of the app's other dhagas on the body.
-Before the connection is kept, the unread rest of a body is drained, up to a bound. Before it is closed on a client that
-still sends, it is read for a moment: an immediate close would send a RST, which discards the response.
+``idle_timer`` bounds each wait of the connection: for the next request, the rest of a head, a piece of a body, room for
+a piece of a response; while the app works it is off. It also bounds the waits of the app's other dhagas on the body.
+Before the connection is reused, the unread rest of a body is drained, up to a bound. Before it is closed while the
+client still sends, it is read for a moment: an immediate close would send a RST, which discards the response.
 Parsing: ``request_parser``; the response's bytes: ``response``.
 """
 
@@ -19,55 +19,56 @@ from contextvars import copy_context
 from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
-from ..._kernel import originals
 from ..._kernel.api import Timeout
-from ..._kernel.current import this_waiter
-from ..._kernel.turn_budget import yield_if_due
+from ..._kernel.run.scheduler import begin_new_work
+from ..._kernel.run.turn_budget import yield_if_due
+from ..._kernel.wait.current import this_waiter
 from ...socket import SHUT_WR, socket
 from ..limits import Refusal
-from .app_socket import AppSocket, end_receiving
+from .app_socket import AppSocket, end_receiving, has_closed
 from .idle_timer import IdleTimer
 from .request_body import body_reader
 from .request_parser import RequestParser
 from .response import CLOSED_SINK, Response
 
 if TYPE_CHECKING:
+    from ..._sync.semaphore import Semaphore
     from ..wsgi import Server
 
 logger = logging.getLogger("dhaga")
 
 RECEIVE_BYTES = 65_536
-"""Size of a recv: an upload comes in as few pieces as the kernel's buffers allow."""
+"""Size of a recv: an upload arrives in as few pieces as the kernel's buffers allow."""
 
 WRITE_BYTES = 65_536
 """Bytes of a response that are sent within one write timeout."""
 
 DRAIN_BYTES = 262_144
-"""Bytes of an unread body that are read and dropped to keep the connection; 4 to 8 recvs."""
+"""Bytes of an unread body that are read and dropped to reuse the connection; 4 to 8 recvs."""
 
 LINGER_SECONDS = 2.0
-"""Seconds for which a client that still sends may read its refusal; a close at once would discard it by a RST."""
+"""Seconds in which a client that still sends may read its refusal; an immediate close would discard it by a RST."""
 
 IDLE_GRACE_SECONDS = 1.0
 """Seconds for which an idle connection is still read when the server stops: the next request of a busy client may be on
-its way. (Without it 10 reloads under 6 such clients lost 26 requests.)
+its way. (Without them, 10 reloads under 6 such clients lost 26 requests.)
 """
 
 STRAY_BYTES = b"", b"\r", b"\r\n"
-"""What begins no request: an empty line, which old clients send after a body (RFC 9112, 2.2)."""
+"""Data before a request that is ignored: an empty line, which old clients send after a body (RFC 9112, 2.2)."""
 
 LEFT_UPGRADED = ConnectionError, StopIteration
-"""What apps raise to leave a connection that they have taken over: in werkzeug, and in gunicorn."""
+"""Raised by apps to leave a connection that they have taken over: in werkzeug, and in gunicorn."""
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ServerConnection:
-    """Serves the requests on one socket until either end closes it. Made by ``Server``, in the connection's dhaga."""
+    """Serves the requests on one socket until either end closes it. Created by ``Server`` in the connection's dhaga."""
 
     __slots__ = (
         "base_environ", "body", "body_wait", "client_gone", "closing", "handed_over", "idle", "idle_timer", "me",
-        "parser", "peer", "response", "server", "server_fields", "sock", "upgraded",
+        "parser", "peer", "response", "server", "server_fields", "sock", "turns", "upgraded",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
@@ -80,19 +81,20 @@ class ServerConnection:
         self.me: Any = this_waiter()
         self.idle_timer = IdleTimer(self.me)
         self.body_wait = 0.0  # seconds waited for the current body so far
-        self.idle = False  # nothing of a next request was received
+        self.idle = False  # no byte of a next request was received
         self.closing = False  # no request follows
         self.client_gone = False  # a receive or send has failed
-        self.upgraded = False  # the app has taken the socket over
-        self.handed_over = False  # and by the socket in its environ (AppSocket)
+        self.upgraded = False  # the app has taken over the socket
+        self.handed_over = False  # it did so through the socket in its environ (AppSocket)
         self.response: Response | None = None
         self.body: BufferedReader | None = None
+        self.turns: Semaphore | None = None  # this connection holds one of them
 
     def __repr__(self) -> str:
         return f"<ServerConnection with {self.peer[0] or 'a local client'}, {'idle' if self.idle else 'busy'}>"
 
     def serve_requests(self) -> None:
-        """Answer requests until the connection ends. Parks: while the client sends nothing, or does not read."""
+        """Answer requests until the connection ends. Parks: while the client neither sends nor reads."""
         context = copy_context()
         me = self.me
         try:
@@ -110,13 +112,17 @@ class ServerConnection:
         environ = self.next_request()
         if environ is None:
             return False
-        self.answer(environ)
+        begin_new_work()
+        if self.server.turns is None:
+            self.answer(environ)
+        else:
+            self.answer_in_turn(self.server.turns, environ)
         return not self.closing
 
     # ---- requests
 
     def next_request(self) -> dict[str, Any] | None:
-        """Return the environ of the next request, or None if there is none."""
+        """Return the environ of the next request, or None without one."""
         parser = self.parser
         limits = self.server.limits
         try:
@@ -127,7 +133,7 @@ class ServerConnection:
                 self.idle_timer.deadline = math.inf
                 self.idle = False
             else:
-                yield_if_due()  # a client that pipelines without end receives nothing and parks nowhere
+                yield_if_due()  # with a client that pipelines endlessly, this dhaga never parks
             environ = parser.head(self.base_environ) or self.rest_of_head()
         except TimeoutError:
             if not self.idle:
@@ -151,7 +157,7 @@ class ServerConnection:
                 break
 
     def rest_of_head(self) -> dict[str, Any] | None:
-        """Receive until the head is whole. Returns: None if the client has closed without one.
+        """Receive until the head is whole. Returns: None if the client has closed without sending one.
 
         Raises: OSError, Refusal.
         """
@@ -161,7 +167,7 @@ class ServerConnection:
             while parser.buffer:
                 data = self.sock.recv(RECEIVE_BYTES)
                 if not data:
-                    raise ConnectionResetError("the client has left in the middle of a head")
+                    raise ConnectionResetError("the client disconnected in the middle of a head")
                 parser.buffer += data
                 environ = parser.head(self.base_environ)
                 if environ is not None:
@@ -196,7 +202,7 @@ class ServerConnection:
             if not parser.buffer:
                 parser.buffer = self.receive_body()
             else:
-                yield_if_due()  # a buffer of small chunks is work for many turns
+                yield_if_due()  # parsing a buffer of small chunks takes many turns
             received_before = parser.received
             parser.feed()
             if parser.received != received_before:
@@ -206,7 +212,7 @@ class ServerConnection:
     def receive_body(self) -> bytes:
         parser = self.parser
         if self.client_gone:
-            raise ConnectionResetError("the client has gone")
+            raise ConnectionResetError("the client has disconnected")
         if parser.expects_continue:
             self.send_continue()
         try:
@@ -219,7 +225,7 @@ class ServerConnection:
             raise
         if not data:
             self.client_gone = True
-            raise ConnectionResetError("the client has left in the middle of a body")
+            raise ConnectionResetError("the client disconnected in the middle of a body")
         return data
 
     def receive_within_rate(self) -> bytes:
@@ -227,7 +233,7 @@ class ServerConnection:
 
         Only waits count: an app may read as slowly as it likes.
         """
-        clock = self.me.scheduler._clock
+        clock = self.me.scheduler.clock
         began = clock()
         self.idle_timer.arm(self.server.limits.body_seconds(self.parser.received, self.body_wait))
         try:
@@ -239,7 +245,7 @@ class ServerConnection:
     def send_continue(self) -> None:
         """Send 100 Continue to a client that waits for it. Raises: OSError once the response has begun."""
         if self.response is not None and self.response.sent:
-            raise OSError("the client waits for 100 Continue, and the response has begun: read the body before that")
+            raise OSError("the client waits for 100 Continue, but the response has begun: read the body before it")
         self.parser.expects_continue = False
         self.send(CONTINUE)
 
@@ -260,8 +266,28 @@ class ServerConnection:
 
     # ---- answers
 
+    def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
+        """Answer once the app has fewer than ``concurrency`` requests. Parks: until then (``semaphore.acquire``)."""
+        if not turns.acquire(blocking=False):
+            if not turns.acquire(timeout=self.server.limits.queue_timeout):
+                self.refuse(Refusal("503 Service Unavailable", "the request waited too long for its turn in the app"))
+                return
+            self.closing = self.client_gone = self.disconnected()  # there is no reader of the answer
+        self.turns = turns
+        try:
+            if not self.closing:
+                self.answer(environ)
+        finally:
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        """Give this request's turn to the next one: at the end, or when the app takes over the connection."""
+        turns, self.turns = self.turns, None
+        if turns is not None:
+            turns.release()
+
     def answer(self, environ: dict[str, Any]) -> None:
-        """Call the app and send what it returns. Raises: OSError if the client has gone."""
+        """Call the app and send its result. Raises: OSError if the client has disconnected."""
         response = self.response = Response(self, environ["REQUEST_METHOD"], environ["SERVER_PROTOCOL"])
         result: Any = None
         environ["werkzeug.socket"] = environ["gunicorn.socket"] = AppSocket(self, response)
@@ -290,7 +316,7 @@ class ServerConnection:
         try:
             body.close()
         except RuntimeError:  # io.BufferedReader refuses: another dhaga is inside a read
-            logger.error("the app has returned while another dhaga reads the request's body: the connection ends")
+            logger.error("the app returned while another dhaga still reads the request's body: the connection ends")
             self.closing = self.client_gone = True
 
     def close_result(self, result: Any) -> None:
@@ -298,18 +324,18 @@ class ServerConnection:
             if hasattr(result, "close"):
                 result.close()
         except Exception:
-            logger.exception("close() of what the app has returned failed")
+            logger.exception("close() of the app's result failed")
             self.closing = True
 
     def fail(self, error: Exception, environ: dict[str, Any], response: Response) -> None:
-        """Answer for an app that has failed. If the response has begun, the connection can only be cut."""
+        """Answer for an app that failed. Once the response has begun, the connection can only be cut."""
         self.closing = True
         if self.client_gone or (self.upgraded and isinstance(error, LEFT_UPGRADED)):
-            logger.debug("the client of %s has gone: %s", environ["REQUEST_URI"], error)
+            logger.debug("the client of %s has disconnected: %s", environ["REQUEST_URI"], error)
             return
         refusal = error if isinstance(error, Refusal) else None
-        if refusal is None:
-            logger.error("the app failed at %s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], exc_info=error)
+        if refusal is None and self.server.report_failure(environ, error):
+            return
         if not response.sent and not self.upgraded:
             self.refuse(refusal or Refusal("500 Internal Server Error", "the app failed"), response)
 
@@ -319,20 +345,20 @@ class ServerConnection:
         self.closing = True
         response = response or Response(self, "", "HTTP/1.1")
         response.status, response.sent = "", False
-        text = f"{refusal.status}\n".encode()
+        text = self.server.refusal_text(refusal).encode()
         response.start(refusal.status, [("Content-Type", "text/plain; charset=utf-8")])
         response.length = response.remaining = None
         response.send_whole(text)
 
     def keeps_alive(self) -> bool:
-        """Return whether another request may follow the response that now begins; its head says the same."""
+        """Return whether another request may follow the response that now begins, as its head also says."""
         parser = self.parser
         if not parser.persistent or self.server.stopping or parser.expects_continue or parser.error is not None:
             self.closing = True
         return not self.closing
 
     def close_after_response(self) -> None:
-        """Let no request follow this one."""
+        """End the connection after this response."""
         self.closing = True
 
     # ---- sending
@@ -343,9 +369,9 @@ class ServerConnection:
         Raises: OSError.
         """
         if self.client_gone:
-            raise BrokenPipeError("the client has gone")
+            raise BrokenPipeError("the client has disconnected")
         seconds = self.server.limits.write_timeout
-        yield_if_due()  # not one send in eight, as a socket does: between two of them an app computes
+        yield_if_due()  # at each send, while a socket does it at one in eight: an app computes between two sends
         try:
             if len(data) <= WRITE_BYTES:
                 self.idle_timer.arm(seconds)
@@ -385,37 +411,36 @@ class ServerConnection:
             self.idle_timer.deadline = math.inf
         return offset - begin
 
-    # ---- what an app may call
+    # ---- for the app
 
     def upgrade(self) -> tuple[socket, bytes]:
-        """Take the connection over: ``environ["dhaga.upgrade"]``. The server closes it when the app returns.
+        """Transfer the connection to the app: ``environ["dhaga.upgrade"]``. The server closes it when the app returns.
 
         Parks: never. Returns: the socket, and the bytes received after the request. Raises: RuntimeError.
         """
         response = self.response
         if self.upgraded or response is None or response.sent:
-            raise RuntimeError("a connection can be taken over once, and before the response has begun")
+            raise RuntimeError("a connection can be taken over only once, and only before the response has begun")
         if not self.parser.complete:
             raise RuntimeError("read the request's body to its end before you take over the connection")
         self.upgraded = self.closing = True
         response.sent = True
+        self.end_turn()
         data, self.parser.buffer = self.parser.buffer, b""
         return self.sock, data
 
     def disconnected(self) -> bool:
         """Return whether the client has closed its side: ``environ["dhaga.disconnected"]``, for long polls.
 
-        Parks: never. A client that half-closes and still waits for the answer counts as gone: few do, and few proxies
-        let them.
+        Parks: never. A client that half-closes and still waits for the answer counts as disconnected: few clients do
+        that, and few proxies allow it.
         """
-        poll = originals.poll()
-        poll.register(self.sock.fileno(), getattr(originals.select_module, "POLLRDHUP", 0))
-        return self.client_gone or bool(poll.poll(0))
+        return self.client_gone or has_closed(self.sock)
 
     # ---- the end
 
     def stop_when_idle(self) -> None:
-        """Let an idle connection end soon, unless a request comes, and a taken one when its app wants to receive more.
+        """End an idle connection soon, unless a request comes; end a taken one when its app waits to receive more.
 
         From: the server's scheduler, at a graceful stop.
         """
@@ -435,5 +460,5 @@ class ServerConnection:
             self.parser.close()
 
     def log_client_gone(self, error: OSError) -> None:
-        """Log a client that has left: no error of the server."""
-        logger.debug("%r: the client has gone: %s", self, error)
+        """Log a disconnected client; it is not an error of the server."""
+        logger.debug("%r: the client has disconnected: %s", self, error)

@@ -1,4 +1,4 @@
-"""``wsgi.file_wrapper``: how an app returns a file, which ``response`` sends by sendfile where possible."""
+"""``wsgi.file_wrapper``: a file as an app's result, which ``response`` sends with sendfile where possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE_BLOCK = 65_536
 
 
 class FileWrapper:
-    """``wsgi.file_wrapper``: a file to send, by sendfile where possible (PEP 3333, optional part)."""
+    """``wsgi.file_wrapper``: a file to send, with sendfile where possible (PEP 3333, optional part)."""
 
     def __init__(self, filelike: Any, blksize: int = FILE_BLOCK) -> None:
         self.filelike = filelike

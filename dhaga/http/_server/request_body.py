@@ -1,6 +1,6 @@
-"""The body of a request as a file, ``wsgi.input``, read from the connection as the app asks for it.
+"""The body of a request as a file, ``wsgi.input``, received as the app reads it.
 
-``RequestBody`` brings the pieces; ``io.BufferedReader`` does sizes and lines. Framing: ``request_parser``.
+``RequestBody`` receives the pieces; ``io.BufferedReader`` handles sizes and lines. Framing: ``request_parser``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 BUFFER_BYTES = 8192
-"""Buffer of a body's reader, in which it looks for lines. Larger reads go straight into the caller's memory."""
+"""Buffer of a body's reader, in which it looks for lines. Larger reads go directly into the caller's memory."""
 
 
 class RequestBody(io.RawIOBase):
@@ -19,8 +19,8 @@ class RequestBody(io.RawIOBase):
 
     ``receive_more()`` puts the next piece into ``pieces``, and returns False at the body's end.
 
-    Parks: while the client sends nothing (``read fd N``). Raises: OSError if the client has gone, is too slow, or sends
-    a malformed body.
+    Parks: while the client sends nothing (``read fd N``). Raises: OSError if the client disconnects, is too slow, or
+    sends a malformed body.
     """
 
     def __init__(self, pieces: deque[bytes], receive_more: Callable[[], bool]) -> None:

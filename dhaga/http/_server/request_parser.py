@@ -1,15 +1,16 @@
-"""The request parser of one connection: bytes go in, WSGI environs and pieces of bodies come out.
+"""The one reading of requests: bytes of a connection go in, WSGI environs and pieces of bodies come out.
 
-httptools (llhttp) parses, strictly by default. What it accepts against HTTP/1.1 is refused here, each with its reason:
-a request that two parsers read differently is how requests are smuggled past a proxy.
+httptools (llhttp) parses, strictly by default. This module refuses what httptools accepts against HTTP/1.1, each with
+its reason: a request that two parsers read differently can be smuggled past a proxy.
 
 State: between messages (``complete``) ``head`` looks for a whole head in ``buffer``, and gives it to httptools only
-then; ``feed`` then parses the body, cut so that httptools never sees a byte of the next message. So a pipelined request
-stays raw in ``buffer`` while the app works on this one. To find that cut the sizes of chunks are followed here, too: a
-search for the empty line alone would stop at each one in the data (1 MiB of CRLF: 1.5 s). No byte is scanned a second
-time: ``scanned`` says how far a partial head was searched. ``error`` is sticky: a body once refused stays refused.
-After an upgrade httptools stops; a fresh parser, fed a synthetic head, goes on with the body. One dhaga feeds a parser
-at a time. Sockets and time limits: ``connection``.
+once it is whole; ``feed`` then parses the body, cut so that httptools never sees a byte of the next message. So a
+pipelined request stays raw in ``buffer`` while the app works on this one. To find the cut, this module also follows the
+sizes of chunks: a mere search for the empty line would stop at each empty line in the data (1 MiB of CRLF: 1.5 s). No
+byte is scanned twice: ``scanned`` is the length of a partial head that was searched. ``error`` is sticky: a refused
+body stays refused. After an upgrade httptools stops; a fresh parser, fed a synthetic head, continues with the body. One
+dhaga feeds a parser at a time. Sockets and time limits: ``connection``. Handlers that read a file feed it line by line:
+``request_file``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from ..._kernel.extras import missing_extra
 
@@ -28,15 +30,14 @@ except ModuleNotFoundError as error:
 from ..limits import Limits as Limits
 from ..limits import Refusal as Refusal
 from ..limits import bad, too_large
-from .request_head import add_fields, check_host, set_target, valid_hosts
 
 HEAD_END = b"\r\n\r\n"
 """The end of a head, and of a chunked body with its trailers."""
 
 REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]{1,32}) ([!\"$-~]+) HTTP/1\.([01])\r\n")
-"""RFC 9112, 3; one empty line before it is allowed, which old clients send after a body (2.2).
+"""RFC 9112, 3. One empty line before it is allowed, as old clients send one after a body (2.2).
 
-A target has no ``#``, and no method is as long as 32 letters.
+A target contains no ``#``, and all methods are shorter than 32 letters.
 """
 
 METHOD_OR_PART = re.compile(rb"(?:\r\n)?[A-Z-]{0,32}(?: |\Z)|\r\Z")
@@ -44,16 +45,29 @@ OTHER_VERSION = re.compile(rb"[!-~]+ [!-~]+ HTTP/(?!1\.[01])[0-9]\.[0-9]\r\n")
 LONE_LF = re.compile(rb"(?<!\r)\n")
 CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]+)[^\r\n]*\r\n")
 CHUNK_LINE_BYTES = 1024
-"""Size of a chunk's line, with its extensions, which no known client sends."""
+"""Size of a chunk's line with its extensions; no known client sends extensions."""
 
 LENGTH_DIGITS = 19
-"""Digits of a Content-Length: 2**63 has as many. More are zeros in front, which ``int`` refuses from 4,300 on."""
+"""Digits of a Content-Length, as many as 2**63 has. Further ones are leading zeros; ``int`` refuses 4,300 digits."""
 
 CHUNKS_PER_FEED = 256
-"""Chunks that one ``feed`` parses, in 0.3 ms, so that a caller may yield between: 64 KB hold 11,000 of one byte."""
+"""Chunks that one ``feed`` parses, in 0.3 ms; then the caller may yield. 64 KB hold 11,000 chunks of one byte."""
 
 CHUNK_OVERHEAD = 16_384
-"""Bytes of chunk sizes, extensions and trailers that a body may have beyond what its length explains."""
+"""Bytes of chunk sizes, extensions and trailers that a body may have beyond a part of its length."""
+
+HOST_PATTERN = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
+AUTHORITY_PATTERN = re.compile(r"(?:\[.*\]|[^:]+):[0-9]+")
+URL_PATTERN = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://([^/?]+)(.*)")
+
+SINGLETON_FIELDS = {"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING"}
+"""Fields with a single value. A repeated one is refused: of two values, two programs may choose different ones."""
+
+UNPREFIXED_KEYS = "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"
+"""Fields whose keys in WSGI, as in CGI, have no prefix HTTP_."""
+
+CACHE_SIZE = 1024
+"""Names and hosts that are cached. Only an attack sends more; further ones are checked each time."""
 
 
 class RequestParser:
@@ -64,42 +78,27 @@ class RequestParser:
     """
 
     __slots__ = (
-        "__weakref__",
-        "buffer",
-        "chunk_left",
-        "chunked",
-        "chunks",
-        "complete",
-        "error",
-        "expects_continue",
-        "in_trailers",
-        "limits",
-        "line_valid",
-        "overhead",
-        "parser",
-        "persistent",
-        "pieces",
-        "received",
-        "remaining",
-        "scanned",
-        "tail",
-    )
+        "__weakref__", "buffer", "chunk_left", "chunked", "chunks", "complete", "error", "expects_continue",
+        "host_required", "in_trailers", "limits", "line_valid", "overhead", "parser", "persistent", "pieces",
+        "received", "remaining", "scanned", "tail",
+    )  # fmt: skip
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, host_required: bool = True) -> None:
         self.limits = limits
+        self.host_required = host_required
         self.buffer = b""
         self.error: Refusal | None = None
         self.complete = True
         self.persistent = True
         self.expects_continue = False
         self.chunked = False
-        self.scanned = 0  # bytes of a partial head that were searched
+        self.scanned = 0  # bytes of a partial head already searched
         self.line_valid = False  # its request line is whole and well-formed
         self.reset_framing()
         self.pieces: deque[bytes] = deque()
         self.parser: Any = HttpRequestParser(self)
 
-    # ---- what the parser calls
+    # ---- callbacks of httptools
 
     def on_body(self, piece: bytes) -> None:
         self.pieces.append(piece)
@@ -114,7 +113,7 @@ class RequestParser:
     # ---- heads
 
     def head(self, base: dict[str, Any]) -> dict[str, Any] | None:
-        """Parse the head at the beginning of the buffer into a copy of ``base``; None if it is not whole yet.
+        """Parse the head at the beginning of the buffer into a copy of ``base``. Returns: None if it is not whole yet.
 
         Raises: Refusal.
         """
@@ -129,7 +128,7 @@ class RequestParser:
         try:
             return self.whole_head(data, base)
         except Refusal:
-            self.check_partial_head(data)  # what is refused, and why, must not depend on how the bytes came
+            self.check_partial_head(data)  # a refusal must not depend on how the bytes were split
             raise
         finally:
             self.scanned, self.line_valid = 0, False
@@ -165,7 +164,7 @@ class RequestParser:
         return environ
 
     def check_partial_head(self, data: bytes) -> None:
-        """Refuse a beginning that no valid head has, for its first fault, however much follows. Raises: Refusal."""
+        """Refuse an invalid beginning of a head for its first fault, however much follows. Raises: Refusal."""
         begin = self.scanned
         lone_lf = LONE_LF.search(data, begin)
         fault = lone_lf.start() if lone_lf else len(data)
@@ -209,14 +208,13 @@ class RequestParser:
         """Determine the message's length and whether another may follow. Raises: Refusal."""
         if minor == b"1":
             environ["SERVER_PROTOCOL"] = "HTTP/1.1"
-            host = environ.get("HTTP_HOST")
-            if host is None:
+            if self.host_required and "HTTP_HOST" not in environ:
                 raise bad("Host is missing")
             self.persistent = True
         else:
             environ["SERVER_PROTOCOL"] = "HTTP/1.0"
-            host = environ.get("HTTP_HOST", "")
             self.persistent = False
+        host = environ.get("HTTP_HOST", "")
         if host not in valid_hosts:
             check_host(host)
         if "HTTP_CONNECTION" in environ:
@@ -227,6 +225,8 @@ class RequestParser:
             self.set_body_framing(environ, minor)
         elif "HTTP_TRANSFER_ENCODING" in environ:
             raise bad("Transfer-Encoding on a message that can have no body")
+        elif "CONTENT_LENGTH" in environ:
+            self.length_of(environ)
 
     def set_persistence(self, options: str, minor: bytes) -> None:
         tokens = [token.strip(" \t") for token in options.split(",")]
@@ -235,29 +235,33 @@ class RequestParser:
     def set_expectation(self, expectation: str) -> None:
         if expectation.lower() != "100-continue":
             raise Refusal("417 Expectation Failed", f"Expect: {expectation!r}")
-        # A client whose body has begun to come does not wait, and an answer without 100 leaves no doubt what follows.
+        # A client whose body has begun to arrive does not wait, so that its next bytes are surely the body's.
         self.expects_continue = not self.complete and not self.buffer
 
     def set_body_framing(self, environ: dict[str, Any], minor: bytes) -> None:
         self.reset_framing()
         coding = environ.get("HTTP_TRANSFER_ENCODING")
         if coding is None:
-            digits = environ["CONTENT_LENGTH"]
-            if len(digits) > LENGTH_DIGITS:
-                raise bad(f"Content-Length has {len(digits)} digits")
-            self.remaining = int(digits)
+            self.remaining = self.length_of(environ)
             self.check_body(self.remaining)
             return
         if minor == b"0":
             raise bad("Transfer-Encoding in HTTP/1.0")
         if coding.lower() != "chunked":
-            raise Refusal("501 Not Implemented", f"Transfer-Encoding: {coding!r}; chunked alone is understood")
+            raise Refusal("501 Not Implemented", f"Transfer-Encoding: {coding!r}; only chunked is understood")
         self.chunked = True
 
+    def length_of(self, environ: dict[str, Any]) -> int:
+        """Return the Content-Length. Raises: Refusal."""
+        digits = environ["CONTENT_LENGTH"]
+        if len(digits) > LENGTH_DIGITS:
+            raise bad(f"Content-Length has {len(digits)} digits")
+        return int(digits)
+
     def reset_framing(self) -> None:
-        """Forget the counts of the former body."""
+        """Reset the counts of the previous body."""
         self.received = self.chunks = self.overhead = self.remaining = 0
-        self.chunk_left = 0  # bytes of the current chunk still to come, with the CRLF behind it
+        self.chunk_left = 0  # bytes of the current chunk still to come, with the CRLF after it
         self.in_trailers = False
         self.tail = b""  # the beginning of a chunk's line, or the last bytes of trailers
 
@@ -267,28 +271,37 @@ class RequestParser:
             raise Refusal("413 Content Too Large", f"the body has more than {limit} bytes")
 
     def resume_after_upgrade(self, environ: dict[str, Any]) -> None:
-        """Parse on where httptools stops at an upgrade, as if it were none: the app decides, and a body comes first."""
+        """Continue where httptools stops at an upgrade: the app decides about that, and a body comes first."""
         length, coding = environ.get("CONTENT_LENGTH", "0"), environ.get("HTTP_TRANSFER_ENCODING")
         if environ["REQUEST_METHOD"] == "CONNECT":
             if length != "0" or coding:
                 raise bad("CONNECT with a body")
         elif length.strip("0") or coding:
-            framing = f"Transfer-Encoding: {coding}" if coding else f"Content-Length: {length}"
-            self.complete = False
-            self.parser = HttpRequestParser(self)
-            try:
-                self.parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode("latin-1"))
-            except HttpParserError as error:
-                raise self.refusal_for(error) from None
+            self.expect_body(f"Transfer-Encoding: {coding}" if coding else f"Content-Length: {length}")
+
+    def begin_body(self, length: int | None) -> None:
+        """Expect a body of ``length`` bytes, or in chunks (None), as after a head that announces it."""
+        self.reset_framing()
+        self.error, self.chunked, self.remaining = None, length is None, length or 0
+        self.expect_body("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
+
+    def expect_body(self, framing: str) -> None:
+        """Feed a fresh parser a synthetic head. Raises: Refusal."""
+        self.complete = False
+        self.parser = HttpRequestParser(self)
+        try:
+            self.parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode("latin-1"))
+        except HttpParserError as error:
+            raise self.refusal_for(error) from None
 
     def close(self) -> None:
-        """Drop the httptools parser, which refers back to this one: a cycle."""
+        """Drop the httptools parser, which refers back to this one, a cycle."""
         self.parser = None
 
     # ---- bodies
 
     def feed(self) -> None:
-        """Parse the current message's body as far as the buffer has it.
+        """Parse the part of the current message's body that is in the buffer.
 
         Raises: Refusal, and again at each later call.
         """
@@ -318,12 +331,12 @@ class RequestParser:
             self.check_chunks(end - (self.received - received))
 
     def join_pieces(self, count: int) -> None:
-        """Join the last pieces: a reader takes each in a call of its own."""
+        """Join the last pieces, as a reader needs a call for each."""
         last = [self.pieces.pop() for _ in range(count)]
         self.pieces.append(b"".join(reversed(last)))
 
     def end_of_chunks(self, data: bytes) -> int:
-        """Return where the body ends in ``data``, or its length. Raises: Refusal for a line that is no chunk's size."""
+        """Return where the body ends in ``data``, or the length of that. Raises: Refusal for an invalid chunk size."""
         offset, data = len(self.tail), self.tail + data
         position = 0 if self.in_trailers else self.chunk_left
         for _ in range(0 if self.in_trailers else CHUNKS_PER_FEED):
@@ -347,7 +360,7 @@ class RequestParser:
         return (len(data) if end == 3 else end) - offset
 
     def keep_partial_line(self, line: bytes) -> None:
-        """Keep the beginning of a chunk's line for the next call. Raises: Refusal if it cannot become one."""
+        """Keep the beginning of a chunk's line for the next call. Raises: Refusal if it cannot become a valid one."""
         if len(line) > CHUNK_LINE_BYTES or b"\r\n" in line:
             raise bad("invalid chunk size")
         self.chunk_left, self.tail = 0, line
@@ -357,4 +370,83 @@ class RequestParser:
         self.overhead += overhead
         self.check_body(self.received)
         if self.overhead > CHUNK_OVERHEAD + self.received + 16 * self.chunks:
-            raise bad("chunks have too much beside data")
+            raise bad("the chunks have too many extensions or trailers")
+
+
+# ---- a head as a WSGI environ
+
+
+class EnvironKeys(dict[str, str | None]):
+    """The environ key of each field name; None: hidden from the app.
+
+    A name with an underscore would get the same key as the name with a hyphen, and so could imitate a field that a
+    proxy in front checks or sets (``X_Forwarded_For``). ``Proxy`` would become HTTP_PROXY, a setting of HTTP clients
+    (httpoxy).
+    """
+
+    def __missing__(self, name: str) -> str | None:
+        upper = name.upper()
+        key = f"HTTP_{upper.replace('-', '_')}"
+        found = (
+            None if "_" in upper or upper == "PROXY" else key.removeprefix("HTTP_") if key in UNPREFIXED_KEYS else key
+        )
+        if len(self) < CACHE_SIZE:
+            self[name] = found
+        return found
+
+
+environ_keys = EnvironKeys()
+valid_hosts: set[str] = set()
+"""Host fields that have passed ``check_host``."""
+
+
+def add_fields(environ: dict[str, Any], lines: list[str]) -> None:
+    """Put fields into an environ. Raises: Refusal for a repeated field that must have a single value."""
+    for line in lines:
+        name, _, value = line.partition(":")
+        key = environ_keys[name]
+        if key is None:
+            continue
+        value = value.strip(" \t")
+        if key not in environ:
+            environ[key] = value
+        elif key in SINGLETON_FIELDS:
+            raise bad(f"{name} is given twice")
+        else:
+            environ[key] += ("; " if key == "HTTP_COOKIE" else ", ") + value
+
+
+def set_target(environ: dict[str, Any], target: str) -> None:
+    """Put the request target into an environ: a path, a URL, ``*`` or an authority (RFC 9112, 3.2). Raises: Refusal."""
+    environ["REQUEST_URI"] = target
+    if target[0] != "/" or environ["REQUEST_METHOD"] == "CONNECT":
+        target = path_of_target(environ, target)
+    path, _, query = target.partition("?")
+    environ["QUERY_STRING"] = query
+    environ["PATH_INFO"] = unquote_to_bytes(path).decode("latin-1") if "%" in path else path
+
+
+def path_of_target(environ: dict[str, Any], target: str) -> str:
+    """Return path and query of a target that is not a plain path. Raises: Refusal."""
+    method = environ["REQUEST_METHOD"]
+    if method == "CONNECT" and AUTHORITY_PATTERN.fullmatch(target):
+        check_host(target)
+        return ""
+    if target == "*" and method == "OPTIONS":
+        return ""
+    url = URL_PATTERN.fullmatch(target)
+    if url is None or method == "CONNECT":
+        raise bad("the request target is malformed")
+    authority, path = url.groups()
+    check_host(authority)
+    if "HTTP_HOST" in environ:
+        environ["HTTP_HOST"] = authority  # RFC 9112, 3.2.2: it overrides Host
+    return path if path.startswith("/") else "/" + path
+
+
+def check_host(host: str) -> None:
+    """Validate a Host header. Raises: Refusal if the host or the port is malformed."""
+    if not HOST_PATTERN.fullmatch(host):
+        raise bad(f"Host: {host!r}")
+    if len(valid_hosts) < CACHE_SIZE:
+        valid_hosts.add(host)

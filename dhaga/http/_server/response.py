@@ -1,10 +1,10 @@
-"""The response to one request: ``start_response`` and what an app returns, made into bytes of HTTP/1.1 (PEP 3333).
+"""The response to one request: ``start_response`` and an app's result as bytes of HTTP/1.1 (PEP 3333).
 
-States: no status -> status (head pending: an error may still replace it) -> sent (the head is out) -> ended, when
-``sink`` becomes one that refuses. The head waits for the first piece of the body, to go out with it in one send, and to
-learn the length of a body that is one piece. Framing is settled with the head: Content-Length if the app gave one or
+States: no status -> status (head pending: an error may still replace it) -> sent (the head is sent) -> ended, when
+``sink`` becomes one that refuses. The head waits for the first piece of the body, to be sent with it in one call, and
+to learn the length of a body that is one piece. Framing is decided with the head: Content-Length if the app gave one or
 the body is one piece, else chunked, else (HTTP/1.0) the end of the connection.
-Sockets and time limits: ``connection``, of which this needs ``ResponseSink`` alone.
+Sockets and time limits: ``connection``, of which this module uses only ``ResponseSink``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CACHE_SIZE = 1024
 """Names and statuses that are cached: an app has a few dozen."""
 
 JOIN_BYTES = 65_536
-"""Bodies up to this size are joined to the head: one system call less is worth the copy."""
+"""Bodies up to this size are joined to the head: saving a system call is worth the copy."""
 
 TOKEN_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 STATUS_PATTERN = re.compile(r"[2-9][0-9][0-9] [^\0-\x1f\x7f]*(?<! )")
@@ -33,10 +33,10 @@ LENGTH_LINE = re.compile("(?i:content-length): [0-9]+\r\n")
 BODILESS = "204", "304"
 """Statuses without a body (RFC 9110, 6.4.1); 204 must not even have a Content-Length (8.6).
 
-205 has none either (15.3.6), but says so by a Content-Length of 0: a client waits for a body of it.
+205 has no body either (15.3.6), but needs a Content-Length of 0: clients expect a body.
 """
 CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
-"""What no field may contain (RFC 9110, 5.5): a tab is allowed."""
+"""Characters that a field must not contain (RFC 9110, 5.5); a tab is allowed."""
 
 ORDINARY, LENGTH, DATE, SERVER = range(4)
 GENERATED_FIELDS = {"content-length": LENGTH, "date": DATE, "server": SERVER}
@@ -50,6 +50,10 @@ class AppError(RuntimeError):
     """The app breaks a rule of WSGI; the text says which."""
 
 
+class NotStarted(AppError):
+    """The app returned without calling ``start_response``."""
+
+
 class HeaderNames(dict[str, int]):
     """Kind of each field name: ORDINARY ones are sent as they are.
 
@@ -58,10 +62,10 @@ class HeaderNames(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         if not isinstance(name, str) or not TOKEN_PATTERN.fullmatch(name):
-            raise AppError(f"{name!r} is no name of a header field: letters, digits and hyphens make one")
+            raise AppError(f"{name!r} is not the name of a header field: it consists of letters, digits and hyphens")
         lower = name.lower()
         if lower in HOP_BY_HOP:
-            raise AppError(f"{name} is for the server to send: PEP 3333 forbids it to apps, as all hop-by-hop fields")
+            raise AppError(f"only the server may send {name}: PEP 3333 forbids all hop-by-hop fields to apps")
         kind = GENERATED_FIELDS.get(lower, ORDINARY)
         if len(self) < CACHE_SIZE:
             self[name] = kind
@@ -73,7 +77,7 @@ class StatusLines(dict[str, str]):
 
     def __missing__(self, status: str) -> str:
         if not isinstance(status, str) or not STATUS_PATTERN.fullmatch(status):
-            raise AppError(f"{status!r} is no status: a str such as '200 OK', from 200 on")
+            raise AppError(f"{status!r} is not a status: it is a str such as '200 OK', 200 or above")
         line = f"HTTP/1.1 {status}"
         if len(self) < CACHE_SIZE:
             self[status] = line
@@ -96,7 +100,7 @@ class ServerFields:
         self.until: float = 0.0
 
     def fields(self, app_fields: Sequence[int]) -> str:
-        """Return both lines, without those that the app sets itself."""
+        """Return both lines, without the fields that the app sets itself."""
         now = time.time()
         if now >= self.until or now < self.until - 1:
             self.until = int(now) + 1.0
@@ -108,7 +112,7 @@ class ServerFields:
 
 
 class ResponseSink(Protocol):
-    """Where a response goes: the connection."""
+    """The destination of a response: the connection."""
 
     server_fields: ServerFields
 
@@ -117,24 +121,24 @@ class ResponseSink(Protocol):
     def send_file(self, file: Any, offset: int, count: int, /) -> int: ...
 
     def keeps_alive(self) -> bool:
-        """Return whether the connection goes on after this response; asked once, when the head is sent."""
+        """Return whether the connection stays open after this response; called once, when the head is sent."""
 
     def close_after_response(self) -> None:
-        """Let no request follow this one."""
+        """End the connection after this response."""
 
 
 class ClosedSink:
     """The sink of an ended response: an app that keeps its ``write`` must not write into the next response."""
 
     def send(self, data: bytes) -> None:
-        raise AppError("the response has ended with its request: nothing can be written to it any more")
+        raise AppError("the response has ended with its request: it cannot be written to any more")
 
 
 CLOSED_SINK: Any = ClosedSink()
 
 
 class TakenSink:
-    """The sink of a connection that the app has taken over by its socket: what it returns after that is dropped."""
+    """The sink of a connection that the app has taken over through its socket: the app's result is dropped."""
 
     def send(self, data: bytes) -> None:
         """Drop it."""
@@ -146,23 +150,14 @@ TAKEN_SINK: Any = TakenSink()
 class Response:
     """One response, from ``start`` (the app's ``start_response``) to its last byte.
 
-    ``lines`` and ``length``: as the app gave them; ``sent``: the head is out; ``remaining``: bytes still to come by
+    ``lines`` and ``length``: as the app gave them; ``sent``: the head is sent; ``remaining``: bytes still to come by
     Content-Length; ``size``: bytes of the body so far; ``bodiless``: HEAD, 204 or 304.
     """
 
     __slots__ = (
-        "app_fields",
-        "bodiless",
-        "chunked",
-        "length",
-        "lines",
-        "remaining",
-        "sent",
-        "sink",
-        "size",
-        "status",
+        "app_fields", "bodiless", "chunked", "length", "lines", "remaining", "sent", "sink", "size", "status",
         "version",
-    )
+    )  # fmt: skip
 
     def __init__(self, sink: ResponseSink, method: str, version: str) -> None:
         self.sink = sink
@@ -176,7 +171,7 @@ class Response:
         self.sent = self.chunked = False
         self.size = 0
 
-    # ---- what the app calls
+    # ---- for the app
 
     def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Callable[[bytes], object]:
         """Set status and fields: WSGI's ``start_response``. Returns: ``write``. Raises: AppError, or exc_info."""
@@ -192,7 +187,7 @@ class Response:
             if kind == LENGTH:
                 former, length = length, parse_length(value, length)
                 if former is not None:
-                    continue  # the same once more: RFC 9110, 8.6 forbids a sender to repeat it
+                    continue  # a repeated equal one: RFC 9110, 8.6 forbids a sender to repeat it
             elif kind:
                 app_fields.append(kind)
             lines.append(name + ": " + value)
@@ -206,7 +201,7 @@ class Response:
 
     def restart(self, exc_info: Any) -> None:
         if exc_info is None:
-            raise AppError("start_response was called before; a second call is for errors and takes exc_info")
+            raise AppError("start_response was already called; a second call needs exc_info, as it is for errors")
         try:
             if self.sent:
                 raise exc_info[1].with_traceback(exc_info[2])
@@ -218,7 +213,7 @@ class Response:
         if data.__class__ is not bytes:
             check_bytes(data)
         if not self.status:
-            raise AppError("the app gives a body before it has called start_response")
+            raise AppError("the app gave a body before it called start_response")
         if not self.sent:
             self.send_first(data)
         elif data:
@@ -254,12 +249,12 @@ class Response:
         return b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
 
     def cut_to_length(self, data: bytes) -> bytes:
-        """Count a piece against Content-Length and cut off what exceeds it, with one log entry a response."""
+        """Count a piece against Content-Length and cut off the excess, with one log entry per response."""
         remaining = self.remaining
         assert remaining is not None
         if len(data) > remaining:
             if not self.bodiless and remaining >= 0:
-                logger.error("the app gives more than its Content-Length, %s; the rest is cut off", self.length)
+                logger.error("the app gave more than its Content-Length, %s; the rest is cut off", self.length)
             data = data[: max(0, remaining)]
             self.remaining = -1
         else:
@@ -292,10 +287,10 @@ class Response:
             lines += "Connection: keep-alive\r\n"
         return (lines + self.sink.server_fields.fields(self.app_fields) + "\r\n").encode("latin-1")
 
-    # ---- what the app returns
+    # ---- the app's result
 
     def send_all(self, result: Iterable[bytes]) -> None:
-        """Send the app's result, piece by piece. Parks: as ``write``. Raises: what the app raises."""
+        """Send the app's result, piece by piece. Parks: as ``write``. Raises: the app's errors."""
         if result.__class__ is list and len(result) == 1 and not self.sent and self.status:
             self.send_whole(result[0])
             return
@@ -350,7 +345,7 @@ class Response:
     def finish(self) -> None:
         """Send the end of the body. An app that gave less than its Content-Length loses the connection."""
         if not self.status:
-            raise AppError("the app has returned without a call of start_response")
+            raise NotStarted("the app returned without calling start_response")
         if not self.sent:
             if self.length is None and not self.bodiless:
                 self.send_whole(b"")
@@ -360,21 +355,21 @@ class Response:
             self.sink.send(b"0\r\n\r\n")
         elif self.remaining and self.remaining > 0 and not self.bodiless:
             self.sink.close_after_response()
-            logger.error("the app gives %s bytes less than its Content-Length, %s", self.remaining, self.length)
+            logger.error("the app gave %s bytes less than its Content-Length, %s", self.remaining, self.length)
 
 
 def parse_length(value: str, previous: int | None) -> int:
     """Return a Content-Length. Raises: AppError if it is malformed or contradicts ``previous``."""
     if not isinstance(value, str) or not value.isascii() or not value.isdigit():
-        raise AppError(f"Content-Length: {value!r} is no number of bytes, as a str of digits")
+        raise AppError(f"Content-Length: {value!r} is not a number of bytes, a str of digits")
     length = int(value)
     if previous is not None and previous != length:
-        raise AppError(f"Content-Length: {previous} and {length} at once")
+        raise AppError(f"two Content-Lengths: {previous} and {length}")
     return length
 
 
 def piece_count(result: Any) -> int:
-    """Return how many pieces a result has, or -1 if it has no length. PEP 3333: one piece makes the Content-Length."""
+    """Return the number of a result's pieces, or -1 if unknown. PEP 3333: one piece's size is the Content-Length."""
     try:
         return len(result)
     except Exception:
@@ -382,16 +377,16 @@ def piece_count(result: Any) -> int:
 
 
 def check_field_lines(lines: list[str]) -> None:
-    """Raises: AppError for a value that would end its line, has other controls, or is outside Latin-1."""
+    """Raises: AppError for a value with a line break, another control character, or outside Latin-1."""
     for line in lines:
         if CONTROL.search(line):
             raise AppError(f"CR, LF or another control character in a header field: {line!r}")
         try:
             line.encode("latin-1")
         except UnicodeEncodeError:
-            raise AppError(f"a header field is of Latin-1 characters (PEP 3333), not {line!r}") from None
+            raise AppError(f"a header field consists of Latin-1 characters (PEP 3333), unlike {line!r}") from None
 
 
 def check_bytes(data: object) -> None:
     if not isinstance(data, bytes):
-        raise AppError(f"a body is made of bytes, not of {type(data).__name__}")
+        raise AppError(f"a body consists of bytes, not of {type(data).__name__}")

@@ -1,0 +1,151 @@
+"""What ``asyncio.get_event_loop()`` returns in code that blocks: the loop on which ``await_`` runs coroutines.
+
+From Python 3.14 on the standard function raises RuntimeError where no loop is running or set. Libraries that bind to
+its result there (asyncpg's pools, ``asyncio.Future``, ``asyncio.gather``, Tornado's ``IOLoop.current()``) could then
+not be awaited from a dhaga or from main code. ``install`` gives them the caller's loop instead of that error. A loop
+that is running, or that ``asyncio.set_event_loop`` has set, still comes first.
+
+A program that catches the error makes a loop, and runs and closes it. So the loop that is given out becomes a
+``SharedLoop``, on which such calls from code that blocks neither start a second run nor end the scheduler's.
+
+Rejected: installing at the import of ``dhaga``, for programs that never await there; Python 3.11 to 3.13, where the
+standard function makes a loop in the main thread, which programs may run in another thread; and it has no hook from
+3.16 on, where event loop policies are gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio import _get_running_loop, events
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel import originals
+from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.microthread import Dhaga
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.current import on_event_loop, this_thread
+from ._await import await_
+
+HAS_HOOK = (3, 14) <= sys.version_info < (3, 16)
+"""Whether the standard function raises where no loop is current, and asks an event loop policy before."""
+
+
+def install() -> None:
+    """Make ``asyncio.get_event_loop()`` return the loop of the caller's scheduler where it would raise.
+
+    A policy of the program with a ``get_event_loop`` of its own stays as it is, and so does one that is set later.
+    """
+    if not HAS_HOOK:
+        return
+    asyncio_events: Any = events
+    policy = asyncio_events._get_event_loop_policy()
+    kind = type(policy)
+    if getattr(kind, "get_event_loop", None) is asyncio_events._BaseDefaultEventLoopPolicy.get_event_loop:
+        # Not a new policy: this one knows the loops that threads have set.
+        policy.__class__ = type(kind.__name__, (PolicyOfBlockingCode, kind), {"__module__": kind.__module__})
+
+
+class PolicyOfBlockingCode:
+    """The part of an event loop policy that knows the loop of the caller's scheduler."""
+
+    def get_event_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop that was set for this thread, or else the loop of the caller's scheduler."""
+        try:
+            return super().get_event_loop()  # type: ignore[misc,no-any-return]
+        except RuntimeError:
+            scheduler = blocking_scheduler()
+            if scheduler is None:
+                raise
+            return shared_loop(scheduler)
+
+
+def blocking_scheduler() -> Scheduler | None:
+    """Return the scheduler on which the caller may park; None on a hub, in a foreign greenlet or in a plain OS thread.
+
+    The main code of the process gets one; that of another thread only has one if it has used Dhaga before.
+    """
+    me = getcurrent()
+    if isinstance(me, Dhaga):
+        return me.scheduler
+    main = this_thread.main
+    if main is not None:
+        return main.scheduler if main.own_greenlet is me else None
+    first = me.parent is None and originals.current_thread() is originals.main_thread()
+    return current_scheduler() if first and not on_event_loop() else None
+
+
+def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
+    """Return the loop of a scheduler, guarded if the scheduler made it."""
+    loop: Any = scheduler.loop
+    if scheduler.selector is not None and not isinstance(loop, SharedLoop):
+        loop.__class__ = SharedLoop
+        loop.scheduler = scheduler
+        loop.forever = []
+    return loop  # type: ignore[no-any-return]
+
+
+class SharedLoop(originals.SelectorEventLoop):
+    """The loop of a scheduler, as code that blocks sees it: there it does not run, and running it is an await.
+
+    On the hub, in coroutines and callbacks, and for other threads it is the standard loop.
+    """
+
+    scheduler: Scheduler
+    forever: list[asyncio.Future[None]]
+    """One for each caller of ``run_forever`` that ``stop`` is to release."""
+
+    def is_for_caller(self) -> bool:
+        """Return whether the caller is code that blocks, and that this loop wakes."""
+        if _get_running_loop() is not None:
+            return False
+        me, main = getcurrent(), this_thread.main
+        if isinstance(me, Dhaga):
+            return me.scheduler is self.scheduler
+        return main is not None and main.own_greenlet is me and main.scheduler is self.scheduler
+
+    def is_running(self) -> bool:
+        """Return whether the loop runs; False in code that blocks, as for any loop outside of its coroutines."""
+        return super().is_running() and not self.is_for_caller()
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Await a coroutine or future. Parks: ``await``, in code that blocks. Raises: RuntimeError elsewhere."""
+        if self.is_for_caller():
+            return await_(future)
+        self.check_thread()
+        return super().run_until_complete(future)
+
+    def run_forever(self) -> None:
+        """Wait for ``stop``. Parks: ``await``, in code that blocks. The hub runs the loop by this."""
+        if not self.is_for_caller():
+            self.check_thread()
+            super().run_forever()
+            return
+        stopped = self.create_future()
+        self.forever.append(stopped)
+        try:
+            await_(stopped)
+        finally:
+            self.forever.remove(stopped)
+
+    def check_thread(self) -> None:
+        """Refuse to run in a thread that is not the scheduler's. Raises: RuntimeError."""
+        if originals.get_ident() != self.scheduler.thread_ident:
+            raise RuntimeError(
+                f"this loop belongs to {self.scheduler!r}, and only its thread runs it: make one for this thread with "
+                "asyncio.new_event_loop()"
+            )
+
+    def stop(self) -> None:
+        """Release the callers of ``run_forever``."""
+        for stopped in self.forever:
+            if not stopped.done():
+                stopped.set_result(None)
+        super().stop()
+
+    def close(self) -> None:
+        """Close the loop once its scheduler has ended; do nothing before, as its dhagas still need it."""
+        if not self.scheduler.thread_ident:
+            super().close()
