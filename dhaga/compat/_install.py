@@ -16,10 +16,25 @@ from types import ModuleType
 from typing import Any
 
 from .. import select
-from ._absent import refuse_absent
+from .._kernel.run.idents import use_addresses
+from ._absent import refuse_absent, refuse_names
 
 NAMES = ("gevent", "eventlet")
-"""What ``install`` takes, and ``python -m dhaga --as``."""
+"""Names for ``install`` and ``python -m dhaga --as``."""
+
+
+ALIASES = {
+    "eventlet.greenio.base": "eventlet.greenio",
+    "eventlet.greenio.py3": "eventlet.greenio",
+    "eventlet.hubs.asyncio": "eventlet.hubs._hub",
+    "eventlet.hubs.epolls": "eventlet.hubs._hub",
+    "eventlet.hubs.hub": "eventlet.hubs._hub",
+    "eventlet.hubs.kqueue": "eventlet.hubs._hub",
+    "eventlet.hubs.poll": "eventlet.hubs._hub",
+    "eventlet.hubs.selects": "eventlet.hubs._hub",
+    "gevent.monkey.api": "gevent.monkey",
+}
+"""Foreign modules that are another module here."""
 
 
 class CompatFinder(MetaPathFinder):
@@ -32,7 +47,7 @@ class CompatFinder(MetaPathFinder):
         if name.partition(".")[0] not in self.packages:
             return None
         refuse_absent(name)
-        twin = find_spec(f"{__package__}.{name}")
+        twin = find_spec(f"{__package__}.{ALIASES.get(name, name)}")
         if twin is None:
             return None
         spec = ModuleSpec(name, CompatLoader(twin.name), origin=twin.origin)
@@ -49,10 +64,11 @@ class CompatLoader(Loader):
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = import_module(self.twin)
         self.own_spec = module.__spec__
+        refuse_names(spec.name, module)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system has just given it the foreign spec; it has run by its own.
+        # The import system has just set the foreign spec; the module was executed with its own.
         module.__spec__ = self.own_spec
 
 
@@ -60,10 +76,11 @@ finder = CompatFinder()
 
 
 def install(*names: str) -> None:
-    """Make ``import gevent`` and ``import eventlet``, each if it is named, find Dhaga's, in this process.
+    """Install Dhaga's packages for ``import gevent`` and ``import eventlet``, each if named, in this process.
 
     ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message
-    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs.
+    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs. A greenlet's ``id()`` is its
+    ident in ``threading``, again as theirs.
 
     Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
     """
@@ -80,10 +97,11 @@ def install(*names: str) -> None:
         finder.packages.add(name)
     if names:
         select.immediate.yield_at_each = True
+        use_addresses()
     if names and finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 
 
 def installed() -> frozenset[str]:
-    """Return the names that stand for Dhaga's packages in this process."""
+    """Return the names that ``install`` has installed."""
     return frozenset(finder.packages)

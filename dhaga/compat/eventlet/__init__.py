@@ -18,19 +18,19 @@ from .timeout import Timeout, is_timeout, with_timeout, wrap_is_timeout
 
 __version__ = "0.41.0+dhaga"
 version_info = (0, 41, 0)
-call_after_global, exc_after = greenthread.call_after_global, greenthread.exc_after
+call_after_global, exc_after, TimeoutError = greenthread.call_after_global, greenthread.exc_after, Timeout
 
 
 class EventletDeprecationWarning(Warning):
-    """What the real eventlet warns with at its import; this one does not."""
+    """Warning category of the real eventlet at its import; this one does not warn."""
 
 
 __all__ = [
     "BoundedSemaphore", "CappedSemaphore", "Event", "EventletDeprecationWarning", "GreenPile", "GreenPool",
-    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "call_after_global", "connect", "convenience", "event",
-    "exc_after", "getcurrent", "greenio", "greenpool", "greenthread", "hubs", "import_patched", "is_timeout", "kill",
-    "listen", "monkey_patch", "patcher", "queue", "semaphore", "serve", "sleep", "spawn", "spawn_after",
-    "spawn_after_local", "spawn_n", "support", "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
+    "GreenThread", "Queue", "Semaphore", "StopServe", "Timeout", "TimeoutError", "call_after_global", "connect",
+    "convenience", "event", "exc_after", "getcurrent", "greenio", "greenpool", "greenthread", "hubs", "import_patched",
+    "is_timeout", "kill", "listen", "monkey_patch", "patcher", "queue", "semaphore", "serve", "sleep", "spawn",
+    "spawn_after", "spawn_after_local", "spawn_n", "support", "timeout", "with_timeout", "wrap_is_timeout", "wrap_ssl",
 ]  # fmt: skip
 
 

@@ -1,9 +1,13 @@
-"""The body of a request, for ``eventlet.wsgi``: as many bytes as Content-Length says, or chunks (RFC 9112, 7.1)."""
+"""The file ``wsgi.input`` of ``eventlet.wsgi``: the body of a request, with 100 Continue as its apps send it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+from ...http._server.request_file import FileBody
+from ...http.limits import Refusal
 
 __all__ = ["ChunkReadError", "Input"]
 
@@ -11,14 +15,12 @@ DISCARD_BYTES = 262_144
 """Bytes of an unread body that are read and dropped to keep a connection; 16 reads."""
 
 READ_BYTES = 16_384
-MAX_LINE = 4096
-"""Bytes of a chunk's line, with its extensions, or of a trailer."""
-
-HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
 class ChunkReadError(ValueError):
-    """What should be the size of a chunk is none."""
+    """The client has sent a malformed body; ``status`` is the answer that is due."""
+
+    status = "400 Bad Request"
 
 
 class Input:
@@ -30,15 +32,14 @@ class Input:
 
     def __init__(self, rfile: Any, length: int | None, sock: Any, send: Any = None) -> None:
         self.rfile = rfile
-        self.left = length or 0
         self.chunked_input = length is None
+        self.client_gone = False
         self._sock = sock
         self._send = send
         self._waits = send is not None
         self._continued = False
         self._headers: list[tuple[str, str]] = []
-        self._chunk = 0  # bytes left of the current chunk
-        self._ended = length == 0
+        self._body = None if length == 0 else FileBody(rfile, length)
 
     # ---- 100 Continue
 
@@ -54,57 +55,32 @@ class Input:
         self._headers = [(capitalized(name) if capitalize else name, str(value)) for name, value in headers]
 
     def send_hundred_continue_response(self) -> None:
-        """Send 100 Continue now: a body in chunks may follow another one by it. Raises: OSError."""
+        """Send 100 Continue now: a chunked body may follow another one after it. Raises: OSError."""
         lines = ["HTTP/1.1 100 Continue", *(f"{name}: {value}" for name, value in self._headers)]
         self._headers, self._waits, self._continued = [], False, True
-        if self.chunked_input:
-            self._ended = False
+        if self.chunked_input and self.at_end:
+            self._body = FileBody(self.rfile, None)
         if self._send is not None:
             self._send(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
 
     @property
     def was_declined(self) -> bool:
-        """Whether the client still waits, and so sends nothing."""
+        """Whether the client still waits and sends nothing."""
         return self._send is not None and not self._continued
 
     def response_has_begun(self) -> None:
-        """Send no 100 Continue any more: the client takes what comes for the response."""
+        """Disable 100 Continue: the client would read it as part of the response."""
         self._waits = False
 
     # ---- the file
 
     def read(self, length: int | None = None) -> bytes:
-        """Return so many bytes, or the rest. Raises: OSError, ChunkReadError."""
-        self._begin()
-        wanted = -1 if length is None or length < 0 else length
-        if not self.chunked_input:
-            return self._read_plain(wanted)
-        pieces: list[bytes] = []
-        while wanted:
-            piece = self._read_chunk(wanted if wanted > 0 else READ_BYTES)
-            if not piece:
-                break
-            pieces.append(piece)
-            wanted -= len(piece) if wanted > 0 else 0
-        return b"".join(pieces)
+        """Return up to ``length`` bytes, or the rest. Raises: OSError, ChunkReadError."""
+        return b"".join(self._pieces(length))
 
     def readline(self, size: int | None = None) -> bytes:
-        """Return a line with its end, at most ``size`` bytes of it."""
-        self._begin()
-        bound = -1 if size is None or size < 0 else size
-        if not self.chunked_input:
-            bound = self.left if bound < 0 else min(bound, self.left)
-            line: bytes = self.rfile.readline(bound) if bound else b""
-            self.left -= len(line)
-            return line
-        pieces: list[bytes] = []
-        while bound:
-            piece = self._read_chunk(bound if bound > 0 else READ_BYTES, line=True)
-            pieces.append(piece)
-            bound -= len(piece) if bound > 0 else 0
-            if not piece or piece.endswith(b"\n"):
-                break
-        return b"".join(pieces)
+        """Return a line with its end, at most ``size`` bytes of it. Raises: OSError, ChunkReadError."""
+        return b"".join(self._pieces(size, whole_line=True))
 
     def readlines(self, hint: int | None = None) -> list[bytes]:
         """Return the lines, about ``hint`` bytes of them."""
@@ -136,61 +112,29 @@ class Input:
     @property
     def at_end(self) -> bool:
         """Whether all of the body was read."""
-        return self._ended if self.chunked_input else not self.left
+        return self._body is None or self._body.at_end
 
-    # ---- framing
+    @property
+    def left(self) -> int:
+        """The number of bytes known to follow."""
+        return 0 if self._body is None else self._body.left
 
-    def _begin(self) -> None:
+    def _pieces(self, limit: int | None, whole_line: bool = False) -> Iterator[bytes]:
+        """Yield the body up to a number of bytes, or to the end of a line. Raises: OSError, ChunkReadError."""
         if self._waits and not self.at_end:
             self.send_hundred_continue_response()
-
-    def _read_plain(self, wanted: int) -> bytes:
-        size = self.left if wanted < 0 else min(wanted, self.left)
-        if not size:
-            return b""
-        data: bytes = self.rfile.read(size)
-        self.left = self.left - size if len(data) == size else 0
-        if len(data) < size:
-            raise ConnectionResetError("the client has left in the middle of a body")
-        return data
-
-    def _read_chunk(self, size: int, line: bool = False) -> bytes:
-        """Return some bytes of the current chunk, or of the next one; b"" at the end of the body."""
-        if self._ended:
-            return b""
-        if not self._chunk:
-            self._chunk = self._next_size()
-            if not self._chunk:
-                self._drop_trailers()
-                self._ended = True
-                return b""
-        size = min(size, self._chunk)
-        data: bytes = self.rfile.readline(size) if line else self.rfile.read(size)
-        if not data or (not line and len(data) < size):
-            self._ended = True
-            raise ConnectionResetError("the client has left in the middle of a chunk")
-        self._chunk -= len(data)
-        if not self._chunk and self.rfile.readline(3).rstrip(b"\r\n"):
-            self._ended = True
-            raise ChunkReadError("a chunk is longer than its size")
-        return data
-
-    def _next_size(self) -> int:
-        line: bytes = self.rfile.readline(MAX_LINE)
-        digits = line.partition(b";")[0].strip(b" \t\r\n")
-        if not line.endswith(b"\n") or not digits or not HEX_DIGITS.issuperset(digits):
-            self._ended = True
-            raise ChunkReadError(f"{line[:40]!r} is no size of a chunk")
-        return int(digits, 16)
-
-    def _drop_trailers(self) -> None:
-        size = 0
-        while size < 65_536:
-            line = self.rfile.readline(MAX_LINE)
-            size += len(line)
-            if line in (b"\r\n", b"\n", b""):
-                return
-        raise ChunkReadError("the trailers of a body are too long")
+        left = sys.maxsize if limit is None or limit < 0 else limit
+        try:
+            while left and self._body is not None and (piece := self._body.read(left, whole_line)):
+                yield piece
+                left -= len(piece)
+                if whole_line and piece.endswith(b"\n"):
+                    break
+        except Refusal as refusal:
+            raise ChunkReadError(str(refusal)) from None
+        except OSError:
+            self.client_gone = True
+            raise
 
 
 def capitalized(name: str) -> str:

@@ -1,20 +1,27 @@
 """HttpProtocol: one connection of ``eventlet.wsgi``, request after request. A program may derive its own from it.
 
-A connection is idle, in a request, or closing: ``conn_state[2]``, which the server reads when it ends. As in eventlet a
-request may lack Host; what two programs may read differently is refused, unless ``reject_bad_requests`` is false.
+A connection is idle, in a request, or closing: ``conn_state[2]``, which the server reads when it ends. Requests are
+read by ``request_file``, which refuses what two programs may read differently. As in eventlet one may lack Host.
 """
 
 from __future__ import annotations
 
 import io
 import traceback
-from http.client import HTTPMessage
+from contextlib import suppress
+from contextvars import copy_context
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
 
+from greenlet import getcurrent
+
 from ..._kernel import originals
-from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, SHUT_WR, TCP_NODELAY
+from ...http._server.access_log import escape
+from ...http._server.app_socket import has_closed
+from ...http._server.request_file import FileHead, LineTooLong, environ_key
+from ...http.limits import Refusal
+from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, SHUT_WR, TCP_NODELAY, standard_socket
 from ._http_input import ChunkReadError, Input
 from ._http_response import Response
 from .corolocal import local
@@ -26,16 +33,21 @@ MAX_HEADER_LINE = 8192
 MAX_TOTAL_HEADER_SIZE = 65_536
 
 STATE_IDLE, STATE_REQUEST, STATE_CLOSE = "idle", "request", "close"
-"""What a connection does: nothing, answer a request, or answer its last one."""
+"""States of a connection: idle, in a request, in its last request."""
 
 LINGER_SECONDS = 1.0
 LINGER_BYTES = 262_144
-"""How long, and how much, a client that still sends is read after its last response: a close at once discards that."""
+"""Bounds, in seconds and bytes, for reading a client that still sends: an early close would discard the response."""
+
+FRAMING_FIELDS = "connection", "content-length", "expect", "transfer-encoding"
 
 UNPREFIXED = "CONTENT_TYPE", "CONTENT_LENGTH"
 
+STATUSES = {"431 Request Header Fields Too Large": "400 Headers Too Large"}
+"""eventlet's own texts of refusals."""
+
 WSGI_LOCAL = local()
-"""``WSGI_LOCAL.already_handled = True``: the app has answered by itself, on the connection's socket."""
+"""``WSGI_LOCAL.already_handled = True``: the app has answered on the connection's socket."""
 
 
 class BadRequest(Exception):
@@ -50,8 +62,13 @@ class HeadersTooLarge(BadRequest):
     pass
 
 
+def is_wrapped(sock: Any, method: str) -> bool:
+    """Return whether a method is the program's own: of an object that is no socket, or set on the socket."""
+    return not isinstance(sock, standard_socket) or method in getattr(sock, "__dict__", ())
+
+
 class ConnectionReader(io.RawIOBase):
-    """The receiving side of a connection; once it is stopped, a reader gives what it has, and never waits."""
+    """The receiving side of a connection; once stopped, it returns received bytes only, and never waits."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__()
@@ -95,6 +112,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
 
     server: Any
     connection: Any
+    head: Any
     rfile: Any
     wfile: Any
     headers: Any
@@ -113,15 +131,17 @@ class HttpProtocol(BaseHTTPRequestHandler):
             self.finish()
 
     def setup(self) -> None:
-        """Begin with a connection."""
+        """Set up a connection."""
         sock = self.connection = self.request
         if self.disable_nagle_algorithm and sock.family in (AF_INET, AF_INET6):
             sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         if self.server.socket_timeout is not None:
             sock.settimeout(self.server.socket_timeout)
         self.reader = ConnectionReader(sock)
-        self.rfile = io.BufferedReader(self.reader, self.rbufsize)
-        self.wfile = ConnectionWriter(sock)
+        if is_wrapped(sock, "makefile"):
+            self.rfile, self.wfile = sock.makefile("rb", self.rbufsize), sock.makefile("wb", 0)
+        else:
+            self.rfile, self.wfile = io.BufferedReader(self.reader, self.rbufsize), ConnectionWriter(sock)
         self.body: Input | None = None
         self.served = 0
 
@@ -129,12 +149,21 @@ class HttpProtocol(BaseHTTPRequestHandler):
         """Serve requests until the connection ends."""
         self.close_connection = True
         while True:
+            before = copy_context()
             self.handle_one_request()
+            getcurrent().gr_context = before  # context variables set in a request must not reach the next
             if self.conn_state[2] is STATE_CLOSE or self.close_connection:
                 return
 
     def finish(self) -> None:
-        """Let a client that still sends read its response. Raises: nothing."""
+        """Drain a client that still sends, so that it can read its response; close files. Raises: nothing."""
+        self.drain()
+        if is_wrapped(self.request, "makefile"):
+            for file in self.rfile, self.wfile:
+                with suppress(OSError):
+                    file.close()
+
+    def drain(self) -> None:
         if self.body is None or self.body.at_end or self.body.was_declined:
             return
         try:
@@ -158,15 +187,17 @@ class HttpProtocol(BaseHTTPRequestHandler):
                 return
             if len(self.raw_requestline) > self.server.url_length_limit:
                 raise BadRequest("414 Request URI Too Long")
-            self.request_version, self.command, self.requestline = "HTTP/1.0", "", ""
+            self.request_version, self.command, self.requestline, self.head = "HTTP/1.0", "", "", None
             if not self.parse_request():
                 return
+            self.head = self.head or self.framing()
             environ = self.environ = self.get_environ()
         except BadRequest as refused:
             self.refuse(str(refused))
             return
-        except OSError:
-            return  # the client has gone, or was too slow
+        except OSError as error:  # the client has gone, or was too slow
+            self.server.log.debug(f"({self.server.pid}) the connection to {self.client_address!r} ends: {error}")
+            return
         if not self.server.keepalive:
             self.close_connection = True
         self.handle_one_response(environ)
@@ -180,7 +211,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         if is_timed:
             self.connection.settimeout(seconds)
         line: bytes = self.rfile.readline(self.server.url_length_limit + 1)
-        if line in (b"\r\n", b"\n"):
+        if line == b"\r\n":
             line = self.rfile.readline(self.server.url_length_limit + 1)
         if is_timed:
             self.connection.settimeout(self.server.socket_timeout)
@@ -190,48 +221,61 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return line
 
     def parse_request(self) -> bool:
-        """Parse line and fields of the head. Returns: False if it has answered itself. Raises: BadRequest, OSError."""
-        self.requestline = line = self.raw_requestline.decode("latin-1").rstrip("\r\n")
-        words = line.split(" ")
-        if len(words) != 3 or (not words[0].isalpha() and "-" not in words[0]) or not words[1]:
-            raise BadRequest("400 Bad Request")
-        self.command, self.path, self.request_version = words
-        if self.request_version not in ("HTTP/1.0", "HTTP/1.1"):
-            raise BadRequest("400 Bad Request" if self.request_version[:5] != "HTTP/" else "505 Version Not Supported")
-        self.headers = self.receive_fields()
-        options = {option.strip().lower() for option in self.headers.get("Connection", "").split(",")}
-        is_new = self.request_version == self.protocol_version == "HTTP/1.1"
-        self.asked_to_keep = "keep-alive" in options
-        self.close_connection = "close" in options or not (is_new or self.asked_to_keep)
-        if self.protocol_version != "HTTP/1.1":
-            self.close_connection = True
+        """Read the rest of the head and parse it.
+
+        Returns: True; an override that has answered itself returns False. Raises: BadRequest, OSError.
+        """
+        head = self.head = self.read_head(self.rfile, self.raw_requestline)
+        self.requestline = self.raw_requestline.decode("latin-1").rstrip("\r\n")
+        self.command, self.path, self.request_version = self.requestline.split(" ")
+        self.headers = self.MessageClass()
+        for name, value in head.fields:
+            self.headers[name] = value
+        self.note_connection()
+        expects_in_vain = self.request_version == "HTTP/1.0" and "Expect" in self.headers  # its body may never come
+        self.close_connection = not head.persistent or self.protocol_version != "HTTP/1.1" or expects_in_vain
         return True
 
-    def receive_fields(self) -> HTTPMessage:
-        """Receive the fields of the head. Raises: BadRequest, OSError."""
-        fields = HTTPMessage()
-        size = 0
-        name, value = "", ""
-        while True:
-            line = self.rfile.readline(MAX_HEADER_LINE + 1)
-            size += len(line)
-            if len(line) > MAX_HEADER_LINE:
-                raise HeaderLineTooLong("400 Header Line Too Long")
-            if size > MAX_TOTAL_HEADER_SIZE:
-                raise HeadersTooLarge("400 Headers Too Large")
-            if not line:
-                raise ConnectionResetError("the client has left in the middle of a head")
-            if line[0] in b" \t" and name:  # a long field goes on, as it did before RFC 9112
-                value += " " + line.decode("latin-1").strip(" \t\r\n")
-                continue
-            if name:
-                fields[name] = value
-            if line in (b"\r\n", b"\n"):
-                return fields
-            name, colon, value = line.decode("latin-1").partition(":")
-            if not colon or not name or name != name.strip(" \t\r\n") or "\0" in value:
+    def read_head(self, file: Any, request_line: bytes) -> FileHead:
+        """Read a head strictly. Raises: BadRequest, OSError."""
+        edit = list if self.reject_bad_requests else self.without_length
+        try:
+            return FileHead(file, request_line, self.server.limits, edit)
+        except LineTooLong:
+            raise HeaderLineTooLong("400 Header Line Too Long") from None
+        except Refusal as refusal:
+            raise BadRequest(STATUSES.get(refusal.status, refusal.status)) from None
+
+    def framing(self) -> FileHead:
+        """Return the framing of a request that an override of ``parse_request`` has parsed by itself, as Swift's does.
+
+        Its fields are read again, strictly. The email parser leaves those after a malformed one in the payload. Raises:
+        BadRequest.
+        """
+        pairs = list(self.headers.items())
+        for line in str(self.headers.get_payload() or "").rstrip("\r\n").splitlines():
+            name, colon, value = line.partition(":")
+            if not colon or not name or name[:1].isspace() or name[-1:].isspace():
                 raise BadRequest("400 Bad Request")
-            value = value.strip(" \t\r\n")
+            pairs.append((name, value.strip()))
+        lines = [f"{name}: {value}\r\n" for name, value in pairs if name.lower() in FRAMING_FIELDS]
+        self.note_connection()
+        head = "".join([*lines, "\r\n"]).encode("latin-1", "replace")
+        return self.read_head(io.BytesIO(head), f"POST / {self.request_version}\r\n".encode("latin-1"))
+
+    def note_connection(self) -> None:
+        options = {option.strip().lower() for option in self.headers.get("Connection", "").split(",")}
+        self.asked_to_keep = "keep-alive" in options
+
+    def handle_expect_100(self) -> bool:
+        """Leave 100 Continue to the body, which sends it once the app reads. Returns: True."""
+        return True
+
+    def without_length(self, lines: list[bytes]) -> list[bytes]:
+        """Return a head without Content-Length if it has a coding: RFC 9112, 6.3 has the coding override it."""
+        if not any(line.lower().startswith(b"transfer-encoding:") for line in lines):
+            return lines
+        return [line for line in lines if not line.lower().startswith(b"content-length:")]
 
     def refuse(self, status: str) -> None:
         """Answer a request that is not served; the connection ends."""
@@ -239,14 +283,14 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.body = self.body or Input(self.rfile, None, self.connection)  # so that the client may read the answer
         try:
             head = f"HTTP/1.0 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-            self.connection.sendall(head.encode("latin-1"))
+            self.wfile.write(head.encode("latin-1"))
         except OSError:
             pass  # the client has gone
 
     # ---- environ
 
     def get_environ(self) -> dict[str, Any]:
-        """Return the request's environ. Raises: BadRequest."""
+        """Return the request's environ."""
         environ: dict[str, Any] = self.server.get_environ()
         path, _, query = self.path.partition("?")
         host, port = self.server_address()
@@ -279,27 +323,16 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return environ
 
     def add_field(self, environ: dict[str, Any], name: str, value: str) -> None:
-        """Add a field, unless its name could pass for another one's, by its underscores."""
-        if "_" in name:
+        """Add a field, unless it is hidden from apps."""
+        key = environ_key(name)
+        if key is None or key in UNPREFIXED:
             return
-        key = name.upper().replace("-", "_")
-        if key in UNPREFIXED or key == "PROXY":  # HTTP_PROXY would pass for a setting
-            return
-        key = f"HTTP_{key}"
         environ[key] = f"{environ[key]}{'; ' if key == 'HTTP_COOKIE' else ','}{value}" if key in environ else value
 
     def new_body(self) -> Input:
-        """Return the request's body, by its framing. Raises: BadRequest."""
-        lengths = self.headers.get_all("Content-Length", [])
-        coding = self.headers.get("Transfer-Encoding")
-        is_chunked = coding is not None and coding.lower() == "chunked"
-        if coding is not None and self.reject_bad_requests and (lengths or not is_chunked):
-            raise BadRequest("400 Bad Request")
-        if len(set(lengths)) > 1 or not all(each.isascii() and each.isdigit() and len(each) < 20 for each in lengths):
-            raise BadRequest("400 Bad Request")
-        waits = self.headers.get("Expect", "").lower() == "100-continue"
-        size = None if is_chunked else int(lengths[0]) if lengths else 0
-        return Input(self.rfile, size, self.connection, self.connection.sendall if waits else None)
+        """Return the request's body, by its framing."""
+        send = self.wfile.write if self.head.expects_continue else None
+        return Input(self.rfile, self.head.length, self.connection, send)
 
     def get_client_address(self) -> tuple[str, str]:
         """Return the client's host and port, as text."""
@@ -310,26 +343,24 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return host_and_port(self.server.server_address)
 
     def set_idle(self) -> None:
-        """Let the server cut this connection when it ends: the app waits for its client. ``eventlet.set_idle``."""
+        """Mark as idle: the server cuts it when it ends, as the app waits for its client. ``eventlet.set_idle``."""
         if self.conn_state[2] is STATE_REQUEST:
             self.conn_state[2] = STATE_IDLE
 
     def upgrade(self) -> tuple[Any, bytes]:
-        """Take the connection over: ``environ["dhaga.upgrade"]``. Returns: socket, and the bytes already received."""
+        """Hand the connection over: ``environ["dhaga.upgrade"]``. Returns: socket, and the bytes already received."""
         self.reader.stopped = True
         self.close_connection = self.upgraded = True
         return self.connection, self.rfile.read(65_536) or b""
 
     def disconnected(self) -> bool:
         """Return whether the client has closed its side: ``environ["dhaga.disconnected"]``. Parks: never."""
-        poll = originals.poll()
-        poll.register(self.connection.fileno(), getattr(originals.select_module, "POLLRDHUP", 0))
-        return bool(poll.poll(0))
+        return has_closed(self.connection)
 
     # ---- answers
 
     def handle_one_response(self, environ: dict[str, Any] | None = None) -> None:
-        """Call the app, send what it returns, log it, and call the hooks. Raises: what is no Exception."""
+        """Call the app, send its result, log it, and call the hooks. Raises: BaseExceptions that are not Exceptions."""
         environ = self.environ = self.environ if environ is None else environ
         began = originals.monotonic()
         response = Response(self, environ)
@@ -345,26 +376,29 @@ class HttpProtocol(BaseHTTPRequestHandler):
             self.log_response(environ, response, originals.monotonic() - began)
 
     def call_app(self, environ: dict[str, Any], response: Response) -> None:
-        """Call the app and send its result; answer for one that fails. Raises: OSError if the client has gone."""
+        """Call the app and send its result; answer for an app that fails. Raises: OSError if the client has gone."""
         result: Any = None
         WSGI_LOCAL.__dict__.pop("already_handled", None)
         try:
             result = self.server.app(environ, response.start)
             if not self.is_handled():
                 response.send_all(result)
+        except ChunkReadError as error:
+            self.close_connection = True
+            response.fail(error.status, b"")
         except (Exception, Timeout):
             self.close_connection = True
             text = traceback.format_exc()
-            if not response.client_gone:
+            if not response.client_gone and not environ["eventlet.input"].client_gone:
                 self.server.log.error(text)
                 if not self.upgraded:
-                    response.fail(text.encode() if self.server.debug else b"")
+                    response.fail("500 Internal Server Error", text.encode() if self.server.debug else b"")
         finally:
             if hasattr(result, "close"):
                 result.close()
 
     def is_handled(self) -> bool:
-        """Return whether the app has answered by itself."""
+        """Return whether the app has answered on the socket."""
         return self.upgraded or bool(WSGI_LOCAL.__dict__.get("already_handled"))
 
     def log_response(self, environ: dict[str, Any], response: Response, seconds: float) -> None:
@@ -373,12 +407,11 @@ class HttpProtocol(BaseHTTPRequestHandler):
             return
         client = self.get_client_address()
         forwarded = self.headers.get("X-Forwarded-For", "").replace(" ", "") if self.server.log_x_forwarded_for else ""
-        line = self.requestline
         values = {
-            "client_ip": f"{forwarded},{client[0]}" if forwarded else client[0],
+            "client_ip": f"{printable(forwarded)},{client[0]}" if forwarded else client[0],
             "client_port": client[1],
             "date_time": self.log_date_time_string(),
-            "request_line": line if line.isprintable() else line.encode("unicode_escape").decode(),
+            "request_line": printable(self.requestline),
             "status_code": response.status[:3] or "-",
             "body_length": response.size,
             "wall_seconds": seconds,
@@ -390,8 +423,13 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.server.log.info(f"{self.get_client_address()[0]} - {format % args}")
 
 
+def printable(text: str) -> str:
+    """Return a client's text for a line of the log."""
+    return text if text.isascii() and text.isprintable() else escape(text)
+
+
 def host_and_port(address: Any) -> tuple[str, str]:
-    """Return host and port of an address, as text; of a Unix socket ``unix`` and nothing."""
+    """Return host and port of an address, as text; for a Unix socket ``unix`` and an empty text."""
     if isinstance(address, tuple):
         return str(address[0]), str(address[1])
     return "unix", ""

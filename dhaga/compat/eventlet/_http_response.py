@@ -8,17 +8,18 @@ from time import time
 from typing import Any
 from wsgiref.handlers import format_date_time
 
+from ...http._server.response import parse_length
 from ._http_input import capitalized
 
 capitalized_name = functools.lru_cache(1024)(capitalized)
-"""An app has a few dozen names, and each has them in each response."""
+"""Cached: an app repeats a few dozen names in all its responses."""
 
 BODILESS = "204", "304"
 """Statuses without a body (RFC 9110, 6.4.1)."""
 
 
 class Response:
-    """Makes bytes of what a WSGI app says. ``protocol``: the connection's HttpProtocol."""
+    """Turns the output of a WSGI app into bytes. ``protocol``: the connection's HttpProtocol."""
 
     def __init__(self, protocol: Any, environ: dict[str, Any]) -> None:
         self.protocol = protocol
@@ -33,7 +34,7 @@ class Response:
         self.size = 0
         self.client_gone = False
 
-    # ---- what the app calls
+    # ---- for the app
 
     def start(self, status: str, headers: Any, exc_info: Any = None) -> Callable[[Any], None]:
         """Set status and fields: ``start_response``. Returns: ``write``. Raises: AssertionError, or exc_info."""
@@ -48,14 +49,17 @@ class Response:
         self.status = status
         pairs = headers.items() if isinstance(headers, dict) else headers
         capital = self.protocol.capitalize_response_headers
-        self.headers = [(capitalized_name(name) if capital else name, str(value)) for name, value in pairs]
+        self.headers = []
         self.names = set()
         self.length = None
-        for name, value in self.headers:
-            lower = name.lower()
+        for name, value in pairs:
+            lower, value = name.lower(), str(value)
+            if lower == "transfer-encoding":
+                continue  # PEP 3333: the server frames the body
+            self.headers.append((capitalized_name(name) if capital else name, value))
             self.names.add(lower)
             if lower == "content-length":
-                self.length = int(value)
+                self.length = parse_length(value, self.length)
             elif lower == "connection" and value.lower() == "close":
                 self.protocol.close_connection = True
         return self.write
@@ -67,6 +71,8 @@ class Response:
         if not self.sent:
             head = self.head()
             self.sent = True
+        if self.length is not None and not self.bodiless:
+            piece = self.cut_to_length(piece, self.length - self.size)
         self.size += len(piece)
         if self.bodiless:
             piece = b""
@@ -77,9 +83,16 @@ class Response:
 
     # ---- sending
 
+    def cut_to_length(self, piece: bytes, left: int) -> bytes:
+        """Cut off the excess over Content-Length: the client would read it as the next response."""
+        if len(piece) > left:
+            self.protocol.close_connection = True
+            self.protocol.server.log.error(f"the app gives more than its Content-Length, {self.length}")
+        return piece[:left]
+
     def send(self, data: bytes) -> None:
         try:
-            self.protocol.connection.sendall(data)
+            self.protocol.wfile.write(data)
         except OSError:
             self.client_gone = True
             raise
@@ -112,7 +125,7 @@ class Response:
         protocol = self.protocol
         body = self.environ["eventlet.input"]
         if body.client_waits and not body.at_end:
-            protocol.close_connection = True  # whether its body comes or not, only the client knows
+            protocol.close_connection = True  # only the client knows whether its body follows
         body.response_has_begun()
         if protocol.close_connection:
             return ["Connection: close"]
@@ -121,10 +134,10 @@ class Response:
         seconds = protocol.server.keepalive
         return ["Connection: keep-alive", *([f"Keep-Alive: timeout={int(seconds)}"] if seconds is not True else [])]
 
-    # ---- what the app returns
+    # ---- the app's result
 
     def send_all(self, result: Iterable[Any]) -> None:
-        """Send the app's result, in pieces of ``minimum_chunk_size`` bytes or more. Raises: what the app raises."""
+        """Send the app's result, in pieces of ``minimum_chunk_size`` bytes or more. Raises: the app's errors."""
         minimum = self.environ.get("eventlet.minimum_write_chunk_size", self.protocol.minimum_chunk_size)
         if not self.sent and self.length is None and hasattr(result, "__len__"):
             self.announce(sum(map(len, result)))
@@ -155,11 +168,11 @@ class Response:
             self.length = size
             self.headers.append(("Content-Length", str(size)))
 
-    def fail(self, text: bytes) -> None:
-        """Answer for an app that has failed, or cut a response that has begun."""
+    def fail(self, status: str, text: bytes) -> None:
+        """Answer in the app's place, or cut a response that has begun."""
         self.protocol.close_connection = True
         if self.sent or self.client_gone:
             return
         self.status = ""
-        self.start("500 Internal Server Error", [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
+        self.start(status, [("Content-Type", "text/plain"), ("Content-Length", str(len(text)))])
         self.write(text)

@@ -1,12 +1,12 @@
-"""What ``eventlet.debug`` switches on and off, for the process."""
+"""Switches of ``eventlet.debug``, for the process."""
 
 from __future__ import annotations
 
 hub_exceptions = True
-"""Report the error of a greenthread that is not waited for."""
+"""Report the error of a greenthread without a waiter."""
 
 unreported: tuple[type[BaseException], ...] = ()
-"""Errors of greenthreads that are no news: StopServe."""
+"""Errors of greenthreads that are not reported: StopServe."""
 
 tpool_exceptions = False
-"""Report the error of a call in a thread of ``tpool``, besides raising it."""
+"""Report the error of a call in a thread of ``tpool`` before raising it."""

@@ -1,20 +1,21 @@
-"""What ``threading.current_thread()`` returns in a greenthread: a thread to look at, and to join."""
+"""The result of ``threading.current_thread()`` in a greenthread: a thread with a name, which can be joined."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
+from ..._kernel.run.idents import ident_of
 from ...threading import _DummyThread
 
 number = itertools.count(1).__next__
 
 
 class GreenThreadStandIn(_DummyThread):
-    """Stand-in for a greenthread. Source: what ``eventlet.green.threading.current_thread`` returns."""
+    """Stand-in for a greenthread. Source: the result of ``eventlet.green.threading.current_thread``."""
 
     def __init__(self, greenthread: Any) -> None:
-        super().__init__(f"GreenThread-{number()}", greenthread.ident, greenthread.is_alive, True)
+        super().__init__(f"GreenThread-{number()}", ident_of(greenthread), greenthread.is_alive, True)
         self._g = greenthread
 
     def __repr__(self) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 NAME = "permessage-deflate"
 TAIL = b"\x00\x00\xff\xff"
-"""What ends each compressed message, and is left out of it (RFC 7692, 7.2.1)."""
+"""The end of each compressed message, which is not sent (RFC 7692, 7.2.1)."""
 
 FLAGS = "server_no_context_takeover", "client_no_context_takeover"
 WINDOWS = "server_max_window_bits", "client_max_window_bits"
 MAX_BITS = 15
 MIN_BITS = 9
-"""The smallest window that zlib compresses for; the RFC has 8, too."""
+"""The smallest window that zlib compresses for; the RFC also allows 8."""
 
 
 def negotiate(header: str) -> dict[str, dict[str, Any]]:
@@ -55,13 +55,17 @@ def answer(extensions: dict[str, dict[str, Any]]) -> str:
     return "; ".join([NAME, *flags, *(f"{name}={found[name]}" for name in WINDOWS if name in found)])
 
 
-class Deflater:
-    """Compresses what one side sends."""
+class Direction:
+    """The settings of one direction. ``forgets``: each message begins with an empty window."""
 
     def __init__(self, found: dict[str, Any], side: str) -> None:
         self.bits = found.get(f"{side}_max_window_bits", MAX_BITS)
         self.forgets = bool(found.get(f"{side}_no_context_takeover"))
         self.stream: Any = None
+
+
+class Deflater(Direction):
+    """Compressor of one direction."""
 
     def compress(self, data: bytes) -> bytes:
         """Return a message compressed."""
@@ -71,13 +75,8 @@ class Deflater:
         return whole.removesuffix(TAIL)
 
 
-class Inflater:
-    """Decompresses what the other side sends."""
-
-    def __init__(self, found: dict[str, Any], side: str) -> None:
-        self.bits = found.get(f"{side}_max_window_bits", MAX_BITS)
-        self.forgets = bool(found.get(f"{side}_no_context_takeover"))
-        self.stream: Any = None
+class Inflater(Direction):
+    """Decompressor of the other direction."""
 
     def decompress(self, data: bytes, limit: int) -> bytes | None:
         """Return a message decompressed; None if it has more than ``limit`` bytes. Raises: zlib.error."""

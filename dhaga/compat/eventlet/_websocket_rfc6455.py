@@ -7,8 +7,12 @@ import struct
 import zlib
 from typing import Any
 
+from ..._kernel.run.turn_budget import yield_if_due
 from ._websocket_deflate import NAME, Deflater, Inflater
-from ._websocket_hixie import MAX_FRAME_LENGTH, WebSocket
+from .semaphore import Semaphore
+
+MAX_FRAME_LENGTH = 8 * 1024 * 1024
+"""Bytes of a message that are accepted unless ``WebSocketWSGI`` says otherwise."""
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
@@ -18,7 +22,7 @@ class ConnectionClosedError(Exception):
 
 
 class FailedConnectionError(Exception):
-    """The peer has sent what no WebSocket sends, or too much of it; ``status`` is the code of the end."""
+    """The peer sent invalid or too much data; ``status`` is the code of the close frame."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
@@ -34,23 +38,26 @@ class ProtocolError(FailedConnectionError, ValueError):
 
 
 class Message:
-    """A message, as far as its frames have come."""
+    """A message with the frames received so far."""
 
     def __init__(self, opcode: int, limit: int, decompressor: Inflater | None) -> None:
         self.opcode = opcode
         self.limit = limit
         self.decompressor = decompressor
-        self.pieces: list[bytes] = []
-        self.size = 0
+        self.data = bytearray()  # not a list: an endless series of empty frames must not fill the memory
+
+    @property
+    def size(self) -> int:
+        """Bytes received so far, before decompression."""
+        return len(self.data)
 
     def push(self, data: bytes) -> None:
         """Add a frame's data."""
-        self.pieces.append(data)
-        self.size += len(data)
+        self.data += data
 
     def getvalue(self) -> Any:
         """Return text or bytes. Raises: FailedConnectionError."""
-        data: bytes | None = b"".join(self.pieces)
+        data: bytes | None = bytes(self.data)
         if self.decompressor is not None:
             try:
                 data = self.decompressor.decompress(data or b"", self.limit)
@@ -67,8 +74,29 @@ class Message:
             raise FailedConnectionError(1007, "the text is not UTF-8") from None
 
 
+class WebSocket:
+    """The WebSocket of a handler. Source: ``eventlet.websocket.WebSocket``, without the drafts before version 13."""
+
+    def __init__(self, sock: Any, environ: dict[str, Any], version: int = 76) -> None:
+        if version != 13:
+            raise NotImplementedError(
+                f"WebSockets of the draft {version} are not here: browsers speak version 13, RFC6455WebSocket"
+            )
+        self.socket = sock
+        self.environ = environ
+        self.version = version
+        self.protocol: str | None = None
+        self.path = environ.get("PATH_INFO", "")
+        self.origin = environ.get("HTTP_ORIGIN")
+        self.log_context = environ.get("REMOTE_ADDR")
+        self.websocket_closed = False
+        self.max_frame_length = MAX_FRAME_LENGTH
+
+
 class RFC6455WebSocket(WebSocket):
     """One WebSocket of version 13. Source: ``eventlet.websocket.RFC6455WebSocket``.
+
+    Several greenthreads may send, but only one may receive (``wait``).
 
     ``client``: what it sends is masked; ``extensions``: what was agreed on, ``permessage-deflate`` alone.
     """
@@ -88,11 +116,13 @@ class RFC6455WebSocket(WebSocket):
         self.client = client
         self.extensions = extensions or {}
         self.max_frame_length = max_frame_length
+        self._buf = bytearray()
+        self._sendlock = Semaphore()
         self._remote_close_data: bytes | None = None
         self._coders: tuple[Deflater, Inflater] | None = None
 
     def _deflate(self) -> tuple[Deflater, Inflater] | None:
-        """Return the compressor and the decompressor, if that was agreed on."""
+        """Return the compressor and the decompressor, if negotiated."""
         found = self.extensions.get(NAME)
         if found is not None and self._coders is None:
             mine, peers = ("client", "server") if self.client else ("server", "client")
@@ -130,11 +160,17 @@ class RFC6455WebSocket(WebSocket):
             return head + mask + unmasked(data, mask)
         return head + data
 
+    def _send(self, data: bytes) -> None:
+        if self.websocket_closed:
+            raise BrokenPipeError("the WebSocket is closed")
+        with self._sendlock:
+            self.socket.sendall(data)
+
     def _send_control(self, opcode: int, data: bytes) -> None:
         self._send(self._pack_message(data, masked=self.client, opcode=opcode))
 
     def close(self, close_data: tuple[int, str] | None = None) -> None:
-        """Say that no message follows; ``close_data``: code and reason. No-op if it is closed."""
+        """Send the close frame; ``close_data``: code and reason. No-op if it is closed."""
         if self.websocket_closed:
             return
         data = b"" if close_data is None else struct.pack("!H", close_data[0]) + close_data[1].encode()[:123]
@@ -168,7 +204,8 @@ class RFC6455WebSocket(WebSocket):
                 return message.getvalue()
 
     def _recv_frame(self, message: Message | None = None) -> Message | None:
-        """Receive a frame. Returns: the message that it begins, or goes on with; ``message`` after a control frame."""
+        """Receive a frame. Returns: the message that it begins or continues; ``message`` after a control frame."""
+        yield_if_due()  # one recv brings 10,900 empty frames
         first, second = self._take(2)
         opcode, size = first & 15, second & 127
         compressed = bool(first & 0x40)
@@ -195,7 +232,7 @@ class RFC6455WebSocket(WebSocket):
     _final = False
 
     def _handle_control(self, first: int, opcode: int, size: int) -> None:
-        """Answer a ping, or the end. Raises: ConnectionClosedError at the end."""
+        """Answer a ping or a close frame. Raises: ConnectionClosedError after a close frame."""
         self._final = False
         if size > 125 or not first & 0x80 or opcode > PONG:
             raise ProtocolError("a control frame is too long, in pieces, or unknown")
@@ -217,20 +254,19 @@ class RFC6455WebSocket(WebSocket):
         return unmasked(self._take(size), mask)
 
     def _take(self, size: int) -> bytes:
-        if len(self._buf) < size:
-            pieces = bytearray(self._buf)
-            while len(pieces) < size:
-                data = self.socket.recv(65_536)
-                if not data:
-                    raise ConnectionClosedError
-                pieces += data
-            self._buf = bytes(pieces)
-        taken, self._buf = self._buf[:size], self._buf[size:]
+        buffer = self._buf
+        while len(buffer) < size:
+            data = self.socket.recv(65_536)
+            if not data:
+                raise ConnectionClosedError
+            buffer += data
+        taken = bytes(buffer[:size])
+        del buffer[:size]
         return taken
 
 
 def unmasked(data: bytes, mask: bytes) -> bytes:
-    """Return the bytes with the mask of four bytes taken off, or put on: as one number, which is fast."""
+    """Return the bytes XORed with the mask of four bytes: as one number, for speed."""
     size = len(data)
     repeated = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")

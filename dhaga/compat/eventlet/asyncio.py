@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from ...aio import await_
+from ...aio._await import await_
 from .greenthread import GreenThread, spawn
 
 __all__ = ["spawn_for_awaitable"]

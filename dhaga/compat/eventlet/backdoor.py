@@ -1,4 +1,4 @@
-"""``eventlet.backdoor``: a prompt of Python on a socket, in the running program."""
+"""``eventlet.backdoor``: a Python prompt on a socket, in the running program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Any
 
-from .._prompt import talk
+from .._shared.prompt import talk
 from .greenthread import spawn
 
 __all__ = ["backdoor", "backdoor_server"]
@@ -17,7 +17,7 @@ HELP = 'Type "help", "copyright", "credits" or "license" for more information.'
 
 
 def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
-    """Give each client of a listener a prompt: a way in for all who reach its address. ``locals``: the names it has.
+    """Give each client of a listener a prompt: anyone who reaches the address gets in. ``locals``: the names it has.
 
     Parks: until it is killed, or the listener is closed. Closes the listener.
     """
@@ -30,7 +30,7 @@ def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
 
 
 def backdoor(conn_info: tuple[Any, Any], locals: dict[str, Any] | None = None) -> None:
-    """Give one client a prompt. ``conn_info``: what ``accept`` returned. Parks: until the client leaves. Closes it."""
+    """Give one client a prompt. ``conn_info``: the result of ``accept``. Parks: until the client leaves. Closes it."""
     conn, _ = conn_info
     try:
         talk(conn, locals, f"Python {sys.version}\n{HELP}\n(InteractiveConsole)")

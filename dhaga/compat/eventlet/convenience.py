@@ -9,6 +9,7 @@ from typing import Any
 from ... import ssl
 from ..._kernel.api import current
 from ...socket import AF_INET, AF_INET6, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET
+from .._shared.tls import new_context
 from . import _settings
 from .greenio import GreenSocket
 from .greenpool import GreenPool
@@ -23,7 +24,7 @@ __all__ = ["StopServe", "connect", "listen", "serve", "wrap_ssl"]
 
 
 class ReuseRandomPortWarning(Warning):
-    """A random port that others may share."""
+    """A random port that other sockets may share."""
 
 
 class ReusePortUnavailableWarning(Warning):
@@ -53,7 +54,7 @@ def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
 def listen(
     addr: Any, family: int = AF_INET, backlog: int = 50, reuse_addr: bool = True, reuse_port: bool | None = None
 ) -> GreenSocket:
-    """Return a listening socket. ``reuse_port``: others may listen at the port, too; None: at one that is named.
+    """Return a listening socket. ``reuse_port``: share the port with others; None: only a given port.
 
     Parks: never. Raises: OSError.
     """
@@ -104,7 +105,7 @@ def check_handler(greenthread: GreenThread, server: Any, conn: Any) -> None:
             conn.close()
     except BaseException as error:
         if not was_killed(error):
-            server._cancel_with(error)
+            server.cancel_with(error)
 
 
 def wrap_ssl(
@@ -124,16 +125,8 @@ def wrap_ssl(
     Parks: during the handshake of a connection. Raises: OSError.
     """
     protocol = ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
-    context = ssl.SSLContext(protocol if ssl_version is None else ssl_version)
-    context.check_hostname = False
-    context.verify_mode = cert_reqs
-    if ca_certs is not None:
-        context.load_verify_locations(ca_certs)
-    if certfile is not None:
-        context.load_cert_chain(certfile, keyfile)
-    if ciphers is not None:
-        context.set_ciphers(ciphers)
-    return context.wrap_socket(
+    protocol = protocol if ssl_version is None else ssl_version
+    return new_context(protocol, keyfile, certfile, cert_reqs, ca_certs, ciphers).wrap_socket(
         sock,
         server_side=server_side,
         do_handshake_on_connect=do_handshake_on_connect,

@@ -1,4 +1,4 @@
-"""``eventlet.corolocal``: attributes that each greenthread has for itself."""
+"""``eventlet.corolocal``: attributes of each greenthread."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class PropagateError(Exception):
 
 
 class DAGPool:
-    """Greenthreads with a key each, that may wait for the values of other keys. Source: ``eventlet.dagpool.DAGPool``.
+    """Greenthreads with keys, which may wait for the values of other keys. Source: ``eventlet.dagpool.DAGPool``.
 
-    ``preload``: values that are there from the start, a dict or pairs.
+    ``preload``: initial values, a dict or pairs.
     """
 
     def __init__(self, preload: Any = ()) -> None:
@@ -72,7 +72,7 @@ class DAGPool:
             value = PropagateError(key, error)
         finally:
             self._forget(key)
-        if key not in self.values:  # else the function has posted one itself, or others have after a kill
+        if key not in self.values:  # else the function has posted a value, or another greenthread has after a kill
             self.post(key, value)
         return value
 
@@ -105,19 +105,19 @@ class DAGPool:
         return self.wait()
 
     def wait(self, keys: Iterable[Hashable] = ALL) -> dict[Any, Any]:
-        """Return the values of the keys, of all that are known unless they are given. Raises: PropagateError."""
+        """Return the values of the keys; by default of all known keys. Raises: PropagateError."""
         return dict(self.wait_each(keys))
 
     def wait_each(self, keys: Iterable[Hashable] = ALL) -> Iterator[tuple[Any, Any]]:
-        """Yield keys and values as they come. Parks: until the next one. Raises: PropagateError in the place of one."""
+        """Yield keys and values as they come. Parks: until the next one. Raises: PropagateError instead of a value."""
         return self._each(self._wanted(keys))
 
     def wait_each_success(self, keys: Iterable[Hashable] = ALL) -> Iterator[tuple[Any, Any]]:
-        """Yield keys and values as they come, without those of which the greenthread has failed."""
+        """Yield keys and values as they come, and skip failed greenthreads."""
         return (pair for pair in self._each_raw(self._wanted(keys)) if not isinstance(pair[1], PropagateError))
 
     def wait_each_exception(self, keys: Iterable[Hashable] = ALL) -> Iterator[tuple[Any, Any]]:
-        """Yield keys and PropagateErrors as they come, of the greenthreads that have failed."""
+        """Yield keys and PropagateErrors of failed greenthreads, as they come."""
         return (pair for pair in self._each_raw(self._wanted(keys)) if isinstance(pair[1], PropagateError))
 
     def _wanted(self, keys: Any) -> set[Any]:
@@ -128,7 +128,7 @@ class DAGPool:
             yield key, checked(value)
 
     def _each_raw(self, pending: set[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yield what comes for the keys, and take these off; ``pending`` always says what is waited for."""
+        """Yield the outcomes of the keys, and remove these; ``pending`` always holds the missing keys."""
         while pending:
             posted = self._posted
             found = pending & self.values.keys()
@@ -142,7 +142,7 @@ class DAGPool:
         """Return the value of a key. Parks: until it has one. Raises: PropagateError."""
         return self.wait([key])[key]
 
-    # ---- looking
+    # ---- state
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         """Return the value of a key, or ``default`` while it has none. Raises: PropagateError."""
@@ -153,7 +153,7 @@ class DAGPool:
         return tuple(self.values)
 
     def items(self) -> tuple[tuple[Any, Any], ...]:
-        """Return keys and values, as far as there are any. Raises: PropagateError."""
+        """Return the known keys and values. Raises: PropagateError."""
         return tuple((key, checked(value)) for key, value in self.values.items())
 
     def running(self) -> int:
@@ -161,15 +161,15 @@ class DAGPool:
         return len(self.greenthreads)
 
     def running_keys(self) -> tuple[Any, ...]:
-        """Return the keys of those."""
+        """Return the keys of the running greenthreads."""
         return tuple(self.greenthreads)
 
     def waiting(self) -> int:
-        """Return how many greenthreads wait for values that are not there."""
+        """Return how many greenthreads wait for missing values."""
         return len(self.waiting_for())
 
     def waiting_for(self, key: Hashable = ALL) -> Any:
-        """Return the keys that the greenthread of a key waits for; of all, by their keys. Raises: KeyError."""
+        """Return the keys that a key's greenthread waits for; without a key, those of all, by key. Raises: KeyError."""
         if key is not ALL:
             if key in self._pending:
                 return self._pending[key] - self.values.keys()

@@ -8,23 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..._kernel.context_manager import contextmanager
-from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.process.current_scheduler import current_scheduler
 from . import tpool
 from .greenthread import GreenThread, spawn_after
 from .pools import Pool
 from .timeout import Timeout
 
 __all__ = [
-    "BaseConnectionPool",
-    "ConnectTimeout",
-    "ConnectionPool",
-    "DatabaseConnector",
-    "GenericConnectionWrapper",
-    "PooledConnectionWrapper",
-    "RawConnectionPool",
-    "TpooledConnectionPool",
-    "cleanup_rollback",
-]
+    "BaseConnectionPool", "ConnectTimeout", "ConnectionPool", "DatabaseConnector", "GenericConnectionWrapper",
+    "PooledConnectionWrapper", "RawConnectionPool", "TpooledConnectionPool", "cleanup_rollback",
+]  # fmt: skip
 
 logger = logging.getLogger("dhaga")
 
@@ -35,11 +28,11 @@ class ConnectTimeout(Exception):
 
 def clock() -> float:
     """Return the scheduler's time, in seconds."""
-    return current_scheduler()._clock()
+    return current_scheduler().clock()
 
 
 def cleanup_rollback(conn: Any) -> None:
-    """Roll back what a user of the connection has left open."""
+    """Roll back a transaction that the user left open."""
     conn.rollback()
 
 
@@ -100,7 +93,7 @@ class BaseConnectionPool(Pool):
     def get(self) -> PooledConnectionWrapper:
         """Lend a connection; its ``close`` gives it back."""
         kept = super().get()
-        if kept is None:  # one that was given back could not be used
+        if kept is None:  # a returned connection was unusable
             try:
                 kept = self.create()
             except BaseException:
@@ -109,7 +102,7 @@ class BaseConnectionPool(Pool):
         return PooledConnectionWrapper(kept, self)
 
     def put(self, conn: Any, cleanup: Any = DEFAULT_CLEANUP) -> None:
-        """Take a connection back; ``cleanup``: another one than the pool's. One that fails at that is dropped."""
+        """Return a connection to the pool; ``cleanup`` replaces the pool's. A failed cleanup drops the connection."""
         kept = conn._withdraw() if isinstance(conn, PooledConnectionWrapper) else None
         now = clock()
         if kept is not None:
@@ -120,7 +113,7 @@ class BaseConnectionPool(Pool):
             elif not self._clean(kept.connection, self.cleanup if cleanup is DEFAULT_CLEANUP else cleanup):
                 kept = None
         if kept is not None or self.waiting():
-            super().put(kept)  # who gets None makes a connection
+            super().put(kept)  # a getter that receives None makes a connection
         else:
             self.current_size -= 1
         self._arrange_expiry()
@@ -161,14 +154,14 @@ class BaseConnectionPool(Pool):
         return now - kept.used >= self.max_idle or now - kept.made >= self.max_age
 
     def _arrange_expiry(self) -> None:
-        """Let the free connections be looked at when the first of them is to end."""
+        """Schedule the check of the free connections for the earliest expiry."""
         if self._expiry is None and self.free_items:
             now = clock()
             ends = min(min(each.used + self.max_idle, each.made + self.max_age) for each in self.free_items)
             self._expiry = spawn_after(max(0.001, ends - now), self._expire)
 
     def _expire(self) -> None:
-        """Close the free connections that have come to their end. From: a greenthread."""
+        """Close the expired free connections. From: a greenthread."""
         self._expiry = None
         now = clock()
         expired = [each for each in self.free_items if self._is_expired(each, now)]
@@ -181,7 +174,7 @@ class BaseConnectionPool(Pool):
 
 
 def close_quietly(connection: Any) -> None:
-    """Close a connection, whatever it raises."""
+    """Close a connection and ignore its errors."""
     try:
         connection.close()
     except Exception as error:
@@ -189,7 +182,7 @@ def close_quietly(connection: Any) -> None:
 
 
 class TpooledConnectionPool(BaseConnectionPool):
-    """A pool whose connections work in OS threads, by ``tpool.Proxy``: for modules that wait in C."""
+    """A pool whose connections work in OS threads, with ``tpool.Proxy``: for modules that block in C."""
 
     @classmethod
     def connect(cls, db_module: Any, connect_timeout: float | None, *args: Any, **kwargs: Any) -> Any:
@@ -211,7 +204,7 @@ ConnectionPool = TpooledConnectionPool
 
 
 class GenericConnectionWrapper:
-    """Stands for a connection; all its attributes are that one's."""
+    """Wrapper of a connection, with all its attributes."""
 
     def __init__(self, baseconn: Any) -> None:
         self._base = baseconn
@@ -232,7 +225,7 @@ class GenericConnectionWrapper:
 
 
 class PooledConnectionWrapper(GenericConnectionWrapper):
-    """A connection that is lent: ``close`` gives it back, and it is false from then on."""
+    """A lent connection: ``close`` returns it to the pool, and makes the wrapper false."""
 
     def __init__(self, kept: Kept, pool: BaseConnectionPool) -> None:
         super().__init__(kept.connection)
@@ -243,13 +236,13 @@ class PooledConnectionWrapper(GenericConnectionWrapper):
         return self._kept is not None
 
     def _withdraw(self) -> Kept | None:
-        """Let go of the connection. Returns: it, as the pool keeps it; None if that was done before."""
+        """Detach the connection. Returns: the pool's object of it; None if it was detached before."""
         kept, self._kept = self._kept, None
         self.__dict__.pop("_base", None)
         return kept
 
     def close(self) -> None:
-        """Give the connection back. No-op if that was done before."""
+        """Return the connection to the pool. No-op if it was returned before."""
         if self:
             self._pool.put(self)
 

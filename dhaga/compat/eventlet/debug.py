@@ -6,44 +6,35 @@ import asyncio
 from typing import Any, NoReturn
 
 from ... import threading
-from ..._kernel.current_scheduler import current_scheduler
+from ..._kernel.process.current_scheduler import current_scheduler
 from . import _settings
 
 __all__ = [
-    "format_asyncio_info",
-    "format_hub_listeners",
-    "format_hub_timers",
-    "format_threads_info",
-    "hub_blocking_detection",
-    "hub_exceptions",
-    "hub_listener_stacks",
-    "hub_prevent_multiple_readers",
-    "hub_timer_stacks",
-    "spew",
-    "tpool_exceptions",
-    "unspew",
-]
+    "format_asyncio_info", "format_hub_listeners", "format_hub_timers", "format_threads_info", "hub_blocking_detection",
+    "hub_exceptions", "hub_listener_stacks", "hub_prevent_multiple_readers", "hub_timer_stacks", "spew",
+    "tpool_exceptions", "unspew",
+]  # fmt: skip
 
 
 def hub_exceptions(state: bool = True) -> None:
-    """Set whether the error of a greenthread that is not waited for is reported, by ``dhaga.excepthook``."""
+    """Set whether ``dhaga.excepthook`` reports the error of a greenthread without a waiter."""
     _settings.hub_exceptions = bool(state)
 
 
 def tpool_exceptions(state: bool = False) -> None:
-    """Set whether the error of a call in a thread of ``tpool`` is reported, besides raising it."""
+    """Set whether the error of a call in a thread of ``tpool`` is reported before it is raised."""
     _settings.tpool_exceptions = bool(state)
 
 
 def format_hub_timers() -> str:
-    """Return the deadlines that are waited for, as text."""
-    timers = sorted(current_scheduler()._timers.heap, key=lambda entry: entry[0])
+    """Return the pending deadlines, as text."""
+    timers = sorted(current_scheduler().timers.heap, key=lambda entry: entry[0])
     return "\n".join(["TIMERS:", *(f"{entry[0]}: {entry[2]!r}" for entry in timers if entry[2] is not None)])
 
 
 def format_hub_listeners() -> str:
     """Return what the greenthreads wait for, as text."""
-    waits = [each for each in current_scheduler()._in_order() if each.reason]
+    waits = [each for each in current_scheduler().in_order() if each.reason]
     lines = {way: [repr(each) for each in waits if str(each.reason).startswith(way)] for way in ("read", "write")}
     return "\n".join(["READERS:", *lines["read"], "WRITERS:", *lines["write"]])
 
@@ -67,11 +58,11 @@ def hub_timer_stacks(state: bool = False) -> None:
 
 
 def hub_prevent_multiple_readers(state: bool = True) -> None:
-    """Do nothing: several may wait for one socket, and are served in turn."""
+    """Do nothing: several greenthreads may wait for one socket, and are served in turn."""
 
 
 def hub_blocking_detection(state: bool = False, resolution: float = 1) -> None:
-    """Do nothing: ``DHAGA_DEBUG=1`` reports what holds the others up."""
+    """Do nothing: ``DHAGA_DEBUG=1`` reports code that blocks the others."""
 
 
 def spew(trace_names: Any = None, show_values: bool = False) -> NoReturn:

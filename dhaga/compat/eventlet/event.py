@@ -1,17 +1,17 @@
-"""``eventlet.event``: a value or an error that is sent once, to all who wait for it."""
+"""``eventlet.event``: a value or an error that is sent once, to all waiters."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..._sync import event
-from .greenthread import error_of
+from .._shared.thrown import thrown
 
 __all__ = ["Event"]
 
 
 class Sending:
-    """What is sent between two resets, and the flag of those who wait for it."""
+    """The value sent between two resets, and the flag of its waiters."""
 
     __slots__ = ("error", "flag", "value", "waiting")
 
@@ -37,7 +37,7 @@ class Event:
         )
 
     def reset(self) -> None:
-        """Be as new; those who wait get what was sent. Raises: AssertionError if nothing was."""
+        """Reset; current waiters still get the value sent. Raises: AssertionError if nothing was sent."""
         if not self.ready():
             raise AssertionError("Trying to re-reset() a fresh event.")
         self._sending = Sending()
@@ -55,7 +55,7 @@ class Event:
         return self.ready() and not self.has_exception()
 
     def poll(self, notready: Any = None) -> Any:
-        """Return or raise what was sent, or return ``notready``."""
+        """Return the value sent, or raise the error sent; before that return ``notready``."""
         return self.wait() if self.ready() else notready
 
     def poll_exception(self, notready: Any = None) -> Any:
@@ -67,7 +67,7 @@ class Event:
         return self.wait() if self.has_result() else notready
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Return or raise what was sent. Parks: until it is. Returns: None after ``timeout`` seconds."""
+        """Return the value, or raise the error. Parks: until one is sent. Returns: None after ``timeout`` seconds."""
         sending = self._sending
         if not sending.flag.is_set():
             sending.waiting += 1
@@ -77,11 +77,11 @@ class Event:
             finally:
                 sending.waiting -= 1
         if sending.error is not None:
-            raise error_of(sending.error)
+            raise thrown(*sending.error)
         return sending.value
 
     def send(self, result: Any = None, exc: Any = None) -> None:
-        """Wake all who wait with a value, or an error. Parks: never. Raises: AssertionError if that was done before."""
+        """Send a value, or an error, to all waiters. Parks: never. Raises: AssertionError after an earlier one."""
         if self.ready():
             raise AssertionError("Trying to re-send() an already-triggered event.")
         sending = self._sending
@@ -90,5 +90,5 @@ class Event:
         sending.flag.set()
 
     def send_exception(self, *args: Any) -> None:
-        """Wake all who wait with an error: one, or what ``sys.exc_info`` returned."""
+        """Send an error to all waiters: an exception, or the result of ``sys.exc_info``."""
         self.send(None, args)

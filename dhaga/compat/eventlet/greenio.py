@@ -13,10 +13,14 @@ from ...socket import SHUT_RDWR
 __all__ = ["GreenPipe", "GreenSocket", "shutdown_safe"]
 
 
+__path__: list[str] = []  # a package for ``import``: eventlet.greenio.base is this module
+
+CONNECT_ERR = {errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK}
+CONNECT_SUCCESS = {0, errno.EISCONN}
 CLIENT_GONE = errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN
 
 
-# A super() at each call would cost as much as what is added.
+# A super() at each call would cost as much as the addition.
 plain_recv, plain_recv_into = ours.socket.recv, ours.socket.recv_into
 
 
@@ -41,7 +45,7 @@ class GreenSocket(ours.socket):
         return twin
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """Receive up to ``bufsize`` bytes; b"" once the connection has ended, however. Parks: while there are none."""
+        """Receive up to ``bufsize`` bytes; b"" after the end or a reset. Parks: while there are none."""
         try:
             return plain_recv(self, bufsize, flags)
         except OSError as error:
@@ -50,13 +54,23 @@ class GreenSocket(ours.socket):
             return b""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
-        """Receive into a buffer; 0 once the connection has ended, however. Parks: while there is nothing."""
+        """Receive into a buffer; 0 after the end or a reset. Parks: while there is nothing."""
         try:
             return plain_recv_into(self, buffer, nbytes, flags)
         except OSError as error:
             if error.errno not in CLIENT_GONE:
                 raise
             return 0
+
+
+def wrapped(sock: ours.socket) -> ours.socket:
+    """Return the socket that does the work, which a GreenSocket of eventlet wraps: here the socket itself."""
+    return sock
+
+
+# Of all sockets, as those of patched programs are no GreenSockets here. Swift's proxy closes it.
+ours.socket.fd = ours.socket._sock = property(wrapped)  # type: ignore[attr-defined]
+_fileobject = ours.SocketIO
 
 
 def GreenPipe(f: Any, mode: str = "r", bufsize: int = -1) -> Any:

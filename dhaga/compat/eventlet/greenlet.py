@@ -1,4 +1,4 @@
-"""``eventlet.greenlet``: names of the package ``greenlet``, on which eventlet and Dhaga stand."""
+"""``eventlet.greenlet``: names of the package ``greenlet``, the base of eventlet and Dhaga."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eventlet.greenpool``: at most so many greenthreads, and the results of several in order."""
+"""``eventlet.greenpool``: a bounded pool of greenthreads, and the results of several in order."""
 
 from __future__ import annotations
 
@@ -7,32 +7,30 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from ..._kernel.current_scheduler import current_scheduler
-from ..._kernel.microthread import call_excepthook
+from ..._kernel.process.current_scheduler import current_scheduler
+from ..._kernel.run.microthread import call_excepthook
 from ..._sync.event import Event
 from . import _settings
 from .greenthread import GreenThread, spawn, spawn_n, was_killed
 from .queue import LightQueue
-from .semaphore import Semaphore
+from .semaphore import Semaphore, check_count
 
 __all__ = ["GreenPile", "GreenPool"]
 
 Function = Callable[..., Any]
 
 
+DEBUG = True
+"""Whether errors of ``spawn_n`` are reported; programs set it."""
+
+
 class GreenPool:
     """At most ``size`` greenthreads: ``spawn`` waits for room. Source: ``eventlet.GreenPool``."""
 
     def __init__(self, size: int = 1000) -> None:
-        try:
-            size = int(size)
-        except ValueError as error:
-            raise TypeError(f"GreenPool() expects an int, not {size!r}") from error
-        if size < 0:
-            raise ValueError(f"GreenPool() expects a size of 0 or more, not {size!r}")
-        self.size = size
+        self.size = check_count("GreenPool()", "size", size)
         self.coroutines_running: set[Any] = set()
-        self.sem = Semaphore(size)
+        self.sem = Semaphore(self.size)
         self._idle = Event()
         self._idle.set()
 
@@ -40,14 +38,13 @@ class GreenPool:
         """Change the bound; if more run, ``free`` is negative until enough of them have ended."""
         self.sem.counter += new_size - self.size
         self.size = new_size
-        self.sem._serve()
 
     def running(self) -> int:
         """Return how many run."""
         return len(self.coroutines_running)
 
     def free(self) -> int:
-        """Return how many more there is room for."""
+        """Return the number of free places."""
         return self.sem.counter
 
     def waiting(self) -> int:
@@ -55,7 +52,7 @@ class GreenPool:
         return max(0, -self.sem.balance)
 
     def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
-        """Start a greenthread. Parks: while there is no room. One of the pool makes the call itself instead."""
+        """Start a greenthread. Parks: while there is no room. A greenthread of the pool makes the call itself."""
         if self._is_full_for_itself():
             return call_at_once(function, args, kwargs)
         self.sem.acquire()
@@ -73,7 +70,7 @@ class GreenPool:
         self._add(spawn_n(self._call_and_leave, function, args, kwargs))
 
     def _is_full_for_itself(self) -> bool:
-        """Return whether the caller is one of the pool, and would wait for its own end."""
+        """Return whether the caller is one of the pool's greenthreads, and would wait for its own end."""
         return self.sem.locked() and getcurrent() in self.coroutines_running
 
     def _add(self, greenthread: Any) -> None:
@@ -84,7 +81,7 @@ class GreenPool:
         try:
             function(*args, **kwargs)
         except Exception as error:
-            if _settings.hub_exceptions:
+            if DEBUG and _settings.hub_exceptions:
                 call_excepthook(getcurrent(), error)
 
     def _call_and_leave(self, function: Function, args: Any, kwargs: Any) -> None:
@@ -100,7 +97,7 @@ class GreenPool:
             self._idle.set()
 
     def waitall(self) -> None:
-        """Wait until none runs. Parks: until then. Raises: AssertionError in one of the pool."""
+        """Wait until none runs. Parks: until then. Raises: AssertionError in a greenthread of the pool."""
         if getcurrent() in self.coroutines_running:
             raise AssertionError(
                 "Calling waitall() from within one of the GreenPool's greenthreads will never terminate."
@@ -109,19 +106,19 @@ class GreenPool:
             self._idle.wait()
 
     def starmap(self, function: Function | None, iterable: Iterable[Iterable[Any]]) -> Iterator[Any]:
-        """Yield what the calls ``function(*item)`` return, in order; at most ``size`` are ahead of what is taken."""
+        """Yield the results of ``function(*item)`` in order; at most ``size`` run ahead of the consumer."""
         results = GreenMap(self.size)
         spawn_n(results.feed, function or (lambda *args: args), iterable)
         return results
 
     def imap(self, function: Function | None, *iterables: Iterable[Any]) -> Iterator[Any]:
-        """Yield what the calls return, in order, as ``starmap`` does, one item of each iterable a call."""
+        """Yield the results in order, as ``starmap`` does; each call gets one item of each iterable."""
         return self.starmap(function, zip(*iterables, strict=False))
 
 
 def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GreenThread:
     """Make a call in the caller, and return a greenthread that has ended with its result."""
-    greenthread = GreenThread(current_scheduler(), function, args, kwargs or None, None, True)
+    greenthread = GreenThread(current_scheduler(), function, args, kwargs)
     greenthread._value = function(*args, **kwargs)
     greenthread._end()
     return greenthread
@@ -161,14 +158,14 @@ class GreenPile:
 
 
 class End:
-    """Stands behind the last result, with the error of the iterable, if it had one."""
+    """Marks the end of the results; holds the iterable's error, if any."""
 
     def __init__(self, failure: BaseException | None) -> None:
         self.failure = failure
 
 
 class GreenMap(GreenPile):
-    """What ``imap`` returns: its queue is bounded, so that the calls are not far ahead of what is taken."""
+    """The iterator of ``imap``: its bounded queue keeps the calls close to the consumer."""
 
     _end: End | None = None
 

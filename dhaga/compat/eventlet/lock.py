@@ -14,7 +14,7 @@ class Lock(Semaphore):
         super().__init__(1)
 
     def release(self, blocking: bool = True) -> bool:
-        """Give it back. Raises: RuntimeError if it is free."""
+        """Release the lock. Raises: RuntimeError if it is free."""
         if self.counter > 0:
             raise RuntimeError("release unlocked lock")
         return super().release(blocking)

@@ -13,7 +13,7 @@ __all__ = ["import_patched", "inject", "is_monkey_patched", "monkey_patch", "ori
 
 SWITCHES = frozenset({"os", "select", "socket", "thread", "time", "psycopg", "MySQLdb", "builtins", "subprocess"})
 MODULES = {"threading": "thread", "_thread": "thread", "queue": "thread", "Queue": "thread", "ssl": "socket"}
-"""Which switch patches a module of another name."""
+"""By module: its switch, if the names differ."""
 
 already_patched: dict[str, bool] = {}
 
@@ -49,7 +49,7 @@ def import_patched(module_name: str, *additional_modules: Any, **more: Any) -> M
 
 
 def inject(module_name: str, new_globals: dict[str, Any] | None, *additional_modules: Any) -> ModuleType:
-    """Do as ``import_patched``, and put what the module holds into a namespace."""
+    """Import as ``import_patched`` does, and copy the module's names into a namespace."""
     if additional_modules:
         raise NotImplementedError(
             "which modules a private copy sees is Dhaga's to choose: leave additional_modules out, or import by "
@@ -73,7 +73,7 @@ class OriginalModule(ModuleType):
 
 
 def original(modname: str) -> ModuleType:
-    """Return a standard module without the patch. What waits by it blocks all greenthreads. Raises: ImportError."""
+    """Return a standard module without the patch. Its waits block all greenthreads. Raises: ImportError."""
     module = import_module(modname)
     return OriginalModule(modname, module.__doc__) if monkey.is_patched() else module
 

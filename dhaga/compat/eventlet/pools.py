@@ -1,4 +1,4 @@
-"""``eventlet.pools``: a pool of things that are made on demand, lent and given back."""
+"""``eventlet.pools``: a pool of objects that are created on demand, lent and returned."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Pool", "TokenPool"]
 
 
 class Pool:
-    """At most ``max_size`` things, made by ``create``. Source: ``eventlet.pools.Pool``."""
+    """At most ``max_size`` objects, created by ``create``. Source: ``eventlet.pools.Pool``."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Pool:
             self.free_items.append(self.create())
 
     def create(self) -> Any:
-        """Make one. To be defined, or given."""
+        """Create an object. Defined by a subclass, or given as an argument."""
         raise NotImplementedError("Implement in subclass")
 
     def get(self) -> Any:
-        """Return a free one, or a new one. Parks: while there are ``max_size`` and none is free."""
+        """Return a free object, or a new one. Parks: while all ``max_size`` are lent."""
         if self.free_items:
             return self.free_items.popleft()
         if self.current_size < self.max_size:
@@ -53,7 +53,7 @@ class Pool:
 
     @contextmanager
     def item(self) -> Iterator[Any]:
-        """Lend one to a ``with`` block."""
+        """Lend an object to a ``with`` block."""
         thing = self.get()
         try:
             yield thing
@@ -61,7 +61,7 @@ class Pool:
             self.put(thing)
 
     def put(self, item: Any) -> None:
-        """Give one back; the first that waits gets it."""
+        """Return an object to the pool; the first waiter gets it."""
         if self.current_size > self.max_size:
             self.current_size -= 1
         elif self.channel.getting():
@@ -76,20 +76,20 @@ class Pool:
         self.max_size = new_size
 
     def free(self) -> int:
-        """Return how many can be had at once."""
+        """Return how many are available at once."""
         return len(self.free_items) + self.max_size - self.current_size
 
     def waiting(self) -> int:
-        """Return how many wait for one."""
+        """Return the number of waiters."""
         return max(0, self.channel.getting() - self.channel.putting())
 
 
 class Token:
-    """What a TokenPool lends."""
+    """Token of a TokenPool."""
 
 
 class TokenPool(Pool):
-    """A Pool of tokens, which only count."""
+    """A Pool of tokens, which only limit a number."""
 
     def create(self) -> Token:
         return Token()

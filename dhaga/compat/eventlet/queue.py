@@ -1,4 +1,8 @@
-"""``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter."""
+"""``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter.
+
+They are not made of ``dhaga.queue``, as gevent's are: that has neither of the two, shows no waiters, and is safe for
+several OS threads, which eventlet's never share.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,14 @@ from types import GenericAlias
 from typing import Any
 
 from ..._kernel.api import current
-from ..._kernel.waiter import NOT_CANCELLABLE, TIMED_OUT
+from ..._kernel.wait.waiter import NOT_CANCELLABLE, TIMED_OUT
 from ..._sync.event import Event
 
 __all__ = ["Empty", "Full", "LifoQueue", "LightQueue", "PriorityQueue", "Queue"]
 
 
 class Getters(deque[Any]):
-    """Waiters for an item, the first first; what their parks are undone by."""
+    """Waiters for an item, in order of arrival; a cancelled park is removed here."""
 
     __slots__ = ()
 
@@ -25,12 +29,12 @@ class Getters(deque[Any]):
 
 
 class Putters(deque[tuple[Any, Any]]):
-    """Waiters for room, with their items; what their parks are undone by."""
+    """Waiters for room, with their items; a cancelled park is removed here."""
 
     __slots__ = ()
 
     def _remove(self, waiter: Any) -> bool:
-        # By the waiter's identity: items may be equal.
+        # Compare waiters by identity; deque.remove() would also compare the items.
         for index, each in enumerate(self):
             if each[0] is waiter:
                 del self[index]
@@ -110,28 +114,28 @@ class LightQueue:
             raise Full
         else:
             me = current()
-            me._prepare("queue.put", self.putters)
+            me.prepare_park("queue.put", self.putters)
             self.putters.append((me, item))
-            if me._park_until(timeout) is TIMED_OUT:
+            if me.park_within(timeout) is TIMED_OUT:
                 raise Full
 
     def _hand_over(self, item: Any, block: bool) -> None:
-        """Give an item to the first getter; a queue of size 0 lets that run before ``put`` returns."""
+        """Pass an item to the first getter; in a queue of size 0 that runs before ``put`` returns."""
         me = current() if block and self.maxsize == 0 else None
         if me is not None:
-            me._prepare("queue.put", NOT_CANCELLABLE)
+            me.prepare_park("queue.put", NOT_CANCELLABLE)
         self._put(item)
-        self.getters.popleft()._wake(self._get())
+        self.getters.popleft().wake_parked(self._get())
         if me is not None:
-            me._wake()
-            me._park()
+            me.wake_parked()
+            me.park_until_woken()
 
     def put_nowait(self, item: Any) -> None:
         """Put an item. Raises: Full."""
         self.put(item, False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take an item. Parks: while there is none. Raises: Empty after ``timeout`` seconds, or if not ``block``."""
+        """Remove and return an item. Parks: while there is none. Raises: Empty after ``timeout`` s, or at once."""
         if self.putters and not self.queue:
             self._admit_putter()
         if self.queue:
@@ -142,21 +146,21 @@ class LightQueue:
         if not block:
             raise Empty
         me = current()
-        me._prepare("queue.get", self.getters)
+        me.prepare_park("queue.get", self.getters)
         self.getters.append(me)
-        found = me._park_until(timeout)
+        found = me.park_within(timeout)
         if found is TIMED_OUT:
             raise Empty
         return found
 
     def get_nowait(self) -> Any:
-        """Take an item. Raises: Empty."""
+        """Remove and return an item. Raises: Empty."""
         return self.get(False)
 
     def _admit_putter(self) -> None:
         putter, item = self.putters.popleft()
         self._put(item)
-        putter._wake()
+        putter.wake_parked()
 
     def _admit_putters(self) -> None:
         while self.putters and (self.maxsize is None or self.qsize() < self.maxsize):
@@ -164,7 +168,7 @@ class LightQueue:
 
 
 class Queue(LightQueue):
-    """A LightQueue that knows how many of its items are done with. Source: ``eventlet.queue.Queue``."""
+    """A LightQueue that counts its unfinished items. Source: ``eventlet.queue.Queue``."""
 
     def __init__(self, maxsize: int | None = None) -> None:
         super().__init__(maxsize)
@@ -182,7 +186,7 @@ class Queue(LightQueue):
         self.unfinished_tasks += 1
 
     def task_done(self) -> None:
-        """Count an item that was taken as done. Raises: ValueError if there were not so many."""
+        """Mark an item as done. Raises: ValueError for more calls than items."""
         if self.unfinished_tasks <= 0:
             raise ValueError("task_done() called too many times")
         self.unfinished_tasks -= 1

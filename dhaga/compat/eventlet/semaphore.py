@@ -1,80 +1,64 @@
-"""``eventlet.semaphore``: semaphores that tell how many permits are free, and how many are waited for."""
+"""``eventlet.semaphore``: semaphores that count free permits and waiters."""
 
 from __future__ import annotations
 
-from collections import deque
 from types import TracebackType
 from typing import Any
 
-from ..._kernel.api import current, park
+from .._shared.semaphore import CountedSemaphore
 
 __all__ = ["BoundedSemaphore", "CappedSemaphore", "Semaphore"]
 
 
-class Semaphore:
+def check_count(call: str, what: str, count: Any) -> int:
+    """Return a number of permits or places. Raises: TypeError, ValueError."""
+    try:
+        count = int(count)
+    except ValueError as error:
+        raise TypeError(f"{call} expects an int, not {count!r}") from error
+    if count < 0:
+        raise ValueError(f"{call} expects a {what} of 0 or more, not {count!r}")
+    return count  # type: ignore[no-any-return]
+
+
+class Semaphore(CountedSemaphore):
     """A number of permits, one by default. Source: ``eventlet.semaphore.Semaphore``. First come, first served."""
 
     def __init__(self, value: int = 1) -> None:
-        try:
-            value = int(value)
-        except ValueError as error:
-            raise TypeError(f"Semaphore() expects an int, not {value!r}") from error
-        if value < 0:
-            raise ValueError(f"Semaphore() expects a value of 0 or more, not {value!r}")
-        self.counter = value
-        self._waiters: deque[Any] = deque()
+        super().__init__(check_count("Semaphore()", "value", value))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} at {id(self):#x} c={self.counter} _w[{len(self._waiters)}]>"
+        return f"<{type(self).__name__} at {id(self):#x} c={self.counter} _w[{self._waiting()}]>"
 
     def __str__(self) -> str:
-        return f"<{type(self).__name__} c={self.counter} _w[{len(self._waiters)}]>"
+        return f"<{type(self).__name__} c={self.counter} _w[{self._waiting()}]>"
 
-    def locked(self) -> bool:
-        """Return whether ``acquire`` would wait."""
-        return self.counter <= 0
+    def _waiting(self) -> int:
+        return self._permits._waiters.parked()
 
     def bounded(self) -> bool:
-        """Return whether ``release`` would wait: never."""
+        """Return False: ``release`` never waits."""
         return False
 
     @property
     def balance(self) -> int:
-        """The number of free permits; below 0: of those that wait for one."""
-        return self.counter - len(self._waiters)
+        """The number of free permits; below 0: of waiters."""
+        return self.counter - self._waiting()
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Take a permit. Parks: while none is free. Returns: False after ``timeout`` s, or if not ``blocking``."""
+        """Acquire a permit. Parks: while none is free. Returns: False after ``timeout`` s, or if not ``blocking``."""
         if timeout == -1:
             timeout = None
         if timeout is not None and timeout < 0:
             raise ValueError("timeout value must be strictly positive")
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
-        if self.counter > 0 and not self._waiters:
-            self.counter -= 1
-            return True
-        if not blocking:
-            return False
-        me = current()
-        waiters = self._waiters
-        try:
-            park("semaphore.acquire", lambda: waiters.remove(me), timeout, start=lambda: waiters.append(me))
-        except TimeoutError:
-            return False
-        return True
+        return self._permits.acquire(blocking, timeout)
 
     def release(self, blocking: bool = True) -> bool:
-        """Give a permit back, or hand it to the first that waits. Parks: never."""
-        self.counter += 1
-        self._serve()
+        """Release a permit, or pass it to the first waiter. Parks: never."""
+        self._release()
         return True
-
-    def _serve(self) -> None:
-        """Hand free permits to those that wait."""
-        while self.counter > 0 and self._waiters:
-            self.counter -= 1
-            self._waiters.popleft()._wake(True)
 
     def __enter__(self) -> None:
         self.acquire()
@@ -93,14 +77,14 @@ class BoundedSemaphore(Semaphore):
         self.original_counter = self.counter
 
     def release(self, blocking: bool = True) -> bool:
-        """Give a permit back. Raises: ValueError if that is one too many."""
+        """Release a permit. Raises: ValueError for one release too many."""
         if self.counter >= self.original_counter:
             raise ValueError("Semaphore released too many times")
         return super().release(blocking)
 
 
 class CappedSemaphore:
-    """A semaphore whose ``release`` waits, too, at ``limit``. Source: ``eventlet.semaphore.CappedSemaphore``."""
+    """A semaphore whose ``release`` waits at ``limit``. Source: ``eventlet.semaphore.CappedSemaphore``."""
 
     def __init__(self, count: int, limit: int) -> None:
         if count < 0:
@@ -125,11 +109,11 @@ class CappedSemaphore:
         return self.upper_bound.locked()
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Take a permit. Parks: while none is free. Returns: False if not ``blocking``."""
+        """Acquire a permit. Parks: while none is free. Returns: False if not ``blocking``."""
         return self._move(self.upper_bound, self.lower_bound, blocking)
 
     def release(self, blocking: bool = True) -> bool:
-        """Give a permit back. Parks: while there are ``limit``. Returns: False if not ``blocking``."""
+        """Release a permit. Parks: while ``limit`` permits are free. Returns: False if not ``blocking``."""
         return self._move(self.lower_bound, self.upper_bound, blocking)
 
     def _move(self, to: Semaphore, from_: Semaphore, blocking: bool) -> bool:

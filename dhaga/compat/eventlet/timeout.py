@@ -6,17 +6,16 @@ import builtins
 import functools
 import inspect
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from ..._kernel.api import current, sleep
-from .._timeout import WaiterTimeout, call_within
+from .._shared.timeout import WaiterTimeout, call_within
 
 __all__ = ["Timeout", "is_timeout", "with_timeout", "wrap_is_timeout"]
 
 
 class Timeout(WaiterTimeout):
-    """Raises itself, or another error, in its greenthread. Source: ``eventlet.Timeout``: it counts from the start on.
+    """Raises itself, or another error, in its greenthread. Source: ``eventlet.Timeout``: its timer starts at once.
 
     ``exception``: what to raise instead; False: the ``with`` block ends in silence. None seconds never expire.
     """
@@ -28,7 +27,7 @@ class Timeout(WaiterTimeout):
     is_timeout = True
 
     def start(self) -> Self:
-        """Count anew, after ``cancel``, for the calling greenthread."""
+        """Restart after ``cancel``, for the calling greenthread."""
         if self.seconds is not None:
             self._begin()
             if self.seconds > 0:
@@ -38,11 +37,11 @@ class Timeout(WaiterTimeout):
         return self
 
     def cancel(self) -> None:
-        """Stop to count. Parks: once, if it was of 0 seconds and has been raised, to give others their turn."""
+        """Cancel the timer. Parks: once, to yield, after a Timeout of 0 seconds that was raised."""
         if self.seconds is None or self.seconds > 0 or self._raised is None:
             super().cancel()
             return
-        is_raised = self._raised not in self._waiter._pending
+        is_raised = self._raised not in self._waiter.pending_errors
         super().cancel()
         self._raised = None
         if is_raised and self._waiter is current():
@@ -56,19 +55,8 @@ class Timeout(WaiterTimeout):
             self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self.cancel()
-        return error is self and self.exception is False
-
-    def __str__(self) -> str:
-        if self.seconds is None:
-            return ""
-        plural = "" if self.seconds == 1 else "s"
-        if self.exception is None or self.exception is True:
-            return f"{self.seconds} second{plural}"
-        return f"{self.seconds} second{plural} ({'silent' if self.exception is False else self.exception})"
+    def _note(self) -> str:
+        return "" if self.exception is None or self.exception is True else f" ({self.exception})"
 
     def __repr__(self) -> str:
         exception = "" if self.exception is None else f" exception={self.exception!r}"
@@ -77,12 +65,12 @@ class Timeout(WaiterTimeout):
 
 
 def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function within so many seconds; ``timeout_value``: what to return instead of raising Timeout."""
+    """Call a function under a timeout in seconds; ``timeout_value``: the result instead of raising Timeout."""
     return call_within(Timeout(seconds), function, args, kwargs)
 
 
 def wrap_is_timeout(base: Any) -> Any:
-    """Give what a class or function makes the attribute ``is_timeout``, which is true."""
+    """Set ``is_timeout`` to true on the objects that a class or function makes."""
     if inspect.isclass(base):
         base.is_timeout = property(lambda _: True)  # type: ignore[attr-defined]
         return base
@@ -97,5 +85,5 @@ def wrap_is_timeout(base: Any) -> Any:
 
 
 def is_timeout(thing: object) -> bool:
-    """Return whether an error tells that something took too long, by its attribute or as the builtin TimeoutError."""
+    """Return whether an error is a timeout: by its attribute ``is_timeout``, or as the builtin TimeoutError."""
     return bool(getattr(thing, "is_timeout", False)) or isinstance(thing, builtins.TimeoutError)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextvars import Context
 from typing import Any
 
-from ..._kernel.microthread import call_excepthook
+from ..._kernel.run.microthread import call_excepthook
 from ..._workers.thread_pool import OffloadPool
 from . import _settings
 
@@ -14,10 +15,10 @@ __all__ = ["Proxy", "execute", "killall", "set_num_threads"]
 
 
 _nthreads = int(os.environ.get("EVENTLET_THREADPOOL_SIZE", 20))
-"""How many threads the pool may have; 0: the caller makes the calls itself."""
+"""The maximal number of threads; 0: the caller makes the calls itself."""
 
 _pool: OffloadPool | None = None
-"""The pool of ``execute``, once it was called."""
+"""The pool of ``execute``, from its first call on."""
 
 
 def setup() -> None:
@@ -28,7 +29,7 @@ def setup() -> None:
 
 
 def set_num_threads(nthreads: int) -> None:
-    """Let a pool that is made from now on have so many threads; with 0 the caller makes the calls itself."""
+    """Set the maximal number of threads for later pools; 0: the caller makes the calls itself."""
     global _nthreads
     _nthreads = nthreads
 
@@ -55,8 +56,8 @@ def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def call(meth: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Make a call. A generator that it returns is the caller's to go through, or a Proxy's."""
-    return meth(*args, **kwargs)
+    """Make a call with an empty context. A returned generator is run by the caller, or by a Proxy."""
+    return Context().run(meth, *args, **kwargs)
 
 
 def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

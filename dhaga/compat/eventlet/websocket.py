@@ -1,17 +1,22 @@
-"""``eventlet.websocket``: WebSockets in a WSGI app, of version 13 (RFC 6455) and of the drafts before it."""
+"""``eventlet.websocket``: WebSockets in a WSGI app, of version 13 (RFC 6455)."""
 
 from __future__ import annotations
 
 import base64
 import errno
 import hashlib
-import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _websocket_deflate as deflate
-from ._websocket_hixie import MAX_FRAME_LENGTH, WebSocket
-from ._websocket_rfc6455 import ConnectionClosedError, FailedConnectionError, ProtocolError, RFC6455WebSocket
+from ._websocket_rfc6455 import (
+    MAX_FRAME_LENGTH,
+    ConnectionClosedError,
+    FailedConnectionError,
+    ProtocolError,
+    RFC6455WebSocket,
+    WebSocket,
+)
 
 __all__ = [
     "ConnectionClosedError",
@@ -26,7 +31,7 @@ DEFAULT_MAX_FRAME_LENGTH = MAX_FRAME_LENGTH
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 CLIENT_GONE = errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN
-"""Errors of a handler that are its client's end."""
+"""Errors of a handler that mean a lost client."""
 
 
 class BadRequest(Exception):
@@ -34,7 +39,7 @@ class BadRequest(Exception):
 
 
 class WebSocketWSGI:
-    """Make a WSGI app of a function that takes a WebSocket. Source: ``eventlet.websocket.WebSocketWSGI``.
+    """WSGI app for a function that gets a WebSocket. Source: ``eventlet.websocket.WebSocketWSGI``.
 
     It is served by ``eventlet.wsgi.server``, or any server of Dhaga. A request that asks for no WebSocket gets 400.
     """
@@ -60,7 +65,7 @@ class WebSocketWSGI:
         try:
             websocket = self.accept(environ)
         except BadRequest:
-            # Another server of Dhaga says by itself whether the connection ends.
+            # Other servers of Dhaga send the Connection header themselves.
             start_response("400 Bad Request", [("Connection", "close")] if "eventlet.posthooks" in environ else [])
             return []
         if "eventlet.set_idle" in environ:
@@ -74,20 +79,12 @@ class WebSocketWSGI:
             websocket.close()
         return []
 
-    def accept(self, environ: dict[str, Any]) -> WebSocket:
-        """Take the connection over and send the handshake. Raises: BadRequest, OSError."""
+    def accept(self, environ: dict[str, Any]) -> RFC6455WebSocket:
+        """Claim the connection and send the handshake. Raises: BadRequest, OSError."""
         if "websocket" not in environ.get("HTTP_UPGRADE", "").lower():
             raise BadRequest("Upgrade: websocket is missing")
         if "upgrade" not in environ.get("HTTP_CONNECTION", "").lower():
             raise BadRequest("Connection: Upgrade is missing")
-        if "HTTP_SEC_WEBSOCKET_KEY1" in environ:
-            return self.accept_hixie_76(environ)
-        if environ.keys() & {"HTTP_SEC_WEBSOCKET_KEY", "HTTP_SEC_WEBSOCKET_VERSION"}:
-            return self.accept_rfc6455(environ)
-        return self.accept_hixie_75(environ)
-
-    def accept_rfc6455(self, environ: dict[str, Any]) -> WebSocket:
-        """Send the handshake of version 13."""
         if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13" or "HTTP_SEC_WEBSOCKET_KEY" not in environ:
             raise BadRequest("Sec-WebSocket-Version must be 13, and a Sec-WebSocket-Key be given")
         key = environ["HTTP_SEC_WEBSOCKET_KEY"].encode("latin-1")
@@ -106,50 +103,12 @@ class WebSocketWSGI:
         websocket = RFC6455WebSocket(
             sock, environ, protocol=chosen, extensions=extensions, max_frame_length=self.max_frame_length
         )
-        websocket._buf = received
-        return websocket
-
-    def accept_hixie_76(self, environ: dict[str, Any]) -> WebSocket:
-        """Send the handshake of the draft 76, with the answer to its three keys."""
-        if "HTTP_SEC_WEBSOCKET_KEY2" not in environ:
-            raise BadRequest("Sec-WebSocket-Key2 is missing")
-        numbers = [number_of(environ[f"HTTP_SEC_WEBSOCKET_KEY{which}"]) for which in (1, 2)]
-        sock, received = take_over(environ)
-        while len(received) < 8:
-            data = sock.recv(4096)
-            if not data:
-                raise ConnectionResetError(errno.ECONNRESET, "the client has left in the middle of the handshake")
-            received += data
-        answer = hashlib.md5(struct.pack(">II", *numbers) + received[:8], usedforsecurity=False).digest()
-        lines = [*beginning("WebSocket Protocol Handshake"), f"Sec-WebSocket-Origin: {environ.get('HTTP_ORIGIN', '')}"]
-        protocol = environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL")
-        if protocol:
-            lines.append(f"Sec-WebSocket-Protocol: {protocol}")
-        lines.append(f"Sec-WebSocket-Location: {location(environ)}")
-        send_head(sock, lines, answer)
-        return self.hixie(sock, environ, 76, received[8:])
-
-    def accept_hixie_75(self, environ: dict[str, Any]) -> WebSocket:
-        """Send the handshake of the draft 75."""
-        sock, received = take_over(environ)
-        lines = [
-            *beginning("Web Socket Protocol Handshake"),
-            f"WebSocket-Origin: {environ.get('HTTP_ORIGIN', '')}",
-            f"WebSocket-Location: {location(environ)}",
-        ]
-        send_head(sock, lines)
-        return self.hixie(sock, environ, 75, received)
-
-    def hixie(self, sock: Any, environ: dict[str, Any], version: int, received: bytes) -> WebSocket:
-        websocket = WebSocket(sock, environ, version)
-        websocket.max_frame_length = self.max_frame_length
-        websocket._buf = received
-        websocket._parse()
+        websocket._buf += received
         return websocket
 
 
 def take_over(environ: dict[str, Any]) -> tuple[Any, bytes]:
-    """Take the connection over. Returns: its socket, and the bytes received already. Raises: BadRequest."""
+    """Claim the connection. Returns: its socket, and the bytes received already. Raises: BadRequest."""
     if "dhaga.upgrade" in environ:
         return environ["dhaga.upgrade"]()  # type: ignore[no-any-return]
     if hasattr(environ.get("eventlet.input"), "get_socket"):
@@ -157,26 +116,6 @@ def take_over(environ: dict[str, Any]) -> tuple[Any, bytes]:
     raise BadRequest("the server gives no connections away: serve this app by Dhaga's")
 
 
-def beginning(reason: str) -> list[str]:
-    """Return the first lines of a handshake before version 13."""
-    return [f"HTTP/1.1 101 {reason}", "Upgrade: WebSocket", "Connection: Upgrade"]
-
-
-def send_head(sock: Any, lines: list[str], body: bytes = b"") -> None:
-    """Send a head, and what follows it. Raises: OSError."""
-    sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
-
-
-def location(environ: dict[str, Any]) -> str:
-    """Return the request's URL, as a WebSocket's."""
-    scheme = "wss" if environ.get("wsgi.url_scheme") == "https" else "ws"
-    return f"{scheme}://{environ.get('HTTP_HOST', '')}{environ.get('REQUEST_URI', '')}"
-
-
-def number_of(key: str) -> int:
-    """Return the number that a key of the draft 76 hides: its digits, divided by its spaces. Raises: BadRequest."""
-    digits = "".join(each for each in key if "0" <= each <= "9")
-    spaces = key.count(" ")
-    if not digits or not spaces or int(digits) % spaces or int(digits) // spaces >= 1 << 32:
-        raise BadRequest("a key is malformed")
-    return int(digits) // spaces
+def send_head(sock: Any, lines: list[str]) -> None:
+    """Send a head. Raises: OSError."""
+    sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))

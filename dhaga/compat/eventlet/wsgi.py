@@ -10,10 +10,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 from wsgiref.handlers import format_date_time
 
-from ...socket import AF_INET, AF_INET6, socket
+from ..._iowait.accept_errors import ACCEPT_RETRY_SECONDS, EXHAUSTED, PEER_ERRORS
+from ...http._server.request_file import new_parser
+from ...http.limits import Limits
+from ...socket import AF_INET, AF_INET6, accept_in_burst, socket
 from ...ssl import SSLSocket
 from ._http_input import ChunkReadError, Input
 from ._http_protocol import (
@@ -26,28 +30,17 @@ from ._http_protocol import (
     STATE_REQUEST,
     WSGI_LOCAL,
     HttpProtocol,
+    is_wrapped,
 )
 from .greenio import shutdown_safe
 from .greenpool import GreenPool
 from .greenthread import GreenThread, sleep
 
 __all__ = [
-    "ALREADY_HANDLED",
-    "MAX_HEADER_LINE",
-    "MAX_REQUEST_LINE",
-    "MAX_TOTAL_HEADER_SIZE",
-    "MINIMUM_CHUNK_SIZE",
-    "STATE_CLOSE",
-    "STATE_IDLE",
-    "STATE_REQUEST",
-    "WSGI_LOCAL",
-    "ChunkReadError",
-    "HttpProtocol",
-    "Input",
-    "Server",
-    "format_date_time",
-    "server",
-]
+    "ALREADY_HANDLED", "MAX_HEADER_LINE", "MAX_REQUEST_LINE", "MAX_TOTAL_HEADER_SIZE", "MINIMUM_CHUNK_SIZE",
+    "STATE_CLOSE", "STATE_IDLE", "STATE_REQUEST", "WSGI_LOCAL", "ChunkReadError", "HttpProtocol", "Input", "Server",
+    "format_date_time", "server",
+]  # fmt: skip
 
 DEFAULT_MAX_SIMULTANEOUS_REQUESTS = 1024
 DEFAULT_MAX_HTTP_VERSION = "HTTP/1.1"
@@ -56,63 +49,50 @@ DEFAULT_LOG_FORMAT = (
 )
 
 ALREADY_HANDLED: list[bytes] = []
-"""What an app returns that has answered by itself, after it has set ``WSGI_LOCAL.already_handled``."""
+"""Result of an app that has answered on the socket and set ``WSGI_LOCAL.already_handled``."""
 
-PASSING_ERRORS = errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.EPROTO
-"""Errors of an accept that concern one connection only."""
-
-EXHAUSTED = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
-ACCEPT_RETRY_SECONDS = 0.1
-"""Pause before the next accept when the system has no descriptor or memory left for a connection."""
+BURST = 1024
+"""Connections that are accepted in one turn: else new clients could keep the connected ones waiting."""
 
 HANDSHAKE_SECONDS = 30.0
-"""How long a TLS handshake may take, where ``socket_timeout`` says nothing else."""
+"""Seconds for a TLS handshake, unless ``socket_timeout`` is set."""
 
 
-class Log:
-    """Where lines go: a logger, a file, or standard error."""
+class FileLog:
+    """A file, standard error by default, with a logger's methods."""
 
-    def __init__(self, target: Any, debug: bool) -> None:
-        self.target: Any = sys.stderr if target is None else target
-        self.is_logger = hasattr(self.target, "info") and hasattr(self.target, "debug")
+    def __init__(self, file: Any, debug: bool) -> None:
+        self.file: Any = sys.stderr if file is None else file
         self.with_debug = debug
 
-    def info(self, line: str) -> None:
+    def info(self, line: str, *args: Any) -> None:
         """Write a line."""
-        if self.is_logger:
-            self.target.info(line)
-        else:
-            self.target.write(line + "\n")
+        self.file.write((line % args if args else line) + "\n")
 
-    def error(self, line: str) -> None:
-        """Write what has failed."""
-        if self.is_logger:
-            self.target.error(line)
-        else:
-            self.target.write(line + "\n")
+    error = info
 
-    def debug(self, line: str) -> None:
-        """Write a line that is for debugging."""
-        if self.is_logger:
-            self.target.debug(line)
-        elif self.with_debug:
-            self.target.write(line + "\n")
+    def debug(self, line: str, *args: Any) -> None:
+        """Write a debug line."""
+        if self.with_debug:
+            self.info(line, *args)
 
 
-class NoLog(Log):
+class NoLog:
     """Writes nothing: ``log_output`` is false."""
 
-    def __init__(self) -> None:
-        super().__init__(None, False)
-
-    def info(self, line: str) -> None:
-        pass
+    def info(self, line: str, *args: Any) -> None:
+        """Discard a line."""
 
     error = debug = info
 
 
+def as_log(target: Any, debug: bool) -> Any:
+    """Return a logger itself, and a file with a logger's methods."""
+    return target if hasattr(target, "info") and hasattr(target, "debug") else FileLog(target, debug)
+
+
 class Server:
-    """What the connections of a listener share. Source: ``eventlet.wsgi.Server``; ``server`` makes one."""
+    """The state shared by the connections of a listener. Source: ``eventlet.wsgi.Server``; ``server`` makes one."""
 
     def __init__(
         self,
@@ -145,7 +125,7 @@ class Server:
         self.debug = debug
         self.socket_timeout = socket_timeout
         self.pid = os.getpid()
-        self.log: Any = Log(log, debug) if log_output else NoLog()
+        self.log: Any = as_log(log, debug) if log_output else NoLog()
         changed: dict[str, Any] = {}
         if minimum_chunk_size is not None:
             changed["minimum_chunk_size"] = minimum_chunk_size
@@ -155,9 +135,12 @@ class Server:
             changed["protocol_version"] = max_http_version
         self.protocol = type(protocol.__name__, (protocol,), changed) if changed else protocol
         self.ssl_context = socket.context if isinstance(socket, SSLSocket) else None
+        # Programs set the module's constants.
+        self.limits = Limits(line=max(url_length_limit, MAX_HEADER_LINE), head=MAX_TOTAL_HEADER_SIZE)
+        new_parser(self.limits)  # if httptools is missing, fail now, not at the first connection
 
     def get_environ(self) -> dict[str, Any]:
-        """Return what the environs of all requests have in common."""
+        """Return the values common to the environs of all requests."""
         return {
             "wsgi.errors": sys.stderr,
             "wsgi.version": (1, 0),
@@ -192,7 +175,7 @@ class Server:
         sock.settimeout(None)
 
     def close_connection(self, sock: Any) -> None:
-        """Close a connection; tell a client of TLS that nothing was cut off, without waiting for its answer."""
+        """Close a connection; a TLS client gets the close notification, whose answer is not awaited."""
         if isinstance(sock, SSLSocket):
             try:
                 sock.settimeout(0)
@@ -282,12 +265,18 @@ class Accepting:
         self.is_accepting = True
         # A handshake in accept() would let one slow client hold up all others.
         self.listener = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
+        is_own = is_wrapped(self.listener, "accept")
+        self.accept_next = (lambda listener: listener.accept()) if is_own else accept_in_burst
 
     def run(self) -> None:
         """Accept until the listener is closed. Raises: OSError."""
         try:
-            while self.is_accepting:
+            for taken in count(1):
+                if not self.is_accepting:
+                    break
                 self.accept()
+                if taken % BURST == 0:
+                    sleep(0)
         finally:
             if self.listener is not self.serving.socket:
                 self.listener.close()
@@ -295,13 +284,13 @@ class Accepting:
     def accept(self) -> None:
         """Start a greenthread for the next connection. Parks: until one comes, and while the pool is full."""
         try:
-            client, address = self.listener.accept()
+            client, address = self.accept_next(self.listener)
         except OSError as error:
             if error.errno in EXHAUSTED:
                 sleep(ACCEPT_RETRY_SECONDS)
             elif error.errno == errno.EBADF:
                 self.is_accepting = False
-            elif error.errno not in PASSING_ERRORS:
+            elif error.errno not in PEER_ERRORS:
                 raise
             return
         self.serving.log.debug(f"({self.serving.pid}) accepted {address!r}")
@@ -314,7 +303,7 @@ class Accepting:
         self.connections.pop(id(conn_state), None)
 
     def close_idle(self) -> None:
-        """Cut the connections that are in no request; let the others end with their response."""
+        """Close the idle connections; the others end with their response."""
         for conn_state in list(self.connections.values()):
             former, conn_state[2] = conn_state[2], STATE_CLOSE
             if former is STATE_IDLE:

@@ -1,4 +1,4 @@
-"""What tells others that it is ready, and how one waits for several such things: ``rawlink``, ``iwait``, ``wait``."""
+"""Linkable objects (``rawlink``), and waiting for several of them (``iwait``, ``wait``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, Self
 
 from greenlet import GreenletExit, getcurrent
 
-from ..._kernel.current_scheduler import current_scheduler
-from ..._kernel.scheduler import HubCall, Scheduler
+from ..._kernel.process.current_scheduler import current_scheduler
+from ..._kernel.run.entries import HubCall
+from ..._kernel.run.scheduler import Scheduler
 from ..._sync.simple_queue import SimpleQueue
 from ._loop import call_on_hub, report
 from .timeout import Timeout
@@ -18,32 +19,20 @@ Callback = Callable[[Any], object]
 END: Any = object()
 
 
-def thrown(kind: Any = GreenletExit, value: Any = None, trace: Any = None) -> BaseException:
-    """Return the error that ``throw`` of a greenlet means by its arguments."""
-    error: BaseException
-    if isinstance(kind, BaseException):
-        error = kind
-    elif isinstance(value, BaseException):
-        error = value
-    else:
-        error = kind() if value is None else kind(value)
-    return error if trace is None else error.with_traceback(trace)
-
-
 class Linkable:
-    """Mixin of what has callbacks for the moment at which it is ready. They are called on the hub and cannot park."""
+    """Mixin for objects that call callbacks once they are ready. Callbacks run on the hub and cannot park."""
 
     __slots__ = ()
 
-    # Callbacks; an empty tuple until there is the first, as most have none.
+    # Callbacks; an empty tuple until the first, as most objects have no callback.
     _links: Any
 
     def ready(self) -> bool:
-        """Return whether there is no need to wait."""
+        """Return whether a wait would return at once."""
         raise NotImplementedError
 
     def rawlink(self, callback: Callback) -> None:
-        """Call ``callback(self)`` on the hub once this is ready: soon, if it is already."""
+        """Register ``callback(self)``, which the hub calls once this is ready: soon, if it is already."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         if not self._links: self._links = [callback]  # atomic  # fmt: skip
@@ -53,7 +42,7 @@ class Linkable:
             self._notify_links()
 
     def unlink(self, callback: Callback) -> None:
-        """Forget a callback; no-op if it is not there."""
+        """Remove a callback; no-op if it is not registered."""
         if callback in self._links:
             self._links.remove(callback)
 
@@ -62,7 +51,7 @@ class Linkable:
         return len(self._links)
 
     def _notify_links(self) -> None:
-        """Call the callbacks on the hub, each if it is still linked by then. Safe from any OS thread."""
+        """Schedule the callbacks on the hub, each if it is still linked by then. Safe from any OS thread."""
         if self._links:
             call_on_hub(LinksCall(self))
 
@@ -78,21 +67,21 @@ class Linkable:
                     report(current_scheduler(), (callback, self), error)
 
     def _called_link(self, callback: Callback) -> None:
-        """Drop a callback that is about to be called: most are for one time."""
+        """Remove a callback that is about to be called: most are called once."""
         self._links.remove(callback)
 
 
 class Ended(list[Any]):
-    """Joiner of any number of greenlets, which they stand in once they have ended, the first one first."""
+    """Joiner of several greenlets: a list of the ended ones, in the order of their ends."""
 
     __slots__ = ()
 
-    # Called as a waiter's method is, without a frame between.
-    _resume = list.append
+    # Called like a waiter's method, without a frame between.
+    deliver_wake = list.append
 
 
 class LinksCall(HubCall):
-    """Calls what is linked to an object that is ready."""
+    """Calls the callbacks of an object that is ready."""
 
     __slots__ = ("scheduler", "source")
 
@@ -107,8 +96,8 @@ class LinksCall(HubCall):
 class iwait:
     """Iterator over greenlets, events and what else has ``rawlink``, as they become ready, up to ``count`` of them.
 
-    Parks: until the next one is ready. It ends early, without an error, after ``timeout`` seconds. In a ``with`` it
-    lets go of the others at the end of the block.
+    Parks: until the next one is ready. It ends early, without an error, after ``timeout`` seconds. As a context
+    manager it unlinks the others at the end of the block.
     """
 
     def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
@@ -174,9 +163,9 @@ def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, cou
 
 
 def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
-    """Wait for greenlets alone, and return those that have ended, the first one first.
+    """Wait for greenlets only, and return the ended ones in the order of their ends.
 
-    Waits for one after the other: there is one wake for all that end meanwhile.
+    Waits for one greenlet at a time, so greenlets that end during such a wait cost no wake of their own.
     """
     waited = dict.fromkeys(greenlets)
     done = Ended()
@@ -184,9 +173,9 @@ def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
     timer = Timeout.start_new(timeout) if timeout is not None else None
     try:
         for each in waited:
-            if not each._done:
-                each._wait_for_end(None)
-        if len(done) < len(waited):  # in another OS thread one has ended, and not made its call yet
+            if not each.has_ended:
+                each.wait_for_end(None)
+        if len(done) < len(waited):  # one has ended in another OS thread, and its call is still to come
             return [*done, *(waited.keys() - done)]
     except Timeout as error:
         if error is not timer:
@@ -201,21 +190,21 @@ def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
 
 
 def living(scheduler: Scheduler) -> list[Any]:
-    """Return the greenlets that run or wait, and those that a timer is to start."""
-    found = [*scheduler._in_order(), *(entry[2] for entry in scheduler._timers.heap)]
+    """Return the living greenlets, including those that a timer will start."""
+    found = [*scheduler.in_order(), *(entry[2] for entry in scheduler.timers.heap)]
     return [each for each in found if isinstance(each, Linkable)]
 
 
 def join_all(timeout: float | None = None) -> bool:
     """Wait until no greenlet is left but the caller. Parks: until then. Returns: False if ``timeout`` s came first."""
     scheduler, me = current_scheduler(), getcurrent()
-    deadline = None if timeout is None else scheduler._clock() + timeout
+    deadline = None if timeout is None else scheduler.clock() + timeout
     while left := [each for each in living(scheduler) if each is not me]:
         for each in left:
-            rest = None if deadline is None else deadline - scheduler._clock()
+            rest = None if deadline is None else deadline - scheduler.clock()
             if rest is not None and rest <= 0:
                 return False
-            each._wait_for_end(rest)
+            each.wait_for_end(rest)
     return True
 
 
@@ -246,7 +235,7 @@ def killall(
         if each is not me:
             each.kill(exception, block=False)
     if me in victims:
-        me.kill(exception)  # raises here, so that the caller is the last
+        me.kill(exception)  # raises here, so the caller comes last
     if block:
         timer = Timeout.start_new(timeout)
         try:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from greenlet import getcurrent
 
 from ..._kernel.api import sleep, spawn
-from ..._kernel.microthread import Dhaga
-from ..._kernel.scheduler import HubCall, Scheduler
+from ..._kernel.run.entries import HubCall
+from ..._kernel.run.microthread import Dhaga
+from ..._kernel.run.scheduler import Scheduler
 from ...select import select
 
 READ, WRITE = 1, 2
@@ -25,7 +27,7 @@ class Loop:
     MAXPRI = MINPRI = 0
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = weakref.ref(scheduler)  # which is the key of this loop
+        self._scheduler = weakref.ref(scheduler)  # the key of this loop
 
     @property
     def scheduler(self) -> Scheduler:
@@ -37,14 +39,14 @@ class Loop:
 
     def now(self) -> float:
         """Return the time of the loop's clock, in seconds."""
-        return self.scheduler._clock()
+        return self.scheduler.clock()
 
     def update_now(self) -> None: ...
 
     update = update_now
 
     def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: Any = None) -> Timer:
-        """Return a watcher that fires after so many seconds, and then each ``repeat`` seconds."""
+        """Return a watcher that fires after ``after`` seconds, and then every ``repeat`` seconds."""
         return Timer(self, after, repeat)
 
     def io(self, fd: int, events: int, ref: bool = True, priority: Any = None) -> FdWatcher:
@@ -56,7 +58,7 @@ class Loop:
         return Async(self)
 
     def run_callback(self, callback: Callable[..., Any], *args: Any) -> Callback:
-        """Call soon, on the hub."""
+        """Schedule a call on the hub."""
         return Callback(self, callback, args)
 
     run_callback_threadsafe = run_callback
@@ -71,26 +73,26 @@ class Loop:
 
 
 def call_on_hub(call: HubCall) -> None:
-    """Put a call at the end of its scheduler's run queue. From: any OS thread."""
+    """Append a call to its scheduler's run queue. From: any OS thread."""
     scheduler = call.scheduler
-    scheduler._run_queue.append(call)
-    if scheduler._asleep:
-        scheduler._wake_loop()
+    scheduler.run_queue.append(call)
+    if scheduler.asleep:
+        scheduler.wake_loop()
 
 
 def report(scheduler: Scheduler, context: Any, error: BaseException) -> None:
-    """Pass an error that no one catches to ``handle_error`` of a scheduler's hub, if there is one."""
+    """Pass an uncaught error to ``handle_error`` of a scheduler's hub, if it has one."""
     hub = hubs.get(scheduler)
     if hub is not None:
         hub.handle_error(context, type(error), error, error.__traceback__)
     elif isinstance(context, Dhaga):
         Dhaga._report(context, error)
     else:
-        logger.error("an error that nobody handled, of %r", context, exc_info=error)
+        logger.error("uncaught error of %r", context, exc_info=error)
 
 
 hubs: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
-"""The hubs that there are, by scheduler (``hub.py``)."""
+"""All hubs, by scheduler (``hub.py``)."""
 
 loops: weakref.WeakKeyDictionary[Scheduler, Loop] = weakref.WeakKeyDictionary()
 
@@ -104,7 +106,7 @@ def loop_of(scheduler: Scheduler) -> Loop:
 
 
 class Callback(HubCall):
-    """One call on the hub, at its place in the run queue, which ``stop`` takes back."""
+    """One call on the hub, at its place in the run queue; ``stop`` cancels it."""
 
     def __init__(self, loop: Loop, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.callback: Callable[..., Any] | None = callback
@@ -121,7 +123,7 @@ class Callback(HubCall):
                 report(self.scheduler, self, error)
 
     def stop(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         self.callback = None
 
     close = stop
@@ -132,7 +134,7 @@ class Callback(HubCall):
 
 
 class Watcher:
-    """Calls back when something happens, from ``start`` to ``stop``."""
+    """Calls its callback at each event, from ``start`` to ``stop``."""
 
     callback: Callable[..., Any] | None = None
     args: tuple[Any, ...] = ()
@@ -148,19 +150,19 @@ class Watcher:
     pending = False
 
     def start(self, callback: Callable[..., Any], *args: Any) -> None:
-        """Call ``callback(*args)`` each time from now on."""
+        """Start watching: each event calls ``callback(*args)``."""
         if not callable(callback):
             raise TypeError(f"Expected callable, not {callback!r}")
         self.callback, self.args = callback, args
         self._arm()
 
     def stop(self) -> None:
-        """Call no more."""
+        """Stop watching."""
         self.callback = None
         self._disarm()
 
     def close(self) -> None:
-        """Call no more, for good."""
+        """Stop watching for good."""
         self.stop()
 
     def __enter__(self) -> Any:
@@ -197,14 +199,14 @@ class Timer(Watcher):
         super().start(callback, *args)
 
     def again(self, callback: Callable[..., Any], *args: Any, update: Any = None) -> None:
-        """Start anew, with the interval of the repeats."""
+        """Restart with the interval of the repeats."""
         self._disarm()
         self.callback, self.args = callback, args
         self._arm(self.repeat)
 
     def _arm(self, seconds: float | None = None) -> None:
         seconds = self.after if seconds is None else seconds
-        self._handle = self.loop.scheduler.loop.call_later(max(0.0, seconds), self._tick)
+        self._handle = self.loop.scheduler.loop.call_later(max(0.0, seconds), self._tick, context=Context())
 
     def _tick(self) -> None:
         callback, args = self.callback, self.args
@@ -240,7 +242,8 @@ class FdWatcher(Watcher):
 
     def _arm(self) -> None:
         self._disarm()
-        self._dhagas = [spawn(self._watch, event, daemon=True) for event in (READ, WRITE) if self.events & event]
+        events = [event for event in (READ, WRITE) if self.events & event]
+        self._dhagas = [spawn(self._watch, event, daemon=True, context=Context()) for event in events]
 
     def _watch(self, event: int) -> None:
         fds = [self.fd]
@@ -249,7 +252,7 @@ class FdWatcher(Watcher):
             select(fds if event == READ else [], fds if event == WRITE else [], [])
             if self._dhagas is own and self.callback is not None:
                 self.callback(*((event,) if self.pass_events else ()), *self.args)
-                sleep(0)  # what the callback has woken shall take the bytes, before another look
+                sleep(0)  # the greenlet that the callback woke reads the bytes before the next look
 
     def _disarm(self) -> None:
         dhagas, self._dhagas = self._dhagas, []

@@ -1,4 +1,4 @@
-"""Dictionaries of ``gevent.pywsgi`` for a request's environ, whose repr hides what they hold; and its log."""
+"""``gevent.pywsgi``: dictionaries for a request's environ, whose repr hides the values; and its log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Environ", "LoggingLogAdapter", "NoLog", "SecureEnviron"]
 
 
 class Environ(dict[str, Any]):
-    """A request's environ. A pickle or a copy by ``copy.copy`` of it is a plain dict."""
+    """A request's environ. Its pickle, and its copy by ``copy.copy``, is a plain dict."""
 
     __slots__ = ()
 
     def copy(self) -> Any:
-        """Return one of the same class."""
+        """Return a copy of the same class."""
         return type(self)(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -86,10 +86,10 @@ class LoggingLogAdapter:
 
 
 class NoLog:
-    """A log that takes lines and keeps none."""
+    """A log that discards all lines."""
 
     def write(self, *_: object) -> None:
-        """Forget a line."""
+        """Discard a line."""
 
     def flush(self) -> None:
         """Do nothing."""

@@ -1,45 +1,45 @@
 """``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, by methods that a subclass may override.
 
-A WSGIServer whose ``handler_class`` is WSGIHandler itself parses requests in C instead (``dhaga.http.wsgi``); this one
-runs for subclasses: those of programs, and of packages as gevent-websocket.
+It runs for subclasses, those of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
+is WSGIHandler itself answers by ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
 """
 
 from __future__ import annotations
 
 import http.client
-import re
 import time
 import traceback
+from contextvars import copy_context
 from datetime import datetime
-from email.errors import FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect
 from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from ._wsgi_input import MAX_REQUEST_LINE, Input, InvalidClientData
+from greenlet import getcurrent
+
+from ...http._server.access_log import escape
+from ...http._server.request_file import FileHead, environ_key
+from ...http.limits import Limits, Refusal
+from ._wsgi_input import MAX_REQUEST_LINE, Input
 
 __all__ = ["WSGIHandler"]
 
-METHOD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-VERSION = re.compile(r"HTTP/1\.([01])")
+LIMITS = Limits()
 NO_BODY = (204, 304)
-HEADER_DEFECTS = (FirstHeaderLineIsContinuationDefect, MissingHeaderBodySeparatorDefect)
-"""Those of a message's headers; others are of a body, which is not there yet."""
 
 
-def error_response(code: int, body: str) -> tuple[str, bytes]:
-    """Return status and bytes of an answer after which the connection is closed."""
-    status = f"{code} {http.client.responses[code]}"
+def error_response(status: str, body: str) -> tuple[str, bytes]:
+    """Return status and bytes of an answer that closes the connection."""
     head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-type: text/plain\r\nContent-length: {len(body)}\r\n\r\n"
     return status, (head + body).encode("latin-1")
 
 
 class WSGIHandler:
-    """Reads requests from a connection and answers them by the server's application. Source: ``gevent.pywsgi``."""
+    """Reads requests from a connection and answers them with the server's application. Source: ``gevent.pywsgi``."""
 
     protocol_version = "HTTP/1.1"
     ApplicationError: type[Exception] = AssertionError
-    """Raised for what the application must not do."""
+    """Raised for a breach of WSGI by the application."""
 
     def __init__(self, sock: Any, address: Any, server: Any, rfile: Any = None) -> None:
         self.socket = sock
@@ -57,6 +57,7 @@ class WSGIHandler:
         self.response_headers: list[tuple[str, str]] = []
         self.provided_date: Any = None
         self.provided_content_length: Any = None
+        self.response_left: int | None = None  # bytes of the body to come by Content-Length
         self.response_length = 0
         self.headers_sent = False
         self.response_use_chunked = False
@@ -72,7 +73,9 @@ class WSGIHandler:
             while self.socket is not None:
                 self.time_start = time.time()
                 self._forget_response()
+                before = copy_context()
                 result = self.handle_one_request()
+                getcurrent().gr_context = before  # context variables set in a request must not reach the next
                 if result is None:
                     break
                 if result is True:
@@ -109,13 +112,13 @@ class WSGIHandler:
         if isinstance(self.requestline, bytes):
             self.requestline = self.requestline.decode("latin-1")
         if len(self.requestline) >= MAX_REQUEST_LINE:
-            return error_response(414, "")
+            return error_response("414 URI Too Long", "")
         try:
             if not self.read_request(self.requestline):
-                return error_response(400, "")
-        except InvalidClientData as error:
-            self.log_error("%s", error)
-            return error_response(400, str(error))
+                return error_response("400 Bad Request", "")
+        except Refusal as refusal:
+            self.log_error("%s", refusal)
+            return error_response(refusal.status, str(refusal))
         self.environ = self.get_environ()
         self.application = self.server.application
         self.handle_one_response()
@@ -133,48 +136,30 @@ class WSGIHandler:
     def read_requestline(self) -> Any:
         """Return the first line of a request; nothing: the connection is closed. Parks: until it is there."""
         line = self.rfile.readline(MAX_REQUEST_LINE)
-        if line in (b"\r\n", b"\n"):  # RFC 9112, 2.2: an empty line before a request is ignored
+        if line == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is ignored
             line = self.rfile.readline(MAX_REQUEST_LINE)
         return line
 
     def read_request(self, raw_requestline: str) -> bool:
-        """Take the request line apart and read the headers. Returns: False, after a line in the log, if it is none."""
-        words = raw_requestline.rstrip().split()
-        version = VERSION.fullmatch(words[-1]) if len(words) == 3 else None
-        if version is None or not METHOD.fullmatch(words[0]):
-            self.log_error("Invalid http version or request line: %r", raw_requestline)
-            return False
-        self.command, self.path, self.request_version = words
-        self.headers = self._read_headers()
-        self.content_length = self._get_content_length()
-        connection = [word.strip().lower() for word in self.headers.get("Connection", "").split(",")]
-        self.close_connection = "close" in connection or (version[1] == "0" and "keep-alive" not in connection)
-        self.connection_upgraded = "upgrade" in connection or self.headers.get("Upgrade", "").lower() == "websocket"
+        """Read the rest of the head and parse it. Returns: True; an override that refuses returns False.
+
+        Raises: Refusal, for the first thing in it that is not HTTP/1.1.
+        """
+        line = raw_requestline if "\n" in raw_requestline else f"{raw_requestline}\r\n"
+        head = FileHead(self.rfile, line.encode("latin-1"), LIMITS)
+        self.command, self.path, self.request_version = line.split()
+        self.headers = http.client.HTTPMessage()
+        for name, value in head.fields:
+            self.headers[name] = value
+        self.chunked_input = head.length is None
+        self.content_length = head.length if "Content-Length" in self.headers else None
+        self.expects_continue = head.expects_continue
+        self.close_connection = not head.persistent
+        options = self.headers.get("Connection", "").lower().split(",")
+        self.connection_upgraded = (
+            "upgrade" in map(str.strip, options) or self.headers.get("Upgrade", "").lower() == "websocket"
+        )
         return True
-
-    def _read_headers(self) -> Any:
-        try:
-            headers = http.client.parse_headers(self.rfile)
-        except http.client.HTTPException as error:
-            raise InvalidClientData(str(error)) from None
-        if any(isinstance(defect, HEADER_DEFECTS) for defect in headers.defects):
-            raise InvalidClientData("a line of the headers is none")
-        return headers
-
-    def _get_content_length(self) -> int | None:
-        self.chunked_input = False
-        coding = self.headers.get("Transfer-Encoding")
-        if coding is not None:
-            if coding.strip().lower() != "chunked":
-                raise InvalidClientData(f"cannot decode Transfer-Encoding {coding!r}")
-            self.chunked_input = True
-        lengths = {length.strip() for length in self.headers.get_all("Content-Length", ())}
-        if not lengths or self.chunked_input:
-            return None
-        length = lengths.pop()
-        if lengths or not (length.isascii() and length.isdigit()):
-            raise InvalidClientData(f"invalid Content-Length: {length!r}")
-        return int(length)
 
     def get_environ(self) -> Any:
         """Return the environ of this request."""
@@ -197,24 +182,22 @@ class WSGIHandler:
                 environ[name] += ("; " if "COOKIE" in name else ",") + value
             else:
                 environ[name] = value
-        waits = environ.get("HTTP_EXPECT", "").lower() == "100-continue" and self.request_version == "HTTP/1.1"
-        self.wsgi_input = Input(self.rfile, self.content_length, self.socket if waits else None, self.chunked_input)
+        waiting = self.socket if self.expects_continue else None
+        self.wsgi_input = Input(self.rfile, self.content_length, waiting, self.chunked_input)
         environ["wsgi.input"] = self.wsgi_input
         environ["wsgi.input_terminated"] = not self.connection_upgraded
         return environ
 
     def _environ_headers(self) -> Any:
         for name, value in self.headers.items():
-            if "_" in name:  # it would hide one with a hyphen, which a proxy may have set
-                continue
-            key = name.upper().replace("-", "_")
-            key = key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"
-            yield key, re.sub(r"\r?\n[ \t]+", " ", value).strip()
+            key = environ_key(name)
+            if key is not None:
+                yield key, value
 
     # ---- the response
 
     def handle_one_response(self) -> None:
-        """Call the application, send what it returns, and write a line into the log."""
+        """Call the application, send its result, and write a line into the log."""
         self.time_start = time.time()
         self.status = None
         self.headers_sent = False
@@ -226,11 +209,11 @@ class WSGIHandler:
                 if close is not None:
                     close()
                 self.result = None
-        except InvalidClientData as error:
-            self._handle_client_error(error)
+        except Refusal as refusal:
+            self._handle_client_error(refusal)
         except OSError as error:
             self.close_connection = True
-            if isinstance(error, (BrokenPipeError, ConnectionError)):
+            if isinstance(error, (BrokenPipeError, ConnectionResetError)):
                 self.log_error("the client is gone: %s", error)
             else:
                 self.handle_error(type(error), error, error.__traceback__)
@@ -252,23 +235,26 @@ class WSGIHandler:
                 self.write(data)
         if not self.headers_sent:
             if self.status is None:
-                self.log_error("the application did not call start_response()")
+                # As gevent does: an application that has taken the connection over has answered by itself.
+                self.log_error("the application did not call start_response(): the connection closes")
                 self.close_connection = True
-                self._send_error_response_if_possible(500)
                 return
             self.write(b"")
         if self.response_use_chunked:
             self.socket.sendall(b"0\r\n\r\n")
+        if self.response_left and self.command != "HEAD":
+            self.close_connection = True  # the client still waits for the rest
 
     def start_response(self, status: str, headers: Any, exc_info: Any = None) -> Any:
-        """Take status and headers. Returns: ``write``. Raises: ApplicationError, ValueError or UnicodeError."""
+        """Set status and headers. Returns: ``write``. Raises: ApplicationError, ValueError or UnicodeError."""
         if exc_info:
             try:
                 if self.headers_sent:
                     raise exc_info[1].with_traceback(exc_info[2])
             finally:
                 exc_info = None
-        checked = [(native(name, "name"), native(value, "value")) for name, value in headers]
+        pairs = [(native(name, "name"), native(value, "value")) for name, value in headers]
+        checked = [(name, value) for name, value in pairs if name.lower() != "transfer-encoding"]  # _say_length decides
         check_line(status, "status")
         code = int(status[:3])
         provided = {name.lower(): value for name, value in checked}
@@ -277,6 +263,8 @@ class WSGIHandler:
             raise self.ApplicationError(
                 f"Invalid Content-Length for {code} response: {length!r} (must be absent or zero)"
             )
+        if length is not None and not (length.isascii() and length.isdigit()):
+            raise self.ApplicationError(f"Invalid Content-Length: {length!r}")
         self.status, self.code, self.response_headers = status, code, checked
         self.provided_date, self.provided_content_length = provided.get("date"), length
         self.provided_connection = provided.get("connection")
@@ -296,6 +284,8 @@ class WSGIHandler:
             lines = "".join(f"{name}: {value}\r\n" for name, value in self.response_headers)
             towrite += f"HTTP/1.1 {self.status}\r\n{lines}\r\n".encode("latin-1")
             self.headers_sent = True
+        if self.response_left is not None and data:
+            data = self._cut_to_length(data)
         if data:
             self.response_length += len(data)
             sends = self.command != "HEAD"
@@ -306,14 +296,25 @@ class WSGIHandler:
         if towrite:
             self.socket.sendall(towrite)
 
+    def _cut_to_length(self, data: Any) -> Any:
+        """Count a part against Content-Length, and cut off the excess: the client would read it as a response."""
+        left = self.response_left or 0
+        if len(data) > left:
+            self.log_error("the application gives more than its Content-Length, %s", self.provided_content_length)
+            self.close_connection = True
+        self.response_left = max(0, left - len(data))
+        return data[:left]
+
     def finalize_headers(self) -> None:
-        """Add the headers that the application has not given: of the date, the length and the connection."""
+        """Add the missing headers: date, length and connection."""
         if self.provided_date is None:
             self.response_headers.append(("Date", formatdate(usegmt=True)))
         if self.provided_connection is not None and "close" in self.provided_connection.lower():
             self.close_connection = True
         if self.code not in NO_BODY and self.code != 101 and self.provided_content_length is None:
             self._say_length()
+        if self.code not in NO_BODY and self.provided_content_length is not None:
+            self.response_left = int(self.provided_content_length)
         if self.code == 101:
             self.close_connection = True
         elif self.provided_connection is None:
@@ -341,24 +342,24 @@ class WSGIHandler:
         self.close_connection = True
         from .hub import get_hub
 
-        context = self.environ  # a report of the error must not show what it holds
+        context = self.environ  # a report of the error must not show its values
         if not isinstance(context, self.server.secure_environ_class):
             context = self.server.secure_environ_class(context)
         try:
             get_hub().handle_error(context, kind, value, tb)
         finally:
-            self._send_error_response_if_possible(500)
+            self._send_error_response_if_possible("500 Internal Server Error")
 
-    def _handle_client_error(self, error: BaseException) -> None:
+    def _handle_client_error(self, refusal: Refusal) -> None:
         self.close_connection = True
-        self.log_error("%s", error)
-        self._send_error_response_if_possible(400)
+        self.log_error("%s", refusal)
+        self._send_error_response_if_possible(refusal.status)
 
-    def _send_error_response_if_possible(self, code: int) -> None:
+    def _send_error_response_if_possible(self, status: str) -> None:
         self.response_use_chunked = False
         if not self.headers_sent and self.socket is not None:
-            self.status, response = error_response(code, http.client.responses[code])
-            self.code, self.headers_sent = code, True
+            self.status, response = error_response(status, status[4:])
+            self.code, self.headers_sent = int(status[:3]), True
             try:
                 self.socket.sendall(response)
             except OSError as error:
@@ -386,13 +387,13 @@ class WSGIHandler:
             self.server.log.write(self.format_request() + "\n")
 
     def format_request(self) -> str:
-        """Return that line: in the common format, and the seconds that the answer took."""
+        """Return that line: the common format, with the seconds of the answer."""
         address = self.client_address
         client = address[0] if isinstance(address, tuple) else address or "-"
         when = time.strftime("%d/%b/%Y %H:%M:%S", time.localtime(self.time_finish or self.time_start))
         seconds = f"{self.time_finish - self.time_start:.6f}" if self.time_finish else "-"
         status = str(self.status or "-").partition(" ")[0]
-        request = (self.requestline or "").rstrip()
+        request = escape((self.requestline or "").rstrip())
         return f'{client} - - [{when}] "{request}" {status} {self.response_length or "-"} {seconds}'
 
 

@@ -1,19 +1,19 @@
-"""``gevent.backdoor``: BackdoorServer, a prompt of Python over TCP in the running program."""
+"""``gevent.backdoor``: BackdoorServer, a Python prompt over TCP in the running program."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .._prompt import talk
+from .._shared.prompt import talk
 from .server import StreamServer
 
 __all__ = ["BackdoorServer"]
 
 
 class BackdoorServer(StreamServer):
-    """Gives each client a prompt of Python: a way in for all who reach the address. ``locals``: the names it has.
+    """Gives each client a Python prompt: any client that reaches the address gets in. ``locals``: its names.
 
-    What a statement prints goes to the client; while it parks, the prints of other greenlets do, too.
+    What a statement prints goes to the client; while it parks, the prints of other greenlets go there as well.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``gevent.baseserver``: what StreamServer, DatagramServer and WSGIServer share."""
+"""``gevent.baseserver``: base of StreamServer, DatagramServer and WSGIServer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("dhaga")
 
 
 class BaseServer:
-    """Takes what comes to a socket, and spawns ``handle`` for it. Source: ``gevent.baseserver.BaseServer``.
+    """Spawns ``handle`` for each connection or datagram of a socket. Source: ``gevent.baseserver.BaseServer``.
 
     ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, a number, which is the
     size of one, a function as ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server
@@ -35,15 +35,15 @@ class BaseServer:
     """Connections taken in a row before other greenlets run."""
 
     stop_timeout = 1
-    """Seconds that handlers in a pool have at ``stop``."""
+    """Seconds that ``stop`` grants to handlers in a pool."""
 
     fatal_errors = errno.EBADF, errno.EINVAL, errno.ENOTSOCK
-    """Errors of the socket after which nothing more comes."""
+    """Errors after which the socket accepts nothing more."""
 
     def __init__(self, listener: Any, handle: Callable[..., Any] | None = None, spawn: Any = "default") -> None:
         self.delay = self.min_delay
         self.pool: Any = None
-        self.closes = False  # it has made its socket itself
+        self.closes = False  # the server created its socket
         self._stop_event = Event()
         self._stop_event.set()
         self._acceptor: Any = None
@@ -59,10 +59,10 @@ class BaseServer:
             handle = f"<bound method {type(self).__name__}.{handle.__name__} of self>"
         return f"<{type(self).__name__} at {id(self):#x} {state} at {self.address!r} handle={handle}>"
 
-    # ---- what it is made of
+    # ---- its parts
 
     def set_listener(self, listener: Any) -> None:
-        """Take the address, or the socket."""
+        """Set the address, or the socket."""
         if hasattr(listener, "accept"):
             self.socket: Any = listener
             if not isinstance(listener, ours.socket):
@@ -75,7 +75,7 @@ class BaseServer:
             self.closes = True
 
     def set_spawn(self, spawn: Any) -> None:
-        """Take what makes the greenlet of a handler."""
+        """Set how handlers are spawned."""
         if spawn == "default":
             self.pool, self._spawn = None, Greenlet.spawn
         elif spawn == "raw":
@@ -93,7 +93,7 @@ class BaseServer:
             raise TypeError(f"spawn is a Pool, a number, a function, 'default', 'raw' or None, not {spawn!r}")
 
     def set_handle(self, handle: Callable[..., Any] | None) -> None:
-        """Take the handler, unless the class has one."""
+        """Set the handler, unless the class defines one."""
         if handle is not None:
             self.handle = handle
         if not callable(getattr(self, "handle", None)):
@@ -105,12 +105,12 @@ class BaseServer:
 
     @property
     def started(self) -> bool:
-        """Whether it takes what comes."""
+        """Whether the server accepts."""
         return not self._stop_event.is_set()
 
     @property
     def closed(self) -> bool:
-        """Whether it does not."""
+        """Whether the server does not accept."""
         return self._stop_event.is_set()
 
     @property
@@ -127,13 +127,13 @@ class BaseServer:
         """Return whether its pool has no room."""
         return self.pool is not None and self.pool.full()
 
-    # ---- taking
+    # ---- accepting
 
     def init_socket(self) -> None:
-        """Make the socket, if it is not there."""
+        """Create the socket, unless it exists."""
 
     def pre_start(self) -> None:
-        """Make ready to start. From: ``start`` of this class and of subclasses."""
+        """Prepare the start. From: ``start`` of this class and of subclasses."""
         self.init_socket()
 
     def do_read(self) -> tuple[Any, ...]:
@@ -141,10 +141,10 @@ class BaseServer:
         raise NotImplementedError
 
     def do_close(self, *args: Any) -> None:
-        """Close what ``do_read`` returned."""
+        """Close a connection that ``do_read`` returned."""
 
     def start(self) -> None:
-        """Begin to take what comes, in a greenlet. Parks: never. Raises: OSError."""
+        """Start to accept, in a greenlet. Parks: never. Raises: OSError."""
         if self.started:
             return
         self._stopped = None
@@ -153,12 +153,12 @@ class BaseServer:
         self._acceptor = Greenlet.spawn(self._take, self.socket)
 
     def start_accepting(self) -> None:
-        """Take what comes again."""
+        """Resume accepting."""
         if self._acceptor is None:
             self._acceptor = Greenlet.spawn(self._take, self.socket)
 
     def stop_accepting(self) -> None:
-        """Take nothing more, and keep the socket."""
+        """Pause accepting, and keep the socket."""
         acceptor, self._acceptor = self._acceptor, None
         if acceptor is not None:
             acceptor.kill(block=False)
@@ -192,7 +192,7 @@ class BaseServer:
                 sleep(0)
 
     def is_fatal_error(self, error: BaseException) -> bool:
-        """Return whether nothing comes after such an error."""
+        """Return whether the socket accepts nothing more after this error."""
         return isinstance(error, OSError) and error.errno in self.fatal_errors
 
     def do_handle(self, *args: Any) -> None:
@@ -212,7 +212,7 @@ class BaseServer:
     # ---- the end
 
     def close(self) -> None:
-        """Take nothing more and close the socket; handlers go on. Parks: never."""
+        """Stop accepting and close the socket; handlers go on. Parks: never."""
         self._stop_event.set()
         sock = self.__dict__.pop("socket", None)
         self._stopped, self._acceptor = self._acceptor or self._stopped, None
@@ -222,7 +222,7 @@ class BaseServer:
             sock.close()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Take nothing more; wait for the handlers of a pool, and kill them then.
+        """Stop accepting; wait for the handlers of a pool, and kill the remaining ones.
 
         Parks: while handlers of a pool run, for ``timeout`` seconds, by default ``stop_timeout``. Without a pool the
         handlers go on.

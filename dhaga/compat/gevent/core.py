@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from time import time
 from typing import NoReturn
 
-__all__ = ["READ", "WRITE", "loop"]
+__all__ = ["READ", "WRITE", "loop", "time"]
 
 READ, WRITE = 1, 2
 

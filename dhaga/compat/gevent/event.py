@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any
 
 from ..._kernel.arguments import check_wait_timeout
-from ..._kernel.wait_queue import WaitQueue
-from ..._kernel.waiter import TIMED_OUT
+from ..._kernel.wait.wait_queue import WaitQueue
+from ..._kernel.wait.waiter import TIMED_OUT
 from ..._sync import event
 from ._links import Linkable
 from .timeout import Timeout
@@ -37,7 +37,7 @@ class Event(Linkable):
         return self._event.is_set()
 
     def set(self) -> None:
-        """Set the flag; wake all that wait, and call the links."""
+        """Set the flag, wake all waiters, and call the links."""
         self._event.set()
         if self._links:
             self._notify_links()
@@ -52,9 +52,9 @@ class Event(Linkable):
 
 
 class AsyncResult(Linkable):
-    """A value or an error that comes once, for all who wait for it. Source: ``gevent.event.AsyncResult``."""
+    """A value or an error that is set once, for all its waiters. Source: ``gevent.event.AsyncResult``."""
 
-    # The queue of those that wait is made for the first of them: many results are there before one asks.
+    # The wait queue is created by the first waiter: many results are set before that.
     __slots__ = ("__dict__", "__weakref__", "_exc_info", "_is_set", "_links", "_value", "_waiters")
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class AsyncResult(Linkable):
 
     @property
     def exc_info(self) -> Any:
-        """The error that was set as ``sys.exc_info`` would tell it, or an empty tuple."""
+        """The error that was set, in the form of ``sys.exc_info``, or an empty tuple."""
         return self._exc_info
 
     @property
@@ -92,12 +92,12 @@ class AsyncResult(Linkable):
         return self._is_set and not self._exc_info
 
     def set(self, value: Any = None) -> None:
-        """Set the value and wake all that wait."""
+        """Set the value and wake all waiters."""
         self._value, self._exc_info = value, ()
         self._be_ready()
 
     def set_exception(self, exception: BaseException, exc_info: Any = None) -> None:
-        """Set the error that ``get`` raises in all that wait."""
+        """Set the error that ``get`` raises, and wake all waiters."""
         trace: TracebackType | None = exc_info[2] if exc_info else exception.__traceback__
         self._exc_info = (type(exception), exception, trace)
         self._be_ready()
@@ -123,7 +123,7 @@ class AsyncResult(Linkable):
         if self._waiters is None:
             waiters = WaitQueue(self, "result.get")
             if self._waiters is None: self._waiters = waiters  # atomic  # fmt: skip
-            # Set in another OS thread, which has seen no queue.
+            # Set by another OS thread before it could see the queue.
             if self._is_set:
                 return True
         waiters = self._waiters
@@ -152,7 +152,7 @@ class AsyncResult(Linkable):
         return self._value
 
     def __call__(self, source: Any) -> None:
-        """Take over what a greenlet ended with: an AsyncResult may be given to ``link``."""
+        """Copy a greenlet's outcome: an AsyncResult may be passed to ``link``."""
         if source.successful():
             self.set(source.value)
         else:
@@ -168,7 +168,7 @@ class AsyncResult(Linkable):
         return self.ready()
 
     def cancel(self) -> bool:
-        """Do nothing: what sets it goes on."""
+        """Do nothing: the call that will set the result goes on."""
         return False
 
     def cancelled(self) -> bool:

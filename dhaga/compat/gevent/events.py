@@ -1,4 +1,4 @@
-"""``gevent.events``: what the patch tells those who subscribe, before and after it patches.
+"""``gevent.events``: events for subscribers, before and after the patch.
 
 Events of gevent's monitor thread never come: ``dhaga.debug`` has a watchdog for event loops that block.
 """
@@ -10,33 +10,26 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "DoNotPatch",
-    "GeventDidPatchAllEvent",
-    "GeventDidPatchBuiltinModulesEvent",
-    "GeventDidPatchModuleEvent",
-    "GeventPatchEvent",
-    "GeventWillPatchAllEvent",
-    "GeventWillPatchModuleEvent",
-    "notify",
-    "subscribers",
-]
+    "DoNotPatch", "GeventDidPatchAllEvent", "GeventDidPatchBuiltinModulesEvent", "GeventDidPatchModuleEvent",
+    "GeventPatchEvent", "GeventWillPatchAllEvent", "GeventWillPatchModuleEvent", "notify", "subscribers",
+]  # fmt: skip
 
 subscribers: list[Callable[[Any], object]] = []
 """Functions that are called with each event."""
 
 
 def notify(event: Any) -> None:
-    """Call the subscribers. Raises: what one of them raises, as DoNotPatch."""
+    """Call the subscribers. Raises: the error of a subscriber, such as DoNotPatch."""
     for subscriber in list(subscribers):
         subscriber(event)
 
 
 class DoNotPatch(BaseException):
-    """A subscriber raises it at an event that something will be patched: ``patch_all`` then patches nothing."""
+    """Raised by a subscriber before the patch: ``patch_all`` then patches nothing."""
 
 
 class GeventPatchEvent:
-    """What is patched (``source``), and by what (``target``)."""
+    """Event about a patched object (``source``) and its replacement (``target``)."""
 
     def __init__(self, source: Any, target: Any) -> None:
         self.source, self.target = source, target
@@ -70,7 +63,7 @@ class GeventDidPatchModuleEvent(GeventDidPatchEvent):
 
 
 class AllEvent:
-    """Mixin of what tells of ``patch_all``: its arguments."""
+    """Mixin for events about ``patch_all``: its arguments."""
 
     def __init__(self, patch_all_arguments: Mapping[str, Any], patch_all_kwargs: Mapping[str, Any]) -> None:
         super().__init__(None, None)  # type: ignore[call-arg]

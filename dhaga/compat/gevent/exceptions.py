@@ -7,14 +7,9 @@ from greenlet import GreenletExit
 from ..._kernel.errors import Deadlock
 
 __all__ = [
-    "BlockingSwitchOutError",
-    "ConcurrentObjectUseError",
-    "GreenletExit",
-    "HubDestroyed",
-    "InvalidSwitchError",
-    "InvalidThreadUseError",
-    "LoopExit",
-]
+    "BlockingSwitchOutError", "ConcurrentObjectUseError", "GreenletExit", "HubDestroyed", "InvalidSwitchError",
+    "InvalidThreadUseError", "LoopExit",
+]  # fmt: skip
 
 
 LoopExit = Deadlock
@@ -26,15 +21,15 @@ class BlockingSwitchOutError(AssertionError):
 
 
 class InvalidSwitchError(AssertionError):
-    """A switch that was not asked for."""
+    """An unexpected switch."""
 
 
 class ConcurrentObjectUseError(AssertionError):
-    """An object is used by two greenlets at once that only one may use."""
+    """Two greenlets use an object for one at the same time."""
 
 
 class InvalidThreadUseError(RuntimeError):
-    """An object is used in an OS thread that it was not made in."""
+    """An object is used outside the OS thread that created it."""
 
 
 class HubDestroyed(GreenletExit):

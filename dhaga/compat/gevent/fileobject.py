@@ -32,7 +32,7 @@ def arguments_of(
     if given is not None:
         if hasattr(fobj, "flush"):
             fobj.flush()
-        # A descriptor of its own: the file that was given closes the one that it has.
+        # A descriptor of its own: the given file closes its own.
         fd = os.dup(fobj.fileno())
         if closes is not False and hasattr(fobj, "close"):
             fobj.close()
@@ -76,7 +76,7 @@ def raw_of(file: Any) -> Any:
 
 
 def named(file: Any, given: Any) -> Any:
-    """Return a new file after it has taken the name of the one that it was made of."""
+    """Return a new file after setting its name to the original's."""
     if given is not None:
         raw = raw_of(file)
         if hasattr(given, "name"):

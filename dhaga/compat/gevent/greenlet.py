@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import Context
 from types import TracebackType
 from typing import Any, ClassVar, Self
 from weakref import ref
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..._kernel.current_scheduler import current_scheduler
 from ..._kernel.errors import Cancelled
 from ..._kernel.foreign_names import OwnName
-from ..._kernel.microthread import Dhaga
-from ..._kernel.timers import Entry
-from ._links import Callback, Linkable, joinall, killall, thrown
+from ..._kernel.process.current_scheduler import current_scheduler
+from ..._kernel.run.microthread import Dhaga
+from .._shared.delayed_start import DelayedStart
+from .._shared.thrown import thrown
+from ._links import Callback, Linkable, joinall, killall
 from ._loop import loop_of, report
 from .timeout import Timeout
 
 __all__ = ["Greenlet", "joinall", "killall"]
 
 
-class Greenlet(Linkable, Dhaga[Any]):
-    """A microthread that is made first and started later. Source: ``gevent.Greenlet``.
+class Greenlet(Linkable, DelayedStart):
+    """A microthread that is made first and started later, with an empty context. Source: ``gevent.Greenlet``.
 
     A subclass may define ``_run`` instead of giving a function.
     """
 
-    # What each one has would cost a dict as well, which programs alone are to need.
+    # Slots for our fields; a __dict__ is made only when the program sets an attribute.
     __slots__ = ("_links", "_to_start", "_told", "_was_started", "spawn_tree_locals", "spawning_greenlet")
 
     spawning_stack: ClassVar[Any] = None
     """Frames of the spawn are not kept, as they cost more than the spawn."""
+    spawning_stack_limit: ClassVar[int] = 0
 
     _spawn_callbacks: ClassVar[list[Callback]] = []
 
-    _is_thread = False
+    stands_for_thread = False
 
     priority: Any = OwnName(Dhaga.priority)  # type: ignore[arg-type]
     reason: Any = OwnName(Dhaga.reason)  # type: ignore[arg-type]
@@ -47,7 +50,7 @@ class Greenlet(Linkable, Dhaga[Any]):
         if not callable(run):
             raise TypeError("The run argument or self._run must be callable")
         self._links = ()
-        self._to_start: Entry | None = None
+        self._to_start = None
         self._was_started = False
         self._told: str | None = None
         me = getcurrent()
@@ -59,12 +62,12 @@ class Greenlet(Linkable, Dhaga[Any]):
         else:
             scheduler, tree = current_scheduler(), getattr(me, "spawn_tree_locals", None)
         self.spawn_tree_locals: dict[str, Any] = {} if tree is None else tree
-        """A dict that all greenlets share whose spawns lead to the same one."""
-        Dhaga.__init__(self, scheduler, run, args, kwargs or None, None, True)
+        """A dict shared by all greenlets that descend from the same spawn."""
+        Dhaga.__init__(self, scheduler, run, args, kwargs or None, None, True, Context())
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What its function is called with; empty once it has ended."""
+        """The positional arguments; empty once it has ended."""
         return self._args or ()
 
     @args.setter
@@ -83,54 +86,45 @@ class Greenlet(Linkable, Dhaga[Any]):
         self._kwargs = kwargs
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """Do what the greenlet is for: subclasses define it."""
+        """Run the function; subclasses may override it."""
 
     # ---- its start
 
     def start(self) -> None:
-        """Let it run at its place in the run queue; no-op if it is started already."""
-        if self._was_started or self._done:
+        """Schedule the start at the end of the run queue; no-op if it was started already."""
+        if self._was_started or self.has_ended:
             return
         if self._to_start is not None:
             self._cancel_start()
         elif self._spawn_callbacks:
             self._tell_spawn()
         self._was_started = True
-        self.scheduler._admit(self)
+        self.scheduler.admit(self)
 
     def start_later(self, seconds: float) -> None:
-        """Let it start in so many seconds."""
-        if self._was_started or self._done or self._to_start is not None:
+        """Schedule the start in ``seconds`` seconds."""
+        if self._was_started or self.has_ended or self._to_start is not None:
             return
         self._tell_spawn()
-        self._to_start = self.scheduler._timers.add(self.scheduler._clock() + seconds, self)
+        self._start_in(seconds)
 
     def _tell_spawn(self) -> None:
         for callback in self._spawn_callbacks:
             callback(self)
 
-    def _cancel_start(self) -> None:
-        entry, self._to_start = self._to_start, None
-        if entry is not None:
-            self.scheduler._timers.discard(entry)
-
-    def _expire(self) -> None:
-        """Start now, or end a park that is too late. From: the scheduler's timers, on the hub."""
-        if self._was_started:
-            super()._expire()
-        else:
-            self.start()
+    def _start_now(self) -> None:
+        self.start()
 
     @classmethod
     def spawn(cls, *args: Any, **kwargs: Any) -> Any:
-        """Make one and start it."""
+        """Create a greenlet and start it."""
         greenlet = cls(*args, **kwargs)
         greenlet.start()
         return greenlet
 
     @classmethod
     def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Any:
-        """Make one and start it in so many seconds."""
+        """Create a greenlet and start it in ``seconds`` seconds."""
         if cls is Greenlet and not (args and callable(args[0])):
             raise TypeError("function must be callable")
         greenlet = cls(*args, **kwargs)
@@ -141,29 +135,29 @@ class Greenlet(Linkable, Dhaga[Any]):
 
     @property
     def started(self) -> bool:
-        """Whether it is to run, or runs."""
-        return (self._was_started or self._to_start is not None) and not self._done
+        """Whether it was started and has not ended."""
+        return (self._was_started or self._to_start is not None) and not self.has_ended
 
     def __bool__(self) -> bool:
         return self.started
 
     def ready(self) -> bool:
         """Return whether it has ended."""
-        return self._done
+        return self.has_ended
 
     @property
     def dead(self) -> bool:
         """Whether it has ended."""
-        return self._done
+        return self.has_ended
 
     def successful(self) -> bool:
-        """Return whether it has ended without an error; GreenletExit is none."""
-        return self._done and (self._error is None or isinstance(self._error, (GreenletExit, Cancelled)))
+        """Return whether it has ended without an error; GreenletExit counts as success."""
+        return self.has_ended and (self._error is None or isinstance(self._error, (GreenletExit, Cancelled)))
 
     @property
     def value(self) -> Any:
         """What its function returned; the GreenletExit that it was killed with; else None."""
-        if not self._done:
+        if not self.has_ended:
             return None
         if self._error is None:
             return self._value
@@ -172,17 +166,17 @@ class Greenlet(Linkable, Dhaga[Any]):
     @property
     def exception(self) -> BaseException | None:
         """The error that has ended it, or None."""
-        return None if not self._done or self.successful() else self._error
+        return None if not self.has_ended or self.successful() else self._error
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[()]:
-        """The error that has ended it as ``sys.exc_info`` would tell it, or an empty tuple."""
+        """The error that has ended it, in the form of ``sys.exc_info``, or an empty tuple."""
         error = self.exception
-        return () if error is None else (type(error), error, self._value)
+        return () if error is None else (type(error), error, getattr(self, "_trace", None))
 
     @property
     def minimal_ident(self) -> int:
-        """A small number that is its own."""
+        """A small number of its own."""
         return self.ident
 
     @property
@@ -193,45 +187,45 @@ class Greenlet(Linkable, Dhaga[Any]):
     @property
     def name(self) -> str:
         """The name given, or ``Greenlet-N``, which it has from the first use on; may be set."""
-        if self._own_name is None:
-            self._own_name = f"Greenlet-{self.ident}"
-        return self._own_name
+        if self.own_name is None:
+            self.own_name = f"Greenlet-{self.ident}"
+        return self.own_name
 
     @name.setter
     def name(self, name: str) -> None:
-        self._own_name = name
+        self.own_name = name
 
     def __repr__(self) -> str:
         if self._told is None and self._fn is not None:
             self._told = told(self, self._fn, self.args, self.kwargs)
-        name = "" if self._own_name is None else f' "{self._own_name}"'
+        name = "" if self.own_name is None else f' "{self.own_name}"'
         return f"<{type(self).__name__}{name} at {id(self):#x}: {self._told or 'ended'}>"
 
-    # ---- waiting for it
+    # ---- joining
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` tells which it was."""
-        if self._done:
+        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` returns which."""
+        if self.has_ended:
             return
         if not self.started:
             if timeout is None and self is not getcurrent():
-                self._wait_for_end(None)
+                self.wait_for_end(None)
             return
-        self._wait_for_end(timeout)
+        self.wait_for_end(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Return what its function returned, or raise its error. Parks: while it lives. Raises: Timeout."""
-        if not self._done:
+        if not self.has_ended:
             if not block:
                 raise Timeout()
             if isinstance(timeout, Timeout):
                 return timeout.within(self.get)
-            self._result_waiters += 1
+            self.result_waiters += 1
             try:
-                if not self._wait_for_end(timeout):
+                if not self.wait_for_end(timeout):
                     raise Timeout(timeout)
             except BaseException:
-                self._leave_result()
+                self.leave_result()
                 raise
         if self._error is None:
             return self._value
@@ -243,7 +237,7 @@ class Greenlet(Linkable, Dhaga[Any]):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Wait for its end; kill it, by the same error, if one ends the block, or that wait. Parks: while it lives."""
+        """Wait for its end; an error in the block, or in that wait, kills it. Parks: while it lives."""
         if error is not None:
             self.kill(error)
             return
@@ -252,14 +246,14 @@ class Greenlet(Linkable, Dhaga[Any]):
         finally:
             self.kill()
 
-    # ---- its end by others
+    # ---- killing
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
         """Raise an error in it where it waits, and wait for its end. One that has not started never runs.
 
         Parks: while it lives, if ``block``, at most ``timeout`` seconds.
         """
-        if self._done:
+        if self.has_ended:
             return
         error = exception() if isinstance(exception, type) else exception
         self._cancel_start()
@@ -269,15 +263,15 @@ class Greenlet(Linkable, Dhaga[Any]):
         if self is getcurrent():
             raise error
         has_run = greenlet.__bool__(self)
-        self.scheduler._call(self._cancel_with, error)
-        if block and not self._done:
-            # A subclass's join() is for those that have run.
-            (self.join if has_run else self._wait_for_end)(timeout)
+        self.scheduler.call(self.cancel_with, error)
+        if block and not self.has_ended:
+            # A subclass's join() expects a greenlet that has run.
+            (self.join if has_run else self.wait_for_end)(timeout)
 
     def _end_unstarted(self, error: BaseException) -> None:
         """End before the first switch: the function is never called."""
         self._was_started = True
-        self._error, self._value = error, None
+        self._error = error
         self._end()
 
     def _report(self, error: BaseException) -> None:
@@ -290,13 +284,13 @@ class Greenlet(Linkable, Dhaga[Any]):
 
     @classmethod
     def add_spawn_callback(cls, callback: Callback) -> None:
-        """Call ``callback(greenlet)`` whenever one is about to be started."""
+        """Register ``callback(greenlet)``, called before each start of a greenlet."""
         if callback not in cls._spawn_callbacks:
             cls._spawn_callbacks.append(callback)
 
     @classmethod
     def remove_spawn_callback(cls, callback: Callback) -> None:
-        """Forget such a callback; no-op if it is not there."""
+        """Remove a spawn callback; no-op if it is not registered."""
         if callback in cls._spawn_callbacks:
             cls._spawn_callbacks.remove(callback)
 
@@ -308,18 +302,18 @@ class Greenlet(Linkable, Dhaga[Any]):
         super().rawlink(callback)
 
     def _add_joiner(self, joiner: Any) -> list[Any]:
-        """Call ``joiner._resume(self)`` at the end, at once if that has come. Returns: the ticket.
+        """Register ``joiner.deliver_wake(self)``, called at the end, or at once after it. Returns: the ticket.
 
-        A link that is cheap, for what cannot fail. It is called in the place of a waiter, before those that came later.
+        Cheap link for callbacks that cannot raise; called in order with the joiners.
         """
         ticket = [joiner]
         self._joiners.append(ticket)
-        if self._done:
-            self._release_joiners()
+        if self.has_ended:
+            self.release_joiners()
         return ticket
 
     def _drop_ticket(self, ticket: list[Any]) -> None:
-        """Make such a call no more; no-op if it was made."""
+        """Cancel the call; no-op once made."""
         if ticket:
             ticket.clear()
             self._remove(None)
@@ -354,7 +348,7 @@ class Greenlet(Linkable, Dhaga[Any]):
             self._links[:] = [each for each in self._links if getattr(each, "callback", None) != callback]
 
     def unlink_all(self) -> None:
-        """Forget all callbacks."""
+        """Remove all callbacks."""
         if self._links:
             self._links.clear()
 
@@ -364,7 +358,7 @@ class Greenlet(Linkable, Dhaga[Any]):
 
 
 def told(owner: Greenlet, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Return a function and its arguments as a greenlet's repr shows them."""
+    """Return the text of a function and its arguments, for a greenlet's repr."""
     holder = getattr(function, "__self__", None)
     name = "_run" if holder is owner else repr(function) if holder is not None else ""
     shown = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
@@ -376,14 +370,14 @@ class LinksCaller:
 
     __slots__ = ()
 
-    _resume = staticmethod(Greenlet._call_links)
+    deliver_wake = staticmethod(Greenlet._call_links)
 
 
 CALL_LINKS = LinksCaller()
 
 
 class SpawnedCallback:
-    """Callback of ``link`` and its like: calls what it was given in a greenlet of its own, if it is still linked."""
+    """Callback of ``link`` and its variants: calls the given one in a greenlet of its own, if still linked."""
 
     __slots__ = ("callback", "is_spawned", "when")
 
@@ -402,7 +396,7 @@ class SpawnedCallback:
             Greenlet.spawn(self.run, source)
 
     def run(self, source: Greenlet) -> None:
-        """Call it, unless another callback has unlinked it meanwhile."""
+        """Call the callback, unless another one has unlinked it meanwhile."""
         if self in source._links:
             source._links.remove(self)
             self.callback(source)

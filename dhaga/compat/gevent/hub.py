@@ -1,4 +1,4 @@
-"""``gevent.hub``: the face of the scheduler that runs the calling greenlet, as far as programs use gevent's."""
+"""``gevent.hub``: the scheduler of the calling greenlet behind the parts of gevent's hub that programs use."""
 
 from __future__ import annotations
 
@@ -11,38 +11,28 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel.api import current, park
 from ..._kernel.api import sleep as sleep_
-from ..._kernel.current import this_thread
-from ..._kernel.current_scheduler import current_scheduler
-from ..._kernel.microthread import Dhaga
-from ..._kernel.scheduler import Scheduler
-from ...aio import await_
-from ._links import iwait, join_all, thrown, wait
+from ..._kernel.process.current_scheduler import current_scheduler
+from ..._kernel.run.microthread import Dhaga
+from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.wait.current import this_thread
+from ...aio._await import await_
+from .._shared.main_code import waiter_of
+from .._shared.thrown import thrown
+from ._links import iwait, join_all, wait
 from ._loop import Loop, hubs, loop_of
 from .exceptions import LoopExit
 from .greenlet import Greenlet
 
 __all__ = [
-    "GreenletExit",
-    "Hub",
-    "LoopExit",
-    "Waiter",
-    "get_hub",
-    "getcurrent",
-    "idle",
-    "iwait",
-    "kill",
-    "reinit",
-    "signal",
-    "sleep",
-    "spawn_raw",
-    "wait",
-]
+    "GreenletExit", "Hub", "LoopExit", "Waiter", "get_hub", "getcurrent", "idle", "iwait", "kill", "reinit", "signal",
+    "sleep", "spawn_raw", "wait",
+]  # fmt: skip
 
 logger = logging.getLogger("dhaga")
 
 
 class Hub:
-    """What ``get_hub()`` returns for one scheduler."""
+    """The hub of one scheduler, from ``get_hub()``."""
 
     SYSTEM_ERROR: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, SystemError)
     NOT_ERROR: tuple[type[BaseException], ...] = (GreenletExit, SystemExit)
@@ -59,7 +49,7 @@ class Hub:
 
     @property
     def threadpool(self) -> Any:
-        """The OS threads that calls are handed to by ``threadpool.apply``."""
+        """The OS threads behind ``threadpool.apply``."""
         if self._threadpool is None:
             from .threadpool import ThreadPool
 
@@ -91,7 +81,7 @@ class Hub:
     """Greenlets are counted from 1 on."""
 
     def switch(self, awaitable: Any = None) -> Any:
-        """Let the others run. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga.
+        """Yield to the others. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga.
 
         With an awaitable, as SQLAlchemy does it with a greenlet's parent: wait for that, and return its result.
         """
@@ -100,7 +90,7 @@ class Hub:
         return park("gevent hub", lambda: True)
 
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error that no one catches; one of ``SYSTEM_ERROR`` is raised in the main code, too.
+        """Report an uncaught error; a ``SYSTEM_ERROR`` is also raised in the main code.
 
         ``context``: the greenlet that it has ended, the callback or the server that it came from, a request's environ.
         A program may assign a function to it.
@@ -108,7 +98,7 @@ class Hub:
         if value is None:
             value = kind()
         if isinstance(context, Dhaga) and isinstance(value, (SystemExit, KeyboardInterrupt)):
-            Dhaga._report(context, value)  # which raises it in the main code
+            Dhaga._report(context, value)  # raises it in the main code
             return
         if not isinstance(value, self.NOT_ERROR):
             self.print_exception(context, kind, value, trace)
@@ -117,14 +107,14 @@ class Hub:
 
     def handle_system_error(self, kind: Any, value: Any, trace: Any = None) -> None:
         """Raise an error in the main code, where it waits."""
-        self.loop.scheduler._mode.interrupt(value)
+        self.loop.scheduler.mode.interrupt(value)
 
     def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error by ``dhaga.excepthook``, if it has ended a greenlet; else by a line of the log ``dhaga``."""
+        """Report an error: with ``dhaga.excepthook`` if it ended a greenlet, else in the log ``dhaga``."""
         if isinstance(context, Dhaga):
             Dhaga._report(context, value)
         else:
-            logger.error("an error that nobody handled, of %r", context, exc_info=(kind, value, trace))
+            logger.error("uncaught error of %r", context, exc_info=(kind, value, trace))
 
     @property
     def parent(self) -> Any:
@@ -136,7 +126,7 @@ class Hub:
 
 
 class Parent:
-    """What ``hub.parent`` is: the main code, to which errors can be thrown."""
+    """The main code as ``hub.parent``: its ``throw`` raises there."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
@@ -164,7 +154,7 @@ def hub_of(scheduler: Scheduler) -> Hub:
 
 
 parent = greenlet.__dict__["parent"]
-# The setter is the scheduler's: a greenlet that ends switches to the hub's own greenlet.
+# The scheduler sets the parent: a greenlet that ends switches to the hub's own greenlet.
 greenlet_class: Any = Greenlet
 greenlet_class.parent = property(lambda self: hub_of(self.scheduler), parent.__set__)
 
@@ -184,7 +174,7 @@ class Waiter:
         self.clear()
 
     def clear(self) -> None:
-        """Be as new."""
+        """Reset."""
         self._waiter: Any = None
         self._value: Any = None
         self._error: BaseException | None = None
@@ -201,17 +191,17 @@ class Waiter:
         return self._value
 
     def switch(self, value: Any = None) -> None:
-        """Bring the value."""
+        """Pass the value to the waiter."""
         self._ready, self._value, self._error = True, value, None
         if self._waiter is not None:
-            self._waiter._wake(value)
+            self._waiter.wake_parked(value)
 
     def throw(self, *args: Any) -> None:
-        """Bring an error, by type, value and traceback."""
+        """Pass an error, by type, value and traceback, to the waiter."""
         error = thrown(*args)
         self._ready, self._error = True, error
         if self._waiter is not None:
-            self._waiter._wake(error=error)
+            self._waiter.wake_parked(error=error)
 
     def __call__(self, source: Any) -> None:
         if source.successful():
@@ -239,15 +229,15 @@ class Waiter:
 
 
 def sleep(seconds: float = 0, ref: bool = True) -> None:
-    """Let others run for so many seconds; 0: once. Parks: until then."""
+    """Sleep for ``seconds`` seconds; 0: yield once. Parks: until then."""
     sleep_(seconds if seconds > 0 else 0)
 
 
 def idle(priority: int = 0) -> None:
-    """Let others run until none is runnable. Parks: until then."""
+    """Yield until no other greenlet is runnable. Parks: until then."""
     scheduler = current_scheduler()
     sleep_(0)
-    while scheduler._runnable():
+    while scheduler.count_runnable():
         sleep_(0)
 
 
@@ -257,8 +247,12 @@ def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Greenl
 
 
 def kill(greenlet: Any, exception: Any = GreenletExit) -> None:
-    """Kill a greenlet and do not wait for its end."""
-    greenlet.kill(exception, block=False)
+    """Kill a greenlet, or raise an error where the main code or a thread waits. Parks: never, in wait for the end."""
+    if hasattr(greenlet, "kill"):
+        greenlet.kill(exception, block=False)
+    else:
+        waiter = waiter_of(greenlet)
+        waiter.scheduler.call(waiter.cancel_with, thrown(exception))
 
 
 class signal:
@@ -278,11 +272,11 @@ class signal:
         Greenlet.spawn(self.handler, *self.args, **self.kwargs)
 
     def cancel(self) -> None:
-        """Put the handler back that was there before."""
+        """Restore the previous handler."""
         from ... import signal as ours
 
         ours.signal(self.signalnum, self._previous or standard_signal.SIG_DFL)
 
 
 def reinit(hub: Any = None) -> None:
-    """Do nothing: a forked child is made ready by itself."""
+    """Do nothing: a forked child reinitializes itself."""

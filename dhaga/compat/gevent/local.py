@@ -1,4 +1,4 @@
-"""``gevent.local``: attributes that each greenlet has for itself."""
+"""``gevent.local``: attributes of each greenlet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..._sync import local as ours
 __all__ = ["all_local_dicts_for_greenlet", "local"]
 
 owners: WeakValueDictionary[int, local] = WeakValueDictionary()
-"""The locals that there are, by the id of what holds their attributes."""
+"""All locals, by the id of the object that holds their attributes."""
 
 
 class local(ours.local):  # the standard name
@@ -35,9 +35,9 @@ class local(ours.local):  # the standard name
 
 
 def all_local_dicts_for_greenlet(greenlet: Any) -> list[tuple[tuple[type, int], dict[str, Any]]]:
-    """Return what a greenlet keeps in locals: for each its class and id, and the attributes."""
+    """Return a greenlet's locals: class and id of each, with the attributes."""
     found = []
-    for reference in greenlet._thread_local_refs or ():
+    for reference in greenlet.thread_local_refs or ():
         namespaces = reference()
         owner = owners.get(id(namespaces))
         if owner is not None:

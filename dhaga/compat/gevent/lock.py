@@ -1,65 +1,42 @@
-"""``gevent.lock``: semaphores whose permits may be linked to, and a re-entrant lock."""
+"""``gevent.lock``: linkable semaphores, and a re-entrant lock."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from ..._sync import lock, semaphore
+from .._shared.semaphore import CountedSemaphore
 from ._links import Linkable
 
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
-class Semaphore(Linkable):
-    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``.
-
-    The permits are a semaphore of Dhaga's own, as a subclass would do without its compiled methods. Fewer than 0: so
-    many are to come back before another is free, as ``counter`` was lowered while they were out.
-    """
+class Semaphore(CountedSemaphore, Linkable):
+    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
 
     hub: Any = None
-    """Taken and not used: a semaphore wakes its waiters in whichever thread they wait."""
+    """Accepted and ignored: a semaphore wakes its waiters in any thread."""
 
     def __init__(self, value: int = 1, hub: Any = None) -> None:
-        self._permits = self._make(value)
+        super().__init__(value)
         self._links = ()
-
-    def _make(self, value: int) -> semaphore.Semaphore:
-        return semaphore.Semaphore(value)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x} counter={self.counter} links[{len(self._links)}]>"
 
-    @property
-    def counter(self) -> int:
-        """The number of free permits; may be set: below 0, so many are to come back before another is free."""
-        return self._permits._value
-
-    @counter.setter
-    def counter(self, value: int) -> None:
-        self._permits._value = value
-        self._permits._hand_out_permits()
-
     def ready(self) -> bool:
         return self._permits._value > 0
 
-    def locked(self) -> bool:
-        """Return whether ``acquire`` would wait."""
-        return self._permits._value <= 0
-
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Take a permit. Parks: while none is free. Returns: False after ``timeout`` seconds, or at once."""
+        """Acquire a permit. Parks: while none is free. Returns: False after ``timeout`` seconds, or at once."""
         return self._permits.acquire(blocking, timeout if blocking else None)
 
     def release(self) -> int:
-        """Give a permit back. Returns: the number of free ones."""
-        permits = self._permits
-        if permits._value < 0: permits._value += 1  # atomic  # fmt: skip
-        else:
-            permits.release()
+        """Release a permit. Returns: the number of free permits."""
+        self._release()
         if self._links:
             self._notify_links()
-        return permits._value
+        return self._permits._value
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until a permit is free, without taking it. Parks: until then, or for ``timeout`` seconds."""
@@ -85,7 +62,7 @@ class BoundedSemaphore(Semaphore):
 
 
 class DummySemaphore:
-    """A Semaphore with permits for all."""
+    """A Semaphore without a limit."""
 
     def __init__(self, value: int | None = None) -> None: ...
 
@@ -125,14 +102,18 @@ class RLock:
         return f"<{type(self).__name__} at {id(self):#x} {self._lock!r}>"
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Take it. Parks: while another greenlet holds it. Returns: False after ``timeout`` seconds."""
+        """Acquire the lock. Parks: while another greenlet holds it. Returns: False after ``timeout`` seconds."""
         if not blocking or timeout is None:
             return self._lock.acquire(blocking)
         return self._lock.acquire(True, max(0.0, timeout))
 
     def release(self) -> None:
-        """Give it back once."""
+        """Release the lock once."""
         self._lock.release()
+
+    def locked(self) -> bool:
+        """Return whether a greenlet holds the lock."""
+        return self._lock.locked()
 
     def __enter__(self) -> bool:
         return self.acquire()

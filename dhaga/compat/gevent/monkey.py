@@ -16,35 +16,21 @@ from . import events
 from .local import local
 
 __all__ = [
-    "get_original",
-    "is_anything_patched",
-    "is_module_patched",
-    "is_object_patched",
-    "patch_all",
-    "patch_builtins",
-    "patch_contextvars",
-    "patch_dns",
-    "patch_module",
-    "patch_os",
-    "patch_queue",
-    "patch_select",
-    "patch_selectors",
-    "patch_signal",
-    "patch_socket",
-    "patch_ssl",
-    "patch_subprocess",
-    "patch_sys",
-    "patch_thread",
-    "patch_time",
-]
+    "get_original", "is_anything_patched", "is_module_patched", "is_object_patched", "patch_all", "patch_builtins",
+    "patch_contextvars", "patch_dns", "patch_module", "patch_os", "patch_queue", "patch_select", "patch_selectors",
+    "patch_signal", "patch_socket", "patch_ssl", "patch_subprocess", "patch_sys", "patch_thread", "patch_time",
+]  # fmt: skip
+
+
+__path__: list[str] = []  # a package for ``import``: gevent.monkey.api is this module
 
 
 class MonkeyPatchWarning(RuntimeWarning):
-    """``patch_all`` is called twice, with different arguments. What comes too late for the patch is a PatchError."""
+    """``patch_all`` is called twice, with different arguments. A patch that comes too late raises PatchError."""
 
 
 saved: dict[str, dict[str, Any]] = {}
-"""What each patched name of each module was before, by module."""
+"""The originals of patched names, by module."""
 
 SETTINGS = "_gevent_saved_patch_all_module_settings"
 DEFAULTS = {
@@ -87,7 +73,7 @@ def patch_all(*positional: object, **which: object) -> bool:
 
 
 def apply(*_: object, **__: object) -> bool:
-    """Apply the one patch that there is, unless it is applied. Returns: True."""
+    """Apply Dhaga's patch, unless it is applied. Returns: True."""
     if not ours.is_patched():
         ours.patch()
     for row in ours.TABLE:
@@ -95,7 +81,7 @@ def apply(*_: object, **__: object) -> bool:
             known = saved.setdefault(row.module, {})
             here = [name for name in row.names if name not in known and name in vars(sys.modules[row.module])]
             known.update({name: ours.original(row.module, name) for name in here})
-    # One that can be copied.
+    # A mapping that can be copied.
     vars(threading)["local"] = vars(_threading_local)["local"] = local
     return True
 
@@ -128,7 +114,7 @@ def is_object_patched(module: str, name: str) -> bool:
 
 
 def get_original(module: str, names: Any) -> Any:
-    """Return what a name of a module was before the patch; a list for a list of names."""
+    """Return a module name's original from before the patch; a list for a list of names."""
     if isinstance(names, str):
         return ours.original(module, names)
     return [ours.original(module, name) for name in names]

@@ -1,4 +1,4 @@
-"""``gevent.os``: calls of ``os`` that wait, on dhagas."""
+"""``gevent.os``: waiting calls of ``os``, on dhagas."""
 
 from __future__ import annotations
 
@@ -16,16 +16,8 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(os, globals())
 
 __all__ = [
-    "fork",
-    "fork_and_watch",
-    "forkpty",
-    "make_nonblocking",
-    "nb_read",
-    "nb_write",
-    "tp_read",
-    "tp_write",
-    "waitpid",
-]
+    "fork", "fork_and_watch", "forkpty", "make_nonblocking", "nb_read", "nb_write", "tp_read", "tp_write", "waitpid",
+]  # fmt: skip
 
 fork = os.fork
 forkpty = os.forkpty

@@ -1,4 +1,4 @@
-"""``gevent.pool``: a Group of greenlets, and a Pool, a Group of at most so many."""
+"""``gevent.pool``: a Group of greenlets, and a Pool, a Group with a bound."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class PoolFull(Full):
 
 
 class Group:
-    """Greenlets that are waited for, and killed, together. Source: ``gevent.pool.Group``."""
+    """Greenlets that are joined and killed together. Source: ``gevent.pool.Group``."""
 
     greenlet_class: type[Greenlet] = Greenlet
 
     _room: semaphore.Semaphore | None = None
-    """A permit for each greenlet more that there is room for, in a Pool."""
+    """In a Pool: a permit for each free place."""
 
     def __init__(self, greenlets: Iterable[Any] = ()) -> None:
         self.greenlets: set[Any] = set()
@@ -55,7 +55,7 @@ class Group:
     # ---- its greenlets
 
     def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take a greenlet in, until it ends.
+        """Add a greenlet until it ends.
 
         Parks: while a Pool has no room. Raises: PoolFull after ``timeout`` seconds, or at once.
         """
@@ -67,19 +67,19 @@ class Group:
         if not self.greenlets:
             self._empty.clear()
         self.greenlets.add(greenlet)
-        # Not taken back when it leaves before its end: a call for one that is not here does nothing.
+        # Kept if the greenlet leaves before its end: its call then does nothing.
         if isinstance(greenlet, Greenlet):
             greenlet._joiners.append([self])
-            if greenlet._done:
-                greenlet._release_joiners()
+            if greenlet.has_ended:
+                greenlet.release_joiners()
         else:
-            greenlet.rawlink(self._resume)
+            greenlet.rawlink(self.deliver_wake)
 
     def discard(self, greenlet: Any) -> None:
-        """Let a greenlet go; no-op if it is not here."""
-        self._resume(greenlet)
+        """Remove a greenlet; no-op if it is not in the group."""
+        self.deliver_wake(greenlet)
 
-    def _resume(self, greenlet: Any) -> None:
+    def deliver_wake(self, greenlet: Any) -> None:
         if greenlet in self.greenlets:
             self.greenlets.remove(greenlet)
             if self.dying:
@@ -93,18 +93,18 @@ class Group:
                     room.release()
 
     def start(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        """Take an unstarted greenlet in, and start it. Parks and raises: as ``add``."""
+        """Add an unstarted greenlet, and start it. Parks and raises: as ``add``."""
         self.add(greenlet, blocking, timeout)
         greenlet.start()
 
     def spawn(self, *args: Any, **kwargs: Any) -> Any:
-        """Make a greenlet, take it in and start it."""
+        """Create a greenlet, add it and start it."""
         greenlet = self.greenlet_class(*args, **kwargs)
         self.start(greenlet)
         return greenlet
 
     def full(self) -> bool:
-        """Return whether there is no room for another one."""
+        """Return whether the group is full."""
         return False
 
     def wait_available(self, timeout: float | None = None) -> Any:
@@ -145,7 +145,7 @@ class Group:
     def killone(
         self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
     ) -> None:
-        """Kill one of them, if it is here and not being killed already."""
+        """Kill one greenlet, if it is in the group and not being killed already."""
         if greenlet in self.greenlets and greenlet not in self.dying:
             greenlet.kill(exception, block=False)
             self.dying.add(greenlet)
@@ -156,14 +156,14 @@ class Group:
 
     def apply(self, func: Function, args: Any = None, kwds: Any = None) -> Any:
         """Call in a greenlet of the group. Parks: until it ends. Returns: what it returned; it may raise."""
-        if getcurrent() in self.greenlets:  # which may be the only one that there is room for
+        if getcurrent() in self.greenlets:  # which may fill the pool
             return func(*(args or ()), **(kwds or {}))
         return self.spawn(func, *(args or ()), **(kwds or {})).get()
 
     def apply_async(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
-        """Call in a greenlet of the group, and return that. ``callback`` takes what it returns."""
+        """Call in a greenlet of the group, and return that. ``callback`` gets the result."""
         if self.full():
-            # Not this caller waits for room.
+            # The new greenlet waits for room, not the caller.
             return Greenlet.spawn(self.apply_cb, func, args, kwds, callback)
         greenlet = self.spawn(func, *(args or ()), **(kwds or {}))
         if callback is not None:
@@ -171,14 +171,14 @@ class Group:
         return greenlet
 
     def apply_cb(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
-        """Call as ``apply`` does, and spawn ``callback`` with what that returned."""
+        """Call as ``apply`` does, and spawn ``callback`` with the result."""
         result = self.apply(func, args, kwds)
         if callback is not None:
             Greenlet.spawn(callback, result)
         return result
 
     def map(self, func: Function, iterable: Iterable[Any]) -> list[Any]:
-        """Call for each item. Parks: until all have ended. Returns: what they returned, in order."""
+        """Call for each item. Parks: until all have ended. Returns: the results, in order."""
         greenlets: list[Any] = []
         news = Event()
         feeder = Greenlet.spawn(spawn_all, self.spawn, func, iterable, greenlets, news)
@@ -186,7 +186,7 @@ class Group:
         results: list[Any] = []
         while not (feeder.ready() and len(results) == len(greenlets)):
             left = greenlets[len(results) :]
-            results.extend([each._value if each._done and each._error is None else each.get() for each in left])
+            results.extend([each._value if each.has_ended and each._error is None else each.get() for each in left])
             feeder.join()
         failure = feeder.get()
         if failure is not None:
@@ -200,15 +200,15 @@ class Group:
         return result
 
     def map_async(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> Greenlet:
-        """Do what ``map`` does in a greenlet, and return that."""
+        """Start ``map`` in a greenlet, and return that."""
         return Greenlet.spawn(self.map_cb, func, iterable, callback)  # type: ignore[no-any-return]
 
     def imap(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
-        """Yield what the calls return, in order; at most ``maxsize`` results wait to be taken."""
+        """Yield the results in order; at most ``maxsize`` of them are stored."""
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=True)
 
     def imap_unordered(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
-        """Yield what the calls return, as they end; at most ``maxsize`` results wait to be taken."""
+        """Yield the results as the calls end; at most ``maxsize`` of them are stored."""
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
 
 
@@ -224,7 +224,7 @@ def spawn_all(
     try:
         for item in items:
             greenlets.append(spawn(func, item))
-            while ended < len(greenlets) and greenlets[ended]._done:
+            while ended < len(greenlets) and greenlets[ended].has_ended:
                 if greenlets[ended]._error is not None:
                     news.set()
                 ended += 1
@@ -238,10 +238,10 @@ def spawn_all(
 
 
 class Ready(SimpleQueue[Any]):
-    """Results that wait to be taken; its length is their number."""
+    """Results that are stored; its length is their number."""
 
-    _resume = SimpleQueue.put
-    """As a joiner of greenlets it gets those that have ended."""
+    deliver_wake = SimpleQueue.put
+    """As a joiner it gets the ended greenlets."""
 
     def __len__(self) -> int:
         return self.qsize()
@@ -293,7 +293,7 @@ class Results:
             if type(greenlet) is not End:
                 self.taken += 1
                 if self.room is None:
-                    return greenlet._value if greenlet._done and greenlet._error is None else greenlet.get()
+                    return greenlet._value if greenlet.has_ended and greenlet._error is None else greenlet.get()
                 try:
                     return greenlet.get()
                 finally:
@@ -309,7 +309,7 @@ class Results:
 
 
 class End:
-    """Stands behind the last result: how many there are, and the error of the items, if they had one."""
+    """Marks the end of the results: their number, and the items' error, if any."""
 
     def __init__(self, count: int, failure: BaseException | None) -> None:
         self.count = count
@@ -334,7 +334,7 @@ class Pool(Group):
         return self.free_count() <= 0
 
     def free_count(self) -> int:
-        """Return how many more there is room for; 1 where there is no bound."""
+        """Return the number of free places; 1 without a bound."""
         return 1 if self._room is None else self._room._value
 
     def wait_available(self, timeout: float | None = None) -> int:

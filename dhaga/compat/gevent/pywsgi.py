@@ -1,4 +1,4 @@
-"""``gevent.pywsgi``: WSGIServer, which answers by ``dhaga.http.wsgi``."""
+"""``gevent.pywsgi``: WSGIServer, which answers with ``dhaga.http.wsgi``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ...http.limits import Limits
+from ...http._server.response import NotStarted
+from ...http.limits import Limits, Refusal
 from ...http.wsgi import Server
 from ._wsgi_environ import Environ, LoggingLogAdapter, NoLog, SecureEnviron
 from ._wsgi_handler import WSGIHandler
@@ -21,11 +22,29 @@ _NoopLog = NoLog
 
 
 class Answering(Server):
-    """The part of a server that answers: its connections are accepted by a WSGIServer."""
+    """Answers requests on the connections that a WSGIServer accepts."""
 
-    def __init__(self, server: WSGIServer, app: Callable[..., Any], log: Any) -> None:
-        super().__init__(app, access_log=log, limits=Limits(), ssl_context=server.ssl_context)
+    def __init__(self, server: WSGIServer) -> None:
+        super().__init__(self.call, access_log=server.log, limits=Limits(), ssl_context=server.ssl_context)
         self.owner = server
+
+    def call(self, environ: dict[str, Any], start_response: Any) -> Any:
+        """Call the application, which may be set at any time."""
+        return self.owner.application(environ, start_response)
+
+    def report_failure(self, environ: dict[str, Any], error: Exception) -> bool:
+        """Pass an error of the application to the hub. One that starts no response may have answered by itself."""
+        if isinstance(error, NotStarted):
+            if self.owner.error_log is not None:
+                self.owner.error_log.write("the application did not call start_response(): the connection closes\n")
+            return True
+        shown = self.owner.secure_environ_class(environ)
+        get_hub().handle_error(shown, type(error), error, error.__traceback__)
+        return False
+
+    def refusal_text(self, refusal: Refusal) -> str:
+        """Return the body of gevent's answer."""
+        return refusal.status[4:]
 
     def new_base_environ(self, address: Any) -> dict[str, Any]:
         environ = super().new_base_environ(address) | {"SERVER_SOFTWARE": "gevent/26.0 Python/dhaga"}
@@ -34,7 +53,7 @@ class Answering(Server):
         return environ | self.owner.base_env
 
     def stop_idle(self) -> None:
-        """End what waits for a next request, and keep no connection from now on."""
+        """Close idle connections, and keep no connection open from now on."""
         self.stopping = True
         for connection in list(self.http_connections.values()):
             connection.stop_when_idle()
@@ -43,7 +62,7 @@ class Answering(Server):
 class WSGIServer(StreamServer):
     """Serves a WSGI app. Source: ``gevent.pywsgi.WSGIServer``; lines of the log are in the combined format.
 
-    ``log``: a file or logger, "default" is stderr, None is none. ``environ``: what each request's environ has besides.
+    ``log``: a file or logger, "default" is stderr, None disables it. ``environ``: more for each environ.
     ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: with WSGIHandler
     itself requests are parsed in C; a subclass answers them by its methods, in Python.
     """
@@ -51,7 +70,7 @@ class WSGIServer(StreamServer):
     handler_class: Any = WSGIHandler
     environ_class: Any = dict
     secure_environ_class: Any = SecureEnviron
-    """What the environ of a request is made into before an error's report shows it."""
+    """The class of a request's environ in the report of an error."""
     base_env: dict[str, Any] = {}  # noqa: RUF012  (subclasses give theirs)
 
     def __init__(
@@ -76,13 +95,19 @@ class WSGIServer(StreamServer):
         self.set_environ(None)
 
     def set_environ(self, environ: dict[str, Any] | None) -> None:
-        """Take more for each request's environ."""
+        """Set additional values for each request's environ."""
         self.base_env.update(environ or {})
         self.environ = self.base_env
-        self.answering = Answering(self, self.call, self.log)
+        self.answering = Answering(self)
+        self.set_max_accept()
+
+    def set_max_accept(self) -> None:
+        """Accept one connection at a time if several processes accept from the listener."""
+        if self.base_env.get("wsgi.multiprocess"):
+            self.max_accept = 1
 
     def get_environ(self) -> Any:
-        """Return the environ of a request before a WSGIHandler adds what is its own."""
+        """Return the environ of a request before a WSGIHandler adds its values."""
         secure = self.ssl_context is not None
         environ = self.environ_class(
             {
@@ -101,17 +126,6 @@ class WSGIServer(StreamServer):
             environ["HTTPS"] = "on"
         environ.update(self.environ)
         return environ
-
-    def call(self, environ: dict[str, Any], start_response: Any) -> Any:
-        """Call the application, which may be set at any time; tell the hub of its error."""
-        try:
-            return self.application(environ, start_response)
-        except Exception as error:
-            get_hub().handle_error(self.secure_environ_class(environ), type(error), error, error.__traceback__)
-            body = b"Internal Server Error"
-            headers = [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))]
-            start_response("500 Internal Server Error", headers, sys.exc_info())
-            return [body]
 
     def pre_start(self) -> None:
         super().pre_start()

@@ -1,30 +1,23 @@
-"""``gevent.queue``: the standard queues with ``peek``, items to begin with and iteration, and Channel."""
+"""``gevent.queue``: the standard queues with ``peek``, initial items and iteration; and Channel."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any, Generic, Self, TypeVar
 
 from ... import queue as ours
-from ..._kernel.compiled import python_twin
+from ..._kernel.fast.compiled import python_twin
+from ..._kernel.wait.current import this_waiter
+from ..._kernel.wait.waiter import Waiter
 from ..._sync.condition import Condition
 from ...queue import Empty, Full, ShutDown
 from .timeout import Timeout
 
 __all__ = [
-    "Channel",
-    "Empty",
-    "Full",
-    "JoinableQueue",
-    "LifoQueue",
-    "PriorityQueue",
-    "Queue",
-    "ShutDown",
-    "SimpleQueue",
+    "Channel", "Empty", "Full", "JoinableQueue", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "SimpleQueue",
     "UnboundQueue",
-]
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -32,15 +25,30 @@ put, get = python_twin(ours.Queue.put), python_twin(ours.Queue.get)
 """Looked up once, as each item takes them. The compiled ones, which know no subclass, would call these."""
 
 
-class Queue(ours.Queue[T]):
-    """A FIFO queue. Source: ``gevent.queue.Queue``: ``maxsize`` None or below 1 has no bound.
+class Items(Generic[T]):
+    """Iteration over a queue: ends at an item that is the class StopIteration."""
 
-    Iteration takes items until StopIteration, the class, comes out.
-    """
+    get: Callable[..., T]
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        item = self.get()
+        if item is StopIteration:
+            raise StopIteration
+        return item
+
+    next = __next__
+
+
+class Queue(Items[T], ours.Queue[T]):
+    """A FIFO queue. Source: ``gevent.queue.Queue``: ``maxsize`` None or below 1 has no bound."""
 
     def __init__(
         self, maxsize: int | None = None, items: Iterable[T] = (), unfinished_tasks: int | None = None
     ) -> None:
+        self._peekers: list[Waiter] = []
         super().__init__(maxsize or 0)
         for item in items:
             self._put(item)
@@ -56,7 +64,7 @@ class Queue(ours.Queue[T]):
             put(self, item, block, timeout)
 
     def get(self, block: bool = True, timeout: Any = None) -> T:
-        """Take the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
+        """Remove and return the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
         if timeout is not None and isinstance(timeout, Timeout):
             return timeout.within(get, self, block)  # type: ignore[no-any-return]
         return get(self, block, timeout)  # type: ignore[no-any-return]
@@ -90,11 +98,27 @@ class Queue(ours.Queue[T]):
 
     def peek(self, block: bool = True, timeout: float | None = None) -> T:
         """Return the next item and leave it there. Parks: while there is none. Raises: Empty after ``timeout`` s."""
-        while True:
-            if self.qsize():
+        if isinstance(timeout, Timeout):
+            return timeout.within(self.peek, block)
+        self.mutex.acquire()
+        try:
+            if self._size():
                 return self._peek()
-            item = self.get(block, timeout)
-            self._put_back(item)
+            if self.is_shutdown:
+                raise ShutDown
+            if not block or (timeout is not None and timeout <= 0):
+                raise Empty
+            me = this_waiter()
+            me.prepare_park("queue.peek", self._getters)
+            self._getters.append(me.parked)
+            self._peekers.append(me)
+            self._hands_over = False
+        finally:
+            self.mutex._free = True
+        try:
+            return self._park_for(me, timeout, Empty)  # type: ignore[no-any-return]
+        finally:
+            self._leave_peekers(me)
 
     def peek_nowait(self) -> T:
         """Return the next item and leave it there. Raises: Empty."""
@@ -103,32 +127,38 @@ class Queue(ours.Queue[T]):
     def _peek(self) -> T:
         return self.queue[0]  # type: ignore[no-any-return]
 
-    def _put_back(self, item: T) -> None:
-        """Let an item be the next one again, for whichever getter comes first."""
-        with self.mutex:
-            self._insert_first(item)
-            self._serve_getters()
+    def _leave_peekers(self, me: Waiter) -> None:
+        self.mutex.acquire()
+        try:
+            self._peekers.remove(me)
+            self._bind_shortcuts()
+        finally:
+            self.mutex._free = True
 
-    def _insert_first(self, item: T) -> None:
-        self.queue.appendleft(item)
+    def _bind_shortcuts(self) -> None:
+        super()._bind_shortcuts()
+        if self._peekers:  # peekers wait among the getters, and leave the item there
+            self._hands_over = False
 
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        item = self.get()
-        if item is StopIteration:
-            raise StopIteration
-        return item
-
-    next = __next__
+    def _serve_getters(self) -> None:
+        """Hand items to getters and show them to peekers, in the order of their arrival."""
+        while self._getters and self._qsize():
+            waiter = self._getters.take_first()
+            if waiter is None:
+                return
+            try:
+                item = self._peek() if waiter in self._peekers else self._get()
+            except BaseException as error:  # of a subclass's method: raised in the waiter
+                waiter.deliver_wake(error=error)
+            else:
+                waiter.deliver_wake(item)
 
 
 JoinableQueue = Queue
 
 
 class SimpleQueue(Queue[T]):
-    """A Queue whose tasks are not counted by those who use it."""
+    """A Queue for users that do not count tasks."""
 
 
 class UnboundQueue(Queue[T]):
@@ -150,9 +180,6 @@ class LifoQueue(Queue[T], ours.LifoQueue[T]):
     def _peek(self) -> T:
         return self.queue[-1]  # type: ignore[no-any-return]
 
-    def _insert_first(self, item: T) -> None:
-        self.queue.append(item)
-
 
 class PriorityQueue(Queue[T], ours.PriorityQueue[T]):
     """A Queue that returns the lowest item first."""
@@ -161,11 +188,8 @@ class PriorityQueue(Queue[T], ours.PriorityQueue[T]):
     _put = ours.PriorityQueue._put
     _get = ours.PriorityQueue._get
 
-    def _insert_first(self, item: T) -> None:
-        heapq.heappush(self.queue, item)
 
-
-class Channel(Generic[T]):
+class Channel(Items[T]):
     """A queue without room: a ``put`` waits until a ``get`` takes its item. Source: ``gevent.queue.Channel``."""
 
     __class_getitem__: Any = classmethod(GenericAlias)
@@ -182,7 +206,7 @@ class Channel(Generic[T]):
 
     @property
     def balance(self) -> int:
-        """How many more wait to put than to get."""
+        """Waiting putters minus waiting getters."""
         return len(self._offers) - self._waiting
 
     def qsize(self) -> int:
@@ -221,11 +245,11 @@ class Channel(Generic[T]):
             self._offers.remove(offer)
 
     def put_nowait(self, item: T) -> None:
-        """Hand an item to a getter that waits. Raises: Full if none does."""
+        """Pass an item to a waiting getter. Raises: Full without one."""
         self.put(item, False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Take the item of a putter. Parks: until there is one. Raises: Empty after ``timeout`` seconds."""
+        """Receive the item of a putter. Parks: until there is one. Raises: Empty after ``timeout`` seconds."""
         if isinstance(timeout, Timeout):
             return timeout.within(self.get, block)
         with self._changed:
@@ -240,16 +264,5 @@ class Channel(Generic[T]):
             return item
 
     def get_nowait(self) -> T:
-        """Take the item of a putter that waits. Raises: Empty if none does."""
+        """Receive the item of a waiting putter. Raises: Empty without one."""
         return self.get(False)
-
-    def __iter__(self) -> Iterator[T]:
-        return self
-
-    def __next__(self) -> T:
-        item = self.get()
-        if item is StopIteration:
-            raise StopIteration
-        return item
-
-    next = __next__

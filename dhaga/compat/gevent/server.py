@@ -8,11 +8,29 @@ from typing import Any
 
 from ... import socket as ours
 from ... import ssl as tls
+from .._shared.tls import new_context
 from .baseserver import BaseServer
 
 __all__ = ["DatagramServer", "StreamServer"]
 
 logger = logging.getLogger("dhaga")
+
+WRAP_OPTIONS = "ssl_version", "keyfile", "certfile", "ca_certs", "cert_reqs", "ciphers"
+"""Arguments of ``ssl.wrap_socket`` that a server takes."""
+
+
+def bound_socket(kind: int, address: Any, family: Any, reuse_addr: Any) -> ours.socket:
+    """Return a socket that is bound to an address. Raises: OSError."""
+    sock = ours.socket(ours.AF_INET if family is None else family, kind)
+    try:
+        if reuse_addr and family != ours.AF_UNIX:
+            sock.setsockopt(ours.SOL_SOCKET, ours.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except OSError as error:
+        sock.close()
+        error.strerror = f"{error.strerror}: {address!r}"
+        raise
+    return sock
 
 
 class StreamServer(BaseServer):
@@ -42,22 +60,14 @@ class StreamServer(BaseServer):
 
     @property
     def ssl_enabled(self) -> bool:
-        """Whether its connections are of TLS."""
+        """Whether its connections use TLS."""
         return self.ssl_context is not None
 
     @classmethod
     def get_listener(cls, address: Any, backlog: int | None = None, family: Any = None) -> Any:
         """Return a socket that listens at an address."""
-        sock = ours.socket(ours.AF_INET if family is None else family)
-        try:
-            if cls.reuse_addr and family != ours.AF_UNIX:
-                sock.setsockopt(ours.SOL_SOCKET, ours.SO_REUSEADDR, 1)
-            sock.bind(address)
-            sock.listen(cls.backlog if backlog is None else backlog)
-        except OSError as error:
-            sock.close()
-            error.strerror = f"{error.strerror}: {address!r}"
-            raise
+        sock = bound_socket(ours.SOCK_STREAM, address, family, cls.reuse_addr)
+        sock.listen(cls.backlog if backlog is None else backlog)
         return sock
 
     def init_socket(self) -> None:
@@ -68,8 +78,8 @@ class StreamServer(BaseServer):
             self.address = self.socket.getsockname()
 
     def do_read(self) -> tuple[Any, ...]:
-        sock, address = self.socket.accept()
-        return sock, address
+        # The loop that calls this yields after ``max_accept`` connections.
+        return ours.accept_in_burst(self.socket)
 
     def do_close(self, sock: Any, *args: Any) -> None:
         sock.close()
@@ -77,42 +87,37 @@ class StreamServer(BaseServer):
     def _handle(self, *args: Any) -> None:
         if self.ssl_context is None:
             super()._handle(*args)
-            return
+        else:
+            self.wrap_socket_and_handle(*args)
+
+    def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
+        """Do the handshake with a client of TLS, and handle the connection. Parks: as both do."""
         try:
-            sock = self.wrap_socket(args[0], server_side=True)
+            sock = self.wrap_socket(client_socket, server_side=True)
         except OSError as error:
-            logger.info("%r: no TLS with %s: %s", self, args[1], error)
-            args[0].close()
+            logger.info("%r: no TLS with %s: %s", self, address, error)
+            client_socket.close()
             return
-        super()._handle(sock, *args[1:])
+        super()._handle(sock, address)
 
     def wrap_socket(self, sock: Any, **options: Any) -> Any:
-        """Return a socket of TLS over a connected one. Parks: until the handshake is over."""
+        """Return a TLS socket over a connected one. Parks: until the handshake is over."""
         context: Any = self.ssl_context
         return context.wrap_socket(sock, **options)
 
 
 def context_of(ssl_args: dict[str, Any]) -> Any:
-    """Return the context given, or one made of what ``ssl.wrap_socket`` took. Raises: TypeError for other names."""
+    """Return the given context, or a new one from arguments of ``ssl.wrap_socket``. Raises: TypeError for others."""
     options = dict(ssl_args)
     context: Any = options.pop("ssl_context", None)
     options.pop("server_side", None)
-    if context is not None:
-        if not issubclass(context.sslsocket_class, tls.SSLSocket):
-            context.sslsocket_class = tls.SSLSocket
-    else:
-        context = tls.SSLContext(options.pop("ssl_version", tls.PROTOCOL_TLS_SERVER))
-        keyfile, certfile = options.pop("keyfile", None), options.pop("certfile", None)
-        if certfile:
-            context.load_cert_chain(certfile, keyfile)
-        if ca_certs := options.pop("ca_certs", None):
-            context.load_verify_locations(ca_certs)
-        if (cert_reqs := options.pop("cert_reqs", None)) is not None:
-            context.verify_mode = cert_reqs
-        if ciphers := options.pop("ciphers", None):
-            context.set_ciphers(ciphers)
+    known = {} if context is not None else {name: options.pop(name) for name in WRAP_OPTIONS if name in options}
     if options:
         raise TypeError(f"{', '.join(options)}: set it on an ssl.SSLContext, and pass that as ssl_context")
+    if context is None:
+        return new_context(known.pop("ssl_version", tls.PROTOCOL_TLS_SERVER), **known)
+    if not issubclass(context.sslsocket_class, tls.SSLSocket):
+        context.sslsocket_class = tls.SSLSocket
     return context
 
 
@@ -127,16 +132,7 @@ class DatagramServer(BaseServer):
     @classmethod
     def get_listener(cls, address: Any, family: Any = None) -> Any:
         """Return a socket bound to an address."""
-        sock = ours.socket(ours.AF_INET if family is None else family, ours.SOCK_DGRAM)
-        try:
-            if cls.reuse_addr and family != ours.AF_UNIX:
-                sock.setsockopt(ours.SOL_SOCKET, ours.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except OSError as error:
-            sock.close()
-            error.strerror = f"{error.strerror}: {address!r}"
-            raise
-        return sock
+        return bound_socket(ours.SOCK_DGRAM, address, family, cls.reuse_addr)
 
     def init_socket(self) -> None:
         if not hasattr(self, "socket"):

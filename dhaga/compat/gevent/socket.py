@@ -15,6 +15,8 @@ __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
+SocketType = ours.socket
+
 __implements__ = [
     "SocketType",
     "create_connection",
@@ -25,7 +27,7 @@ __implements__ = [
     "gethostbyname",
 ]
 __implements__ += ["gethostbyname_ex", "getnameinfo", "socket", "socketpair"]
-"""Names of what waits: those that a program may put into a module."""
+"""Names of waiting functions, which a program may put into a module."""
 
 __all__ += ["cancel_wait", "wait", "wait_read", "wait_readwrite", "wait_write"]
 

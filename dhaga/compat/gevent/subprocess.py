@@ -19,7 +19,7 @@ __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: i
 
 
 class Popen(ours.Popen):
-    """A child process whose end may be linked to, as ``gevent.wait`` does."""
+    """A child process with links to its end, for ``gevent.wait``."""
 
     _links: dict[Any, Greenlet] | None = None
 
@@ -36,7 +36,7 @@ class Popen(ours.Popen):
         self._links[callback] = Greenlet.spawn(watch)
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
-        """Forget a callback; no-op if it is not there."""
+        """Remove a callback; no-op if it is not registered."""
         watcher = (self._links or {}).pop(callback, None)
         if watcher is not None and watcher is not getcurrent():
             watcher.kill(block=False)

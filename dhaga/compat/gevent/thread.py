@@ -6,9 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import thread as ours
+from ..._kernel.run.idents import ident_of
+from ..._kernel.run.microthread import Dhaga
 from ..._kernel.stdlib_face import fall_back_to
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def get_ident(gr: Any = None) -> int:
+    """Return the ident of a greenlet, by default of the running one; for main code that of its OS thread."""
+    return ident_of(gr) if isinstance(gr, Dhaga) else ours.get_ident() if gr is None else id(gr)

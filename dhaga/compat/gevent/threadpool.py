@@ -1,4 +1,4 @@
-"""``gevent.threadpool``: calls in OS threads, while the greenlets that ask wait."""
+"""``gevent.threadpool``: calls in OS threads, while the calling greenlets wait."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import concurrent.futures
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from ..._kernel import originals
@@ -28,7 +29,7 @@ class Worker:
         self.threadpool = threadpool
 
     def run_task(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make the call. From: an OS thread of the pool."""
+        """Make the call, with an empty context. From: an OS thread of the pool."""
         # A thread that has just started has those functions already.
         if sys.getprofile() is not None:
             sys.setprofile(None)
@@ -36,7 +37,7 @@ class Worker:
             sys.settrace(None)
         self._before_run_task(func, args, kwargs, None)
         try:
-            return func(*args, **kwargs)
+            return Context().run(func, *args, **kwargs)
         finally:
             self._after_run_task(func, args, kwargs, None)
 
@@ -50,7 +51,7 @@ class Worker:
         _get_thread_profile: Callable[[], Any] = threading.getprofile,
         _get_thread_trace: Callable[[], Any] = threading.gettrace,
     ) -> None:
-        # No setter is called without need: each raises an audit event.
+        # Setters are called only when needed: each raises an audit event.
         profile, trace = _get_thread_profile(), _get_thread_trace()
         if profile is not None:
             _sys.setprofile(profile)
@@ -68,7 +69,7 @@ class ThreadPool(Group):
     """At most ``maxsize`` OS threads that make calls. Source: ``gevent.threadpool.ThreadPool``."""
 
     _WorkerGreenlet = Worker
-    """The name under which subclasses give theirs."""
+    """The attribute for subclasses to override."""
 
     def __init__(self, maxsize: int, hub: Any = None, idle_task_timeout: float = -1) -> None:
         super().__init__()
@@ -98,7 +99,7 @@ class ThreadPool(Group):
 
     @property
     def size(self) -> int:
-        """How many OS threads there are, or were asked for: they start on demand, whatever is set here."""
+        """The number of OS threads, or the number set. Threads start on demand in any case."""
         return min(self._maxsize, max(self._asked, len(self._pool._threads)))
 
     @size.setter
@@ -112,7 +113,7 @@ class ThreadPool(Group):
         return self.greenlets
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call in an OS thread. Returns: what has ``get()`` and ``link()`` for its outcome."""
+        """Call in an OS thread. Returns: an object with ``get()`` and ``link()`` for the outcome."""
         if originals.get_ident() != self._thread:
             raise InvalidThreadUseError(f"{self!r} takes calls in the OS thread that has made it, and in no other")
         return super().spawn(self._call, func, *args, **kwargs)
@@ -122,7 +123,7 @@ class ThreadPool(Group):
         return self._pool.offload(self._WorkerGreenlet(self).run_task, func, args, kwargs)
 
     def apply(self, func: Callable[..., Any], args: Any = None, kwds: Any = None) -> Any:
-        """Call in an OS thread. Parks: until it ends. Returns: what it returned."""
+        """Call in an OS thread. Parks: until it ends. Returns: its result."""
         return self._call(func, *(args or ()), **(kwds or {}))
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:

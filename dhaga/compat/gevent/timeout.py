@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
-from .._timeout import WaiterTimeout, call_within
+from .._shared.timeout import WaiterTimeout, call_within
 
 __all__ = ["Timeout", "with_timeout"]
 
@@ -25,7 +24,7 @@ class Timeout(WaiterTimeout):
 
     @classmethod
     def start_new(cls, timeout: Any = None, exception: Any = None, ref: bool = True) -> Any:
-        """Start a new Timeout of so many seconds; one that is given is started, unless it is pending."""
+        """Start a new Timeout of ``timeout`` seconds; a given Timeout is started, unless it is pending."""
         if isinstance(timeout, Timeout):
             if not timeout.pending:
                 timeout.start()
@@ -37,7 +36,7 @@ class Timeout(WaiterTimeout):
     _start_new_or_dummy = start_new
 
     def start(self) -> None:
-        """Start to count, for the calling greenlet."""
+        """Start the timer for the calling greenlet."""
         self._begin()
         if self.seconds is not None and self.seconds >= 0:
             self._count(self.seconds)
@@ -48,34 +47,20 @@ class Timeout(WaiterTimeout):
         return self if hint else self.exception
 
     def within(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function until this expires: what takes a number of seconds takes a Timeout as well."""
+        """Call a function under this Timeout: it can be passed in the place of seconds."""
         Timeout.start_new(self)
         try:
             return function(*args)
         finally:
             self.cancel()
 
-    def close(self) -> None:
-        """Stop to count, for good."""
-        self.cancel()
-
     def __enter__(self) -> Self:
         if not self.pending:
             self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        self.close()
-        return error is self and self.exception is False
-
-    def __str__(self) -> str:
-        if self.seconds is None:
-            return ""
-        plural = "" if self.seconds == 1 else "s"
-        silent = " (silent)" if self.exception is False else "" if self.exception is None else f": {self.exception}"
-        return f"{self.seconds} second{plural}{silent}"
+    def _note(self) -> str:
+        return "" if self.exception is None else f": {self.exception}"
 
     def __repr__(self) -> str:
         state = "pending" if self.pending else "active" if self._raised is self else ""
@@ -83,5 +68,5 @@ class Timeout(WaiterTimeout):
 
 
 def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function within so many seconds; ``timeout_value``: what to return instead of raising Timeout."""
+    """Call a function under a timeout in seconds; ``timeout_value``: the result instead of raising Timeout."""
     return call_within(Timeout.start_new(seconds), function, args, kwargs)

@@ -1,4 +1,4 @@
-"""``gevent.util``: what shows the greenlets of a program."""
+"""``gevent.util``: reports about the greenlets of a program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["format_run_info", "print_run_info", "wrap_errors"]
 
 
 def format_run_info(*_: object, **__: object) -> list[str]:
-    """Return a line for each dhaga: what it waits for, and where."""
+    """Return a line for each dhaga, with the reason and place of its wait."""
     from ...debug import dump
 
     return str(dump()).splitlines()

@@ -14,18 +14,19 @@ from .... import monkey
 
 FACES = dict.fromkeys(("os", "select", "selectors", "socket", "subprocess", "thread", "threading", "time"), "")
 FACES["Queue"] = "queue"
-"""Modules of Dhaga, by their name below ``green``, if that is another one."""
+"""Modules of Dhaga, by their name below ``green``, if the names differ."""
+
+STANDARD = {"builtin": "builtins", "profile": "profile"}
+"""Standard modules that never wait, by their name below ``green``."""
 
 OWN = frozenset({"ssl"})
-"""Modules of this package: they have what the standard ones no longer have."""
+"""Modules of this package, with names that the standard ones no longer have."""
 
 COPIES = {
     "BaseHTTPServer": "http.server",
     "CGIHTTPServer": "http.server",
     "SimpleHTTPServer": "http.server",
     "SocketServer": "socketserver",
-    "asynchat": "asynchat",
-    "asyncore": "asyncore",
     "ftplib": "ftplib",
     "http": "http",
     "httplib": "http.client",
@@ -64,6 +65,8 @@ def module_of(name: str) -> ModuleType:
         return importlib.import_module(f"{__package__}.{name}")
     if not rest and first in FACES:
         return importlib.import_module(f"{__name__.split('.')[0]}.{FACES[first] or first}")
+    if name in STANDARD:
+        return importlib.import_module(STANDARD[name])
     if first in COPIES:
         full = f"{COPIES[first]}.{rest}" if rest else COPIES[first]
         return packages[full] if full in packages else private.import_module(full)
@@ -93,7 +96,7 @@ class GreenFinder(MetaPathFinder):
 
 
 class GreenLoader(Loader):
-    """Gives a module that there is already, unchanged."""
+    """Loader of an existing module, unchanged."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -110,7 +113,7 @@ finder = GreenFinder()
 
 
 def install(package: str) -> None:
-    """Let ``import`` find what is below a package."""
+    """Register the finder of the modules below a package."""
     finder.package = package
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)

@@ -1,4 +1,4 @@
-"""The hub's face: timers and readiness of the calling thread's scheduler, as far as programs use eventlet's."""
+"""The hub: timers and readiness of the calling thread's scheduler, behind the parts that programs use."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 from greenlet import getcurrent
 
 from ...._kernel.api import current
-from ...._kernel.current_scheduler import current_scheduler
-from ...._kernel.microthread import Dhaga, call_excepthook
-from ...._kernel.scheduler import HubCall
+from ...._kernel.process.current_scheduler import current_scheduler
+from ...._kernel.run.entries import HubCall
+from ...._kernel.run.microthread import Dhaga, call_excepthook
 from ....select import select
 from .. import _settings
 from ..timeout import Timeout
@@ -20,15 +20,15 @@ BUILTIN_HUBS = frozenset({"asyncio", "epolls", "kqueue", "poll", "selects"})
 
 
 class HubError(Exception):
-    """Raised by eventlet where no hub is to be had; never here."""
+    """Raised by eventlet without a usable hub; never here."""
 
 
 class IOClosed(OSError):
-    """The file descriptor that is waited for was closed, as ``notify_close`` told."""
+    """The awaited file descriptor was closed, according to ``notify_close``."""
 
 
 waiting: dict[int, list[Any]] = {}
-"""Who waits in ``trampoline``, by file descriptor."""
+"""The waiters in ``trampoline``, by file descriptor."""
 
 
 def trampoline(
@@ -59,16 +59,16 @@ def trampoline(
 
 
 def notify_close(fd: int) -> None:
-    """Raise IOClosed in all that wait for a file descriptor. Parks: never."""
+    """Raise IOClosed in all waiters of a file descriptor. Parks: never."""
     for waiter in list(waiting.get(fd, ())):
-        waiter._cancel_with(IOClosed(errno.EBADF, "Operation on closed file"))
+        waiter.cancel_with(IOClosed(errno.EBADF, "Operation on closed file"))
 
 
 notify_opened = notify_close
 
 
 class HubTimer:
-    """One call at a time to come, until ``cancel``."""
+    """One scheduled call."""
 
     def __init__(self, seconds: float, function: Callable[..., Any], args: Any, kwargs: Any, owner: Any) -> None:
         self.call = function, args, kwargs
@@ -76,21 +76,21 @@ class HubTimer:
         self.called = False
         scheduler = current_scheduler()
         if seconds > 0:
-            self._entry: Any = scheduler._timers.add(scheduler._clock() + seconds, self)
+            self._entry: Any = scheduler.expire_after(seconds, self)
         else:
             self._entry = None
-            scheduler._run_queue.append(TurnOnHub(scheduler, self))
+            scheduler.run_queue.append(TurnOnHub(scheduler, self))
 
     @property
     def pending(self) -> bool:
-        """Whether the call is still to come."""
+        """Whether the call is still scheduled."""
         return not self.called
 
     def _expire(self) -> None:
         """Make the call. From: the hub."""
         if not self.called:
             self.called = True
-            if self.owner is None or not self.owner._done:
+            if self.owner is None or not self.owner.has_ended:
                 function, args, kwargs = self.call
                 try:
                     function(*args, **kwargs)
@@ -99,10 +99,10 @@ class HubTimer:
                         call_excepthook(None, error)
 
     def cancel(self) -> None:
-        """Do not call."""
+        """Cancel the call."""
         self.called = True
         if self._entry is not None:
-            current_scheduler()._timers.discard(self._entry)
+            current_scheduler().timers.discard(self._entry)
 
 
 class TurnOnHub(HubCall):
@@ -119,7 +119,7 @@ class TurnOnHub(HubCall):
 
 
 class Listener:
-    """A wait for a file descriptor, as ``get_readers`` tells it."""
+    """A wait for a file descriptor, in the form of ``get_readers``."""
 
     def __init__(self, evtype: str, greenlet: Any) -> None:
         self.evtype = evtype
@@ -132,7 +132,7 @@ class Listener:
 
 
 class Hub:
-    """What ``get_hub()`` returns."""
+    """The hub of ``get_hub()``."""
 
     READ, WRITE = "read", "write"
 
@@ -142,21 +142,31 @@ class Hub:
         return current_scheduler().loop
 
     def schedule_call_global(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
-        """Call a function on the hub, where it must not wait, in so many seconds."""
+        """Call a function on the hub, where it must not wait, in ``seconds`` seconds."""
         return HubTimer(seconds, cb, args, kwargs, None)
 
     def schedule_call_local(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
-        """Call a function on the hub in so many seconds, unless the calling greenthread has ended by then."""
+        """Call a function on the hub in ``seconds`` seconds, unless the caller has ended by then."""
         me = getcurrent()
         return HubTimer(seconds, cb, args, kwargs, me if isinstance(me, Dhaga) else None)
 
-    def clock(self) -> float:
-        """Return the scheduler's time, in seconds."""
-        return current_scheduler()._clock()
+    @property
+    def clock(self) -> Callable[[], float]:
+        """The clock of the scheduler: ``time.monotonic``, or a test's virtual one."""
+        return current_scheduler().clock
+
+    @property
+    def debug_exceptions(self) -> bool:
+        """Whether errors that end greenthreads are reported; see ``eventlet.debug.hub_exceptions``."""
+        return _settings.hub_exceptions
+
+    @debug_exceptions.setter
+    def debug_exceptions(self, on: bool) -> None:
+        _settings.hub_exceptions = on
 
     def get_timers_count(self) -> int:
-        """Return how many deadlines are to come."""
-        return len(current_scheduler()._timers)
+        """Return the number of pending deadlines."""
+        return len(current_scheduler().timers)
 
     def get_readers(self) -> list[Any]:
         """Return the greenthreads that wait to read."""
@@ -167,7 +177,7 @@ class Hub:
         return listeners(self.WRITE)
 
     def notify_close(self, fd: int) -> None:
-        """Raise IOClosed in all that wait for a file descriptor."""
+        """Raise IOClosed in all waiters of a file descriptor."""
         notify_close(fd)
 
     def _no(self, *_: object, **__: object) -> Any:
@@ -181,14 +191,21 @@ class Hub:
 
 def listeners(way: str) -> list[Listener]:
     """Return the waits for file descriptors: to read, or to write."""
-    return [Listener(way, each) for each in current_scheduler()._in_order() if (each.reason or "").startswith(way)]
+    return [Listener(way, each) for each in current_scheduler().in_order() if (each.reason or "").startswith(way)]
 
 
+BaseHub = Hub
+READ, WRITE = Hub.READ, Hub.WRITE
 hub = Hub()
 
 
+def is_available() -> bool:
+    """Return True: each name of a hub, such as ``eventlet.hubs.epolls``, is this module."""
+    return True
+
+
 def get_hub() -> Hub:
-    """Return the face of the calling thread's scheduler."""
+    """Return the hub of the calling thread's scheduler."""
     return hub
 
 
@@ -198,7 +215,7 @@ def get_default_hub() -> Any:
 
 
 def use_hub(mod: Any = None) -> None:
-    """Take the name of one of eventlet's hubs, which changes nothing. Raises: NotImplementedError for a hub's class."""
+    """Accept the name of one of eventlet's hubs, without effect. Raises: NotImplementedError for a hub's class."""
     if mod is not None and mod not in BUILTIN_HUBS:
         raise NotImplementedError(
             f"{mod!r} cannot be the hub: all waits run on the asyncio loop of the thread; for a loop of your own: "

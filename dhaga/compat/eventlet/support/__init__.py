@@ -1,4 +1,4 @@
-"""``eventlet.support``: what programs take from there."""
+"""``eventlet.support``: the names that programs import."""
 
 from __future__ import annotations
 

@@ -1,18 +1,22 @@
-"""What the Timeouts of gevent and eventlet share: an error that is raised in a waiter once its seconds have passed."""
+"""Base of the Timeouts of gevent and eventlet: an error that a timer raises in a waiter.
+
+What differs from ``dhaga.Timeout`` is here, and in each half's own ``timeout.py`` what only that one has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
-from .._kernel.api import current
-from .._kernel.timers import Entry
+from ..._kernel.api import current
+from ..._kernel.run.timers import Entry
 
 NOTHING: Any = object()
 
 
 class WaiterTimeout(BaseException):
-    """Counts for one waiter at a time, and raises itself or ``exception`` in that."""
+    """Timer of one waiter; its expiry raises it, or ``exception``, there."""
 
     def __init__(self, seconds: float | None, exception: Any) -> None:
         super().__init__()
@@ -24,11 +28,11 @@ class WaiterTimeout(BaseException):
 
     @property
     def pending(self) -> bool:
-        """Whether it counts, and has neither expired nor been cancelled."""
+        """Whether the timer runs: started, not expired and not cancelled."""
         return self._entry is not None and self._entry[2] is not None
 
     def _begin(self) -> None:
-        """Note the caller. Raises: AssertionError if it counts already."""
+        """Register the caller. Raises: AssertionError if the timer runs already."""
         if self.pending:
             raise AssertionError(f"{self!r} is already started; to restart it, cancel it first")
         self._waiter = current()
@@ -37,30 +41,50 @@ class WaiterTimeout(BaseException):
     def _count(self, seconds: float) -> None:
         """Arm the timer."""
         scheduler = self._waiter.scheduler
-        self._entry = scheduler._timers.add(scheduler._clock() + seconds, self)
+        self._entry = scheduler.expire_after(seconds, self)
 
     def _error(self) -> Any:
-        """Return what to raise: an error or a class of them."""
+        """Return the error to raise, or its class."""
         raise NotImplementedError
 
     def _expire(self) -> None:
         """Raise the error in the waiter. From: the scheduler's timers, on the hub."""
         error = self._error()
         self._raised = error() if isinstance(error, type) else error
-        self._waiter._cancel_with(self._raised)
+        self._waiter.cancel_with(self._raised)
 
     def cancel(self) -> None:
-        """Stop to count; an error that is under way and has not been raised yet is taken back."""
+        """Cancel the timer and withdraw a pending error."""
         waiter, entry, error = self._waiter, self._entry, self._raised
         self._entry = None
         if entry is not None:
-            waiter.scheduler._timers.discard(entry)
-        if error is not None and error in waiter._pending:
-            waiter._pending.remove(error)
+            waiter.scheduler.timers.discard(entry)
+        if error is not None and error in waiter.pending_errors:
+            waiter.pending_errors.remove(error)
+
+    def close(self) -> None:
+        """Cancel the timer for good."""
+        self.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self.close()
+        return error is self and self.exception is False
+
+    def __str__(self) -> str:
+        if self.seconds is None:
+            return ""
+        note = " (silent)" if self.exception is False else self._note()
+        return f"{self.seconds} second{'' if self.seconds == 1 else 's'}{note}"
+
+    def _note(self) -> str:
+        """Return how the text tells of ``exception``."""
+        raise NotImplementedError
 
 
 def call_within(timeout: WaiterTimeout, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call a function until a timeout that counts already expires; ``timeout_value``: what to return then."""
+    """Call a function under a running timeout; ``timeout_value``: the result if that expires."""
     value = kwargs.pop("timeout_value", NOTHING)
     try:
         return function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""A prompt of Python on a connection: what the backdoors of gevent and eventlet give to a client."""
+"""A Python prompt on a connection, for the backdoors of gevent and eventlet."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FORM: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "newline": "\n
 def talk(sock: Any, names: dict[str, Any] | None, banner: str | None) -> None:
     """Read statements from a socket and execute them, until the client closes or calls ``exit()``.
 
-    What a statement prints goes to the client; while it parks, the prints of other microthreads do, too.
+    What a statement prints goes to the client; while it parks, the prints of other microthreads go there as well.
     """
     with sock.makefile("r", **FORM) as statements, sock.makefile("w", **FORM) as answers:
         Prompt(answers, {"__name__": "__console__", **(names or {})}).converse(statements, banner)
 
 
 class Prompt(code.InteractiveInterpreter):
-    """Writes to a file what statements print."""
+    """Prompt that prints to a file."""
 
     def __init__(self, file: Any, names: dict[str, Any]) -> None:
         super().__init__(names)

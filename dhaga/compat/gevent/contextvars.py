@@ -1,0 +1,7 @@
+"""``gevent.contextvars``: the standard ``contextvars``, as each greenlet has a context of its own."""
+
+from __future__ import annotations
+
+from contextvars import Context, ContextVar, Token, copy_context
+
+__all__ = ["Context", "ContextVar", "Token", "copy_context"]
