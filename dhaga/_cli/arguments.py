@@ -10,22 +10,22 @@ from typing import Any
 
 def process_id(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a process")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a process id")
     return int(text)
 
 
 def count(text: str) -> int:
-    """Return a number from 1 on."""
+    """Return a whole number from 1."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
 
 def seconds(text: str) -> float:
-    """Return a number of seconds from 0 on."""
+    """Return a number of seconds, 0 or more."""
     value = float_or_nan(text)
     if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return value
 
 
@@ -50,7 +50,7 @@ def float_or_nan(text: str) -> float:
 
 
 def or_none(validator: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return a validator that takes ``none`` for None, beside what ``validator`` takes."""
+    """Return a validator that accepts ``none`` for None, and what ``validator`` accepts."""
 
     def validate(text: str) -> Any:
         return None if text == "none" else validator(text)

@@ -29,12 +29,12 @@ def dump(options: argparse.Namespace) -> None:
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Print who waits for what in a live process, since when, who holds that, and where each is in "
-        "its code; circles of waits are named first. The process goes on meanwhile. It must have an inspector: start "
-        "it with DHAGA_DEBUG=1 in its environment, or have it call dhaga.debug.inspect().",
+        description="Print what each dhaga of a live process waits for, since when, who holds that, and its stack. "
+        "Deadlocks come first. The process keeps running meanwhile. It must have an inspector: start it with "
+        "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
     )
     add = parser.add_argument
-    add("pid", metavar="PID", type=process_id, help="of the process")
-    add("--ident", metavar="N", type=int, default=0, help="only this dhaga; python -m dhaga top tells the numbers")
-    add("--json", action="store_true", help="all of it as JSON: what dhaga.debug.snapshot() gives")
+    add("pid", metavar="PID", type=process_id, help="process id")
+    add("--ident", metavar="N", type=int, default=0, help="print only this dhaga; python -m dhaga top shows the idents")
+    add("--json", action="store_true", help="print JSON: what dhaga.debug.snapshot() returns")
     return parser

@@ -79,7 +79,7 @@ class KeyReader:
 
 @contextmanager
 def cbreak_keys(file: int) -> Iterator[KeyReader]:
-    """Put a terminal into cbreak mode for the block: no echo, each key at once. Ctrl-C interrupts, Ctrl-Z is a key."""
+    """Put a terminal into cbreak mode for the block: no echo, no line buffering. Ctrl-C interrupts, Ctrl-Z is a key."""
     saved = termios.tcgetattr(file)
     try:
         tty.setcbreak(file, termios.TCSANOW)

@@ -1,8 +1,8 @@
 """``python -m dhaga SCRIPT``: run an unchanged program as the interpreter would, with its threads as dhagas.
 
-The patch is applied before the program's first line; the program is ``__main__`` and sees the argv and path that it
-expects. A process that ``multiprocessing`` forks from it is patched, too; one that it spawns imports the script anew,
-without a patch.
+The patch is applied before the program's first line. The program is ``__main__``, with the ``sys.argv`` and
+``sys.path`` that the interpreter would give it. A process that ``multiprocessing`` forks from it is patched as well;
+one that it spawns imports the script anew, without the patch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HAS_CACHED = sys.version_info < (3, 15)
 
 
 class NoProgram(Exception):
-    """There is no such program; text and status are those of the interpreter."""
+    """The program was not found; text and status are the interpreter's."""
 
     def __init__(self, text: str, status: int = 2) -> None:
         super().__init__(text)
@@ -111,8 +111,7 @@ def program_from_file(path: str) -> Program:
 def run(find: Callable[[], Program], arguments: list[str], imitated: Sequence[str] = ()) -> None:
     """Patch, then run the program that ``find`` returns, with these arguments.
 
-    ``imitated``: names of ``compat``, whose packages the program shall import. Raises: what the program raises,
-    NoProgram.
+    ``imitated``: packages that ``compat`` provides to the program. Raises: what the program raises, NoProgram.
     """
     previous = sys.modules["__main__"]  # kept alive: its functions are on our stack
     monkey.patch()
@@ -136,14 +135,14 @@ def new_main(program: Program) -> ModuleType:
     """Create the program's ``__main__`` module."""
     main = ModuleType("__main__")
     main.__dict__.update({"__builtins__": sys.modules["builtins"], **program.names})
-    if sys.version_info < (3, 14):  # PEP 649: there are annotations from then on only where code has some
+    if sys.version_info < (3, 14):  # since 3.14 (PEP 649) only modules with annotations have ``__annotations__``
         main.__dict__.setdefault("__annotations__", {})
     sys.modules["__main__"] = main
     return main
 
 
 def hide_runner_frames(error: BaseException) -> None:
-    """Show the error that ends the program without the frames of this runner."""
+    """Leave this runner's frames out of the traceback of an error that ends the program."""
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""``python -m dhaga serve module:app``: its command line, and how the app is found. Processes: ``servers._prefork``."""
+"""``python -m dhaga serve module:app``: command line, and import of the app. Processes: ``servers._prefork``."""
 
 from __future__ import annotations
 
@@ -28,6 +28,20 @@ logger = logging.getLogger("dhaga")
 
 LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 
+MEANINGS = {
+    "line": "bytes of the request line, or of one header field",
+    "head": "bytes of the request line and all header fields",
+    "fields": "header fields",
+    "body": "bytes of a body",
+    "idle_timeout": "time between two requests",
+    "header_timeout": "time from the first byte of a head to its last",
+    "body_timeout": "time for each piece of a body",
+    "min_body_rate": "bytes a second that a client must send of a body",
+    "write_timeout": "time for the client to read each 64 KB of a response",
+    "queue_timeout": "time for a request to wait because of --concurrency",
+}
+"""What each field of ``Limits`` bounds, for ``--help``."""
+
 
 def main(arguments: list[str]) -> int:
     """Serve an app as the command line says, until a signal ends it. Returns: an exit status."""
@@ -55,12 +69,12 @@ def main(arguments: list[str]) -> int:
 
 
 def may_patch() -> bool:
-    """Report whether the workers are to be patched; log once, here in the master, if they cannot be."""
+    """Return whether the workers can be patched; if not, log it once, here in the master."""
     if not _doors.is_wanted():
         return False
     error = _doors.obstacle()
     if error is not None:
-        way_out = "Start it without what comes before its first line, such as a sitecustomize or a .pth file"
+        way_out = "Start it without the code that runs before its first line, such as a sitecustomize or a .pth file"
         logger.warning("%s", _doors.unpatched_line(PROGRAM, error, way_out))
     return error is None
 
@@ -85,56 +99,80 @@ def log_to_stderr() -> None:
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Serve a WSGI app, whose blocking calls park: its processes are patched before it is imported. "
-        "SIGHUP reloads it, and no request is lost; SIGTERM drains and ends; SIGINT and SIGQUIT end at once.",
+        description="Serve a WSGI app. The standard library is patched before the app is imported, so that its "
+        "blocking calls park. SIGHUP reloads the app without losing a request; SIGTERM finishes the requests and "
+        "exits; SIGINT and SIGQUIT exit at once.",
     )
     add = parser.add_argument
-    add("app", metavar="MODULE:APP", type=app, help="a WSGI app in a module, or MODULE:FACTORY() to call for one")
+    add(
+        "app",
+        metavar="MODULE:APP",
+        type=app,
+        help="the WSGI app APP of MODULE, or MODULE:FACTORY() to call a function for it",
+    )
     add(
         "--bind",
         metavar="ADDRESS",
         action="append",
         type=address,
-        help=f"HOST:PORT, :PORT for every interface, unix:PATH or fd://N; may be repeated ({BIND})",
+        help=f"HOST:PORT, :PORT for every interface, unix:PATH or fd://N; may be repeated (default: {BIND})",
     )
-    add("--workers", metavar="N", type=count, default=1, help="processes (1)")
-    add("--threads", metavar="N", type=count, default=1, help="OS threads of each process (1)")
-    add("--reuse-port", action="store_true", help="a listening socket for each worker (SO_REUSEPORT), not one for all")
-    add("--backlog", metavar="N", type=count, default=BACKLOG, help=f"connections that may wait ({BACKLOG})")
+    add("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
+    add("--threads", metavar="N", type=count, default=1, help="OS threads per process (default: 1)")
+    add(
+        "--reuse-port",
+        action="store_true",
+        help="open a listening socket in each worker (SO_REUSEPORT) instead of sharing one",
+    )
+    add(
+        "--backlog",
+        metavar="N",
+        type=count,
+        default=BACKLOG,
+        help=f"connections that may wait to be accepted (default: {BACKLOG})",
+    )
     add(
         "--max-connections",
         metavar="N",
         type=count,
         default=MAX_CONNECTIONS,
-        help=f"connections of each thread at once ({MAX_CONNECTIONS})",
+        help=f"open connections per thread (default: {MAX_CONNECTIONS})",
+    )
+    add(
+        "--concurrency",
+        metavar="N",
+        type=or_none(count),
+        help="requests per thread that the app handles at once; further ones queue (default: none, no limit)",
     )
     add(
         "--graceful-timeout",
         metavar="SECONDS",
         type=seconds,
         default=GRACE,
-        help=f"what requests have to finish, before a process is ended ({GRACE:g})",
+        help=f"time that requests get to finish before their process is ended (default: {GRACE:g})",
     )
-    add("--certfile", metavar="FILE", help="serve HTTPS, with this certificate chain (PEM)")
-    add("--keyfile", metavar="FILE", help="its private key, if that is in another file")
+    add("--certfile", metavar="FILE", help="serve HTTPS with this certificate chain (PEM)")
+    add("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
     add(
         "--handshake-timeout",
         metavar="SECONDS",
         type=seconds,
         default=HANDSHAKE_SECONDS,
-        help=f"({HANDSHAKE_SECONDS:g})",
+        help=f"time for a TLS handshake (default: {HANDSHAKE_SECONDS:g})",
     )
     add(
         "--no-patch", dest="patch", action="store_false", help="do not patch the standard library: blocking calls block"
     )
-    add("--access-log", metavar="FILE", nargs="?", const="-", help="a line for each request; by default to stdout")
+    add(
+        "--access-log", metavar="FILE", nargs="?", const="-", help="log each request to FILE, or to stdout without FILE"
+    )
     add_limits(parser)
     return parser
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """Add an option for each field of ``Limits``: ``--idle-timeout``, ``--max-body``."""
-    group = parser.add_argument_group("limits of what a client may send, and how long it may take (none: no limit)")
+    group = parser.add_argument_group("limits of a request's size and duration (none: no limit)")
     for field in dataclasses.fields(Limits):
         timed = field.name.endswith("_timeout")
         plain = timed or field.name.startswith("min_")
@@ -144,18 +182,18 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
             metavar="SECONDS" if timed else "N",
             type=or_none(seconds if timed else count),
             default=field.default,
-            help=f"({'none' if field.default is None else format(field.default, 'g' if timed else '')})",
+            help=f"{MEANINGS[field.name]} (default: {'none' if field.default is None else f'{field.default:g}'})",
         )
 
 
 def app(text: str) -> str:
     if not all(text.partition(":")):
-        raise argparse.ArgumentTypeError(f"{text!r} does not say which app: MODULE:APP")
+        raise argparse.ArgumentTypeError(f"{text!r} does not name an app: write MODULE:APP")
     return text
 
 
 def address(text: str) -> Address:
-    """Return the address that a command line argument means."""
+    """Parse an address from the command line."""
     if text.startswith("unix:"):
         return text.removeprefix("unix:").removeprefix("//")
     if text.startswith("fd://"):
@@ -163,7 +201,7 @@ def address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no address: HOST:PORT, [::1]:PORT for IPv6, :PORT for every interface, unix:PATH, fd://N"
+            f"{text!r} is not an address: HOST:PORT, [::1]:PORT for IPv6, :PORT for every interface, unix:PATH, fd://N"
         )
     return host.removeprefix("[").removesuffix("]"), int(port)
 
@@ -173,21 +211,21 @@ def inherited_socket(number: str) -> socket:
     try:
         return socket(fileno=int(number))
     except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"fd://{number} is no socket that this process was given: {error}") from None
+        raise argparse.ArgumentTypeError(f"fd://{number} is not a socket inherited by this process: {error}") from None
 
 
 # ---- in a worker
 
 
 def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address], Server]:
-    """Patch, if that is wanted, and ``set_up``. From: a worker, as the master stays a standard program."""
+    """Patch, if ``patch``, and ``set_up``. From: a worker; the master stays unpatched."""
     if patch:
         _doors.patch_after()
     return set_up(options)
 
 
 def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
-    """Import the app and read the certificate, anew in each worker. Returns: a function that makes a server."""
+    """Import the app and read the certificate, anew in each worker. Returns: a function that creates a server."""
     app = load(options.app)
     context = None if options.certfile is None else tls_context(options.certfile, options.keyfile)
     limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})
@@ -199,6 +237,7 @@ def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
             where,
             limits=limits,
             access_log=access_log,
+            concurrency=options.concurrency,
             multiprocess=options.workers > 1,
             ssl_context=context,
             max_connections=options.max_connections,
@@ -222,14 +261,14 @@ def load(target: str) -> Any:
     if path.endswith("()"):
         found = found()
     if not callable(found):
-        give_up(f"{target!r} is {found!r}, and no WSGI app: those are called with environ and start_response")
+        give_up(f"{target!r} is {found!r}, not a WSGI app: a WSGI app is called with environ and start_response")
     if is_asgi(found):
         give_up(refusal(target))
     return found
 
 
 def import_app(name: str) -> Any:
-    """Import the module; an import error inside of it is raised unchanged."""
+    """Import the module; an import error inside it is raised unchanged."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -254,6 +293,8 @@ def open_log(path: str | None) -> Any:
     if path is None:
         return None
     stdout = path == "-"
+    if stdout and sys.stdout is None:
+        give_up("no access log: standard output is closed")
     try:
         return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
     except OSError as error:

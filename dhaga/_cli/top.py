@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
 
 def show(options: argparse.Namespace) -> None:
     with InspectorClient(options.pid) as client:
-        if options.once or options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        terminal = sys.stdin.isatty() and sys.stdout.isatty() and not Console().is_dumb_terminal
+        if options.once or options.json or not terminal:
             show_once(client, options)
         else:
             watch(client, options)
@@ -55,12 +56,12 @@ def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
 
 
 PIPE_COLUMNS = 160
-"""Width of a table that is not printed to a terminal."""
+"""Width of a table that is printed to a pipe or a file."""
 
 PAUSE_PER_LOOK = 9
 """The pause after a query, as a multiple of its duration: the process spends at most a tenth of its time on queries.
 
-One takes 40 ms with 10,000 dhagas, 0.5 s with 100,000.
+A query takes 40 ms with 10,000 dhagas, 0.5 s with 100,000.
 """
 
 
@@ -81,7 +82,7 @@ def watch(client: InspectorClient, options: argparse.Namespace) -> None:
 
 
 def exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
-    """Signal handler: leave by an exception, so that the terminal is restored."""
+    """Signal handler: exit by an exception, so that the terminal is restored."""
     raise SystemExit(128 + number)
 
 
@@ -107,29 +108,39 @@ def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="Show the dhagas of a live process: state, reason, and the share of the time in which each one ran "
-        "(measured while this is shown, by some 0.6 µs a switch). The process must have an inspector: start it with "
-        "DHAGA_DEBUG=1 in its environment, or have it call dhaga.debug.inspect().",
-        epilog="Keys: q quit; / filter; s next sort; up and down choose; enter dump of one; x, y cancel it.",
+        description="Show the dhagas of a live process: state, reason, and CPU share (while the table is shown, the "
+        "measurement costs the process about 0.6 µs a switch). The process must have an inspector: start it with "
+        "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
+        epilog="Keys: q quit; / filter; s change the order; up and down choose a dhaga; enter dump it; x, then y: "
+        "cancel it.",
     )
     add = parser.add_argument
-    add("pid", metavar="PID", type=process_id, help="of the process")
-    add("--filter", metavar="TEXT", default="", help="only those with this in name, state, reason or scheduler")
-    add("--sort", choices=SORTS, default="share", help="(share)")
+    add("pid", metavar="PID", type=process_id, help="process id")
+    add(
+        "--filter",
+        metavar="TEXT",
+        default="",
+        help="show only dhagas with TEXT in their name, state, reason or scheduler",
+    )
+    add("--sort", choices=SORTS, default="share", help="order of the rows (default: share)")
     add(
         "--interval",
         metavar="SECONDS",
         type=seconds_between(0.05, 3600),
         default=INTERVAL,
-        help=f"between two looks ({INTERVAL:g})",
+        help=f"time between two updates (default: {INTERVAL:g})",
     )
-    add("--once", action="store_true", help="print the table and end; so it is, too, where there is no terminal")
+    add(
+        "--once",
+        action="store_true",
+        help="print the table and exit; the default without a terminal and with TERM=dumb",
+    )
     add(
         "--rows",
         metavar="N",
         type=int,
         default=DEFAULT_ROWS,
-        help=f"at most, where it is printed once ({DEFAULT_ROWS})",
+        help=f"maximum number of rows with --once (default: {DEFAULT_ROWS})",
     )
-    add("--json", action="store_true", help="print once, as JSON")
+    add("--json", action="store_true", help="print the table once, as JSON")
     return parser

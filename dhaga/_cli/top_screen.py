@@ -1,8 +1,8 @@
 """The state of a live ``top``: what is shown, and what each key does. Terminal: ``keyboard``; process: its inspector.
 
-``mode`` is the method that takes the next key: browse, edit_filter, read_dump or confirm_cancel. The chosen row is kept
-by its ident, so that it stays chosen while rows move; if it is gone, the first row is chosen. ``cancel`` uses the ident
-that was confirmed, not the row that is chosen by then.
+``mode`` is the method that handles the next key: browse, edit_filter, read_dump or confirm_cancel. The first row is
+marked until the user chooses another. The choice is kept as an ident, so that the row stays marked while rows move,
+until it is gone or the user presses home. ``cancel`` uses the confirmed ident, not the row that is marked by then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NON_ROW_LINES = 5
 
 
 class TableSource(Protocol):
-    """What a screen queries: ``InspectorClient``, as far as used here."""
+    """The part of ``InspectorClient`` that a screen uses."""
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         """Query and wait for the answer."""
@@ -50,9 +50,8 @@ class Screen:
     def refresh(self) -> None:
         """Query the table again. Raises: NotAnswered."""
         self.answer = self.client.ask("table", filter=self.filter, sort=self.sort)
-        idents = [row["ident"] for row in self.rows]
-        if self.chosen not in idents:
-            self.chosen = idents[0] if idents else None
+        if self.chosen not in [row["ident"] for row in self.rows]:
+            self.chosen = None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -60,9 +59,14 @@ class Screen:
         return rows
 
     @property
-    def chosen_index(self) -> int:
-        """Index of the chosen row, 0 if none is."""
+    def marked_index(self) -> int:
+        """Index of the chosen row, or 0 without a choice."""
         return next((number for number, row in enumerate(self.rows) if row["ident"] == self.chosen), 0)
+
+    @property
+    def marked(self) -> dict[str, Any] | None:
+        """The row that keys act on; None if there are no rows."""
+        return self.rows[self.marked_index] if self.rows else None
 
     def visible(self) -> int:
         """Return how many rows or lines fit."""
@@ -71,24 +75,24 @@ class Screen:
     def draw(self) -> RenderableType:
         if self.mode == self.read_dump:
             return Group(*map(Text, self.text[self.first_line : self.first_line + self.height - 1]), self.status_line())
-        first = min(max(0, self.chosen_index - self.visible() + 1), max(0, len(self.rows) - self.visible()))
+        first = min(max(0, self.marked_index - self.visible() + 1), max(0, len(self.rows) - self.visible()))
         rows = self.rows[first : first + self.visible()]
         head = top_table.summary(self.answer, self.filter, self.sort)
-        return Group(head, top_table.table_of(self.answer, rows, self.chosen), self.status_line())
+        return Group(head, top_table.table_of(self.answer, rows, self.marked), self.status_line())
 
     def status_line(self) -> Text:
         if self.mode == self.edit_filter:
             return Text(f"/{self.filter}▏ enter: done, escape: no filter", style="bold")
         if self.mode == self.confirm_cancel:
-            return Text(printable(f"cancel {self.name()}? y: yes"), style="bold red")
+            return Text(printable(f"cancel {self.name_to_cancel}? y: yes"), style="bold red")
         if self.mode == self.read_dump:
             return Text("↑↓ scroll  escape back  q quit", style="dim")
         return Text(printable(self.message) or HELP, style="bold" if self.message else "dim")
 
     def name(self) -> str:
-        return str(self.rows[self.chosen_index]["name"]) if self.rows else ""
+        return str(self.marked["name"]) if self.marked else ""
 
-    # ---- keys: each mode is a method that takes the next one
+    # ---- keys: each mode is a method that handles the next one
 
     def press(self, key: str) -> None:
         """Handle a key. Raises: NotAnswered."""
@@ -111,8 +115,8 @@ class Screen:
             self.move(key)
 
     def move(self, key: str) -> None:
-        index = self.chosen_index + self.step(key)
-        self.chosen = self.rows[min(max(0, index), len(self.rows) - 1)]["ident"]
+        index = self.marked_index + self.step(key)
+        self.chosen = None if key == "home" else self.rows[min(max(0, index), len(self.rows) - 1)]["ident"]
 
     def step(self, key: str) -> int:
         page, all = self.visible(), 1_000_000
@@ -120,7 +124,7 @@ class Screen:
         return steps.get(key, 0)
 
     def edit_filter(self, key: str) -> None:
-        """Edit the filter, which applies at each key."""
+        """Edit the filter; it applies from the next key on."""
         if key == "enter":
             self.switch_mode(self.browse)
         elif key == "escape":
@@ -161,17 +165,17 @@ class Screen:
         self.refresh()
 
     def dump(self) -> None:
-        if self.chosen is not None:
-            text = self.client.ask("dump", ident=self.chosen)["text"]
+        if self.marked:
+            text = self.client.ask("dump", ident=self.marked["ident"])["text"]
             self.text = [printable(line) for line in text.splitlines()]
             self.first_line = 0
             self.switch_mode(self.read_dump)
 
     def ask_to_cancel(self) -> None:
-        if self.rows and self.rows[self.chosen_index]["kind"] != "dhaga":
-            self.message = f"{self.name()} is no dhaga: only those can be cancelled"
-        elif self.rows:
-            self.ident_to_cancel = self.chosen
+        if self.marked and self.marked["kind"] != "dhaga":
+            self.message = f"{self.name()} is not a dhaga and cannot be cancelled"
+        elif self.marked:
+            self.ident_to_cancel, self.name_to_cancel = self.marked["ident"], self.name()
             self.switch_mode(self.confirm_cancel)
 
     def cancel(self) -> None:

@@ -16,10 +16,10 @@ COLOURS = {"RUNNING": "green", "RUNNABLE": "yellow", "WAITING": "", "NEW": "cyan
 Row = Mapping[str, Any]
 
 
-def table_of(answer: Row, rows: Sequence[Row], chosen: int | None = None) -> Table:
-    """Return a table of some rows of an answer; ``chosen``: the ident of the row to highlight.
+def table_of(answer: Row, rows: Sequence[Row], marked: Row | None = None) -> Table:
+    """Return a table of some rows of an answer; ``marked``: the one to highlight.
 
-    The scheduler is a column only if the rows of the answer are of several.
+    There is a column for the scheduler only if the rows of the answer have several schedulers.
     """
     several = len({row["scheduler"] for row in answer["rows"]}) > 1
     table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
@@ -33,9 +33,7 @@ def table_of(answer: Row, rows: Sequence[Row], chosen: int | None = None) -> Tab
     if several:
         table.add_column("scheduler", no_wrap=True, overflow="ellipsis", ratio=2)
     for row in rows:
-        table.add_row(
-            *cells(row, answer["measured"])[: len(table.columns)], style="reverse" if row["ident"] == chosen else ""
-        )
+        table.add_row(*cells(row, answer["measured"])[: len(table.columns)], style="reverse" if row is marked else "")
     return table
 
 
@@ -50,7 +48,7 @@ def cells(row: Row, measured: bool) -> list[Text]:
 
 
 def wait_target(row: Row) -> str:
-    """Return what a row waits on, and the holders unless its text names them already."""
+    """Return the target of a row's wait, and its holders unless the text already names them."""
     target, holders = row["waits_on"] or "", ", ".join(row["held_by"])
     if not holders or f"held by {holders}" in target:
         return target

@@ -10,15 +10,15 @@ import greenlet
 import tornado
 
 from .. import __version__
-from .._kernel import accelerator
-from .._kernel.scheduler import Scheduler
+from .._kernel.fast import accelerator
+from .._kernel.run.scheduler import Scheduler
 
 
 def text() -> str:
-    """Return the versions of Dhaga and of what it runs on, the poller that a scheduler uses here, and its loop."""
+    """Return the versions of Dhaga, Python and the dependencies, and the poller and loop that a scheduler uses here."""
     system = f"{platform.system()} {platform.release()}"
     with Scheduler() as scheduler:
-        poller, loop = type(scheduler._poller).__name__, type(scheduler.loop).__name__
+        poller, loop = type(scheduler.poller).__name__, type(scheduler.loop).__name__
     return (
         f"dhaga {__version__}, Python {platform.python_version()} ({sys.implementation.name}), "
         f"greenlet {greenlet.__version__}, tornado {tornado.version}, {poller} on {loop}, {system}, "

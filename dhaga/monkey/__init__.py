@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from ._patcher import TABLE, PatchError, Row, is_patched, original, patch, patched_imports, unpatch
+from ._patch_table import TABLE, Row
+from ._patcher import PatchError, is_patched, original, patch, patched_imports, unpatch
 
 __all__ = ["TABLE", "PatchError", "Row", "is_patched", "original", "patch", "patched_imports", "unpatch"]

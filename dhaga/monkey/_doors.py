@@ -1,7 +1,7 @@
-"""The patch as the doors apply it that serve other people's code: ``serve``, the gunicorn worker, Celery's pool.
+"""The patch as ``serve``, the gunicorn worker and Celery's pool apply it: the doors that serve other people's code.
 
 They patch by default, so that blocking code serves many at once, and go on unpatched where they cannot. The engine has
-imported its own modules by then; which of those may keep what they have is for each door to know (``patch_after``).
+imported its own modules by then; each door knows which of those may keep what they have bound (``patch_after``).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ._patcher import PatchError, is_patched, patch_after, refuse, replacements
 __all__ = ["VARIABLE", "is_patched", "is_wanted", "obstacle", "patch_after", "patch_for_door", "unpatched_line"]
 
 VARIABLE = "DHAGA_PATCH"
-"""The environment variable that is 0 where no door is to patch."""
+"""The environment variable that is 0 to keep the doors from patching."""
 
 
 def is_wanted() -> bool:
-    """Report whether the environment leaves the patch on."""
+    """Return whether the environment leaves the patch on."""
     return os.environ.get(VARIABLE, "1") != "0"
 
 
@@ -32,7 +32,7 @@ def obstacle() -> PatchError | None:
 
 
 def patch_for_door(*known: str) -> PatchError | None:
-    """Patch, if that is wanted, after the packages ``known`` were imported. Returns: why it could not be done."""
+    """Patch after the import of the packages ``known``, if the environment allows it. Returns: why it could not."""
     if is_wanted():
         try:
             patch_after(*known)

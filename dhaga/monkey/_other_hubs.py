@@ -1,8 +1,8 @@
 """gevent and eventlet beside the patch: their hubs run in greenlets of their own; neither side resumes the other's.
 
-A patch of theirs that is there already is refused. Their import into a patched program is no error, since packages
-import them to see if they are there; it is warned of, as their hub blocks the OS thread with all its dhagas, and their
-thread pools never answer.
+Ours is refused over theirs; ``_other_patches`` refuses theirs over ours. Their import into a patched program is no
+error, since packages import them to see if they are there; a warning says that their hub blocks the OS thread with all
+its dhagas, and their thread pools never answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,11 @@ import warnings
 from .._kernel.errors import PatchError
 
 PATCHERS = {"gevent": ("gevent.monkey", "saved"), "eventlet": ("eventlet.patcher", "already_patched")}
-"""The packages, the module of each that patches, and the dictionary in it that is empty before."""
+"""The packages, the module of each that patches, and its dictionary that is empty until it does."""
+
+WAY_OUT = (
+    "run the unchanged program with python -m dhaga --as {0} ..., or list what to change with python -m dhaga migrate"
+)
 
 warned: set[str] = set()
 
@@ -28,22 +32,19 @@ def refuse_other_patches() -> None:
     for name, (module, patched) in PATCHERS.items():
         if not is_ours(name) and getattr(sys.modules.get(module), patched, None):
             raise PatchError(
-                f"{name} has patched this program already, and of two patches neither works: remove the call of "
-                f"{module}, or start the program without dhaga's patch. examples/migrate maps {name}'s names to ours"
+                f"{name} has patched this program already, and of two patches neither works: {WAY_OUT.format(name)}"
             )
 
 
 def install() -> None:
-    """Warn of each hub that was imported. From: the post-import hook."""
+    """Warn about each imported hub. From: the post-import hook."""
     for name in PATCHERS.keys() & sys.modules.keys() - warned:
         if is_ours(name):
             continue
         warned.add(name)
         warnings.warn(
             f"{name} is imported into a program that dhaga has patched: where its hub runs it blocks the OS thread, "
-            f"with all dhagas, and its thread pool never answers; its monkey patch would replace ours. Use one of "
-            f"the two: do without {name} (examples/migrate maps its names to ours), or start the program without "
-            "dhaga's patch",
+            f"with all dhagas, and its thread pool never answers: {WAY_OUT.format(name)}",
             RuntimeWarning,
             stacklevel=3,  # the importer: warnings skips the frames of importlib
         )

@@ -23,7 +23,10 @@ HOOKED = {
     "celery.concurrency": "dhaga.integrations._short_names",
     "ctypes": "dhaga.integrations.ctypes",
     "eventlet": "dhaga.monkey._other_hubs",
+    "eventlet.patcher": "dhaga.monkey._other_patches",
     "gevent": "dhaga.monkey._other_hubs",
+    "gevent.monkey": "dhaga.monkey._other_patches",
+    "grpc": "dhaga.integrations.grpc",
     "gunicorn.workers": "dhaga.integrations._short_names",
     "psycopg": "dhaga.integrations.psycopg",
     "psycopg2": "dhaga.integrations.psycopg2",
@@ -40,7 +43,7 @@ UVLOOP = "uvloop"
 
 @contextmanager
 def standard_wakeup_fd() -> Iterator[None]:
-    """Put the standard ``signal.set_wakeup_fd`` in its place meanwhile: ours would refuse a loop that a dhaga runs."""
+    """Restore the standard ``signal.set_wakeup_fd`` meanwhile: ours would refuse a loop that a dhaga runs."""
     ours = signal.set_wakeup_fd
     signal.set_wakeup_fd = standard_set_wakeup_fd
     try:
@@ -97,7 +100,7 @@ finder = PostImportFinder()
 
 
 def add_hooks() -> None:
-    """Install for the packages that are imported already, and for the others once they are."""
+    """Install for the packages that are imported already, and for the others when they are imported."""
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
     for name in HOOKED.keys() & sys.modules.keys():

@@ -13,16 +13,16 @@ from types import FrameType
 from typing import Any
 
 from .._kernel import originals
-from .._kernel.deadlock import frames_of_threads
 from .._kernel.errors import PatchError
-from .._kernel.scheduler import schedulers
+from .._kernel.run.scheduler import schedulers
+from .._kernel.wait.deadlock import frames_of_threads
 from ._rebind import Replacement, is_standard, package_of
 
 BELOW_PATCH = ("dhaga", "greenlet", "tornado")
 """Packages whose classes and threads the patch is built on."""
 
 SUBCLASSES_WORK = ("queue",)
-"""Standard modules whose subclasses work after the patch, too: their methods look the locks up at each use."""
+"""Standard modules whose subclasses also work after the patch: their methods look up the locks at each use."""
 
 
 def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> None:
@@ -33,7 +33,7 @@ def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) 
     complaints = [*threads(), *subclasses_made_too_early(replacements, known)]
     if complaints:
         raise PatchError(
-            "dhaga.monkey.patch() comes too late; let it be called before " + ", and before ".join(complaints) + ". "
+            "dhaga.monkey.patch() comes too late; call it before " + ", and before ".join(complaints) + ". "
             "Programs run by `python -m dhaga` are patched before their first line"
         )
 
@@ -88,8 +88,8 @@ def threads() -> Iterator[str]:
 
 
 def is_exempt(ident: int, thread: Any) -> bool:
-    """Report whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
-    if any(scheduler._thread_ident == ident for scheduler in list(schedulers)):
+    """Return whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
+    if any(scheduler.thread_ident == ident for scheduler in list(schedulers)):
         return True
     return package_of(type(thread).__module__) in BELOW_PATCH or hasattr(thread, "pydev_do_not_trace")
 

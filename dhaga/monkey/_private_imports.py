@@ -1,8 +1,8 @@
 """Private, patched copies of packages beside the public ones: ``dhaga.monkey.patched_imports``.
 
 ``PrivateModules`` is a second ``sys.modules``: modules of its own under their public names. They run with a
-``__builtins__`` whose ``__import__`` looks there, so that what a function of theirs imports later, in whatever dhaga or
-OS thread, is private too. What is not shared (``_is_shared``) is loaded by the system's finders and loaders, so that
+``__builtins__`` whose ``__import__`` looks there, so that what a function of theirs imports later, in any dhaga or
+OS thread, is also private. What is not shared (``_is_shared``) is loaded by the system's finders and loaders, so that
 byte code, source lines and data files are found as usual. A module is absent, being loaded (``ModuleLocks``
 knows by which greenlet), or loaded; of loads that wait for each other one gets the half-loaded module, as importlib's.
 
@@ -55,7 +55,7 @@ class PrivateModules:
         self._top_names = frozenset(name.partition(".")[0] for name in names)
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self.import_}
         if hasattr(builtins, "__lazy_import__"):
-            # Not lazily, from Python 3.15 on: ``lazy from threading import Lock`` would take it from the public module.
+            # No lazy imports (3.15): ``lazy from threading import Lock`` would take it from the public module.
             self.builtins["__lazy_import__"] = self.import_
         self.meta_path: list[Any] = list(sys.meta_path)
         self.modules: dict[str, ModuleType] = {}
@@ -157,7 +157,7 @@ class PrivateModules:
         return self.modules[name]
 
     def _is_shared(self, name: str) -> bool:
-        """Report whether a module is the public one."""
+        """Return whether a module is the public one."""
         if within(name, self._names):
             return False
         if self._stdlib.has(name):
@@ -165,7 +165,7 @@ class PrivateModules:
         return within(name, self._shared) or self._is_compiled(name.partition(".")[0])
 
     def _is_compiled(self, top: str) -> bool:
-        """Report whether a package that is not named has compiled modules: these import each other publicly."""
+        """Return whether a package that is not named has compiled modules: these import each other publicly."""
         if top not in self._compiled:
             spec = None if top in self._top_names else self._find(top, None)
             self._compiled[top] = spec is not None and brings_extensions(spec)
@@ -264,7 +264,7 @@ def source_of(spec: ModuleSpec) -> ModuleSpec:
 
 
 def brings_extensions(spec: ModuleSpec) -> bool:
-    """Report whether a package, or a package in it, contains a compiled module."""
+    """Return whether a package, or a package in it, contains a compiled module."""
     suffixes = tuple(EXTENSION_SUFFIXES)
     if (spec.origin or "").endswith(suffixes):
         return True
@@ -348,7 +348,7 @@ class ImportHook:
         with self.lock:
             me = getcurrent()
             if me not in self.blocks:
-                raise RuntimeError("leave the block of patched_imports() in the dhaga or thread that has entered it")
+                raise RuntimeError("leave the block of patched_imports() in the dhaga or thread that entered it")
             self.blocks[me].pop()
             if not self.blocks[me]:
                 del self.blocks[me]
@@ -377,7 +377,7 @@ class ImportHook:
 
     @contextmanager
     def bypassed(self) -> Iterator[None]:
-        """Let the caller's imports be public within the block."""
+        """Make the caller's imports public within the block."""
         blocks = self.blocks.get(getcurrent())
         if blocks is None:
             yield

@@ -29,7 +29,7 @@ COPIES = frozenset(
         *("multiprocessing.pool", "nntplib", "pipes", "poplib", "pty", "sched", "smtpd", "smtplib", "socketserver"),
         *("telnetlib", "urllib.request", "urllib.robotparser", "webbrowser", "wsgiref.simple_server"),
         *("xmlrpc.client", "xmlrpc.server"),
-        # These import what they are given the name of.
+        # These import by name.
         *("importlib.resources", "importlib.resources._common", "importlib.resources._functional"),
         *("importlib.resources._legacy", "importlib.util", "pickle", "pkgutil", "shelve"),
     }
@@ -108,11 +108,11 @@ class PrivateStdlib:
         }
 
     def has(self, name: str) -> bool:
-        """Report whether a module is of the standard library."""
+        """Return whether a module is of the standard library."""
         return name.partition(".")[0] in sys.stdlib_module_names or name in ("__main__", "__mp_main__")
 
     def shares(self, name: str) -> bool:
-        """Report whether a standard module is the public one."""
+        """Return whether a standard module is the public one."""
         return name not in COPIES and name not in self.makers
 
     def face_of(self, name: str) -> ModuleType:
@@ -129,7 +129,7 @@ class PrivateStdlib:
 
         def attribute(key: str) -> Any:
             child = f"{name}.{key}"
-            if child in self.not_shared and child in sys.modules:  # the public package has it without an import, too
+            if child in self.not_shared and child in sys.modules:  # the public package has it even without an import
                 return self.private.import_module(child)
             return getattr(public, key)
 

@@ -57,7 +57,7 @@ def package_of(module: str) -> str:
 
 
 def is_standard(module: str) -> bool:
-    """Report whether a module is of the standard library."""
+    """Return whether a module is of the standard library."""
     return package_of(module) in sys.stdlib_module_names
 
 
@@ -104,7 +104,7 @@ def rebind_back(replacements: Iterable[Replacement]) -> None:
 
 
 def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> None:
-    """Replace it in the defaults of methods, too: ``def _recv(self, size, read=os.read)``."""
+    """Also replace it in the defaults of methods: ``def _recv(self, size, read=os.read)``."""
     for method in vars(kind).values():
         defaults = method.__defaults__ if isinstance(method, FunctionType) else None
         if defaults and any(id(value) in ours for value in defaults):
@@ -114,7 +114,7 @@ def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> 
 def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:
     """Yield the names of all Python modules, apart from those below the patch.
 
-    A module goes by its own name, as it may stand in ``sys.modules`` by another one, too. No attribute of a module or
+    A module goes by its own name, as it may also be in ``sys.modules`` by another one. No attribute of a module or
     value is read: some are proxies, which would import or make what they stand for.
     """
     for key, module in list(sys.modules.items()):

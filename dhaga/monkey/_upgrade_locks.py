@@ -46,7 +46,7 @@ FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
 """Methods of a lock that ``os.register_at_fork`` may have been given; they may stay those of the old lock."""
 
 FEW = 100
-"""Up to so many objects are passed to ``gc.get_referrers``: 2 ms for 20, instead of 11 for a pass over all objects."""
+"""The most objects that are passed to ``gc.get_referrers``: 2 ms for 20, instead of 11 for a pass over all objects."""
 
 METHODS = (BuiltinMethodType, MethodType)
 StandardCondition = threading.Condition
@@ -78,14 +78,14 @@ def local_like(old: Any, make: Callable[[], Any]) -> Any:
 
 
 def has_waiters(obj: Any) -> bool:
-    """Report whether a waiter is parked on an object of ours, or in a condition."""
+    """Return whether a waiter is parked on an object of ours, or in a condition."""
     if type(obj) in (local, originals.local):
         return False
     return any(getattr(obj, name, None) for name in ("_waiters", "_gates", "_getters"))
 
 
 def is_held(rlock: Any) -> bool:
-    """Report whether an RLock is held, by the caller or by another."""
+    """Return whether an RLock is held, by the caller or by another."""
     if rlock._is_owned() or not rlock.acquire(False):
         return True
     rlock.release()
@@ -214,7 +214,7 @@ class LockUpgrade:
         return sys.getrefcount(obj) - sum(count_references(referrer, obj) for referrer in self.referrers.of(obj))
 
     def replace(self, objects: list[Any]) -> dict[int, Any]:
-        """Make and place the new objects. Returns: them, by the id of the old one."""
+        """Make and place the new objects. Returns: the new objects, by the id of the old one."""
         found = [(obj, self.setters_for(obj)) for obj in objects]
         replacements = {id(obj): self.makers[type(obj)](obj) for obj, places in found if places is not None}
         self.convert(replacements)
@@ -244,11 +244,11 @@ class LockUpgrade:
         return found if self.references[id(obj)] <= self.from_here else None
 
     def setters_in(self, referrer: Any, obj: Any) -> list[Setter] | None:
-        """Return where to replace a obj in one referrer; None if that cannot be done in full."""
+        """Return the setters for an object in one referrer; None if one is missing."""
         if type(referrer) in METHODS:
             return [] if self.may_stay(referrer) else None
         owner = self.owner(referrer)
-        if type(owner) is self.old_condition:  # convert() sees to it
+        if type(owner) is self.old_condition:  # convert() replaces it
             return None if has_waiters(owner) else []
         if belongs_below(owner):
             return None
@@ -266,7 +266,7 @@ class LockUpgrade:
         return referrer
 
     def may_stay(self, method: Any) -> bool:
-        """Report whether a bound method may keep the old object: a condition's, or a fork handler's."""
+        """Return whether a bound method may keep the old object: a condition's, or a fork handler's."""
         mine = self.referrers.found.values()
         referrers = [referrer for referrer in self.owners.of(method) if not any(referrer is one for one in mine)]
         if all(type(referrer) is list for referrer in referrers):  # the interpreter's lists of fork handlers
@@ -274,13 +274,13 @@ class LockUpgrade:
         return all(type(self.owner(referrer)) is self.old_condition for referrer in referrers)
 
     def is_for_forks(self, lock: Any) -> bool:
-        """Report whether ``os.register_at_fork`` was given methods of a lock."""
+        """Return whether ``os.register_at_fork`` was given methods of a lock."""
         names = {referrer.__name__ for referrer in self.referrers.of(lock) if type(referrer) is BuiltinMethodType}
         return "_at_fork_reinit" in names
 
 
 def belongs_below(owner: Any) -> bool:
-    """Report whether an object belongs to a module of ``NOT_UPGRADED``."""
+    """Return whether an object belongs to a module of ``NOT_UPGRADED``."""
     module = owner.__name__ if type(owner) is ModuleType else type(owner).__module__
     return package_of(str(module)) in NOT_UPGRADED
 
@@ -295,7 +295,7 @@ fork_locks: dict[int, tuple[Any, Any]] = {}
 
 
 def upgrade_locks() -> None:
-    """Upgrade what exists. From: a process in which no other OS thread waits for, or changes, any of it."""
+    """Upgrade all existing objects. From: a process in which no other OS thread waits for, or changes, any of it."""
     objects = [it for it in gc.get_objects() if type(it) in UPGRADES]
     upgrade = LockUpgrade(objects, UPGRADES, StandardCondition, Condition)
     for obj in objects:

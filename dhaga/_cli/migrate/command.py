@@ -1,39 +1,33 @@
-"""``python -m dhaga migrate PATH``: what a source tree uses of gevent, eventlet and threading, and what to do with it.
+"""``python -m dhaga migrate PATH``: uses of gevent, eventlet and threading in a source tree, and their counterparts.
 
-Files are parsed, never imported. The status is that of grep, so that a build can ask: 0 if nothing of gevent or
-eventlet is used, or left after ``--write``; 1 if something is; 2 if something could not be read.
+Files are parsed, never imported. The exit status is for builds: 0 if nothing of gevent or eventlet is used, or left
+after ``--write``; 1 if something is; 2 if a file could not be read.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
-from .migrate_exports import Exports, imported
-from .migrate_files import Unread, decode, python_files, read, write
-from .migrate_follow import Elsewhere
-from .migrate_names import IMITATED
-from .migrate_report import Finding, Report
-from .migrate_rewrite import Rewriting, rewrite_all
-from .migrate_uses import HINT, Module
+from .exports import Exports, imported
+from .files import Unread, decode, python_files, read, write
+from .follow import Elsewhere
+from .names import IMITATED
+from .report import Finding, Report
+from .rewrite import Rewriting, rewrite_all
+from .uses import HINT, Module
 
 PROGRAM = "python -m dhaga migrate"
 
 
 def main(arguments: list[str]) -> int:
     """Print the report, or the diff. Returns: an exit status."""
-    options = command_line().parse_args(arguments)
-    try:
-        return run(options)
-    except BrokenPipeError:  # the pager was quit: the flush at exit must not fail either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+    return run(command_line().parse_args(arguments))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +50,7 @@ def show(stream: TextIO, content: bytes) -> None:
 
 
 def as_text(lines: Iterable[str]) -> bytes:
-    """Return lines as a text, whatever bytes the names of files are."""
+    """Return lines as a text; names of files may have any bytes."""
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
@@ -65,7 +59,7 @@ def status_of(report: Report) -> int:
 
 
 class Tree:
-    """The Python files below some paths, and those of them that use a library, by themselves or by way of another."""
+    """The Python files below some paths, and the ones that use a library, directly or through another file."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.unread: list[Unread] = []
@@ -82,7 +76,7 @@ class Tree:
 
     def _parse(self, file: str, data: bytes, exports: Exports) -> Module | None:
         try:
-            with warnings.catch_warnings(action="ignore"):  # of escapes in strings
+            with warnings.catch_warnings(action="ignore"):  # warnings of escapes in strings
                 self.modules[file] = Module(decode(file, data), exports)
                 return self.modules[file]
         except SyntaxError as error:
@@ -92,7 +86,7 @@ class Tree:
         return None
 
     def _follow_exports(self) -> None:
-        """Parse the files that import a library's name from another one of the tree, until no more are found."""
+        """Parse the files that import a library's name from another file of the tree, until all are found."""
         exports = Exports()
         new = [module for module in self.modules.values() if exports.add(module)]
         imports = {file: imported(Path(file).read_bytes()) for file in self.files} if new else {}
@@ -110,7 +104,7 @@ class Tree:
         return Report(len(self.files), findings, self.unread)
 
     def rewritten(self, writes: bool) -> Report:
-        """Return the report of what is changed; ``writes``: change the files."""
+        """Return the report of the changes; ``writes``: change the files."""
         modules = [module for _, module in sorted(self.modules.items())]
         concerned = any(use.package in IMITATED for module in modules for use in module.uses)
         files = self.files if concerned else []
@@ -140,14 +134,18 @@ class Tree:
 def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
-        description="List each use of gevent, eventlet and threading in the Python files of a folder: where, what to "
-        "write instead, and what then behaves differently. Nothing need be rewritten to run: python -m dhaga --as "
-        "gevent program.py. Status 0: nothing of gevent or eventlet is used or left, 1: something is, 2: a file could "
-        "not be read or written.",
+        description="List each use of gevent, eventlet and threading in the Python files of a folder: its place, what "
+        "to write instead, and what then behaves differently. A program also runs without a change: python -m dhaga "
+        "--as gevent program.py. Exit status: 0 if nothing of gevent or eventlet is used or left, 1 if something is, 2 "
+        "if a file could not be read or written.",
     )
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="+", help="a folder or a file")
-    add("--rewrite", action="store_true", help="print a unified diff of what keeps its meaning in Dhaga's own names")
-    add("--write", action="store_true", help="print it, and change the files by it")
-    add("--json", action="store_true", help="print all of it as JSON")
+    add(
+        "--rewrite",
+        action="store_true",
+        help="print a unified diff of the uses that keep their meaning under Dhaga's own names",
+    )
+    add("--write", action="store_true", help="print the diff, and change the files")
+    add("--json", action="store_true", help="print the report as JSON")
     return parser

@@ -1,7 +1,7 @@
-"""Which name means what in a module: its scopes, what binds a name in each, and where names are used.
+"""The meaning of names in a module: its scopes, the bindings of names in each, and the uses of names.
 
-A name that every binding of its scope imports from a library that is looked for means that thing; one that is bound
-otherwise, too, is ambiguous. Nothing is executed, and nothing that is computed (``getattr``, ``exec``) is seen.
+A name means a library's object if all bindings of its scope import that; a name that is also bound otherwise is
+ambiguous. Code is never executed, so that computed names (``getattr``, ``exec``) are not seen.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ OPENING = frozenset({*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS})
 BINDING = {ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.arg}
 BINDING |= {ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping}
 BINDING |= {getattr(ast, name, ast.arg) for name in ("TypeVar", "ParamSpec", "TypeVarTuple")}  # PEP 695
-"""Nodes that open a scope, and those that bind or load names. Most are neither: a look into a set is cheap."""
+"""Nodes that open a scope, and nodes that bind or load names. Most are neither, and a test for a set is cheap."""
 
 
 class Binding(NamedTuple):
-    """What binds a name: ``path`` is what an import of a library binds it to, None for anything else.
+    """A binding of a name. ``path``: the path of a library's object that an import binds, None for other bindings.
 
     ``guarded``: not run unconditionally, such as an import in a ``try`` or ``if``. ``statement`` is the import, and
     ``alias`` the name in it; for others the node that binds.
@@ -34,7 +34,7 @@ class Binding(NamedTuple):
 
 
 class Scope:
-    """A module, class, function or comprehension, and what is bound in it."""
+    """A module, class, function or comprehension, and its bindings."""
 
     def __init__(self, node: ast.AST, parent: Scope | None) -> None:
         self.node = node
@@ -54,7 +54,7 @@ class Scope:
         return self if self.parent is None else self.parent.module
 
     def home_of(self, name: str) -> Scope | None:
-        """Return the scope whose variable a name is, as used here; None for a builtin or an unknown one."""
+        """Return the scope of the variable that a name means here; None for a builtin or an unknown one."""
         if self.elsewhere.get(name):
             return self.module if name in self.module.bindings else None
         scope: Scope | None = self
@@ -69,7 +69,7 @@ class Scope:
 
 
 class Load(NamedTuple):
-    """A use of a name: ``attributes`` are those taken of it, ``node`` is the whole chain."""
+    """A use of a name: ``attributes`` are read from it, ``node`` is the whole chain."""
 
     name: ast.Name
     scope: Scope
@@ -78,7 +78,7 @@ class Load(NamedTuple):
 
 
 class Scopes:
-    """The scopes of one module, and all uses of names. ``find`` tells the path that an import binds."""
+    """The scopes of one module, and all uses of names. ``find`` returns the path that an import binds."""
 
     def __init__(self, tree: ast.Module, find: Callable[[ast.AST, ast.alias], str | None]) -> None:
         self.find = find
@@ -94,7 +94,7 @@ class Scopes:
         self._walk(tree, self.module)
 
     def loads_of(self, scope: Scope, name: str) -> Iterator[Load]:
-        """Give the uses of a variable of a scope, inner scopes' included."""
+        """Yield the uses of a variable of a scope, including those in inner scopes."""
         return (each for each in self.loads if each.name.id == name and each.scope.home_of(name) is scope)
 
     def statement_of(self, node: ast.AST) -> ast.AST:
@@ -105,14 +105,14 @@ class Scopes:
     # ---- walking
 
     def _walk(self, root: ast.AST, scope: Scope) -> None:
-        """Visit all nodes; with a stack of its own, as a long chain of operators may be nested deeply."""
+        """Visit all nodes, with an explicit stack, as a long chain of operators is deeply nested."""
         stack = [(root, scope)]
         while stack:
             node, here = stack.pop()
             inner = self._open(node, here)
             outside = set(map(id, outer_parts(node)))
             around = here if inner is not here else here.parent or here
-            for child in reversed(list(ast.iter_child_nodes(node))):  # so that they are taken in order
+            for child in reversed(list(ast.iter_child_nodes(node))):  # so that they are visited in order
                 self.parents[child] = node
                 stack.append((child, around if id(child) in outside else inner))
             if type(node) in BINDING:
@@ -125,7 +125,7 @@ class Scopes:
             return here
         inner = Scope(node, here)
         self.all.append(inner)
-        for each in declarations(node):  # they hold for a scope as a whole: before anything in it is bound
+        for each in declarations(node):  # they apply to the whole scope, so they come before its bindings
             inner.elsewhere.update(dict.fromkeys(each.names, isinstance(each, ast.Global)))
         return inner
 
@@ -145,7 +145,7 @@ class Scopes:
                 here.bind(name, Binding(None, node))
             case ast.MatchMapping(rest=str(name)):
                 here.bind(name, Binding(None, node))
-            case _ if hasattr(node, "name"):  # a parameter of types
+            case _ if hasattr(node, "name"):  # a type parameter
                 here.bind(node.name, Binding(None, node))
 
     def _store(self, node: ast.Name, here: Scope) -> None:
@@ -175,7 +175,7 @@ class Scopes:
 
 
 def outer_parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Give the children of a function, a class, or of parameters, that are evaluated around the function or class."""
+    """Yield the children of a function, class or parameters that are evaluated in the surrounding scope."""
     match node:
         case ast.ClassDef():
             yield from (*node.decorator_list, *node.bases, *node.keywords)
@@ -188,7 +188,7 @@ def outer_parts(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def declarations(node: ast.AST) -> Iterator[ast.Global | ast.Nonlocal]:
-    """Give the ``global`` and ``nonlocal`` statements of a function or class, not those of inner ones."""
+    """Yield the ``global`` and ``nonlocal`` statements of a function or class, without those of inner ones."""
     stack = list(getattr(node, "body", ())) if not isinstance(node, ast.Lambda) else []
     while stack:
         each = stack.pop()

@@ -1,4 +1,4 @@
-"""Names of a library that modules of a tree pass on: ``from .compat import spawn`` is gevent's, if it is so there."""
+"""Names of a library that modules of a tree re-export: ``from .compat import spawn`` may be gevent's ``spawn``."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .migrate_uses import Module
+    from .uses import Module
 
 IMPORT = re.compile(rb"\bfrom[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n\\;#]*(?:\\\r?\n[^\n\\;#]*)*)")
 
 
 def imported(data: bytes) -> list[tuple[bytes, set[bytes]]]:
-    """Return what a text imports from modules: the last part of each one's name, and the words behind ``import``."""
+    """Return a text's imports from modules: the last part of each module's name, and the words after ``import``."""
     return [(module.rpartition(b".")[2], set(re.findall(rb"\w+|\*", names))) for module, names in IMPORT.findall(data)]
 
 
 class Exports:
-    """By the path of a module without its suffix: which of its names are names of a library."""
+    """The names of each module, by its path without suffix, that are names of a library."""
 
     def __init__(self) -> None:
         self.names: dict[str, dict[str, str]] = {}
         self.by_last: dict[str, list[str]] = {}
 
     def add(self, module: Module) -> bool:
-        """Note what another module can import from this one. Returns: whether there is more than before."""
+        """Add the names that another module can import from this one. Returns: whether any is new."""
         found = {
             name: next(each.path for each in bindings if each.path is not None)
             for name, bindings in module.scopes.module.bindings.items()
@@ -43,7 +43,7 @@ class Exports:
         return more
 
     def wanted(self, modules: Iterable[Module]) -> dict[bytes, set[bytes]]:
-        """Return by the last parts of the names of some modules which of their names are a library's."""
+        """Return the names of modules that are a library's, by the last part of the module's name."""
         found: dict[bytes, set[bytes]] = {}
         for module in modules:
             key = module_file(module.source.file)
@@ -56,7 +56,7 @@ class Exports:
         return found
 
     def path_of(self, file: str, node: ast.ImportFrom, name: str) -> str | None:
-        """Return what a name is that a file imports from another of the tree; None if it is nothing of a library."""
+        """Return the library's path of a name that a file imports from another of the tree; None if it has none."""
         parts = (node.module or "").split(".") if node.module else []
         if node.level:
             folder = file.split("/")[: -node.level]
@@ -70,5 +70,5 @@ class Exports:
 
 
 def module_file(file: str) -> str:
-    """Return the path by which a module is imported: without suffix, a package's without ``__init__``."""
+    """Return the path of a module for imports: without suffix and ``__init__``."""
     return file.removesuffix(".pyw").removesuffix(".py").removesuffix("/__init__")

@@ -1,7 +1,7 @@
-"""``--rewrite``: the new text of a module, with the uses changed that the rules can change, and their imports.
+"""``--rewrite``: the new text of a module, with changed uses, as far as the rules can change them, and imports.
 
-An import is changed where it stands, in its scope. It is dropped once all uses of what it binds are changed, and no
-other file takes the name from here.
+An import is changed in its place and scope. It is dropped once all uses of its names are changed, and if no other file
+imports these from here.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .migrate_edits import Edit, ImportChange, Swap, Text
-from .migrate_follow import Elsewhere, Follower
-from .migrate_names import IMITATED
-from .migrate_rules import Change, Rules
-from .migrate_scopes import FUNCTIONS, Binding, Scope
-from .migrate_uses import Module, Use, is_certain
+from .edits import Edit, ImportChange, Swap, Text
+from .follow import Elsewhere, Follower
+from .names import IMITATED
+from .rules import Change, Rules
+from .scopes import FUNCTIONS, Binding, Scope
+from .uses import Module, Use, is_certain
 
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
-"""As a patch counts them."""
+"""A line as counted by patches."""
 
-OTHER = "it is no use of gevent or eventlet"
+OTHER = "it is not a use of gevent or eventlet"
 
 
 class Rewriting(NamedTuple):
-    """The new text of a module; the places of what is changed, and why the rest is left, by the node of a use."""
+    """The new text of a module; the places of the changes, and why other uses are left, by the node of the use."""
 
     module: Module
     text: str
@@ -35,7 +35,7 @@ class Rewriting(NamedTuple):
     left: dict[ast.AST, str]
 
     def diff(self) -> Iterator[str]:
-        """Give the lines of a unified diff, with the line ends of the file and its byte order mark."""
+        """Yield the lines of a unified diff, with the line ends of the file and its byte order mark."""
         mark = "\ufeff" if self.module.source.mark else ""
         old, new = (LINE.findall(mark + text) for text in (self.module.source.text, self.text))
         name = self.module.source.file.lstrip("/")
@@ -58,7 +58,7 @@ class Variable(NamedTuple):
 
 
 def rewrite_all(modules: Iterable[Module], elsewhere: Elsewhere) -> list[Rewriting]:
-    """Return the new texts of modules, each the old one if nothing can be changed. eventlet's patch goes last."""
+    """Return the new texts of modules, unchanged ones included. eventlet's patch is removed last."""
     modules = list(modules)
     replaced = frozenset(path for module in modules for path in module.replaced())
     done = [Rewriter(module, elsewhere, replaced, whole=False).run() for module in modules]
@@ -72,7 +72,7 @@ def patches(done: Rewriting) -> bool:
 
 
 def holds_eventlet(done: Rewriting) -> bool:
-    """Return whether something of eventlet is left but the patch, and an import for that."""
+    """Return whether anything of eventlet is left besides the patch and its import."""
     left = [use for use in done.module.uses if use.node in done.left and use.package == "eventlet"]
     return any(use.kind != "patch" and not (use.kind == "import" and patches(done)) for use in left)
 
@@ -111,7 +111,7 @@ class Rewriter:
             for binding in scope.bindings.get("dhaga", ()):
                 alias = binding.alias
                 if alias is None or alias.asname or not alias.name.startswith("dhaga") or binding.guarded:
-                    return "dhaga is a name of the module's own"
+                    return "the module uses the name dhaga for something else"
         return ""
 
     def _change(self) -> None:
@@ -125,7 +125,7 @@ class Rewriter:
                 continue
             why = certain.get(id(use)) or (None if use.package in IMITATED else OTHER)
             if use.path in self.replaced:
-                why = "something else is put there by a file of the tree"
+                why = "a file of the tree replaces it"
             found: Change | str = why or rules.judge(use)
             if isinstance(found, Change) and self.text.has_comment(*self.text.span(use.node)):
                 found = "there is a comment in it"
@@ -139,11 +139,11 @@ class Rewriter:
         self._add_imports()
         for use in self.module.uses:
             if use.kind == "import" and use.node not in self.changed:
-                self.left[use.node] = "it is used by what is left" if use.package in IMITATED else OTHER
+                self.left[use.node] = "other uses that are left need it" if use.package in IMITATED else OTHER
         self.edits += filter(None, (change.edit(self.text) for change in self.imports.values()))
 
     def _variables(self) -> Iterator[Variable]:
-        """Give the names that imports bind, each with its uses."""
+        """Yield the names that imports bind, each with its uses."""
         uses: dict[tuple[Scope, str], list[Use]] = {}
         for use in self.module.uses:
             if use.load is not None and use.binding is not None:
@@ -156,14 +156,14 @@ class Rewriter:
     def _why_uncertain(self, variable: Variable) -> str:
         """Return why the imports that bind a name cannot be changed; empty if they can."""
         if not is_certain(variable.bindings):
-            return "its import is conditional, or the name is bound otherwise, too"
+            return "its import is conditional, or the name is also bound otherwise"
         if not isinstance(variable.scope.node, (ast.Module, *FUNCTIONS)):
             return "it is imported in a class"
         for binding in variable.bindings:
             statement = binding.statement
             assert isinstance(statement, ast.Import | ast.ImportFrom)
             if isinstance(statement, ast.ImportFrom) and statement.level:
-                return "it is imported by way of another module"
+                return "it is imported through another module"
             if self.text.has_comment(*self.text.span(statement)):
                 return "there is a comment among the imported names"
         return ""
@@ -193,7 +193,7 @@ class Rewriter:
                     change_of.swapped[binding.alias] = swap
 
     def _swap(self, variable: Variable, changes: list[Change]) -> Swap | None:
-        """Return the name to import instead, if each use can stay as it is; None if not."""
+        """Return the name to import instead if each use can stay unchanged, else None."""
         targets = {change.target for change in changes if change.length == 0}
         binding = variable.bindings[0]
         whole = len(variable.bindings) == 1 and isinstance(binding.statement, ast.ImportFrom)
@@ -216,7 +216,7 @@ class Rewriter:
         return self.imports.setdefault(statement, ImportChange(statement))
 
     def _add_imports(self) -> None:
-        """Put an ``import dhaga`` where the first import was of those that a scope's changes are about."""
+        """Put an ``import dhaga`` at the first import that a scope's changes affect."""
         for scope, statements in self.needs.items():
             first = min(statements, key=lambda each: each.lineno)  # type: ignore[attr-defined]
             known = [*scope.bindings.get("dhaga", ()), *self.module.scopes.module.bindings.get("dhaga", ())]

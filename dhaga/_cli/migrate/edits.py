@@ -1,4 +1,4 @@
-"""Changes of a text at the places of its syntax tree: what is not changed keeps its formatting and its comments."""
+"""Changes of a text at nodes of its syntax tree; the rest keeps its formatting and its comments."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import NamedTuple
 LINE_END = re.compile(r"\r\n|\r|\n")
 INSIGNIFICANT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 WIDTH = 100
-"""Columns from which on imported names are put on lines of their own."""
+"""Width beyond which imported names are put on separate lines."""
 
 
 class Edit(NamedTuple):
-    """Put ``text`` in the place of what is from ``start`` to ``end``."""
+    """Replacement of the text from ``start`` to ``end``."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Edit(NamedTuple):
 
 
 class Text:
-    """A source text, and where its lines, nodes and tokens are. Raises: SyntaxError if it has no tokens."""
+    """A source text with the places of its lines, nodes and tokens. Raises: SyntaxError if it cannot be tokenized."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -44,11 +44,11 @@ class Text:
                     else:
                         self.tokens.append((start, end, token.string))
         except (tokenize.TokenError, IndexError) as error:
-            raise SyntaxError(f"it cannot be taken apart: {error}") from None
+            raise SyntaxError(f"it cannot be split into tokens: {error}") from None
         self.token_ends = [end for _, end, _ in self.tokens]
 
     def offset(self, line: int, column: int) -> int:
-        """Return the place of a line and a column, which counts bytes of UTF-8, as in syntax trees."""
+        """Return the offset of a line and a column, which counts bytes of UTF-8, as in syntax trees."""
         start = self.starts[line - 1]
         return start + len(self.text[start : start + column].encode()[:column].decode())
 
@@ -64,7 +64,7 @@ class Text:
         return bisect_right(self.comments, end) > bisect_right(self.comments, start)
 
     def token_before(self, offset: int) -> tuple[int, int, str]:
-        """Return the last token that ends at a place or before: its start, end and text."""
+        """Return the last token that ends at an offset or before: its start, end and text."""
         return self.tokens[bisect_right(self.token_ends, offset) - 1]
 
     def token_after(self, offset: int) -> tuple[int, int, str] | None:
@@ -72,7 +72,7 @@ class Text:
         return self.tokens[at] if at < len(self.tokens) else None
 
     def is_alone(self, start: int, end: int) -> bool:
-        """Return whether no other statement stands on the lines of one."""
+        """Return whether a statement shares its lines with no other one."""
         line_start = self.starts[bisect_right(self.starts, start) - 1]
         after = self.token_after(end)
         next_line = bisect_right(self.starts, end)
@@ -83,7 +83,7 @@ class Text:
         return self.text[self.starts[bisect_right(self.starts, start) - 1] : start]
 
     def changed(self, edits: list[Edit]) -> str:
-        """Return the text with changes made, the same one once. Raises: ValueError if two of them overlap."""
+        """Return the text with the changes; equal ones apply once. Raises: ValueError if two overlap."""
         parts, at = [], 0
         for edit in sorted(set(edits)):
             if edit.start < at:
@@ -94,7 +94,7 @@ class Text:
 
 
 def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
-    """Return the change that adds a last argument to a call that has some, in a line of its own if they are so."""
+    """Return the change that adds a last argument to a call with arguments, on its own line if these are on theirs."""
     _, end = text.span(call)
     start, place, last = text.token_before(end - 1)
     row = bisect_right(text.starts, end - 1) - 1
@@ -112,7 +112,7 @@ def add_argument(text: Text, call: ast.Call, argument: str) -> Edit:
 
 
 class Swap(NamedTuple):
-    """An imported name that is taken from another module."""
+    """An imported name that is imported from another module instead."""
 
     module: str
     name: str
@@ -123,7 +123,7 @@ class Swap(NamedTuple):
 
 
 class ImportChange:
-    """What becomes of an import statement: names that are dropped or swapped, and an ``import dhaga`` before it."""
+    """The changes of an import statement: dropped or swapped names, and an ``import dhaga`` before it."""
 
     def __init__(self, statement: ast.Import | ast.ImportFrom) -> None:
         self.statement = statement
@@ -132,7 +132,7 @@ class ImportChange:
         self.adds = False
 
     def edit(self, text: Text) -> Edit | None:
-        """Return the change of the text; None if there is none."""
+        """Return the change of the text, or None without one."""
         start, end = text.span(self.statement)
         if not (self.dropped or self.swapped or self.adds):
             return None
@@ -145,7 +145,7 @@ class ImportChange:
         return Edit(start, end, f"{text.line_end}{text.indent_of(start)}".join(parts) if alone else "; ".join(parts))
 
     def _only_its_module(self) -> str:
-        """Return the module that all names are taken from instead, each by its name; empty if it is not so."""
+        """Return the single module from which all names are imported instead, unrenamed; empty if there are several."""
         modules = {swap.module for swap in self.swapped.values()}
         whole = len(self.swapped) == len(self.statement.names) and len(modules) == 1 and not self.adds
         return modules.pop() if whole else ""
@@ -184,7 +184,7 @@ class ImportChange:
 
 
 def remove(text: Text, start: int, end: int) -> Edit:
-    """Return the change that removes a statement: with its line, or what is before it in a line of several."""
+    """Return the change that removes a statement: its whole line, or its part of a line with several."""
     if not text.is_alone(start, end):
         return Edit(start, end, "pass")
     row = bisect_right(text.starts, end)

@@ -1,7 +1,7 @@
-"""What names of gevent, eventlet and the like are here, and what then behaves differently.
+"""Counterparts of names of gevent, eventlet and similar packages, and the differences in their behaviour.
 
-The counterparts of single names are those of ``dhaga._counterparts``, which ``dhaga.NAME`` says, too. Here stands what
-depends on the module that a name is from, and what Dhaga has by the same name.
+The counterparts of single names are in ``dhaga._counterparts``, also for the errors of ``dhaga.NAME``. This module has
+the counterparts that depend on a name's module, and the names that Dhaga has as well.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from .._counterparts import COUNTERPARTS, LATER, NOTHING_TO_RUN, PATCH
+from ..._counterparts import COUNTERPARTS, LATER, NOTHING_TO_RUN, PATCH
 
 IMITATED = ("gevent", "eventlet")
-"""Libraries whose programs ``python -m dhaga --as`` runs as they are."""
+"""Libraries whose programs ``python -m dhaga --as`` runs unchanged."""
 
 STANDARD = ("threading",)
 """Standard modules whose uses need no change: ``python -m dhaga`` patches them."""
@@ -27,7 +27,7 @@ LIBRARIES = {
     "gevent_openssl": "not needed: the patch makes pyOpenSSL park",
     "sslgevent": "not needed: the patch makes ssl park",
 }
-"""The packages whose uses are reported. A text: the counterpart of all there is in one."""
+"""The packages whose uses are reported. A text: the counterpart of the whole package."""
 
 FACES = {
     **{f"gevent.{name}": f"dhaga.{name}" for name in ("select", "selectors", "socket", "ssl", "subprocess", "time")},
@@ -39,7 +39,7 @@ FACES = {
     "gevent.thread": "dhaga.thread",
     "gevent.threading": "dhaga.threading",
 }
-"""Modules that are a module of Dhaga's with the same contract: that of the standard one."""
+"""Modules whose counterpart is a module of Dhaga with the standard contract."""
 
 SAME = {
     **{f"{library}.{name}": name for library in IMITATED for name in ("sleep", "spawn", "Timeout")},
@@ -50,12 +50,12 @@ SAME = {
     "eventlet.greenthread.spawn": "spawn",
     "eventlet.timeout.Timeout": "Timeout",
 }
-"""What Dhaga has by the same name."""
+"""Names that Dhaga has as well."""
 
 FUTURE = "dhaga.futures.Future: set_result(), set_exception(), result()"
 GREEN = "dhaga.monkey.patched_imports, or the standard module in a patched program"
 SEMAPHORE = "dhaga.threading.Semaphore, or dhaga.CapacityLimiter"
-NONE = "nothing: it has no counterpart"
+NONE = "no counterpart"
 
 OWN = {
     **{name: f"dhaga.{own}" for name, own in SAME.items()},
@@ -63,10 +63,10 @@ OWN = {
     "gevent": "dhaga",
     "gevent.Greenlet.spawn": "dhaga.spawn",
     "gevent.Greenlet.spawn_later": LATER,
-    "gevent.ares": "nothing: names are looked up in OS threads, by the system's resolver",
+    "gevent.ares": "not needed: the system's resolver looks up names, in OS threads",
     "gevent.backdoor": "python -m dhaga dump PID, python -m dhaga top PID",
     "gevent.baseserver": "dhaga.servers.TCPServer",
-    "gevent.config": "environment variables of Dhaga's own: see docs/reference/environment.md",
+    "gevent.config": "Dhaga's environment variables: see docs/reference/environment.md",
     "gevent.core": "asyncio's loop: dhaga.current().scheduler.loop",
     "gevent.event": "dhaga.threading and dhaga.futures",
     "gevent.event.Event": "dhaga.threading.Event",
@@ -92,14 +92,14 @@ OWN = {
     "gevent.queue": "dhaga.queue",
     "gevent.queue.Empty": "dhaga.queue.Empty",
     "gevent.queue.Full": "dhaga.queue.Full",
-    "gevent.resolver": "nothing: names are looked up in OS threads, by the system's resolver",
+    "gevent.resolver": "not needed: the system's resolver looks up names, in OS threads",
     "gevent.server": "dhaga.servers",
     "gevent.setswitchinterval": "sys.setswitchinterval",
     "gevent.signal": "signal.signal, or dhaga.signal",
     "gevent.threadpool": "dhaga.offload and dhaga.OffloadPool",
     "gevent.timeout": "dhaga.Timeout, dhaga.move_on_after, dhaga.fail_after",
     "gevent.util": "dhaga.debug",
-    "gevent.wait": "dhaga.wait; for all of a program nothing: its exit waits",
+    "gevent.wait": "dhaga.wait; not needed for all of a program: its exit waits",
     "eventlet": "dhaga",
     "eventlet.Event": FUTURE,
     "eventlet.EventletDeprecationWarning": NONE,
@@ -112,7 +112,7 @@ OWN = {
     "eventlet.corolocal": "dhaga.threading",
     "eventlet.corolocal.local": "dhaga.threading.local",
     "eventlet.dagpool": "dhaga.Scope, and result() of each dhaga that another waits for",
-    "eventlet.db_pool": "the pool of the driver, in a patched program",
+    "eventlet.db_pool": "the driver's own pool, in a patched program",
     "eventlet.debug": "dhaga.debug",
     "eventlet.debug.hub_blocking_detection": "DHAGA_DEBUG=1 in the environment",
     "eventlet.event": "dhaga.futures",
@@ -122,7 +122,7 @@ OWN = {
     "eventlet.greenpool": "dhaga.pool.Pool",
     "eventlet.greenthread": "dhaga.spawn and dhaga.Dhaga",
     "eventlet.hubs": "dhaga.current().scheduler",
-    "eventlet.hubs.notify_close": "nothing: a close wakes all that wait",
+    "eventlet.hubs.notify_close": "not needed: a close wakes all waiters",
     "eventlet.hubs.trampoline": "dhaga.select.select",
     "eventlet.is_timeout": "except TimeoutError",
     "eventlet.lock": "dhaga.threading",
@@ -130,7 +130,7 @@ OWN = {
     "eventlet.patcher.inject": "dhaga.monkey.patched_imports",
     "eventlet.patcher.is_monkey_patched": "dhaga.monkey.is_patched",
     "eventlet.patcher.original": "dhaga.monkey.original",
-    "eventlet.pools": "dhaga.queue.LifoQueue with the items in it",
+    "eventlet.pools": "dhaga.queue.LifoQueue that contains the items",
     "eventlet.queue": "dhaga.queue",
     "eventlet.queue.Empty": "dhaga.queue.Empty",
     "eventlet.queue.Full": "dhaga.queue.Full",
@@ -138,7 +138,7 @@ OWN = {
     "eventlet.semaphore.Semaphore": SEMAPHORE,
     "eventlet.semaphore.CappedSemaphore": SEMAPHORE,
     "eventlet.support": NONE,
-    "eventlet.support.greendns": "nothing: names are looked up in OS threads, by the system's resolver",
+    "eventlet.support.greendns": "not needed: the system's resolver looks up names, in OS threads",
     "eventlet.timeout": "dhaga.Timeout, dhaga.move_on_after, dhaga.fail_after",
     "eventlet.tpool.execute": "dhaga.offload",
     "eventlet.websocket": "simple-websocket or flask-sock, which upgrade on dhaga.http.wsgi.Server",
@@ -149,34 +149,34 @@ OWN = {
     "greenlet.getcurrent": "dhaga.current",
     "threading": "dhaga.threading; unchanged under python -m dhaga program.py",
 }
-"""By full path: what to write here."""
+"""What to write instead, by full path."""
 
 DIFFERS = {
     "spawn": "A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the main code. "
-    "The error of one whose result() nobody takes goes to dhaga.excepthook. Context variables are inherited.",
-    "Greenlet": "get() is result(), kill() is cancel(), which returns at once; there are no links, and no value.",
+    "An error goes to dhaga.excepthook unless result() is called. Context variables are inherited.",
+    "Greenlet": "get() is result(), kill() is cancel(), which returns at once; there are no links and no value.",
     "GreenThread": "wait() is result(), kill() is cancel(), which returns at once; there are no links.",
-    "kill": "cancel() returns at once: join() waits. Cancelled, a BaseException, is raised where the dhaga parks.",
-    "Timeout": "dhaga.Timeout is a with block alone. It raises the built-in TimeoutError, an OSError, at the end of "
-    "the block; Timeout(s, False) is dhaga.move_on_after(s), whose cancel stands until the block is left.",
-    "joinall": "dhaga.wait raises no error of what it waits for, either; a Scope does.",
-    "Pool": "submit() waits for room only with max_pending; the errors of calls come out of result().",
-    "Group": "A Scope's block waits for all; an error of one cancels the others and comes out of the block.",
+    "kill": "cancel() returns at once; join() waits. Cancelled, a BaseException, is raised where the dhaga parks.",
+    "Timeout": "dhaga.Timeout is only a with block. It raises the built-in TimeoutError, an OSError, at the end of "
+    "the block; Timeout(s, False) is dhaga.move_on_after(s), whose cancel lasts until the end of the block.",
+    "joinall": "Like joinall, dhaga.wait does not raise the errors of its dhagas; a Scope does.",
+    "Pool": "submit() waits for room only with max_pending; result() raises the errors of calls.",
+    "Group": "A Scope's block waits for all its dhagas; an error of one cancels the others, and the block raises it.",
     "patch_all": "A patch that comes too late raises PatchError, which names the import that must move below it.",
-    "Queue": "dhaga.queue has the standard contract: maxsize 0 is no bound, it is not iterable, and has no peek().",
+    "Queue": "dhaga.queue has the standard contract: maxsize 0 means no bound; there is no iteration and no peek().",
     "Channel": "A put of dhaga.queue.Queue(1) does not wait until the item is taken.",
-    "Event": "It has no links, and no ready().",
+    "Event": "It has no links and no ready().",
     "AsyncResult": "A Future has add_done_callback() instead of links, and result(timeout) raises TimeoutError.",
     "sent once": "A Future is set once: there is no reset(). Its result(timeout) raises TimeoutError, where wait() "
     "returned None.",
-    "Semaphore": "release() returns None; there is no counter, and no wait() that takes no permit.",
+    "Semaphore": "release() returns None; there is no counter, and no wait() without taking a permit.",
     "get_hub": "There is no hub to switch to and no watcher: park with dhaga.park(reason), wake with wake(value).",
     "LoopExit": "Deadlock names each wait, and is not raised while an OS thread, a child or a signal could still help.",
-    "WSGIServer": "Limits of size and time hold for clients; there are no handler classes.",
+    "WSGIServer": "Limits of size and time apply to clients; there are no handler classes.",
     "threading": "A dhaga that computes holds its OS thread: there is no preemption.",
     "option": "The worker patches the standard library by itself.",
 }
-"""By the last name of a path, or by what ALIKE gives for it: what behaves differently."""
+"""Differences in behaviour, by the last name of a path, or by its name in ALIKE."""
 
 ALIKE = {
     **dict.fromkeys(("eventlet.Event", "eventlet.event.Event"), "sent once"),
@@ -191,7 +191,7 @@ ALIKE = {
     "trampoline": "get_hub",
     "StreamServer": "WSGIServer",
 }
-"""Names, or paths, of which the same holds as of another one."""
+"""Names or paths with the same differences as another one."""
 
 RAISING = (
     *("gevent.Greenlet.add_spawn_callback", "gevent.core.loop", "gevent.greenlet.Greenlet.add_spawn_callback"),
@@ -200,25 +200,25 @@ RAISING = (
     "eventlet.patcher.patch_function",
 )
 REFUSED = {
-    "greenlet.greenlet": "a greenlet of one's own cannot switch beside the scheduler's",
+    "greenlet.greenlet": "a program's own greenlet cannot switch beside the scheduler's",
     **dict.fromkeys(RAISING, "it raises NotImplementedError"),
 }
 """Names whose use fails under ``--as``, and how."""
 
 
 class Counterpart(NamedTuple):
-    """What to write instead of a name, and what then behaves differently (or nothing)."""
+    """What to write instead of a name, and the difference in behaviour, if any."""
 
     text: str
     differs: str
 
 
 def counterpart_of(path: str) -> Counterpart:
-    """Return the counterpart of a path such as ``gevent.pool.Pool.map``: its own, or that of the part that has one."""
+    """Return the counterpart of a path such as ``gevent.pool.Pool.map``, or of its longest part that has one."""
     if LIBRARIES[path.partition(".")[0]]:
         return Counterpart(LIBRARIES[path.partition(".")[0]], "")
     parts = path.split(".")
-    for length in range(len(parts), min(len(parts) - 1, 1), -1):  # a library's name says nothing of what is in it
+    for length in range(len(parts), min(len(parts) - 1, 1), -1):  # a library's bare name does not describe its contents
         known, last = ".".join(parts[:length]), parts[length - 1]
         text = OWN.get(known) or face_of(known) or (COUNTERPARTS[last][1] if length > 1 and is_of(last, known) else "")
         if text:
@@ -234,18 +234,18 @@ def face_of(path: str) -> str:
 
 
 def is_of(last: str, path: str) -> bool:
-    """Return whether the counterpart of a bare name is meant for this path: asyncio's ``run`` is not gevent's."""
+    """Return whether the counterpart of a bare name applies to this path: asyncio's ``run`` is not gevent's."""
     return last in COUNTERPARTS and COUNTERPARTS[last][1] is not NOTHING_TO_RUN and not path.startswith("threading.")
 
 
 def is_known(path: str) -> bool:
-    """Return whether a module or name is one that ``--as`` has, or that has a counterpart of its own."""
+    """Return whether ``--as`` has a module or name, or it has its own counterpart."""
     return path in OWN or not not_imitated(path)
 
 
 @cache
 def not_imitated(path: str) -> str:
-    """Return what ``python -m dhaga --as`` says to a path; empty if it has it."""
+    """Return the error of ``python -m dhaga --as`` for a path; empty if it has it."""
     if path in REFUSED:
         return f"{path}: {REFUSED[path]}"
     if path.partition(".")[0] not in IMITATED:
@@ -258,7 +258,7 @@ def not_imitated(path: str) -> str:
             if not hasattr(found, name) and hasattr(found, "__path__") and find_spec(module) is not None:
                 try:
                     found = import_module(module)
-                except ImportError as error:  # of what it needs
+                except ImportError as error:  # of one of its dependencies
                     return f"{path}: {error}"
             else:
                 found = getattr(found, name)

@@ -1,4 +1,4 @@
-"""Which files of a source tree are Python, and their text: read with the encoding and the line ends that they have."""
+"""The Python files of a source tree, and their texts, read with their own encodings and line ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 SUFFIXES = (".py", ".pyw")
 LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
-"""Folders that hold no sources of a project; nor do hidden ones, and virtual environments."""
+"""Folders without sources of a project; hidden folders and virtual environments are left out as well."""
 
 SHEBANG = re.compile(rb"#!.*\bpython")
 
@@ -36,15 +36,15 @@ class Source(NamedTuple):
     mark: bytes = b""
 
     def encoded(self, text: str) -> bytes:
-        """Return another text as this file would hold it. Raises: UnicodeEncodeError."""
+        """Return another text in the encoding of this file. Raises: UnicodeEncodeError."""
         return self.mark + text.encode(self.encoding)
 
 
 def python_files(path: str, unread: list[Unread]) -> Iterator[str]:
-    """Give the Python files of a folder, in order, or the file that ``path`` is; each real file once.
+    """Yield the Python files of a folder, in order, or the file ``path``; each real file once.
 
-    Links to folders are not followed, so a loop of them ends. Pipes and devices are not opened. What cannot be listed
-    is added to ``unread``.
+    Links to folders are not followed, so that loops of them end. Pipes and devices are not opened. Folders that cannot
+    be listed are added to ``unread``.
     """
     if not os.path.isdir(path):
         yield path
@@ -84,7 +84,7 @@ def is_script(path: str) -> bool:
 
 
 def read(path: str, unread: list[Unread]) -> bytes | None:
-    """Return a file's bytes; None if it cannot be read, which is added to ``unread``."""
+    """Return a file's bytes; if it cannot be read, add it to ``unread`` and return None."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise OSError(0, "not a regular file", path)
@@ -95,7 +95,7 @@ def read(path: str, unread: list[Unread]) -> bytes | None:
 
 
 def decode(path: str, data: bytes) -> Source:
-    """Return a file's text by its byte order mark and coding line. Raises: SyntaxError, also where it does not fit."""
+    """Return a file's text, decoded by byte order mark or coding line. Raises: SyntaxError, also if that is wrong."""
     mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
     encoding = "utf-8" if encoding == "utf-8-sig" else encoding
@@ -106,7 +106,7 @@ def decode(path: str, data: bytes) -> Source:
 
 
 def write(source: Source, text: str) -> None:
-    """Put a new text in the place of a file's, at once and with the same mode; a link stays one. Raises: OSError."""
+    """Replace a file's text atomically, keeping its mode; a link remains a link. Raises: OSError."""
     path = os.path.realpath(source.file)
     data = source.encoded(text)
     handle, new = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".dhaga-migrate-")

@@ -1,7 +1,7 @@
-"""Where an object goes from a variable or attribute that it is put in, as far as the text of one module tells.
+"""The uses of an object that is stored in a variable or attribute, as far as the text of one module shows them.
 
-An object is followed only if every use of what holds it is known: a name in a function or module, or an attribute that
-no other file of the tree uses. What is passed on, returned or put elsewhere is not followed.
+An object is followed only if all uses of its holder are known: a name in a function or module, or an attribute that no
+other file of the tree uses. An object that is passed on, returned or stored elsewhere is not followed.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from .migrate_exports import imported, module_file
-from .migrate_scopes import FUNCTIONS, Scopes
+from .exports import imported, module_file
+from .scopes import FUNCTIONS, Scopes
 
 ATTRIBUTE = re.compile(rb"(?<!\bself)\.[ \t]*([A-Za-z_]\w*)")
 IMPORT_LINE = re.compile(rb"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
@@ -22,9 +22,9 @@ QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 
 
 class Elsewhere:
-    """What the files of a tree take from each other: attributes, and names of modules. By text: it may see too much.
+    """The attributes and module names that files of a tree use of each other, found by text: it may find too many.
 
-    An attribute of ``self`` is another one in another file, unless a class there may be derived from one here.
+    An attribute of ``self`` in another file is a different one, unless a class there may be derived from one here.
     """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:
@@ -49,14 +49,14 @@ class Elsewhere:
                 of_module.setdefault(name, set()).add(file)
 
     def uses_attribute(self, name: str, file: str) -> bool:
-        """Return whether a file other than this one may use an attribute of that name of an object of this one."""
+        """Return whether another file may use an attribute of this name on an object of ``file``."""
         if self.attributes.get(name.encode(), file) != file:
             return True
         others = self.of_self.get(name.encode(), set()) - {file}
         return bool(others) and not others.isdisjoint(self._derived_from(file))
 
     def _derived_from(self, file: str) -> set[str]:
-        """Return the files that take something from this one, themselves or by way of others."""
+        """Return the files that import from this one, directly or through others."""
         found: set[str] = set()
         stack = [file]
         while stack:
@@ -80,7 +80,7 @@ class Elsewhere:
 
 
 class Variable(NamedTuple):
-    """A name or attribute that holds an object: what is put in it, and its uses. ``lost``: why it is not followed."""
+    """A name or attribute that holds an object: its values and its uses. ``lost``: why it is not followed."""
 
     values: list[ast.AST]
     uses: list[ast.expr]
@@ -107,7 +107,7 @@ class Follower:
             return self._name(node)
         if isinstance(node, ast.Attribute):
             return self._attribute(node)
-        return lost(f"it is put where it is not followed, at line {line_of(node)}")
+        return lost(f"it is stored where it cannot be followed, at line {line_of(node)}")
 
     def is_wanted_elsewhere(self, name: str) -> bool:
         return name in self.listed or self.elsewhere.takes(name, self.file)
@@ -117,14 +117,14 @@ class Follower:
         if scope is None:
             scope = next(each.scope for each in self.scopes.loads if each.name is node).home_of(node.id)
         if scope is None or node.id in scope.elsewhere or isinstance(scope.node, ast.ClassDef):
-            return lost(f"{node.id} is no variable of a function or of the module")
+            return lost(f"{node.id} is not a variable of a function or of the module")
         if scope is self.scopes.module and self.is_wanted_elsewhere(node.id):
             return lost(f"{node.id} is imported by another file")
         values = []
         for binding in scope.bindings[node.id]:
             value = value_of(binding.statement, self.parents)
             if value is None or binding.guarded:
-                return lost(f"{node.id} is bound otherwise, too, at line {line_of(binding.statement)}")
+                return lost(f"{node.id} is also bound otherwise, at line {line_of(binding.statement)}")
             values.append(value)
         return Variable(values, [load.name for load in self.scopes.loads_of(scope, node.id)])
 
@@ -138,7 +138,7 @@ class Follower:
                 continue
             value = value_of(each, self.parents)
             if value is None:
-                return lost(f"{node.attr} is set otherwise, too, at line {each.lineno}")
+                return lost(f"{node.attr} is also set otherwise, at line {each.lineno}")
             if not (isinstance(value, ast.Constant) and value.value is None):
                 values.append(value)
         return Variable(values, list(uses))
@@ -153,7 +153,7 @@ def line_of(node: ast.AST) -> int:
 
 
 def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
-    """Return what an assignment puts in a target, or the loop that does; None if that is not plain to see."""
+    """Return the value that an assignment stores in a target, or the loop that does; None if that is not obvious."""
     match parent := parents.get(target):
         case ast.Assign(targets=[only], value=value) if only is target:
             return value
@@ -165,7 +165,7 @@ def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None
 
 
 def names_in_all(tree: ast.Module) -> Iterator[str]:
-    """Give the texts in ``__all__``."""
+    """Yield the texts in ``__all__``."""
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -177,7 +177,7 @@ def names_in_all(tree: ast.Module) -> Iterator[str]:
 
 
 def inside(node: ast.AST) -> Iterator[ast.AST]:
-    """Give what a statement's body holds and runs: not the bodies of functions defined in it."""
+    """Yield the nodes that a statement's body runs: not the bodies of functions defined in it."""
     stack = [each for name in ("body", "orelse") for each in getattr(node, name, ())]
     while stack:
         each = stack.pop()

@@ -1,4 +1,4 @@
-"""What ``python -m dhaga migrate`` prints: the uses as lines or as JSON, what behaves differently, and the way."""
+"""The output of ``python -m dhaga migrate``: uses as lines or as JSON, differences in behaviour, how to run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .migrate_files import Unread
-from .migrate_names import IMITATED, STANDARD
-from .migrate_uses import Use
+from .files import Unread
+from .names import IMITATED, STANDARD
+from .uses import Use
 
 
 class Finding(NamedTuple):
-    """A use in a file. ``rewritten``: whether ``--rewrite`` changes it; else ``why`` tells why not."""
+    """A use in a file. ``rewritten``: whether ``--rewrite`` changes it; otherwise ``why`` has the reason."""
 
     file: str
     use: Use
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All that was found in a tree. ``patch``: the diff as bytes, each file in its encoding."""
+    """All findings in a tree. ``patch``: the diff as bytes, each file in its encoding."""
 
     files: int
     findings: list[Finding]
@@ -51,12 +51,12 @@ class Report(NamedTuple):
 
     @property
     def of_others(self) -> list[Finding]:
-        """The findings that are not threading's, which need no change."""
+        """The findings except threading's, which need no change."""
         return [each for each in self.findings if each.use.package not in STANDARD]
 
     @property
     def left(self) -> list[Finding]:
-        """Those of gevent and eventlet, and what is like them, that no rewriting changes."""
+        """The findings of gevent, eventlet and similar packages that are not rewritten."""
         return [each for each in self.of_others if not each.rewritten]
 
     def as_json(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Report(NamedTuple):
         }
 
     def lines(self) -> Iterator[str]:
-        """Give the report as text."""
+        """Yield the report as text."""
         for each in self.findings:
             yield line(each)
         if self.findings:
@@ -80,7 +80,7 @@ class Report(NamedTuple):
         yield from self.route()
 
     def lines_of_rewriting(self) -> Iterator[str]:
-        """Give what a rewriting leaves, and why."""
+        """Yield the uses that a rewriting leaves, with the reasons."""
         for each in self.left:
             yield f"{each.place}: {each.use.path} is left: {each.why}"
         yield from map(unread_line, self.unread)
@@ -89,32 +89,33 @@ class Report(NamedTuple):
         yield from self.route(rewritten=True)
 
     def summary(self) -> str:
-        """Return how many uses there are of each library, in how many files."""
+        """Return the number of uses of each library, and of files with them."""
         uses = Counter(each.use.package.partition(" ")[0] for each in self.findings)
         files = {name: len({each.file for each in self.findings if each.use.package == name}) for name in uses}
         parts = [f"{name} {number} in {files[name]}" for name, number in sorted(uses.items())]
         return f"files read: {self.files}; uses, in files: {', '.join(parts) or 'none'}"
 
     def route(self, rewritten: bool = False) -> Iterator[str]:
-        """Give how to run the program: as it stands, or what must be changed first."""
-        what = "The rest needs no change" if rewritten else "Nothing need be rewritten"
+        """Yield how to run the program: unchanged, or after which changes."""
+        what = "The rest needs no change" if rewritten else "No change is needed"
+        read = ", as far as files were read" if self.unread else ""
         names = sorted({each.use.package for each in self.left} & set(IMITATED))
         refused = [each for each in self.left if each.use.as_it_stands]
         if names:
             options = " ".join(f"--as {name}" for name in names)
             if refused:
-                yield f"By python -m dhaga {options} program.py all runs as it stands but {len(refused)} of them:"
+                yield f"Under python -m dhaga {options} program.py all uses run unchanged{read} except {len(refused)}:"
                 yield from (f"  {each.place}: {each.use.as_it_stands}" for each in refused)
             else:
-                yield f"{what}: python -m dhaga {options} program.py runs it as it stands."
+                yield f"{what}{read}: python -m dhaga {options} program.py runs it unchanged."
         elif refused:
             yield from (f"{each.place}: {each.use.as_it_stands}" for each in refused)
         elif self.findings:
-            yield "Nothing of gevent or eventlet is left: python -m dhaga program.py runs it."
+            yield f"Nothing of gevent or eventlet is left{read}: python -m dhaga program.py runs it."
 
 
 def line(finding: Finding) -> str:
-    """Return a use as a line: where, what, its counterpart, and what becomes of it."""
+    """Return a use as a line: its place, its name, its counterpart, and whether it is rewritten."""
     use = finding.use
     what = f"import {use.path}" if use.kind == "import" else use.path
     note = f" ({use.note})" if use.note else ""
@@ -123,7 +124,7 @@ def line(finding: Finding) -> str:
 
 
 def differences(findings: Iterable[Finding]) -> Iterator[str]:
-    """Give what behaves differently, each once, with the names that it is about."""
+    """Yield each difference in behaviour once, with the names that it applies to."""
     names: dict[str, list[str]] = {}
     for each in findings:
         if each.use.differs:

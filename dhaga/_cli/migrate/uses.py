@@ -1,4 +1,4 @@
-"""The uses of gevent, eventlet, threading and their like in one module: imports, names, patches, options in strings."""
+"""Uses of gevent, eventlet, threading and similar packages in one module: imports, names, patches, options."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from .migrate_exports import Exports
-from .migrate_files import Source
-from .migrate_names import IMITATED, LIBRARIES, STANDARD, counterpart_of, not_imitated
-from .migrate_scopes import Binding, Load, Scopes
+from .exports import Exports
+from .files import Source
+from .names import IMITATED, LIBRARIES, STANDARD, counterpart_of, not_imitated
+from .scopes import Binding, Load, Scopes
 
 HINT = re.compile(rb"gevent|eventlet|threading|greenlet|psycogreen")
-"""What a file must contain to be worth parsing: any of LIBRARIES."""
+"""A file is parsed only if it contains one of these: names of LIBRARIES."""
 
 PATCHES = re.compile(r"gevent\.monkey\.patch_\w+|eventlet\.(?:patcher\.)?monkey_patch")
 WORKERS = re.compile(
     r"(?:-k|-P|--pool=|--worker-class=)?(?:gevent|eventlet|gevent_(?:py)?wsgi|"
     r"(?:gunicorn\.workers\.g(?:gevent|eventlet)|geventwebsocket\.gunicorn\.workers)[.:]\w+)"
 )
-"""A string that chooses a worker, or a part of a command line that does."""
+"""A string, or a part of a command line, that selects a worker."""
 
 MODULE_NAME = re.compile(rf"(?:{'|'.join(IMITATED)})(?:\.\w+)*")
 GUNICORN = "dhaga.integrations.gunicorn.Worker, or the name dhaga under python -m dhaga -m gunicorn"
@@ -34,15 +34,15 @@ OPTIONS = {
     "async_mode": "threading",
     **dict.fromkeys(("install_requires", "extras_require", "tests_require"), "dhaga"),
 }
-"""By the name of the option: what to write there."""
+"""What to write instead, by the name of the option."""
 
 COMPARED = "=="
 IMPORTING = {COMPARED, "import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
-"""Functions that take the name of a module, or of something in it; and comparisons, as ``"gevent" in sys.modules``."""
+"""Functions that take the name of a module or of something in it; COMPARED is, say, ``"gevent" in sys.modules``."""
 
 
 class Use(NamedTuple):
-    """One use: ``kind`` is import, name, patch, option or text; ``load`` is set for names that a scope knows."""
+    """One use: ``kind`` is import, name, patch, option or text; ``load`` is set for names of a scope."""
 
     kind: str
     path: str
@@ -59,12 +59,12 @@ class Use(NamedTuple):
 
     @property
     def is_replaced(self) -> bool:
-        """Whether what it names is set or deleted here."""
+        """Whether this use sets or deletes the named object."""
         return self.load is not None and isinstance(getattr(self.load.node, "ctx", None), ast.Store | ast.Del)
 
     @property
     def as_it_stands(self) -> str:
-        """What keeps the use from running unchanged under ``--as``; empty if nothing does."""
+        """Why the use does not run unchanged under ``--as``; empty if it does."""
         return "" if self.kind == "option" else not_imitated(self.path)
 
 
@@ -80,7 +80,7 @@ class Module:
         self.uses = sorted(found, key=lambda use: (use.node.lineno, use.node.col_offset))  # type: ignore[attr-defined]
 
     def replaced(self) -> Iterator[str]:
-        """Give the paths that this module may set to something else, as tests do."""
+        """Yield the paths that this module may replace, as tests do."""
         for each in self.uses:
             if each.note in ("in patch()", "in setattr()") or each.is_replaced:
                 yield each.path
@@ -106,7 +106,7 @@ class Module:
                     full = alias.name if isinstance(node, ast.Import) else path.removesuffix(".*")
                     note = "all of its names" if alias.name == "*" else ""
                     if isinstance(node, ast.ImportFrom) and (node.level or not is_library(node.module)):
-                        note = f"by way of {'.' * node.level}{node.module or ''}"
+                        note = f"through {'.' * node.level}{node.module or ''}"
                     yield use("import", full, alias, note)
 
     def _names(self) -> Iterator[Use]:
@@ -122,7 +122,7 @@ class Module:
             binding = next((each for each in bindings if each.path is not None), None)
             if binding is not None and binding.path is not None:
                 path = ".".join((binding.path, *load.attributes))
-                note = "" if is_certain(bindings) else "the name may mean something else, too"
+                note = "" if is_certain(bindings) else "the name may also mean something else"
                 yield use(kind_of(path), path, load.node, note, load, binding)
 
 
@@ -142,13 +142,13 @@ def is_library(module: str | None) -> bool:
 
 
 def is_certain(bindings: list[Binding]) -> bool:
-    """Return whether a name means one thing wherever it is used: imported unconditionally, bound by nothing else."""
+    """Return whether a name has one meaning in all uses: it is imported unconditionally, and not bound otherwise."""
     return len({each.path for each in bindings}) == 1 and not any(each.guarded for each in bindings)
 
 
 @cache
 def public_names(module: str) -> tuple[str, ...]:
-    """Return what a star import of a library's module binds, as far as it is known here."""
+    """Return the names that a star import of a library's module binds, as far as they are known here."""
     if module in STANDARD:
         return tuple(threading.__all__)
     if not_imitated(module):
@@ -167,7 +167,7 @@ def names_of_star(node: ast.ImportFrom) -> dict[str, str]:
 
 
 def strings(scopes: Scopes) -> Iterator[Use]:
-    """Give the options that choose a worker, and the names of modules that a function is given."""
+    """Yield the options that select a worker, and the names of modules in arguments of functions."""
     for node in scopes.texts:
         text = str(node.value)
         if not ("gevent" in text or "eventlet" in text):
@@ -187,7 +187,7 @@ def is_requirement(key: str, text: str) -> bool:
 
 
 def key_of(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> str:
-    """Return the name of the option, variable, key or function that a string is for."""
+    """Return the name of the option, variable, key or function that a string belongs to."""
     parent = parents.get(node)
     match parent:
         case ast.keyword(arg=str(name)):

@@ -1,17 +1,17 @@
-"""Which greenlets of a module can be dhagas: those that no name refers to, or whose uses are all known.
+"""The greenlets of a module that can become dhagas: those without a reference, or whose uses are all known.
 
-A call of ``spawn`` and the calls of ``joinall`` that take its greenlet depend on each other: all begin as candidates,
-and those that fail are taken out until no more do.
+A call of ``spawn`` and the calls of ``joinall`` with its greenlet depend on each other: all begin as candidates, and
+failing ones are removed until none fails.
 """
 
 from __future__ import annotations
 
 import ast
 
-from .migrate_edits import Edit, Text, add_argument
-from .migrate_follow import Follower, line_of
-from .migrate_names import SAME
-from .migrate_uses import Module
+from .edits import Edit, Text, add_argument
+from .follow import Follower, line_of
+from .names import SAME
+from .uses import Module
 
 SPAWNS = {
     **{path: name for path, name in SAME.items() if name.startswith("spawn")},
@@ -25,18 +25,18 @@ SPAWNS = {
     "eventlet.greenthread.spawn_after": "spawn_later",
 }
 UNHELD = {"gevent.spawn_raw", "eventlet.spawn_n", "eventlet.greenthread.spawn_n"}
-"""What returns a greenlet of another class."""
+"""Functions that return a greenlet of another class."""
 
 JOINS = {"gevent.joinall", "gevent.greenlet.joinall"}
 METHODS = {"join": "join", "get": "result", "wait": "result"}
-"""Methods of a Greenlet or GreenThread, and those of a Dhaga that do the same; but for ``join`` without arguments."""
+"""Methods of a Greenlet or GreenThread, and the equal ones of a Dhaga; except ``join`` without arguments."""
 
 OWN_OPTIONS = {"name", "daemon", "priority", "context"}
-"""Arguments that ``dhaga.spawn`` takes for itself."""
+"""Arguments of ``dhaga.spawn`` itself, which are not passed to the function."""
 
 
 class Greenlets:
-    """The spawned greenlets of a module. ``why`` tells why one is left."""
+    """The spawned greenlets of a module. ``why``: the reason why one is left."""
 
     def __init__(self, module: Module, text: Text, follower: Follower) -> None:
         self.parents = module.scopes.parents
@@ -66,7 +66,7 @@ class Greenlets:
         return self.edits.get(call, [])
 
     def _settle(self) -> None:
-        """Take out what cannot be changed, until nothing more falls."""
+        """Remove candidates that cannot be changed, until none is left to remove."""
         while True:
             self.edits = {}
             fallen = {}
@@ -87,12 +87,12 @@ class Greenlets:
         if len(call.args) < least or any(isinstance(each, ast.Starred) for each in call.args[:least]):
             return "its function is not named"
         if any(each.arg is None or each.arg in OWN_OPTIONS for each in call.keywords):
-            return "its keyword arguments may be those of dhaga.spawn"
+            return "its keyword arguments may be taken for arguments of dhaga.spawn"
         edits = [add_argument(self.text, call, "daemon=True")]
         self.busy = set()
         why = self._fault_of_value(call, True, edits)
         if not why and path in UNHELD and not isinstance(self.parents[call], ast.Expr):
-            why = "its greenlet is kept, and is none of the same class"
+            why = "its greenlet is kept, and is of another class"
         self.edits[call] = edits
         return why
 
@@ -103,16 +103,16 @@ class Greenlets:
             return "its arguments are others than greenlets and a timeout"
         if any(each.arg != "timeout" for each in call.keywords):
             return "its arguments are others than greenlets and a timeout"
-        held = isinstance(call.args[0], ast.Name | ast.Attribute)  # what is added to it later counts, too
+        held = isinstance(call.args[0], ast.Name | ast.Attribute)  # also counts greenlets added later
         self.busy = set()
         if not self._is_ours(call.args[0], False) or (held and self._fault_of_variable(call.args[0], False, [])):
-            return "what it waits for is not known to be dhagas alone"
+            return "it may wait for other objects than dhagas"
         return ""
 
-    # ---- what happens to a greenlet, or (single: False) to a list of them
+    # ---- uses of a greenlet, or (single: False) of a list of greenlets
 
     def _fault_of_value(self, node: ast.AST, single: bool, edits: list[Edit]) -> str:
-        """Return what is done with a value that is not known; empty if all is. Adds the changes of its uses."""
+        """Return an unknown use of a value, or "" if all uses are known. Adds the changes of its uses."""
         match parent := self.parents[node]:
             case ast.Expr():
                 return ""
@@ -122,14 +122,14 @@ class Greenlets:
                 return self._fault_of_variable(target, single, edits)
             case ast.List() | ast.Tuple() if single:
                 known = all(self._is_ours(each, True) for each in parent.elts)
-                return self._fault_of_value(parent, False, edits) if known else "it is in a list with other things"
+                return self._fault_of_value(parent, False, edits) if known else "it is in a list with other objects"
             case ast.ListComp() | ast.GeneratorExp() if single and parent.elt is node:
                 return self._fault_of_value(parent, False, edits)
             case ast.Call(args=[first, *_]) if parent in self.joins and first is node and not single:
                 return "" if parent not in self.why else "joinall stays gevent's"
             case ast.Call(func=ast.Attribute(attr="append", value=value), args=[only]) if single and only is node:
                 return self._fault_of_variable(value, False, edits)
-        return f"it goes where it is not followed, at line {line_of(parent) or line_of(node)}"
+        return f"it is used where it cannot be followed, at line {line_of(parent) or line_of(node)}"
 
     def _fault_of_variable(self, target: ast.AST, single: bool, edits: list[Edit]) -> str:
         if (target, single) in self.busy:
@@ -140,7 +140,7 @@ class Greenlets:
             return variable.lost
         for value in variable.values:
             if not self._is_put_by_us(value, single):
-                return f"something else is put there, too, at line {line_of(value)}"
+                return f"another value is also stored there, at line {line_of(value)}"
         for use in variable.uses:
             if why := self._fault_of_use(use, single, edits):
                 return why
@@ -156,7 +156,7 @@ class Greenlets:
                     return self._fault_of_value(node, True, edits)
                 case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
                     return ""
-            return f"it goes where it is not followed, at line {node.lineno}"
+            return f"it is used where it cannot be followed, at line {node.lineno}"
         match parent:
             case (
                 ast.For(iter=iterable, target=ast.Name() as name)
@@ -169,7 +169,7 @@ class Greenlets:
                 return ""
             case ast.Call(args=[first, *_]) if parent in self.joins and first is node:
                 return "" if parent not in self.why else "joinall stays gevent's"
-        return f"its list goes where it is not followed, at line {node.lineno}"
+        return f"its list is used where it cannot be followed, at line {node.lineno}"
 
     def _fault_of_method(self, attribute: ast.Attribute, edits: list[Edit]) -> str:
         call, name = self.parents[attribute], attribute.attr
@@ -183,13 +183,13 @@ class Greenlets:
                 edits.append(edit)
         return ""
 
-    # ---- is it one of ours?
+    # ---- recognising dhagas
 
     def _is_ours(self, node: ast.AST, single: bool) -> bool:
         """Return whether an expression is a dhaga, or a list of dhagas, once the candidates are changed."""
         if single and isinstance(node, ast.Call):
             return node in self.spawns and node not in self.why
-        if node in self.asked:  # a name that is put into itself
+        if node in self.asked:  # a name that is stored in itself
             return False
         self.asked.add(node)
         try:

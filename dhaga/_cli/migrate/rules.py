@@ -1,8 +1,7 @@
-"""Which uses ``--rewrite`` changes, and into what: those whose meaning stays, as far as the text of the tree tells.
+"""Rules of ``--rewrite``: the uses that it changes, as they keep their meaning as far as the text of the tree shows.
 
-Each rule judges one use, and returns a Change, or the reason why it is left. What a rule does not know, it leaves. An
-object is changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by
-``INSTANCES``.
+Each rule judges one use, and returns a Change, or the reason why it is left. Unknown uses are left. An object is
+changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by ``INSTANCES``.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from .migrate_edits import Edit, Text
-from .migrate_follow import Follower, inside
-from .migrate_greenlets import JOINS, SPAWNS, Greenlets
-from .migrate_names import FACES, SAME
-from .migrate_uses import Module, Use
+from .edits import Edit, Text
+from .follow import Follower, inside
+from .greenlets import JOINS, SPAWNS, Greenlets
+from .names import FACES, SAME
+from .uses import Module, Use
 
 SLEEPS = {path for path, name in SAME.items() if name == "sleep"}
 TIMEOUTS = {path for path, name in SAME.items() if name == "Timeout"}
@@ -31,7 +30,7 @@ DROP_IN = {
     "gevent.local.local": "dhaga.threading.local",
     "eventlet.corolocal.local": "dhaga.threading.local",
 }
-"""Names that mean the same here, whatever is done with them."""
+"""Names that mean the same in Dhaga in any use."""
 
 EVENT = {"set", "clear", "is_set", "isSet", "wait"}
 LOCK = {"acquire", "release"}
@@ -52,14 +51,14 @@ INSTANCES: dict[str, tuple[str, set[str]]] = {
     "gevent.queue.JoinableQueue": ("dhaga.queue.Queue", QUEUE),
     "eventlet.Queue": ("dhaga.queue.Queue", QUEUE),
 }
-"""Classes whose objects can be ours, if nothing but these methods is used of them: the class, and the methods."""
+"""Classes whose objects can be Dhaga's if only these methods are used: the class, and the methods."""
 
 LATE = {"TimeoutError", "settimeout", "setdefaulttimeout"}
-"""Names in a file that may raise the built-in TimeoutError otherwise."""
+"""Names whose use in a file may also raise the built-in TimeoutError."""
 
 
 class Change(NamedTuple):
-    """What becomes of a use: ``target`` is written for its name and the first ``length`` attributes of that."""
+    """A change of a use: ``target`` replaces its name and the first ``length`` attributes."""
 
     target: str
     length: int
@@ -67,7 +66,7 @@ class Change(NamedTuple):
 
 
 class Rules:
-    """Judges the uses in one module. ``whole``: nothing of eventlet is left in the tree but its patch."""
+    """Judges the uses in one module. ``whole``: only the patch is left of eventlet in the tree."""
 
     def __init__(self, module: Module, text: Text, follower: Follower, whole: bool) -> None:
         self.whole = whole
@@ -87,7 +86,7 @@ class Rules:
         ]
 
     def judge(self, use: Use) -> Change | str:
-        """Return the change of a use of a name, or why there is none."""
+        """Return the change of a use, or the reason why it is left."""
         if use.load is None or use.binding is None:
             return "it comes from a star import" if use.load is not None else "it is a text"
         for paths, rule in self.rules:
@@ -100,7 +99,7 @@ class Rules:
         return len(use.load.attributes)
 
     def _call(self, use: Use) -> ast.Call | None:
-        """Return the call of what is used, if it is called."""
+        """Return the call of the used name, if it is called."""
         assert use.load is not None
         parent = self.parents[use.load.node]
         return parent if isinstance(parent, ast.Call) and parent.func is use.load.node else None
@@ -113,21 +112,21 @@ class Rules:
     def _sleep(self, use: Use) -> Change | str:
         call = self._call(use)
         if call is not None and (len(call.args) > 1 or any(each.arg != "seconds" for each in call.keywords)):
-            return "it is called with arguments of gevent's own"
+            return "it is called with arguments that only gevent has"
         return Change("dhaga.sleep", self._depth(use))
 
     def _patch(self, use: Use) -> Change | str:
         if use.package == "eventlet" and not self.whole:
-            return "eventlet's is_monkey_patched is to know of it as long as eventlet is used"
+            return "eventlet's is_monkey_patched needs it as long as eventlet is used"
         call = self._call(use)
         if call is None or call.args or call.keywords:
-            return "it patches a choice of modules: Dhaga's patch is one for all"
+            return "it patches only some modules, but Dhaga's patch replaces all"
         if not self._is_statement(call):
             return "its result is used"
         return Change("dhaga.monkey.patch", self._depth(use))
 
     def _face(self, use: Use) -> Change | str:
-        """Take the names of a module from Dhaga's, if it has them."""
+        """Import the names of a module from Dhaga's module, if it has them."""
         assert use.load is not None and use.binding is not None and use.binding.path is not None
         parts = use.path.split(".")
         imported = use.binding.path.count(".") + 1
@@ -136,7 +135,7 @@ class Rules:
             if module not in FACES:
                 continue
             if length == len(parts):
-                return "the module is handed on, or its names are computed"
+                return "the module is passed on, or its names are computed"
             if not has_public(FACES[module], parts[length]):
                 return f"{FACES[module]} has no {parts[length]}"
             if any(part.startswith("_") for part in parts[length:]):
@@ -152,14 +151,14 @@ class Rules:
 
     def _spawn(self, use: Use) -> Change | str:
         call = self._call(use)
-        why = self.greenlets.why_not_spawn(call) if call is not None else "it is handed on"
+        why = self.greenlets.why_not_spawn(call) if call is not None else "it is passed on"
         if why or call is None:
             return why
         return Change(f"dhaga.{SPAWNS[use.path]}", self._depth(use), self.greenlets.edits_of(call))
 
     def _join(self, use: Use) -> Change | str:
         call = self._call(use)
-        why = self.greenlets.why_not_join(call) if call is not None else "it is handed on"
+        why = self.greenlets.why_not_join(call) if call is not None else "it is passed on"
         if why or call is None:
             return why
         return Change("dhaga.wait", self._depth(use), self.greenlets.edits_of(call))
@@ -175,7 +174,7 @@ class Rules:
             return why or Change("TimeoutError", self._depth(use))
         call = self._call(use)
         if call is None or not isinstance(self.parents[call], ast.withitem):
-            return "it is not the with block that dhaga.Timeout is"
+            return "it is not a with block, as dhaga.Timeout must be"
         if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
             return "its arguments are computed"
         item = self.parents[call]
@@ -193,7 +192,7 @@ class Rules:
         if error is None:
             tried = self.parents[block]
             if not isinstance(tried, ast.Try):
-                return "its error leaves the block, and is no TimeoutError: who catches it is not known"
+                return "its error leaves the block, and is not a TimeoutError: the handler is unknown"
             why = self._why_not_try(tried, None)
             return why or Change("dhaga.Timeout", self._depth(use))
         if any(isinstance(each, ast.Try | ast.TryStar | ast.Yield | ast.YieldFrom) for each in inside(block)):
@@ -205,11 +204,11 @@ class Rules:
                 return "there is a comment among its arguments"
             return Change("dhaga.move_on_after", self._depth(use), [Edit(start, end - 1, "")])
         if call.keywords or not looks_like_error(error):
-            return "its second argument may be no error"
+            return "its second argument may not be an error"
         return Change("dhaga.Timeout", self._depth(use))
 
     def _error_of(self, call: ast.Call) -> ast.expr | str | None:
-        """Return the error that a Timeout is given; None without one, a text if the arguments are others."""
+        """Return the error argument of a Timeout; None without one, a text for other arguments."""
         if len(call.args) == 2 and not call.keywords:
             return call.args[1]
         if not call.keywords:
@@ -217,40 +216,40 @@ class Rules:
         return call.keywords[0].value if call.keywords[0].arg == "exception" else "another argument"
 
     def _why_not_try(self, tried: ast.AST, caught: ast.AST | None) -> str:
-        """Return what keeps a ``try`` around one block of a Timeout from catching TimeoutError; empty if nothing does.
+        """Return why a ``try`` around one block of a Timeout cannot catch TimeoutError; empty if it can.
 
-        ``caught``: the exception's name in the handler that asks, None for the block's own Timeout.
+        ``caught``: the exception's name in the handler in question, None for the block's own Timeout.
         """
         if not isinstance(tried, ast.Try):
             return "it is caught among other errors"
         handler = tried.handlers[0] if tried.handlers else None
         if handler is None or handler.type is None or self._path_at(handler.type) not in TIMEOUTS:
-            return "its error leaves the block, and is no TimeoutError: who catches it is not known"
+            return "its error leaves the block, and is not a TimeoutError: the handler is unknown"
         if handler.name is not None or (caught is not None and handler.type is not caught):
             return "the error is used, or caught after others"
         match tried.body:
             case [ast.With(items=[ast.withitem(context_expr=ast.Call() as call, optional_vars=None)]) as block]:
                 pass
             case _:
-                return "there is more in the try than the block of one Timeout"
+                return "the try contains more than the block of one Timeout"
         if self._path_at(call.func) not in TIMEOUTS or len(call.args) != 1 or call.keywords:
-            return "the try holds another Timeout"
+            return "the try contains another Timeout"
         return self._why_ambiguous(block)
 
     def _why_ambiguous(self, block: ast.With) -> str:
-        """Return what else in a block may raise TimeoutError, or catch the Timeout within."""
+        """Return what else in a block may raise TimeoutError, or catch the Timeout there."""
         if hasattr(builtins, "TimeoutError") and any(
             "TimeoutError" in each.bindings for each in self.module.scopes.all
         ):
-            return "TimeoutError is a name of the module's own"
+            return "the module uses the name TimeoutError for something else"
         names = {each.id for each in ast.walk(self.module.scopes.tree) if isinstance(each, ast.Name)}
         if (names | self.follower.attributes.keys()) & LATE:
-            return "the file has other timeouts, which are a TimeoutError, too"
+            return "the file has other timeouts, which also raise TimeoutError"
         for each in inside(block):
             if isinstance(each, ast.Yield | ast.YieldFrom):
                 return "the block yields"
             if isinstance(each, ast.keyword) and each.arg == "timeout":
-                return "a call in the block has a timeout of its own, which may be a TimeoutError, too"
+                return "a call in the block has its own timeout, which may also raise TimeoutError"
             if isinstance(each, ast.expr) and self._path_at(each) in TIMEOUTS:
                 return "there is another Timeout in the block"
         return ""
@@ -264,10 +263,10 @@ class Rules:
         call = self._call(use)
         target, methods = INSTANCES[use.path]
         if call is None:
-            kept = "the class is handed on, derived from, or asked for"
+            kept = "the class is passed on, derived from, or compared with"
             return Change(target, self._depth(use)) if self._is_annotation(use) else kept
         if not are_plain(call, is_queue=methods is QUEUE):
-            return "its arguments are gevent's or eventlet's own"
+            return "it has arguments that only gevent or eventlet has"
         parent = self.parents[call]
         node = parent.targets[0] if isinstance(parent, ast.Assign) else getattr(parent, "target", parent)
         why = self._why_not_followed(node, use.path, methods)
@@ -286,10 +285,10 @@ class Rules:
             return variable.lost
         for value in variable.values:
             if not isinstance(value, ast.Call) or self._path_at(value.func) != path:
-                return f"something else is put there, too, at line {getattr(value, 'lineno', 0)}"
+                return f"another value is also stored there, at line {getattr(value, 'lineno', 0)}"
         for each in variable.uses:
             if not self._is_known_use(each, methods):
-                return f"it is handed on, or more is done with it, at line {each.lineno}"
+                return f"it is passed on, or used otherwise, at line {each.lineno}"
         return ""
 
     def _is_known_use(self, node: ast.expr, methods: set[str]) -> bool:
@@ -306,7 +305,7 @@ class Rules:
 
 
 def are_plain(call: ast.Call, is_queue: bool) -> bool:
-    """Return whether the arguments of a class mean the same for ours: a queue's size must be a number from 1 on."""
+    """Return whether a class's arguments mean the same for Dhaga's: a queue's size must be a number above 0."""
     if call.keywords or len(call.args) > 1 or any(isinstance(each, ast.Starred) for each in call.args):
         return False
     if is_queue and call.args:
@@ -320,7 +319,7 @@ def is_false(node: ast.expr) -> bool:
 
 
 def looks_like_error(node: ast.expr) -> bool:
-    """Return whether an argument can only be an exception: a class by its name, or a call of one."""
+    """Return whether an argument can only be an exception: a class, by its name, or a call of one."""
     if isinstance(node, ast.Call):
         node = node.func
     name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

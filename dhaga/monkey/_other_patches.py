@@ -1,0 +1,53 @@
+"""The patches of gevent and eventlet, refused while ours is active: half of theirs would replace ours, then fail."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .._kernel.errors import PatchError
+from ._other_hubs import PATCHERS, WAY_OUT, is_ours
+
+HELPERS = {"patch_item", "patch_module", "patch_function"}
+"""Functions of their patchers by which other packages patch themselves."""
+
+
+class RefusedPatch:
+    """A function of gevent's or eventlet's that patches the standard library, in front of its own."""
+
+    active = False
+
+    def __init__(self, package: str, own: Any) -> None:
+        self.package: str = package
+        self.own: Any = own
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.active:
+            raise PatchError(
+                f"{self.own.__module__}.{self.own.__name__}() is called in a program that dhaga has patched, and of "
+                f"two patches neither works: {WAY_OUT.format(self.package)}"
+            )
+        return self.own(*args, **kwargs)
+
+
+def install() -> None:
+    """Refuse the patches of each package that is imported. From: the post-import hook."""
+    RefusedPatch.active = True
+    for package, (patcher, _) in PATCHERS.items():
+        # eventlet has its function in both.
+        for module in (sys.modules.get(package), sys.modules.get(patcher)):
+            if module is not None and not is_ours(package):
+                refuse_patches_in(module, package)
+
+
+def refuse_patches_in(module: Any, package: str) -> None:
+    """Put a ``RefusedPatch`` in front of each function of a module that patches the standard library."""
+    for name, function in list(vars(module).items()):
+        patches = name.startswith(("patch_", "monkey_patch")) and name not in HELPERS
+        if patches and callable(function) and not isinstance(function, RefusedPatch):
+            setattr(module, name, RefusedPatch(package, function))
+
+
+def uninstall() -> None:
+    """Remove the refusals."""
+    RefusedPatch.active = False

@@ -1,0 +1,121 @@
+"""The table of what the patch replaces, by name, in the standard modules. How it is replaced: ``_patcher.py``."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import signal
+import sys
+import time
+from importlib.util import find_spec
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """Names of a standard module that the patch replaces by those of one of ours.
+
+    ``why``: why a private name is needed; ``when``: whether this Python, on this platform, has the names.
+    """
+
+    module: str
+    ours: str
+    names: tuple[str, ...]
+    why: str = ""
+    when: bool = True
+
+
+POLICIES_ARE_PRIVATE = sys.version_info >= (3, 14)
+"""Whether the public names of asyncio's event loop policies are deprecated: reading one warns."""
+
+TABLE = (
+    Row("time", "dhaga.time", ("sleep",)),
+    Row("time", "dhaga.time", ("pthread_getcpuclockid",), when=hasattr(time, "pthread_getcpuclockid")),
+    Row("signal", "dhaga.signal", ("getsignal", "pause", "set_wakeup_fd", "signal", "sigwait")),
+    Row("signal", "dhaga.signal", ("pthread_kill",), when=hasattr(signal, "pthread_kill")),
+    Row("signal", "dhaga.signal", ("sigtimedwait", "sigwaitinfo"), when=hasattr(signal, "sigtimedwait")),
+    Row(
+        "threading",
+        "dhaga.threading",
+        ("Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore", "Thread", "Timer")
+        + ("active_count", "activeCount", "current_thread", "currentThread", "enumerate", "get_ident", "local")
+        + ("main_thread",),
+    ),
+    Row(
+        "threading",
+        "dhaga.threading",
+        ("_DummyThread", "_MainThread", "_active"),
+        why="programs recognise the main thread by its class, and look up threads, or their dummies, by ident",
+    ),
+    Row(
+        "_thread",
+        "dhaga.thread",
+        ("LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"),
+    ),
+    Row("_thread", "dhaga.thread", ("_count",), why="test suites look by it for threads that were left over"),
+    Row("_thread", "dhaga.thread", ("lock", "start_joinable_thread"), when=hasattr(_thread, "start_joinable_thread")),
+    Row(
+        "_thread",
+        "dhaga.thread",
+        ("_ThreadHandle",),
+        why="it goes with start_joinable_thread",
+        when=hasattr(_thread, "start_joinable_thread"),
+    ),
+    Row("queue", "dhaga.queue", ("LifoQueue", "PriorityQueue", "Queue", "SimpleQueue")),
+    Row("_queue", "dhaga.queue", ("SimpleQueue",)),
+    Row("select", "dhaga.select", ("select",)),
+    Row("select", "dhaga.select", ("poll",), when=hasattr(select, "poll")),
+    Row("select", "dhaga.select", ("epoll",), when=hasattr(select, "epoll")),
+    Row(
+        "socket",
+        "dhaga.socket",
+        ("SocketType", "create_connection", "create_server", "fromfd", "getaddrinfo", "getfqdn", "gethostbyaddr")
+        + ("gethostbyname", "gethostbyname_ex", "getnameinfo", "socket", "socketpair"),
+    ),
+    Row("ssl", "dhaga.ssl", ("get_server_certificate",)),
+    Row("ssl:SSLContext", "dhaga.ssl:SSLContext", ("sslsocket_class",)),  # the classes stay: their methods call super()
+    Row(
+        "selectors",
+        "dhaga.selectors",
+        ("DefaultSelector", "SelectSelector"),
+    ),
+    Row("selectors", "dhaga.selectors", ("PollSelector",), when=hasattr(select, "poll")),
+    Row("selectors", "dhaga.selectors", ("EpollSelector",), when=hasattr(select, "epoll")),
+    Row("selectors", "dhaga.selectors", ("KqueueSelector",), when=hasattr(select, "kqueue")),
+    Row(
+        "os",
+        "dhaga.os",
+        ("close", "fdopen", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitpid", "write")
+        + ("writev",),
+    ),
+    Row("os", "dhaga.os", ("readinto",), when=hasattr(os, "readinto")),
+    Row("os", "dhaga.os", ("waitid",), when=hasattr(os, "waitid")),
+    Row("subprocess", "dhaga.subprocess", ("Popen",)),
+    Row("_multiprocessing", "dhaga._sync.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),
+    Row(
+        "asyncio",
+        "dhaga.asyncio",
+        ("Runner", "SelectorEventLoop", "run"),
+    ),
+    Row("asyncio", "dhaga.asyncio", ("DefaultEventLoopPolicy",), when=not POLICIES_ARE_PRIVATE),
+    Row(
+        "asyncio.unix_events",
+        "dhaga.asyncio",
+        ("_DefaultEventLoopPolicy",),
+        why="asyncio makes its policy from it, and programs get it by its deprecated public name",
+        when=POLICIES_ARE_PRIVATE,
+    ),
+    Row(
+        "asyncio.unix_events:_DefaultEventLoopPolicy" if POLICIES_ARE_PRIVATE else "asyncio:DefaultEventLoopPolicy",
+        "dhaga.asyncio:DefaultEventLoopPolicy",
+        ("_loop_factory",),
+        why="policies of programs that are derived from the standard's make loops by it",
+    ),
+    Row(
+        "asyncio:BaseEventLoop",
+        "dhaga.asyncio:BaseEventLoop",
+        ("_check_thread",),
+        why="in debug mode the loop of a scheduler would take its dhagas for other threads",
+    ),
+)
+"""What is replaced. Names that other modules have bound to the same objects follow, see ``_rebind.rebind``."""
