@@ -1,1 +1,1 @@
-"""Dhagas in other frameworks: one module per framework, imported only by its users."""
+"""Dhaga for other packages: one module per package, imported only by its users."""

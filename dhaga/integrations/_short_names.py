@@ -1,8 +1,8 @@
-"""Our worker's and our pool's short names, ``gunicorn -k dhaga`` and ``celery -P dhaga``, in a patched program.
+"""Short names of our worker and our pool in a patched program: ``gunicorn -k dhaga`` and ``celery -P dhaga``.
 
-Neither engine takes names of workers from other packages (gunicorn asks for entry points of its own distribution alone,
-Celery's table has one slot, ``custom``). So the post-import hooks put ours into their tables, which they can do in
-a program that is patched before it imports them: ``python -m dhaga -m gunicorn``, ``python -m dhaga -m celery``.
+Neither gunicorn nor Celery accepts names from other packages (gunicorn reads only the entry points of its own
+distribution, Celery's table has one slot, ``custom``). So the post-import hooks add ours to their tables. That needs a
+program that is patched before it imports them: ``python -m dhaga -m gunicorn``, ``python -m dhaga -m celery``.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ TABLES = {
     "celery.concurrency": ("ALIASES", "dhaga.integrations.celery:TaskPool"),
     "gunicorn.workers": ("SUPPORTED_WORKERS", "dhaga.integrations.gunicorn.Worker"),
 }
-"""The module of each engine, its table of names, and ours in the form that the engine takes."""
+"""By module: its table of names, and our entry for it."""
 
 NAME = "dhaga"
 
 
 def install() -> None:
-    """Add the name to each table that was imported."""
+    """Add the name to the table of each imported module."""
     for module, (table, ours) in TABLES.items():
         if module in sys.modules:
             vars(sys.modules[module])[table].setdefault(NAME, ours)
 
 
 def uninstall() -> None:
-    """Remove it."""
+    """Remove the name."""
     for module, (table, ours) in TABLES.items():
         names = vars(sys.modules[module])[table] if module in sys.modules else {}
         if names.get(NAME) == ours:

@@ -1,9 +1,9 @@
-"""ctypes in a patched program: functions of C that take the ident of a thread get one that C can follow.
+"""ctypes in a patched program: C functions that take a thread's ident get an OS thread's in place of a dhaga's.
 
-C takes an ident for a ``pthread_t``, and dereferences it; a dhaga's is no address. ``install`` has libraries hand out
-the functions of ``FUNCTIONS`` by subclasses of their own kind, which translate the first argument. That reaches what is
-called by ctypes. Idents that extension modules, or cffi, pass to C by themselves are out of reach: to be valid there an
-ident would have to be the address of a ``struct pthread`` of its own, which no public function of libc makes.
+C takes an ident for a ``pthread_t`` and dereferences it; a dhaga's ident is not an address. After ``install``,
+libraries return the functions of ``FUNCTIONS`` as instances of subclasses of their own classes, which translate the
+first argument. That covers calls through ctypes. It cannot cover idents that extension modules, or cffi, pass to C: to
+be valid there, an ident would have to be the address of a ``struct pthread``, which no public function of libc creates.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.errors import Cancelled, Expired
-from .._kernel.idents import is_dhaga_ident, live_dhaga, live_main, os_thread_of
-from .._kernel.waiter import Waiter
+from .._kernel.run.idents import is_dhaga_ident, live_dhaga, live_main, os_thread_of
+from .._kernel.wait.waiter import Waiter
 
 __all__ = ["install", "uninstall"]
 
@@ -28,7 +28,7 @@ standard_getitem = ctypes.CDLL.__getitem__
 
 
 def install() -> None:
-    """Make libraries, loaded now or later, hand out translating functions; those handed out before stay."""
+    """Make libraries, loaded now or later, return translating functions; functions returned before stay."""
     ctypes.CDLL.__getitem__ = getitem  # type: ignore[method-assign]
     cached = vars(ctypes.pythonapi)
     for name in FUNCTIONS.keys() & cached.keys():
@@ -37,12 +37,12 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``. Functions handed out meanwhile stay, and work for OS threads as before."""
+    """Undo ``install``. Functions returned meanwhile stay, and work for OS threads as before."""
     ctypes.CDLL.__getitem__ = standard_getitem  # type: ignore[method-assign]
 
 
 def getitem(self: ctypes.CDLL, name: Any) -> Any:
-    """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` calls, too."""
+    """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` calls as well."""
     function = standard_getitem(self, name)
     translate = FUNCTIONS.get(name)
     if translate is None:
@@ -59,7 +59,7 @@ def getitem(self: ctypes.CDLL, name: Any) -> Any:
 
 
 def ident_in(argument: Any) -> int | None:
-    """Return the ident of a dhaga that an argument holds, as a number or a C integer; None if it is another's."""
+    """Return the ident of a dhaga in an argument, a number or a C integer; None if it is not a dhaga's."""
     value = getattr(argument, "value", argument)
     return value if isinstance(value, int) and is_dhaga_ident(value) else None
 
@@ -68,7 +68,7 @@ def ident_in(argument: Any) -> int | None:
 
 
 def call_for_os_thread(function: Function, thread: Any = None, *arguments: Any) -> Any:
-    """Call a function for the OS thread that runs the dhaga. Returns: ESRCH for one that has ended."""
+    """Call a function for the OS thread that runs the dhaga. Returns: ESRCH if the dhaga has ended."""
     ident = ident_in(thread)
     if ident is None:
         return function(thread, *arguments)
@@ -79,7 +79,7 @@ def call_for_os_thread(function: Function, thread: Any = None, *arguments: Any) 
 
 
 def set_name(function: Function, thread: Any = None, *arguments: Any) -> Any:
-    """Leave the name of the OS thread as it is: it is no dhaga's own, and the main one's is that of the process."""
+    """Do nothing for a dhaga: dhagas share their OS thread's name, and the main thread's is the process's name."""
     ident = ident_in(thread)
     if ident is None:
         return function(thread, *arguments)
@@ -90,31 +90,31 @@ def set_name(function: Function, thread: Any = None, *arguments: Any) -> Any:
 
 
 def set_async_exc(function: Function, thread: Any, error: Any) -> Any:
-    """Raise an error in a thread: in a dhaga or main code at its park, or at its next one; NULL takes it back.
+    """Raise an error in a thread: in a dhaga or main code at its current or next park; NULL withdraws it.
 
-    Returns: the number of threads found. Source: ``PyThreadState_SetAsyncExc``; a park ends at once, whereas OS threads
-    first come back from the C function that they wait in.
+    Returns: the number of threads found. Source: ``PyThreadState_SetAsyncExc``; a park ends at once, whereas an OS
+    thread raises the error only after the C function in which it waits returns.
     """
     ident = getattr(thread, "value", thread)
     waiter = live_dhaga(ident) or live_main(ident)
     if waiter is None:
         return 0 if is_dhaga_ident(ident) else function(thread, error)
-    if getcurrent() in (waiter, getattr(waiter, "_greenlet", waiter)):
+    if getcurrent() in (waiter, getattr(waiter, "own_greenlet", waiter)):
         return function(ctypes.c_ulong(originals.get_ident()), error)
     kind = error if not isinstance(error, ctypes.py_object) else error.value if error else None
-    waiter.scheduler._call(drop_errors if kind is None else raise_in, waiter, kind)
+    waiter.scheduler.call(drop_errors if kind is None else raise_in, waiter, kind)
     return 1
 
 
 def raise_in(waiter: Waiter, kind: Any) -> None:
-    waiter._cancel_with(kind() if isinstance(kind, type) else kind)
+    waiter.cancel_with(kind() if isinstance(kind, type) else kind)
 
 
 def drop_errors(waiter: Waiter, _: None) -> None:
-    """Take back what is pending apart from cancels."""
-    for error in list(waiter._pending):
+    """Withdraw pending errors other than cancels."""
+    for error in list(waiter.pending_errors):
         if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
-            waiter._pending.remove(error)
+            waiter.pending_errors.remove(error)
 
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -129,4 +129,4 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
         call_for_os_thread,
     ),
 }
-"""What is called in the place of a function of C, with that function first."""
+"""Replacements of C functions, called with the replaced function as the first argument."""

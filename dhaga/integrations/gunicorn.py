@@ -1,20 +1,23 @@
 """gunicorn's worker on dhagas: ``gunicorn -k dhaga.integrations.gunicorn.Worker``, or ``-k egg:dhaga#dhaga``.
 
-``-k dhaga`` works under ``python -m dhaga -m gunicorn`` alone: gunicorn looks a bare name up among its own workers.
-A worker patches itself before it loads the app (``DHAGA_PATCH=0``: it does not); the master stays as it is. With
-``preload_app`` the app was imported by the master, before the patch: what it has bound is replaced where that can be.
+``-k dhaga`` works only under ``python -m dhaga -m gunicorn``: gunicorn looks up a bare name among its own workers.
+A worker patches itself before it loads the app (``DHAGA_PATCH=0``: it does not); the master stays unpatched. With
+``preload_app`` the master imports the app, before the patch: names that the app has bound are replaced where possible.
 Each connection is a dhaga, so that one process serves up to ``worker_connections`` slow requests at once. gunicorn's
-own ``AsyncWorker`` reads and answers requests: its settings, limits, hooks and access log all apply. Here is the rest:
-accepting, the wait for the next request, heartbeat, signals, the stop.
+own ``AsyncWorker`` reads and answers requests: its settings, limits, hooks and access log all apply. This module does
+the rest: accepting, the wait for the next request, heartbeat, signals, the stop.
 
-The main code only beats the heart: it parks on gunicorn's own self-pipe ``PIPE``, into which signals and
-``wake_heartbeat`` write. (That pipe is gunicorn's, with its handlers: there is none of ours to replace by
-``_kernel.loop.WakeupPipe``.) Signal handlers that log or exit do so in a dhaga, as no handler may switch. A connection
-is idle while ``timeout_ctx`` is entered; it is then in ``idle_deadlines``, in the order of its deadlines, as keepalive
-is the same for all. To end it, its receiving side is shut down: data already received is still answered. Stopping:
-listeners closed, idle connections ended after a moment, the rest cancelled after ``graceful_timeout``.
-Not bounded, as with gunicorn's own asynchronous workers: how long a body may stall or trickle in, and a client may read
-nothing. A proxy in front is to do that, as gunicorn advises; ``python -m dhaga serve`` has ``http.limits`` for it.
+The main code only sends heartbeats: it parks on gunicorn's own self-pipe ``PIPE``, into which gunicorn's signal
+handlers and ``wake_heartbeat`` write. (As the pipe and the handlers are gunicorn's, ``_kernel.run.loop.WakeupPipe``
+cannot replace them.) Signal handlers that log or exit do so in a dhaga, as no handler may switch. A connection is idle
+while ``timeout_ctx`` is entered; it is then in ``idle_deadlines``, in the order of the deadlines, as all have the same
+keepalive. To end it, its receiving side is shut down: data already received is still answered. A stop closes the
+listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. Not bounded, as with
+gunicorn's own asynchronous workers: how long a body may stall or trickle in, and how long a client may read nothing.
+gunicorn advises a proxy in front for that; ``python -m dhaga serve`` has ``http.limits``.
+
+Rejected: the parser of ``http``, which refuses a little more. gunicorn's settings have their meaning in its own parser,
+the PROXY protocol and HTTP/2 included, and hooks and log formats read its request objects.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import contextlib
 import logging
 import os
 import selectors
+from contextvars import copy_context
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 from signal import SIGABRT
@@ -35,12 +39,12 @@ from greenlet import getcurrent
 
 from .._iowait.socket_base import plain
 from .._kernel.api import sleep, spawn
-from .._kernel.current_scheduler import current_scheduler
 from .._kernel.errors import Cancelled
 from .._kernel.extras import missing_extra
-from .._kernel.microthread import PACKAGE_PREFIX, Dhaga
-from .._kernel.scheduler import Scheduler
-from .._kernel.turn_budget import yield_if_due
+from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.microthread import PACKAGE_PREFIX, Dhaga
+from .._kernel.run.scheduler import Scheduler, begin_new_work
+from .._kernel.run.turn_budget import yield_if_due
 from ..monkey import _doors, original
 from ..select import POLLIN, POLLOUT, poll, select
 from ..servers import TCPServer
@@ -57,8 +61,8 @@ HEARTBEAT_SECONDS = 1.0
 """Seconds between two heartbeats, as in gunicorn's own workers; ``timeout`` counts in seconds."""
 
 IDLE_GRACE_SECONDS = 1.0
-"""Seconds for which a stopping worker still reads idle connections: requests on their way are answered, and a reload
-stays short.
+"""Seconds for which a stopping worker still reads idle connections: it answers requests that are on their way, and a
+reload stays short.
 """
 
 JOIN_BYTES = 1 << 16
@@ -66,7 +70,7 @@ JOIN_BYTES = 1 << 16
 
 
 OWN_PACKAGES = ("gunicorn",)
-"""Imported before the patch. Of its classes the reloaders alone are derived from what is replaced, from Thread."""
+"""Imported before the patch. Only its reloaders derive from a class that the patch replaces, from Thread."""
 
 WAY_OUT = "`python -m dhaga -m gunicorn -k dhaga …` patches before its first line"
 
@@ -88,7 +92,7 @@ class KeepAliveWait:
         self.worker.idle_deadlines.pop(self, None)
 
     def end(self) -> None:
-        """Let the connection read its end, after the data already received, which is still answered."""
+        """Make the connection read end-of-file after the data already received, which is still answered."""
         self.worker.idle_deadlines.pop(self, None)
         with contextlib.suppress(OSError):  # already disconnected
             plain.shutdown(self.client, SHUT_RD)  # plain, on the fd: SSLSocket.shutdown would go on unencrypted
@@ -137,7 +141,7 @@ class ResponseSocket:
 
 
 class BoundAddress:
-    """A worker's listener as gunicorn queries it per connection: only its address, valid after it is closed."""
+    """The address of a worker's listener, which gunicorn reads per connection; valid after the listener is closed."""
 
     __slots__ = ("name",)
 
@@ -162,8 +166,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """
         if cfg.threads > 1:
             raise RuntimeError(
-                f"threads = {cfg.threads} makes no sense with a worker that serves each connection in a dhaga: leave "
-                "it out; how many there may be at once is for worker_connections to say"
+                f"threads = {cfg.threads} does not apply to a worker that serves each connection in a dhaga: remove "
+                "it, and limit the number of connections with worker_connections"
             )
         if cfg.worker_connections < 1:
             raise RuntimeError(f"worker_connections must be one or more, not {cfg.worker_connections}")
@@ -171,8 +175,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     # ---- life
 
     def init_process(self) -> None:
-        """Begin, after the fork, before which no scheduler may exist. Parks: for the whole life of the worker."""
-        os.environ.update(self.cfg.env)  # as gunicorn does next; DHAGA_PATCH may be among it
+        """Start the worker after the fork; no scheduler may exist before. Parks: for the whole life of the worker."""
+        os.environ.update(self.cfg.env)  # as gunicorn does next; it may set DHAGA_PATCH
         error = _doors.patch_for_door(*OWN_PACKAGES)
         if error is not None and self.age == 1:  # once, not in each worker
             self.log.warning("%s", _doors.unpatched_line("gunicorn's worker", error, WAY_OUT))
@@ -184,13 +188,13 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         super().init_process()
 
     def load_wsgi(self) -> None:
-        """Load the app. Raises: AppImportError, by which gunicorn ends, if it is an ASGI app."""
+        """Load the app. Raises: AppImportError for an ASGI app; gunicorn then exits."""
         super().load_wsgi()
         if is_asgi(self.wsgi):
             raise AppImportError(refusal(getattr(self.app, "app_uri", None) or repr(self.wsgi)))
 
     def run(self) -> None:
-        """Serve until told to stop, then let current requests finish. Parks: between heartbeats (``select``)."""
+        """Serve until stopped, then wait for current requests. Parks: between heartbeats (``select``)."""
         cache_settings(self.cfg)
         patch_http2_selector()
         for listener in self.sockets:
@@ -211,6 +215,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             handshake_timeout=self.cfg.timeout or None,
             name=f"worker {self.pid} at {listener}",
         )
+        server.processes = 1 if self.cfg.reuse_port else self.cfg.workers
         if self.servers:
             server.permits = self.servers[0].permits
         return server.start()
@@ -225,7 +230,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             os.read(self.PIPE[0], 4096)
 
     def wake_heartbeat(self) -> None:
-        """End the wait of ``heartbeat`` by its self-pipe."""
+        """End the wait of ``heartbeat`` through its self-pipe."""
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
             os.write(self.PIPE[1], b".")
 
@@ -250,12 +255,12 @@ class Worker(AsyncWorker):  # type: ignore[misc]
     # ---- signals: a handler must not switch
 
     def init_signals(self) -> None:
-        """Set gunicorn's handlers, that of SIGABRT by the standard ``signal``: it has to interrupt what blocks."""
+        """Set gunicorn's handlers, SIGABRT's with the standard ``signal``: it must interrupt blocking code."""
         super().init_signals()
         original("signal", "signal")(SIGABRT, self.handle_abort)
 
     def handle_quit(self, number: int, frame: FrameType | None) -> None:
-        """Exit now: in a dhaga, whose SystemExit is raised in the main code at its park."""
+        """Exit now, in a dhaga: its SystemExit is raised in the main code at its park."""
         if self.servers:
             self.alive = False
             self.scheduler.spawn(super().handle_quit, number, frame, name="quick stop", daemon=True)
@@ -263,7 +268,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             super().handle_quit(number, frame)
 
     def handle_usr1(self, number: int, frame: FrameType | None) -> None:
-        """Reopen the log files: in a dhaga, as the signal may interrupt the writing of a line."""
+        """Reopen the log files, in a dhaga: the signal may interrupt the writing of a line."""
         self.scheduler.spawn(super().handle_usr1, number, frame, name="log files", daemon=True)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
@@ -304,7 +309,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             sleep(next(iter(self.idle_deadlines.values()), now + self.cfg.keepalive) - now)
 
     def end_idle_at_stop(self) -> None:
-        """End idle connections, every ``IDLE_GRACE_SECONDS`` from the stop on."""
+        """End idle connections every ``IDLE_GRACE_SECONDS``, once the worker stops."""
         while True:
             sleep(IDLE_GRACE_SECONDS)
             for wait in list(self.idle_deadlines):
@@ -312,22 +317,25 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
         """Answer a request. Raises: StopIteration if the connection ends with it."""
-        yield_if_due()  # a client that pipelines without end keeps gunicorn's parser from ever waiting
+        yield_if_due()  # with a client that pipelines endlessly, gunicorn's parser never waits
+        begin_new_work()
         if self.nr + 1 >= self.max_requests:
             self.stop_accepting()
         response = ResponseSocket(client)
+        before = copy_context()
         try:
             keep_alive = super().handle_request(name, request, response, address)
         except StopIteration:
             response.flush()
-            if not self.alive:  # perhaps by this request, the last of max_requests
+            if not self.alive:  # perhaps stopped by this request, the last of max_requests
                 self.wake_heartbeat()
             raise
+        getcurrent().gr_context = before  # context variables set in a request must not reach the next
         response.flush()
         return keep_alive
 
     def handle_error(self, request: Any, client: Any, address: Any, error: BaseException) -> None:
-        """Answer and log an error; a cancel comes from a stop, and ends the connection."""
+        """Answer and log an error; a cancel comes from a stop and ends the connection."""
         if not isinstance(error, Cancelled):
             super().handle_error(request, client, address, error)
         elif request is not None:
@@ -348,7 +356,7 @@ class WorkerSelector(selectors.SelectSelector):
 
 
 def patch_http2_selector() -> None:
-    """Make gunicorn's HTTP/2 wait for a client to read by a selector that parks."""
+    """Make gunicorn's HTTP/2 wait for slow readers with a selector that parks."""
     with contextlib.suppress(ImportError):  # HTTP/2 came with gunicorn 25
         from gunicorn.http2 import connection
 
@@ -368,5 +376,5 @@ def add_log_handlers(log: Any) -> None:
 
 
 def cache_settings(settings: Any) -> None:
-    """Store gunicorn's settings as plain attributes as well: a request reads 21, each 0.2 µs otherwise."""
+    """Store gunicorn's settings as plain attributes as well: a request reads 21, and each lookup would take 0.2 µs."""
     vars(settings).update({name: setting.get() for name, setting in settings.settings.items()})

@@ -1,13 +1,12 @@
 """``%load_ext dhaga``: the cells of a Jupyter notebook run in dhagas, so that they may park.
 
 ipykernel runs on an asyncio loop, and a cell without a top-level ``await`` is a callback there, where nothing can park.
-Two methods of the shell are replaced: ``should_run_async`` makes the kernel await each cell as it awaits those with
-``await``, and ``run_code``, the innermost step, makes the call of a cell's code in a dhaga of that loop, by
-``run_in_dhaga``. So background dhagas go on between cells, and while one is parked. Code with a top-level ``await``
-stays a coroutine of the loop.
+Two methods of the shell are replaced: ``should_run_async`` makes the kernel await each cell as if it had an ``await``,
+and ``run_code``, the innermost step, runs the cell's code in a dhaga of that loop, with ``run_in_dhaga``. So background
+dhagas run between cells, and while a cell is parked. Code with a top-level ``await`` stays a coroutine of the loop.
 
 SIGINT, the kernel's interrupt, raises KeyboardInterrupt in the cell: where it runs, or at its park (``CellInterrupt``).
-Plain IPython needs none of this, since its loop does not run between prompts: a statement is main code, which parks.
+Plain IPython does not need this, since its loop does not run between prompts: a statement is main code, which parks.
 
 Rejected: a ``loop_runner`` of our own, as the kernel awaits cells only if the runner is asyncio's own.
 """
@@ -24,24 +23,24 @@ from greenlet import getcurrent
 from .._kernel import originals
 from .._kernel.api import current
 from .._kernel.errors import Cancelled
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
 from ..aio._run_in_dhaga import run_in_dhaga
 
 REPLACED = ("should_run_async", "run_code")
-"""Methods of the shell that ``load`` replaces, in the instance alone."""
+"""Methods of the shell that ``load`` replaces, only in the instance."""
 
 
 class CellRunner:
-    """Stands in for two methods of one shell. ``awaits``: the kernel awaits this cell, as ``should_run_async`` said."""
+    """Replaces two methods of one shell. ``awaits``: the kernel awaits this cell, due to ``should_run_async``."""
 
     def __init__(self, shell: Any) -> None:
         self.shell_should_run_async: Callable[..., bool] = shell.should_run_async
         self.shell_run_code: Callable[..., Coroutine[Any, Any, bool]] = shell.run_code
-        self.awaits = False
-        self.interrupt = CellInterrupt()
+        self.awaits: bool = False
+        self.interrupt: CellInterrupt = CellInterrupt()
 
     def should_run_async(self, raw_cell: str, **options: Any) -> bool:
-        """Return True for each cell of the kernel's loop; for a cell that another cell runs what the shell says."""
+        """Return True for each cell of the kernel's loop; for a cell that another cell runs, the shell's own answer."""
         if not on_running_loop():
             return self.shell_should_run_async(raw_cell, **options)
         self.awaits = True
@@ -49,9 +48,9 @@ class CellRunner:
         return True
 
     async def run_code(self, code: Any, result: Any = None, *, async_: bool = False) -> bool:
-        """Run a part of a cell as the shell does, in a dhaga if it is no coroutine."""
+        """Run a part of a cell as the shell does, but in a dhaga if the part contains no ``await``."""
         part = self.shell_run_code(code, result, async_=async_)
-        # The rest of the cell that has loaded the extension is not awaited.
+        # The kernel does not await the rest of the cell that loaded the extension.
         if not self.awaits or not on_running_loop():
             return await part
         if async_:
@@ -65,24 +64,24 @@ class CellRunner:
 
 
 class CellInterrupt:
-    """Handler of SIGINT for one cell. It stays between the parts of the cell, when other dhagas may run.
+    """Handler of SIGINT for one cell. It stays set between the parts of the cell, when other dhagas may run.
 
-    The kernel sets a handler of its own before it awaits a cell, which cancels the cell's task, and puts back the one
-    from before that afterwards. ``cell`` is the dhaga that runs a part, ``kernel_handler`` the handler of the kernel.
+    Before it awaits a cell, the kernel sets a handler that cancels the cell's task, and afterwards it restores the
+    previous one. ``cell`` is the dhaga that runs a part, ``kernel_handler`` the kernel's handler.
     """
 
     def __init__(self) -> None:
         self.cell: Any = None
-        self.interrupted = False
+        self.interrupted: bool = False
         self.kernel_handler: Any = None
 
     def arm(self) -> None:
-        """Handle SIGINT from now on, in the main thread: a subshell is not interrupted."""
+        """Start to handle SIGINT, if in the main thread: a subshell is not interrupted."""
         if self.kernel_handler is None and originals.get_ident() == originals.main_thread().ident:
             self.kernel_handler = signal.signal(signal.SIGINT, self)
 
     def disarm(self) -> None:
-        """Let the kernel handle SIGINT: for a coroutine."""
+        """Restore the kernel's handler of SIGINT, for a coroutine."""
         if self.kernel_handler is not None:
             signal.signal(signal.SIGINT, self.kernel_handler)
             self.kernel_handler = None
@@ -91,15 +90,16 @@ class CellInterrupt:
         me = getcurrent()
         if me is self.cell:
             raise KeyboardInterrupt
-        # Another dhaga has not let the cell run since the last one. A KeyboardInterrupt would end the kernel's loop.
+        # Since the last SIGINT another dhaga has kept the cell from running. A KeyboardInterrupt would end the kernel's
+        # loop.
         if self.interrupted and isinstance(me, Dhaga):
             raise Cancelled("the kernel was interrupted")
         self.interrupted = True
         if self.cell is not None:
-            self.cell._cancel_with(KeyboardInterrupt())
+            self.cell.cancel_with(KeyboardInterrupt())
 
     def run(self, part: Coroutine[Any, Any, bool]) -> bool | None:
-        """Run a part of a cell in the caller, a dhaga. Returns: what the shell does; None if interrupted beside it."""
+        """Run a part of a cell in the calling dhaga. Returns: the shell's result; None if interrupted outside it."""
         try:
             self.cell = current()
             if self.interrupted:
@@ -116,7 +116,7 @@ class CellInterrupt:
 
 
 def load(shell: Any) -> None:
-    """Run the cells of a shell in dhagas from the next one on, if it runs on an event loop; no-op if they do already.
+    """Run the shell's cells in dhagas, from the next one on, if it runs on an event loop; no-op if they already do.
 
     Parks: never. From: the shell's ``%load_ext``.
     """
@@ -127,7 +127,7 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Run cells as before. The dhagas that run go on."""
+    """Run cells as before. Running dhagas continue."""
     if is_loaded(shell):
         for name in REPLACED:
             delattr(shell, name)

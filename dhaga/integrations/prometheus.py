@@ -19,16 +19,16 @@ except ModuleNotFoundError as error:
 
 GAUGES = {
     "live": "Dhagas that have not ended",
-    "parked": "Dhagas that wait",
+    "parked": "Waiting dhagas",
     "runnable": "Entries of the run queues",
-    "timers": "Timers that are armed",
-    "busy": "Share of the time, since the begin, in which dhagas ran",
+    "timers": "Armed timers",
+    "busy": "Share of the time since the start in which dhagas ran",
 }
 COUNTERS = {
     "switches": "Switches to dhagas",
-    "laps": "Turns of the event loop given to dhagas",
-    "events": "Events of file descriptors",
-    "timers_fired": "Timers that have fired",
+    "laps": "Event loop iterations that ran dhagas",
+    "events": "File descriptor events",
+    "timers_fired": "Timers that fired",
 }
 
 
@@ -56,7 +56,7 @@ class Collector(Standard):
 
 def delays_of(found: Stats) -> Metric:
     """Return the histogram of the delays from wake to run."""
-    histogram = HistogramMetricFamily("dhaga_delay_seconds", "From a wake to the run", labels=["scheduler"])
+    histogram = HistogramMetricFamily("dhaga_delay_seconds", "Delay from wake to run", labels=["scheduler"])
     for each in found.schedulers:
         if each.delays:
             histogram.add_metric([each.name], buckets_of(each, found.bounds), each.delay_seconds)

@@ -1,6 +1,6 @@
-"""psycopg (3), the blocking connections, in a patched program: ``install()`` makes them wait by ``select``, not in C.
+"""Blocking connections of psycopg (3) in a patched program: ``install()`` makes them wait with ``select``, not in C.
 
-psycopg does so by itself only under gevent, the one patch of ``select`` that it knows. In an unpatched program use
+psycopg itself does so only under gevent, the only patch of ``select`` that it recognises. In an unpatched program use
 ``AsyncConnection`` with ``dhaga.await_``.
 """
 
@@ -17,13 +17,13 @@ former: list[Any] = []
 
 
 def install() -> None:
-    """Make all connections wait by ``waiting.wait_poll``, which parks where ``select`` is patched."""
+    """Make all connections wait with ``waiting.wait_poll``, which parks where ``select`` is patched."""
     if not former:
         former.append(waiting.wait)
         waiting.wait = waiting.wait_poll
 
 
 def uninstall() -> None:
-    """Restore the wait function of before ``install``."""
+    """Restore the previous wait function."""
     if former:
         waiting.wait = former.pop()

@@ -1,12 +1,12 @@
 """psycopg2 on dhagas: ``install()`` makes its connections park where libpq would wait.
 
 It uses ``psycopg2.extensions.set_wait_callback``, with its limits: COPY, large objects and replication raise
-ProgrammingError, and libpq resolves a host's name itself, which blocks: give ``hostaddr`` if that is slow.
-Threads may share a connection (DB API, threadsafety 2). psycopg2 guards it by a mutex in C, which is held while the
-callback parks: another dhaga that calls ``commit()`` would block the OS thread for ever. So each connection is made
-by a class with a lock of ours, which the calls of it and of its cursors take before: they come one after the
-other. ``cancel()`` takes none. A connection from before ``install``, or from a ``connection_factory`` that is no class,
-has no such lock: one thread at a time may use it.
+ProgrammingError. libpq resolves host names itself, which blocks; pass ``hostaddr`` if that is slow.
+Threads may share a connection (DB API, threadsafety 2). psycopg2 guards it with a mutex in C, which is held while the
+callback parks: another dhaga that calls ``commit()`` would block the OS thread for ever. So connections are of a class
+with a lock of ours, which each call that may wait, of the connection or of a cursor, acquires first. ``cancel()`` does
+not. A connection from before ``install``, or from a ``connection_factory`` that is a function, has no such lock: only
+one thread at a time may use it.
 Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as psycopg2 is imported.
 """
 
@@ -20,7 +20,10 @@ import psycopg2
 from psycopg2 import extensions
 from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE, get_wait_callback, set_wait_callback
 
-from .._kernel.errors import ParkError
+from .._kernel import originals
+from .._kernel.run.fd_watch import FdWatchers
+from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.waiter import Waiter
 from .._sync.lock import RLock
 from ..select import POLLIN, POLLOUT, poll
 
@@ -32,11 +35,11 @@ former: list[Callable[[Any], object] | None] = []
 """The callback that ``uninstall`` restores."""
 
 standard_connect = psycopg2._connect
-next_row = extensions.cursor.__next__
+standard_cursor, standard_execute = extensions.connection.cursor, extensions.cursor.execute
 
 
 def install() -> None:
-    """Make all connections of the process park, those already open, too. A plain OS thread blocks as before."""
+    """Make all connections of the process park, open ones included. A plain OS thread blocks as before."""
     if not former:
         former.append(get_wait_callback())
         set_wait_callback(wait)
@@ -44,7 +47,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Restore the callback of before ``install``, unless another one has replaced ours."""
+    """Restore the previous callback, unless another one has replaced ours."""
     callback = former.pop() if former else None
     if get_wait_callback() is wait:
         set_wait_callback(callback)
@@ -55,36 +58,66 @@ def uninstall() -> None:
 
 
 def wait(connection: Any) -> None:
-    """Wait until libpq has finished its step. Parks: ``poll fd N``; a plain thread and the event loop block.
+    """Wait until libpq has finished its step. Parks: ``read fd N``; a plain thread and the event loop block.
 
-    If this raises, as on a cancel, psycopg2 closes the connection, whose protocol state is unknown then.
-    Raises: what the server reports.
+    If this raises, as on a cancel, psycopg2 closes the connection, as its protocol state is unknown then.
+    Raises: the server's error.
     """
-    while (state := connection.poll()) != POLL_OK:
-        wait_for(connection.fileno(), EVENTS[state])
-
-
-def wait_for(fd: int, event: int) -> None:
-    poller = poll()
-    poller.register(fd, event)
+    me = parking_waiter()
+    watchers = getattr(connection, "_dhaga_watchers", None)
+    if me is None or watchers is None:
+        wait_by_number(connection, originals.poll if me is None else poll)
+        return
     try:
-        poller.poll()
-    except ParkError:  # a coroutine or a callback: block, as without ``install``
-        poller.real.poll()
+        wait_by_watcher(connection, me, watchers)
+    except BaseException:
+        # psycopg2 or libpq is about to close the fd, or has just closed it.
+        watchers.close()
+        raise
+
+
+def wait_by_number(connection: Any, new_poll: Callable[[], Any]) -> None:
+    """Wait for a socket that libpq may replace meanwhile, as while it connects."""
+    while (state := connection.poll()) != POLL_OK:
+        polled = new_poll()
+        polled.register(connection.fileno(), EVENTS[state])
+        polled.poll()
+
+
+def wait_by_watcher(connection: Any, me: Waiter, watchers: FdWatchers) -> None:
+    """Wait with the watchers that the connection keeps, which cost no system call per wait.
+
+    The poller reports edges, and libpq may leave data unread. Before the first poll it has read nothing, so the answer
+    still makes an edge. After that, ``has_input`` asks the fd itself, as data left unread makes no edge.
+    """
+    watcher = watchers.of(me)
+    looked = False
+    while (state := connection.poll()) != POLL_OK:
+        if state == POLL_WRITE:
+            watcher.wait_writable(me)
+        elif not (watcher.readable or (looked and has_input(watcher.fd))):
+            watcher.wait_readable(me)
+        watcher.readable = False
+        looked = True
+
+
+def has_input(fd: int) -> bool:
+    polled = originals.poll()
+    polled.register(fd, POLLIN)
+    return bool(polled.poll(0))
 
 
 # ---- one call of a connection at a time
 
 
 def connect(dsn: str, connection_factory: Any = None, **options: Any) -> Any:
-    """Connect as ``psycopg2._connect`` does; the connection's class is derived from that of the program."""
-    return standard_connect(dsn, connection_factory=locked(connection_factory, LockedConnection), **options)
+    """Connect as ``psycopg2._connect`` does; the connection's class is derived from the program's."""
+    factory = locked(connection_factory or extensions.connection, LockedConnection)
+    return standard_connect(dsn, connection_factory=factory, **options)
 
 
 def locked(factory: Any, base: type) -> Any:
-    """Return a class derived from ``factory`` and ``base``; None means the standard one, a function stays."""
-    if factory is None:
-        factory = base.__base__
+    """Return a class derived from ``factory`` and ``base``; a function is returned unchanged."""
     return derived(factory, base) if isinstance(factory, type) else factory
 
 
@@ -92,17 +125,28 @@ def locked(factory: Any, base: type) -> Any:
 def derived(kind: type, base: type) -> type:
     if issubclass(kind, base):
         return kind
-    # The program's own class stands first, so that what it overrides calls ours as its super().
+    # The program's own class comes first, so that ``super()`` in its methods calls ours.
     bases = (base,) if issubclass(base, kind) else (kind, base)
     return type(kind.__name__, bases, {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
 
 
 def with_lock(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that holds the connection's lock while it runs."""
+    """Return a connection's method that holds the lock while it runs."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         with self._dhaga_lock:
+            return method(self, *args, **options)
+
+    return call
+
+
+def with_connections_lock(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a cursor's method that holds the connection's lock while it runs."""
+
+    @wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        with self.connection._dhaga_lock:
             return method(self, *args, **options)
 
     return call
@@ -113,41 +157,61 @@ def property_with_lock(standard: Any) -> property:
 
 
 class LockedConnection(extensions.connection):  # type: ignore[misc]
-    """A connection whose calls come one after the other. Parks: while another's is under way (``rlock.acquire``)."""
+    """A connection that makes one call at a time. Parks: while another call is under way (``rlock.acquire``)."""
+
+    _dhaga_watchers: FdWatchers | None = None
+    """The watchers of the socket, once libpq has connected and keeps it."""
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
         self = super().__new__(cls, *args, **options)
         self._dhaga_lock = RLock()
         return self
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if not self.async_:
+            self._dhaga_watchers = FdWatchers(self.fileno())
+
     def cursor(self, name: str | None = None, cursor_factory: Any = None, *args: Any, **options: Any) -> Any:
-        """Return a cursor whose calls take the connection's lock."""
-        factory = locked(cursor_factory or self.cursor_factory, LockedCursor)
-        return super().cursor(name, factory, *args, **options)
+        """Return a cursor whose calls acquire the connection's lock."""
+        factory = cursor_factory or self.cursor_factory or extensions.cursor
+        return standard_cursor(
+            self, name, locked(factory, LockedCursor if name is None else LockedNamedCursor), *args, **options
+        )
+
+    def close(self) -> None:
+        """Close the connection, after taking its socket off the pollers."""
+        with self._dhaga_lock:
+            if self._dhaga_watchers is not None:
+                self._dhaga_watchers.close()
+            super().close()
 
 
 class LockedCursor(extensions.cursor):  # type: ignore[misc]
-    """A cursor whose calls, and those of its connection, come one after the other."""
+    """A cursor whose queries, and the calls of its connection, run one at a time.
 
-    def __init__(self, connection: Any, *args: Any, **options: Any) -> None:
-        super().__init__(connection, *args, **options)
-        self._dhaga_lock: RLock = connection._dhaga_lock
+    Fetching takes no lock, as all rows have arrived by then. With a lock a row would take 0.6 µs instead of 0.15.
+    """
 
-    def __next__(self) -> Any:
-        # Written out: a row by with_lock would take 1 µs, by this 0.6, by psycopg2 alone 0.15.
-        with self._dhaga_lock:
-            return next_row(self)
+    def execute(self, query: Any, vars: Any = None) -> None:
+        """Execute a query."""
+        # Written out: with_connections_lock() would add 0.2 µs.
+        with self.connection._dhaga_lock:
+            standard_execute(self, query, vars)
+
+
+class LockedNamedCursor(LockedCursor):
+    """A server-side cursor, which asks the server for its rows."""
 
 
 for name in (
-    *("__exit__", "close", "commit", "lobject", "reset", "rollback", "set_client_encoding", "set_isolation_level"),
+    *("__exit__", "commit", "lobject", "reset", "rollback", "set_client_encoding", "set_isolation_level"),
     *("set_session", "tpc_begin", "tpc_commit", "tpc_prepare", "tpc_recover", "tpc_rollback"),
 ):
     setattr(LockedConnection, name, with_lock(getattr(extensions.connection, name)))
 for name in ("autocommit", "deferrable", "isolation_level", "readonly"):
     setattr(LockedConnection, name, property_with_lock(getattr(extensions.connection, name)))
-for name in (
-    *("__exit__", "callproc", "close", "copy_expert", "copy_from", "copy_to", "execute", "executemany"),
-    *("fetchall", "fetchmany", "fetchone", "scroll"),
-):
-    setattr(LockedCursor, name, with_lock(getattr(extensions.cursor, name)))
+for name in ("callproc", "copy_expert", "copy_from", "copy_to", "executemany"):
+    setattr(LockedCursor, name, with_connections_lock(getattr(extensions.cursor, name)))
+for name in ("__exit__", "__next__", "close", "fetchall", "fetchmany", "fetchone", "scroll"):
+    setattr(LockedNamedCursor, name, with_connections_lock(getattr(extensions.cursor, name)))

@@ -1,10 +1,10 @@
 """pyOpenSSL on dhagas: ``install()`` makes its connections park where OpenSSL would wait in C.
 
-An ``SSL.Connection`` over a ``dhaga.socket`` has OpenSSL read and write the fd by itself, without MSG_DONTWAIT. So the
-fd is made non-blocking for each operation, and where that raises WantReadError or WantWriteError the caller parks until
-the fd is ready, and repeats it. With a timeout on the socket these errors reach the program, as without us: it waits by
-``select``, which parks. A connection without a socket, or over another one, is left as it is. After a write that was
-cancelled a connection is of no use but to be closed. Under ``dhaga.monkey.patch`` a post-import hook installs this.
+In an ``SSL.Connection`` over a ``dhaga.socket``, OpenSSL itself reads and writes the fd, without MSG_DONTWAIT. So the
+fd is made non-blocking for each operation; on WantReadError or WantWriteError the caller parks until the fd is ready,
+and repeats the operation. With a timeout on the socket, the program gets these errors, as in standard pyOpenSSL, and
+waits with ``select``, which parks. Connections without a socket, or over another one, are unchanged. After a cancelled
+write, a connection can only be closed. Under ``dhaga.monkey.patch`` a post-import hook installs this.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 from OpenSSL.SSL import Connection, SysCallError, WantReadError, WantWriteError
 
 from .._iowait.socket_base import plain
-from .._kernel.current import this_waiter
+from .._kernel.wait.current import this_waiter
 from ..socket import socket
 
 __all__ = ["install", "uninstall"]
 
-MAX_WRITE = 1 << 30  # bytes; SSL_write counts by a C int
+MAX_WRITE = 1 << 30  # bytes; SSL_write takes a C int
 
 originals: dict[str, Callable[..., Any]] = {}
 """The methods of Connection that ``uninstall`` restores."""
 
 
 def install() -> None:
-    """Make all connections of the process park, those that exist, too. A plain OS thread blocks as before."""
+    """Make all connections of the process park, existing ones included. A plain OS thread blocks as before."""
     if originals:
         return
     for name in ("do_handshake", "read", "recv", "recv_into", "renegotiate", "send", "shutdown", "write"):
@@ -43,14 +43,14 @@ def replace(name: str, method: Callable[..., Any]) -> None:
 
 
 def uninstall() -> None:
-    """Restore the methods of before ``install``."""
+    """Restore the previous methods."""
     while originals:
         setattr(Connection, *originals.popitem())
 
 
 def socket_that_parks(connection: Any) -> socket | None:
-    """Return the socket under a connection if its operations may park: one of ours, without a timeout."""
-    # A connection passes what it does not have on to its socket, which has no public name.
+    """Return the socket under a connection if its operations may park: a ``dhaga.socket`` without a timeout."""
+    # A connection looks up missing attributes on its socket, which has no public name.
     sock = getattr(getattr(connection, "gettimeout", None), "__self__", None)
     return sock if isinstance(sock, socket) and sock.call_timeout is None else None
 
@@ -64,7 +64,7 @@ def parking(method: Callable[..., Any]) -> Callable[..., Any]:
         if sock is None:
             return method(self, *args, **options)
         while True:
-            call(plain.setblocking, sock, False)  # at each try, as a connect() or settimeout() sets it back
+            call(plain.setblocking, sock, False)  # at each try, as connect() and settimeout() reset it
             try:
                 return method(self, *args, **options)
             except (WantReadError, WantWriteError) as want:
@@ -75,7 +75,7 @@ def parking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sendall_by_parts(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``sendall`` by ``send``: a repeated one would send twice what was sent before it parked."""
+    """Return a ``sendall`` made of ``send`` calls: the standard one, repeated, would send its first bytes twice."""
 
     @wraps(method)
     def sendall(self: Any, buf: Any, flags: int = 0) -> Any:
@@ -103,7 +103,7 @@ def wait_ready(sock: socket, reads: bool) -> None:
 
 
 def call(function: Callable[..., object], *args: Any) -> None:
-    """Call a function. Raises: SysCallError, which pyOpenSSL's callers expect, where that raises EBADF."""
+    """Call a function. Raises: SysCallError in place of EBADF, as pyOpenSSL's callers expect."""
     try:
         function(*args)
     except OSError as error:

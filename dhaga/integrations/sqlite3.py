@@ -1,10 +1,10 @@
-"""sqlite3 in a patched program: a call that waits for a lock of the database parks between tries.
+"""sqlite3 in a patched program: a call that needs a locked database parks between tries.
 
-SQLite waits for the locks of other connections in C, up to ``timeout`` seconds, where no dhaga runs that could release
-one. ``install`` puts classes in the place of ``Connection`` and ``Cursor`` whose connections have a timeout of 0 in C,
-and which try again themselves until the timeout is over. Two things still wait in C, by SQLite's own rules:
-``executescript``, whose statements before the one that waits must not run again; and a statement within a transaction
-that holds a lock already, which SQLite refuses at once where two would wait for each other. Only SQLite can tell.
+SQLite waits in C for the locks of other connections, up to ``timeout`` seconds; meanwhile no dhaga of the thread can
+run and release one. ``install`` replaces ``Connection`` and ``Cursor`` with classes that set the timeout in C to 0 and
+retry until the connection's timeout. Two calls still wait in C: ``executescript``, whose first statements must not run
+again; and a statement in a transaction that already holds a lock, as only SQLite can tell that two such transactions
+would wait for each other, and refuse one at once.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
-from .._kernel.current import parking_waiter
-from .._kernel.scheduler import sleep
+from .._kernel.run.scheduler import sleep
+from .._kernel.wait.current import parking_waiter
 
 __all__ = ["install", "uninstall"]
 
 PAUSES = 0.001, 0.05
-"""First and longest pause between two tries, in seconds: about those that SQLite makes in C."""
+"""First and longest pause between two tries, in seconds: about the same as SQLite's own in C."""
 
 NAMES = ("Connection", "Cursor", "connect")
 MODULES = (sqlite3, sqlite3.dbapi2)
@@ -33,14 +33,14 @@ standard: dict[str, Any] = {name: getattr(sqlite3, name) for name in NAMES}
 
 
 def install() -> None:
-    """Replace the classes, and ``connect``; connections that are open already wait in C."""
+    """Replace the classes and ``connect``; connections that are already open wait in C."""
     for module in MODULES:
         for name, ours in zip(NAMES, (Connection, Cursor, connect), strict=True):
             setattr(module, name, ours)
 
 
 def uninstall() -> None:
-    """Restore the standard classes; connections that are open go on parking."""
+    """Restore the standard classes; open connections keep parking."""
     for module in MODULES:
         for name in NAMES:
             setattr(module, name, standard[name])
@@ -57,20 +57,20 @@ def connect(*arguments: Any, **options: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def parking(factory: Any, base: type) -> Any:
-    """Return a class derived from the program's own and ``base``; a function stays."""
+    """Return a class derived from ``factory`` and ``base``; a function is returned unchanged."""
     if not isinstance(factory, type) or issubclass(factory, base):
         return factory
     if issubclass(base, factory):
         return base
-    # The program's own class stands first, so that what it overrides calls ours as its super().
+    # The program's own class comes first, so that ``super()`` in its methods calls ours.
     return type(factory.__name__, (factory, base), {"__module__": factory.__module__})
 
 
-# ---- trying again
+# ---- retrying
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Return whether another connection holds a lock; where the snapshot is out of date, waiting is of no use."""
+    """Return whether another connection holds a lock. False for an outdated snapshot: waiting would not help."""
     code = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF == sqlite3.SQLITE_BUSY and code != sqlite3.SQLITE_BUSY_SNAPSHOT
 
@@ -111,7 +111,7 @@ class Connection(StandardConnection):
     """A connection whose waits for locks park. Source: ``sqlite3.Connection``."""
 
     _dhaga_timeout = 0.0
-    # Whether a statement has run in the transaction that is open: it may hold a lock.
+    # Whether a statement has run in the open transaction, which may therefore hold a lock.
     _dhaga_may_hold_lock = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -119,7 +119,7 @@ class Connection(StandardConnection):
         self._dhaga_take_timeout()
 
     def _dhaga_take_timeout(self) -> None:
-        """Take the timeout over from C."""
+        """Read the timeout from C, and set it to 0 there."""
         ((milliseconds,),) = StandardCursor(self).execute("PRAGMA busy_timeout").fetchall()
         self._dhaga_timeout = milliseconds / 1000
         self._dhaga_set_timeout(0)
@@ -133,15 +133,15 @@ class Connection(StandardConnection):
         return super().cursor(parking(factory, Cursor))
 
     def execute(self, *arguments: Any) -> Any:
-        """Execute a statement by a new cursor. Parks: as ``Cursor.execute``."""
+        """Execute a statement with a new cursor. Parks: as ``Cursor.execute``."""
         return super().cursor(Cursor).execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
-        """Execute a statement for each row by a new cursor. Parks: as ``Cursor.executemany``."""
+        """Execute a statement for each row with a new cursor. Parks: as ``Cursor.executemany``."""
         return super().cursor(Cursor).executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
-        """Execute several statements by a new cursor. Waits in C."""
+        """Execute several statements with a new cursor. Waits in C."""
         return super().cursor(Cursor).executescript(*arguments)
 
     def commit(self) -> None:
@@ -153,7 +153,7 @@ class Connection(StandardConnection):
         return retried(self, partial(super().blobopen, *arguments, **options))
 
     def __exit__(self, *error: Any) -> Any:
-        # The standard one would commit in C, and roll back where it cannot.
+        # The standard one would commit in C, and roll back if the commit fails.
         if error[0] is not None:
             return super().__exit__(*error)
         try:
@@ -165,7 +165,7 @@ class Connection(StandardConnection):
 
 
 def parking_property(name: str) -> property:
-    """Return a property of Connection that may commit when it is set."""
+    """Return a property of Connection whose setter may commit."""
     own = getattr(StandardConnection, name)
     return property(own.__get__, lambda self, value: retried(self, partial(own.__set__, self, value)), doc=own.__doc__)
 
@@ -178,11 +178,11 @@ class Cursor(StandardCursor):
     """A cursor whose waits for locks park. Source: ``sqlite3.Cursor``."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        """Execute a statement. Parks: while another connection holds a lock that it needs (``sleep``)."""
+        """Execute a statement. Parks: while another connection holds a lock that the statement needs (``sleep``)."""
         return self._dhaga_run(sql, partial(super().execute, sql, parameters))
 
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
-        """Execute a statement for each row. Parks: as ``execute``; where it does, ``rowcount`` counts from there."""
+        """Execute a statement for each row. Parks: as ``execute``; ``rowcount`` then counts from the last retry."""
         rows = Resumable(parameters)
         return self._dhaga_run(sql, lambda: super(Cursor, self).executemany(sql, rows))
 
@@ -222,7 +222,7 @@ def ends_transaction(sql: Any) -> bool:
 
 
 class Resumable:
-    """Rows that, iterated again, go on with the one given last: it is that of the statement which failed."""
+    """Rows that resume, when iterated again, with the row returned last: its statement failed."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
         self.rest: Iterator[Any] = iter(rows)

@@ -10,4 +10,4 @@ from ._task_pool import TaskPool  # noqa: E402
 
 __all__ = ["TaskPool"]
 
-TaskPool.__module__ = __name__  # Celery's ``inspect stats`` shows it: the name by which a pool is chosen
+TaskPool.__module__ = __name__  # shown by Celery's ``inspect stats``; a pool is chosen by this name

@@ -1,9 +1,8 @@
 """Acknowledgements of messages: always sent in the consumer's thread, also while its loop does not run.
 
-The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to that; during
-the pool's stop that loop stands still below ``TaskPool.on_stop``, which then calls ``run_acks`` itself. An
-acknowledgement with listeners runs more code on that socket, and so is deferred to the loop as a whole
-(``DeferredAck``).
+The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to the loop; during the
+pool's stop the loop stands still below ``TaskPool.on_stop``, which then calls ``run_acks`` itself. An acknowledgement
+with listeners runs more code on that socket, and so is deferred to the loop as a whole (``DeferredAck``).
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ ACKS = ("ack_log_error", "reject_log_error")
 class DeferredAck:
     """An acknowledgement with listeners, run as a whole by the loop of the consumer's thread.
 
-    After a lost connection Celery restores the prefetch count step by step, in whichever thread acknowledges: it sends
-    to the broker and reads the reply from the socket that the consumer's thread reads as well. In a task's thread, all
-    tasks of that thread would hang.
+    After a lost connection Celery restores the prefetch count step by step, in the acknowledging thread: it sends to
+    the broker and reads the reply from the socket that the consumer's thread also reads. In a task's thread, all tasks
+    of that thread would hang.
     """
 
     def __init__(self, hub: Any, callback: Any) -> None:
@@ -34,7 +33,7 @@ class DeferredAck:
 
 
 class AckCall:
-    """The call of a DeferredAck, in the consumer's thread; ``is_ack`` knows it by this class."""
+    """The call of a DeferredAck, in the consumer's thread; ``is_ack`` recognises this class."""
 
     def __init__(self, callback: Any) -> None:
         self.callback = callback
@@ -66,7 +65,7 @@ def wake_hub(hub: Any) -> None:
 def run_acks(hub: Any) -> None:
     """Fire due timers, such as heartbeats, and send acknowledgements. From: the consumer's thread.
 
-    Nothing else that is due runs: the transport's reader would give new tasks to a pool that takes none.
+    No other due call runs: the transport's reader would give new tasks to a pool that no longer accepts any.
     """
     hub.fire_timers()
     while run_ready_acks(hub):

@@ -2,9 +2,9 @@
 
 A job is queued -> accepted (Celery's request acknowledges it) -> running in a worker dhaga -> disarmed, when the task's
 own code has ended -> reported. Limits and revokes raise an error in the worker at its next park, on its scheduler's
-thread; an error raised but not delivered when the job is disarmed is withdrawn, so that it cannot hit the worker's next
-job. ``ending`` is the end that was decided, once; it is raised again while the task swallows it.
-Which thread: ``run`` and the limits on the worker's scheduler, ``terminate`` from any.
+thread; an error not delivered when the job is disarmed is withdrawn, so that it cannot hit the worker's next job.
+``ending`` is set once, by the first limit or revoke; it is raised again while the task swallows it.
+Threads: ``run`` and the limits on the worker's scheduler, ``terminate`` from any.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class JobEnded(Cancelled):
 
 
 class Job(Future[None]):
-    """A task given to the pool, to which Celery's ``Request`` keeps a weak reference."""
+    """A task given to the pool; Celery's ``Request`` keeps a weak reference to it."""
 
     context: Context
     call_args: tuple[Any, Any, Any]
@@ -57,7 +57,7 @@ class Job(Future[None]):
         self.title = ""
         self.task_id: str | None = None
         self.task_worker: PoolWorker | None = None
-        self.disarmed: bool = False  # limits and revokes raise nothing any more
+        self.disarmed: bool = False  # limits and revokes no longer raise
         self.ending: JobEnded | None = None
         self.raised: list[BaseException] = []
         self.timers: list[Any] = []
@@ -74,7 +74,7 @@ class Job(Future[None]):
     def run(self, target: Any, args: Any, kwargs: Any) -> None:
         """Run the task and report its outcome to Celery. From: a worker dhaga."""
         worker: Any = getcurrent()
-        previous_name, worker._own_name = worker._own_name, self.title
+        previous_name, worker.own_name = worker.own_name, self.title
         try:
             if not self.accept():
                 return
@@ -96,11 +96,11 @@ class Job(Future[None]):
                 self.report("callback", value)
         finally:
             self.disarm()
-            worker._own_name = previous_name
+            worker.own_name = previous_name
             self.pool.finish(self)
 
     def accept(self) -> bool:
-        """Let Celery accept the task. Returns: False if it was revoked meanwhile."""
+        """Call Celery's callback of acceptance. Returns: False if the task was revoked meanwhile."""
         accept = self.callbacks.get("accept_callback")
         if accept is None:
             return True
@@ -122,14 +122,14 @@ class Job(Future[None]):
             self.timers.append(loop.call_later(self.hard, self.reach_hard_limit))
 
     def disarm(self) -> None:
-        """Stop the limits and withdraw errors not delivered yet: the task's own code has ended."""
+        """Cancel the limits and withdraw errors not delivered yet: the task's own code has ended."""
         self.disarmed = True
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
         worker = self.task_worker
         if worker is not None and self.raised:
-            pending: Any = worker._pending
+            pending: Any = worker.pending_errors
             for error in self.raised:
                 if error in pending:
                     pending.remove(error)
@@ -142,12 +142,12 @@ class Job(Future[None]):
         limit = self.hard or self.soft
         if limit and seconds > limit and not self.interrupted:
             logger.warning(
-                "task %s took %.1f s, and its time limit is %g s: a limit reaches a task where it parks, and it did "
-                "not; what it came to stands", self.title, seconds, limit,
+                "task %s took %.1f s, although its time limit is %g s: a limit ends a task only where it parks, and "
+                "this one did not; its result is kept", self.title, seconds, limit,
             )  # fmt: skip
 
     def end_by(self, error: BaseException) -> None:
-        """Report a task that was ended, or that requests the end of the process."""
+        """Report a task that was ended, or that raised SystemExit or KeyboardInterrupt."""
         if self.ending is not None:
             if self.ending.limit is not None:
                 self.report("timeout_callback", False, self.ending.limit)
@@ -183,17 +183,17 @@ class Job(Future[None]):
 
     def reach_hard_limit(self) -> None:
         if not self.disarmed and self.ending is None:
-            self.begin_end(JobEnded("its hard time limit has come", self.hard))
+            self.begin_end(JobEnded("its hard time limit is over", self.hard))
 
     def terminate(self, signal: int | None = None) -> None:
-        """End the task at its park; with SIGUSR1 raise SoftTimeLimitExceeded there. From: any thread."""
+        """End the task at its park; SIGUSR1: raise SoftTimeLimitExceeded there. From: any thread."""
         worker = self._worker
-        if worker is None:  # not begun, Celery checks again then; or ended
+        if worker is None:  # not started, then Celery checks again at its start; or ended
             return
         if signal == SIGUSR1:
-            worker.scheduler._call(self.reach_soft_limit)
+            worker.scheduler.call(self.reach_soft_limit)
         else:
-            worker.scheduler._call(self.begin_end, JobEnded(f"revoked, signal {int(signal or SIGTERM)}"))
+            worker.scheduler.call(self.begin_end, JobEnded(f"revoked, signal {int(signal or SIGTERM)}"))
 
     def begin_end(self, ending: JobEnded) -> None:
         """End the task. From: its scheduler's thread."""
@@ -209,8 +209,10 @@ class Job(Future[None]):
         if self.disarmed or worker is None:
             return
         assert self.ending is not None
-        if self.ending in self.raised and self.ending not in worker._pending:
-            logger.warning("task %s has swallowed its end (%s): raised again", self.title, self.ending.reason)
+        if self.ending in self.raised and self.ending not in worker.pending_errors:
+            logger.warning(
+                "task %s has swallowed the error that ends it (%s): raised again", self.title, self.ending.reason
+            )
             self.ending = JobEnded(str(self.ending.reason), self.ending.limit)
         if self.ending not in self.raised:
             self.raise_in_task(self.ending)
@@ -219,4 +221,4 @@ class Job(Future[None]):
     def raise_in_task(self, error: BaseException) -> None:
         assert self.task_worker is not None
         self.raised.append(error)
-        self.task_worker._cancel_with(error)
+        self.task_worker.cancel_with(error)

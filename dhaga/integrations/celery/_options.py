@@ -1,4 +1,4 @@
-"""The pool's settings, and those of Celery's that do not apply to it."""
+"""The pool's settings, and Celery's settings that do not apply to it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ logger = get_logger("celery.pool")
 FOREIGN = {
     "maxtasksperchild": "worker_max_tasks_per_child (--max-tasks-per-child): there are no child processes to replace",
     "max_memory_per_child": "worker_max_memory_per_child (--max-memory-per-child): there are no child processes",
-    "allow_restart": "worker_pool_restarts: there are no child processes to restart, modules alone are reloaded",
+    "allow_restart": "worker_pool_restarts: there are no child processes to restart, only modules are reloaded",
 }
-"""Options of Celery's prefork pool that have no effect here, by the pool's name for them."""
+"""Options of Celery's prefork pool that have no effect here, by that pool's name for them."""
 
 
 class Options:
@@ -28,8 +28,8 @@ class Options:
         self.watch: float = seconds(conf, "worker_dhaga_watch", 1.0)
         if celery_threads.USE_FAST_LOCALS:
             raise ImproperlyConfigured(
-                "USE_FAST_LOCALS keeps current_task by OS thread, and all tasks of one would share it: unset that "
-                "environment variable to run tasks as dhagas"
+                "USE_FAST_LOCALS keeps current_task per OS thread, so that all tasks of a thread would share it: unset "
+                "this environment variable to run tasks as dhagas"
             )
         if concurrency and concurrency < self.threads:
             raise ImproperlyConfigured(
@@ -73,6 +73,6 @@ def warn_of_foreign(options: Mapping[str, Any], forking: bool) -> None:
         if options.get(name):
             logger.warning("the pool of dhagas does not take %s", words)
     if options.get("sched_strategy") == "fair":
-        logger.warning("the pool of dhagas needs no -O fair: a task never waits behind another while there is room")
+        logger.warning("the pool of dhagas does not need -O fair: no task waits for another while there is room")
     if not forking:
         logger.warning("the pool of dhagas does not take worker_pool_start_method: it starts no processes")

@@ -1,8 +1,8 @@
 """The patch in Celery's worker: applied when Celery's command line imports this package, before its other parts.
 
 ``celery worker -P custom`` imports the pool before the app, so that all of the app is patched. A pool that the app's
-``worker_pool`` names is imported after the app: what the app has bound is replaced where that can be. Programs that
-start a worker decide for themselves: they call ``dhaga.monkey.patch()`` first, or run by ``python -m dhaga``.
+``worker_pool`` names is imported after the app: names that the app has bound are replaced where possible. A program
+that starts a worker itself patches itself: it calls ``dhaga.monkey.patch()`` first, or runs under ``python -m dhaga``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from ...monkey import PatchError, _doors
 
 OWN_PACKAGES = ("celery", "kombu")
-"""May be imported before the patch. Their classes derived from Thread follow; ``celery._state._TLS``, derived from
-``local``, keeps the current app for all threads alike.
+"""Packages that may be imported before the patch. Their classes derived from Thread follow the patch;
+``celery._state._TLS``, derived from ``local``, need not, as it keeps the current app, the same for all threads.
 """
 
 NAME = "dhaga.integrations.celery:TaskPool"
@@ -26,14 +26,14 @@ obstacle: PatchError | None = None
 
 
 def is_worker_command(argv: list[str]) -> bool:
-    """Report whether these are the arguments of Celery's worker, with no other pool than ours."""
+    """Return whether these are the arguments of Celery's worker with our pool, or without a pool."""
     folder, name = os.path.split(argv[0] if argv else "")
     program = os.path.basename(folder) if name == "__main__.py" else name.removesuffix(".exe")
     return program == "celery" and "worker" in argv[1:] and pool_of(argv) in (None, *OUR_POOLS)
 
 
 def pool_of(argv: list[str]) -> str | None:
-    """Return the pool that arguments name, in each of the forms that Celery's command line takes."""
+    """Return the pool that arguments name, in any form that Celery's command line accepts."""
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if word in ("-P", "--pool"):
             return following
@@ -52,7 +52,7 @@ def patch_worker() -> None:
 
 
 def unpatched_line() -> str | None:
-    """Return what the pool logs as it starts; None if it is patched, or is not to be."""
+    """Return the log line of a pool that starts unpatched; None if the process is patched, or should not be."""
     if obstacle is None or _doors.is_patched():
         return None
     return _doors.unpatched_line("Celery's worker", obstacle, WAY_OUT)

@@ -1,11 +1,12 @@
 """Pipelining for a Redis result backend: concurrent commands of the tasks of one OS thread share a round trip.
 
-Storing a result takes GET, SETEX and PUBLISH, and most of redis-py's time goes into the round trips: of 200 concurrent
-results each costs 410 µs of CPU time one by one, and 130 in batches.
+Storing a result takes GET, SETEX and PUBLISH, and redis-py spends most of its time on the round trips: with 200
+concurrent results, each costs 410 µs of CPU time one by one, and 130 µs in batches.
 
-A caller appends a ``RedisCommand`` to ``pending`` and parks on it. The first one spawns the sender dhaga, which yields
-while more callers come, sends a batch, distributes the answers, and ends when nothing is pending. One sender runs at a
-time, on one connection; a cancelled caller does not affect the others. One batcher per backend, and so per OS thread.
+A caller appends a ``RedisCommand`` to ``pending`` and parks on it. The first caller spawns the sender dhaga, which
+yields while more callers come, sends a batch, distributes the answers, and ends when ``pending`` is empty. One sender
+runs at a time, on one connection; a cancelled caller does not affect the others. Each backend, and so each OS thread,
+has one batcher.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from contextvars import Context
 from typing import Any
 
 from ..._kernel.api import sleep, spawn
-from ..._kernel.current_scheduler import current_scheduler
-from ..._kernel.microthread import Dhaga
+from ..._kernel.process.current_scheduler import current_scheduler
+from ..._kernel.run.microthread import Dhaga
 from ...futures import Future
 
 MAX_BATCH_BYTES = 1 << 20
@@ -38,7 +39,7 @@ class RedisCommand(Future[Any]):
         return sum(len(part) for command in self.commands for part in command if isinstance(part, str | bytes))
 
     def set_results(self, values: list[Any]) -> None:
-        """Take the answers to all commands; the first error becomes the result."""
+        """Set the result from the answers to all commands: the first error, or else the last answer."""
         error = next((value for value in values if isinstance(value, Exception)), None)
         if error is None:
             self.set_result(values[-1])
@@ -56,7 +57,7 @@ class CommandBatcher:
         self.client: Any = None  # a redis-py client with a connection of its own
 
     def get(self, key: Any) -> Any:
-        """Return a value. Parks: until the answer is there (``future.result``). Raises: what redis-py raises."""
+        """Return a value. Parks: until the answer arrives (``future.result``). Raises: redis-py's errors."""
         return self.execute(RedisCommand(("GET", key)))
 
     def set(self, key: Any, value: Any, expires: int | None = None) -> None:
@@ -73,7 +74,7 @@ class CommandBatcher:
         return command.result()
 
     def send_pending(self) -> None:
-        """Send one batch after the other until nothing is pending."""
+        """Send batch after batch until ``pending`` is empty."""
         try:
             while self.pending:
                 self.gather()
@@ -86,8 +87,8 @@ class CommandBatcher:
             self.sender = None
 
     def gather(self) -> None:
-        """Yield while that brings more commands: tasks that begin together end together."""
-        run_queue, count = current_scheduler()._run_queue, 0
+        """Yield as long as more commands arrive: tasks that begin together end together."""
+        run_queue, count = current_scheduler().run_queue, 0
         while run_queue and count < len(self.pending) < MAX_BATCH_COMMANDS:
             count = len(self.pending)
             sleep(0)
@@ -134,7 +135,7 @@ class CommandBatcher:
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             return deque(self.next_answer(connection) for _ in commands)
-        except BaseException:  # a late answer would be taken for one of the next batch
+        except BaseException:  # a late answer would be taken for one to the next batch
             self.client = None
             connection.disconnect()
             raise

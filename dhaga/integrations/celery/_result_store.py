@@ -1,4 +1,4 @@
-"""The result backend as tasks use it: storing a result parks, so that the other tasks of its OS thread go on.
+"""The result backend for tasks: storing a result parks, so that the other tasks of its OS thread keep running.
 
 Over Redis the connections themselves park, for every call of a task to its backend, and concurrent results are
 pipelined (``_redis_batches``). Other backends store through an offload pool. Only storing is offloaded: a chord's
@@ -20,7 +20,7 @@ from ._jobs import Job, logger
 from ._redis_batches import CommandBatcher
 
 MAX_OFFLOADED = 16
-"""Concurrent stores of the offload pool; at more, only the tasks concerned wait."""
+"""Concurrent stores in the offload pool; further tasks that store a result wait."""
 
 
 class ResultStore:
@@ -40,15 +40,15 @@ class ResultStore:
         return self.store(task_id, result, state, *args, **kwargs)
 
     def accept_result(self, job: Job, task_id: str, state: str) -> bool:
-        """Disarm the job, as its own code has ended.
+        """Disarm the job, as the task's own code has ended.
 
-        Returns: False for the result of a task that was revoked and went on.
+        Returns: False if the task was revoked, but continued.
         """
         if job.task_id != task_id:
             return True
         revoked = job.ending is not None and job.ending.limit is None
         if revoked and state != REVOKED:
-            logger.warning("task %s was revoked, but went on: what it came to is not stored", job.title)
+            logger.warning("task %s was revoked, but continued: its result is not stored", job.title)
             return False
         job.disarm()
         return True
@@ -63,9 +63,9 @@ def wrap_backend(app: Any, offload_pool: OffloadPool | None) -> None:
 
 
 def use_parking_redis(backend: Any) -> bool:
-    """Make a Redis backend park and pipeline, if it uses no TLS and has no connection yet. Returns: whether it does.
+    """Make a Redis backend park and pipeline, if it is without TLS and not connected yet. Returns: whether it does.
 
-    Its pauses between retries park, too.
+    Its pauses between retries park as well.
     """
     module = sys.modules.get("celery.backends.redis")
     if module is None or type(backend) is not module.RedisBackend or "client" in backend.__dict__:
@@ -86,14 +86,14 @@ def use_parking_redis(backend: Any) -> bool:
 
     def sleep_and_retry(*about: Any) -> float:
         sleep(retry_delay(*about))
-        return 0.0  # no seconds left for kombu's own sleep, which would block the OS thread
+        return 0.0  # the seconds for kombu's own sleep, which would block the OS thread
 
     backend.on_connection_error, backend._sleep = sleep_and_retry, sleep
     return True
 
 
 def disconnect(app: Any) -> None:
-    """Close the Redis connections of this OS thread, if they are ours."""
+    """Close this OS thread's Redis connections if they are parking ones."""
     backend = app.backend
     client = backend.__dict__.get("client")
     if (

@@ -1,6 +1,6 @@
 """Celery's tasks on dhagas: ``worker_pool = "dhaga.integrations.celery:TaskPool"``, or ``-P custom`` with that name in
-the environment variable ``CELERY_CUSTOM_WORKER_POOL``, or ``-P dhaga`` under ``python -m dhaga -m celery``. The worker
-is patched as ``_patching`` says.
+the environment variable ``CELERY_CUSTOM_WORKER_POOL``, or ``-P dhaga`` under ``python -m dhaga -m celery``.
+``_patching`` patches the worker.
 
 Settings of the app: ``worker_dhaga_threads``, the number of OS threads (1); ``worker_dhaga_watch``, seconds after which
 a task that blocks its thread is named in the log (1.0; 0: never); ``worker_dhaga_blocking_results``, whether storing a
@@ -13,8 +13,8 @@ the pool in it at any bytecode, hence the reentrant ``lock``. The pool's OS thre
 worker dhagas, their ``finish``, and the limits of jobs. The offload pool's OS threads store results in backends that
 cannot park.
 
-A job is in ``jobs`` until it has ended. ``running`` counts those given to the worker pool, ``limit`` at most; the
-others stand in ``waiting``, from where ``move_waiting`` takes them, under ``lock``. One task on its way: ``_jobs``.
+A job is in ``jobs`` until it has ended. ``running`` counts the jobs given to the worker pool, ``limit`` at most; the
+others are in ``waiting``, from which ``move_waiting`` takes them, under ``lock``. For one task's way see ``_jobs``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 from ..._kernel import originals
 from ..._kernel.extras import missing_extra
-from ..._kernel.scheduler import Scheduler, schedulers
+from ..._kernel.run.scheduler import Scheduler, schedulers
 from ..._workers.dhaga_pool import WorkerPool, worker_pools
 from ..._workers.thread_pool import OffloadPool
 from ...debug import watch
@@ -50,7 +50,7 @@ from ._result_store import MAX_OFFLOADED, disconnect, wrap_backend
 __all__ = ["TaskPool"]
 
 ACK_POLL_SECONDS = 0.2
-"""While a stop waits for the last tasks: interval in which heartbeats and acknowledgements are sent."""
+"""Interval in which heartbeats and acknowledgements are sent while a stop waits for the last tasks."""
 
 WAKE_BATCH_SECONDS = 0.01
 """Minimal interval between two wakes of a sleeping thread, so that one wake serves several tasks.
@@ -162,7 +162,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
     def submit(self, job: Job, args: tuple[Any, Any, Any]) -> None:
         """Put a task into the backlog and wake a thread: at once, or within ``WAKE_BATCH_SECONDS`` of the last wake."""
         worker_pool = self.started_pool()
-        if self._hub is None or worker_pool.closed or not all(group.scheduler._asleep for group in worker_pool.groups):
+        if self._hub is None or worker_pool.closed or not all(group.scheduler.asleep for group in worker_pool.groups):
             worker_pool.submit(job, job.run, args, {})
             return
         if not self.wake_scheduled:
@@ -188,8 +188,8 @@ class TaskPool(BasePool):  # type: ignore[misc]
         """Log a task that was delivered again while it runs here."""
         if any(other.task_id == job.task_id and other is not job for other in list(self.jobs.values())):
             logger.warning(
-                "task %s was delivered again while it is under way here, and will run twice: its broker took it "
-                "for lost (Redis does after visibility_timeout, SQS too), or the connection was", job.title,
+                "task %s was delivered again while it runs here, and will run twice: the broker considered it lost "
+                "(Redis and SQS do after visibility_timeout), or the connection was lost", job.title,
             )  # fmt: skip
 
     def started_pool(self) -> WorkerPool:
@@ -198,10 +198,10 @@ class TaskPool(BasePool):  # type: ignore[misc]
         return self.worker_pool
 
     def finish(self, job: Job) -> None:
-        """Forget an ended task and begin waiting ones.
+        """Discard an ended task and start waiting ones.
 
-        Where the consumer's thread has a loop, that begins them: in its signal handlers, which stop the worker, it
-        begins none.
+        Where the consumer's thread has a loop, the loop starts them: not so in its signal handlers, as these stop the
+        worker.
         """
         with self.lock:
             self.running -= 1
@@ -211,13 +211,13 @@ class TaskPool(BasePool):  # type: ignore[misc]
             if not self.waiting or self.fill_scheduled:
                 return
             if self._hub is None:
-                self.move_waiting()  # the calling worker takes its next task after this
+                self.move_waiting()  # before the calling worker takes its next task
                 return
             self.fill_scheduled = True
         self._hub.call_soon(self.fill_up)
 
     def fill_up(self) -> None:
-        """Begin waiting tasks up to the limit. From: the consumer's thread."""
+        """Start waiting tasks up to the limit. From: the consumer's thread."""
         with self.lock:
             self.fill_scheduled = False
             moved = self.move_waiting()
@@ -256,10 +256,10 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self.fill_up()
 
     def shrink(self, n: int = 1) -> None:
-        """Lower the limit by ``n``; running tasks go on. Raises: ValueError if it would fall below 0."""
+        """Lower the limit by ``n``; running tasks continue. Raises: ValueError if it would fall below 0."""
         with self.lock:
             if n > self.limit:
-                raise ValueError(f"a pool for {self.limit} tasks cannot do with {n} fewer")
+                raise ValueError(f"cannot lower the limit of {self.limit} tasks by {n}")
             self.limit -= n
 
     # ---- stopping
@@ -275,7 +275,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             wake_hub(self._hub)
 
     def drop_waiting(self) -> None:
-        """Forget the tasks that have not begun."""
+        """Discard the tasks that have not started."""
         worker_pool = self.started_pool()
         with self.lock:
             for job in self.waiting:
@@ -309,7 +309,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             run_acks(hub)
 
     def cancel_begun(self) -> None:
-        """Cancel, in a cold shutdown, the tasks that began after Celery had cancelled the others."""
+        """Cancel, in a cold shutdown, the tasks that started after Celery had cancelled the others."""
         for job in list(self.jobs.values()):
             request = job.request
             if job.ending is None and request is not None and request.time_start:
@@ -317,13 +317,11 @@ class TaskPool(BasePool):  # type: ignore[misc]
 
     def close_threads(self) -> None:
         worker_pool = self.started_pool()
-        if worker_pool.closed:  # a second signal has done it
+        if worker_pool.closed:  # by a second signal
             return
         unended = [job.title for job in self.jobs.values()]
         if unended:
-            logger.error(
-                "these tasks do not end, as they never park: %s; they are left to end with the process", unended
-            )
+            logger.error("these tasks do not end, as they never park: %s; they will end with the process", unended)
             self.abandon_threads()
             return
         if self.app is not None:
@@ -346,12 +344,14 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self.watchdog = None
 
     def abandon_threads(self) -> None:
-        """Leave the pool's threads to the end of the process, which must not wait for them."""
+        """Leave the pool's threads running until the process exits, and make its exit not wait for them."""
         worker_pool = self.started_pool()
         worker_pool.closed = True
         worker_pools.discard(worker_pool)
         for group in worker_pool.groups:
-            schedulers.discard(group.scheduler)  # else the interpreter's exit would wait for it, twice ten seconds
+            schedulers.discard(
+                group.scheduler
+            )  # otherwise the interpreter's exit would wait for it, twice for ten seconds
             for worker in list(group.workers):
                 worker.daemon = True
 

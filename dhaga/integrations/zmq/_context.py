@@ -8,7 +8,7 @@ from typing import Any
 from zmq import Context
 
 from ..._kernel import originals
-from ..._kernel.current import parking_waiter
+from ..._kernel.wait.current import parking_waiter
 from ..._workers.thread_pool import offload
 
 standard_term, standard_del = Context.term, Context.__del__
@@ -18,7 +18,7 @@ standard_term, standard_del = Context.term, Context.__del__
 def term(self: Any) -> None:
     """End the context. Parks: until its sockets are closed and their messages sent (``offload``).
 
-    A cancel ends the wait alone: the context ends all the same, and another call waits for that again.
+    A cancel ends only the wait: the context still ends, and another call waits for that again.
     """
     if self.closed or "_dhaga_collected" in self.__dict__ or parking_waiter() is None:
         standard_term(self)
@@ -35,7 +35,7 @@ def term_once(context: Any, lock: Any) -> None:
 
 @wraps(standard_del)
 def collected(self: Any) -> None:
-    """Destroy an unclosed context; a finalizer strikes anywhere, and so must not park."""
+    """Destroy an unclosed context. Parks: never, as a finalizer runs at any point."""
     self.__dict__["_dhaga_collected"] = True
     standard_del(self)
 

@@ -1,4 +1,4 @@
-"""What ``install`` replaces in pyzmq, and ``uninstall`` restores."""
+"""The functions and methods that ``install`` replaces in pyzmq, and ``uninstall`` restores."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FUNCTIONS = [(standard_poll, zmq_poll), *_proxy.FUNCTIONS]
 
 MISSING = object()
 former: list[tuple[Any, str, Any]] = []
-"""What ``uninstall`` restores: methods by class and name, MISSING where the class has inherited them."""
+"""Methods that ``uninstall`` restores, by class and name; MISSING if the class inherits the method."""
 
 
 def install() -> None:
-    """Make all sockets and contexts of the process park, those already open, too. A plain OS thread waits in C."""
+    """Make all sockets and contexts of the process park, open ones included. A plain OS thread waits in C."""
     if not former:
         for owner, names in METHODS.items():
             for name, ours in names.items():
@@ -31,7 +31,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Restore pyzmq's own methods and functions. Waits under way go on to park."""
+    """Restore pyzmq's own methods and functions. Waits under way remain parks."""
     while former:
         owner, name, standard = former.pop()
         if standard is MISSING:

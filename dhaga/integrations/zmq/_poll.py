@@ -1,4 +1,4 @@
-"""``zmq_poll``, under ``Poller``, ``select`` and ``Socket.poll``: a dhaga parks at all its sockets and fds at once."""
+"""``zmq_poll``, the base of ``Poller``, ``select`` and ``Socket.poll``: a dhaga parks for several sockets and fds."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import zmq
 from zmq import Socket, ZMQError
 
-from ..._kernel.current import parking_waiter
-from ..._kernel.fd_watch import READ, WRITE, FdWatcher, closed_error
-from ..._kernel.scheduler import Scheduler
-from ..._kernel.waiter import Waiter
+from ..._kernel.run.fd_watch import READ, WRITE, FdWatcher, closed_error
+from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.wait.current import parking_waiter
+from ..._kernel.wait.waiter import Waiter
 from ...select import immediate
 from ._socket import OUT, state_of, wake_others, watcher_of
 
@@ -20,14 +20,14 @@ standard_poll = zmq.zmq_poll
 
 
 class PollTarget:
-    """Where a dhaga is parked that polls: at the watchers of several fds. The first that is ready wakes it."""
+    """The target of a polling dhaga's park: the watchers of several fds. The first ready one wakes the dhaga."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.watched: list[tuple[FdWatcher, int]] = []
 
     def add_fd(self, fd: int, events: int, undo: list[Callable[[], object]]) -> None:
-        """Watch an fd that is no socket of libzmq, until ``undo`` is called."""
+        """Watch an fd that is not a libzmq socket, until ``undo`` is called."""
         watcher = FdWatcher(self.scheduler, fd)
         undo.append(watcher.close)
         self.watched.append((watcher, (READ if events & ~OUT else 0) | (WRITE if events & OUT else 0)))
@@ -37,7 +37,7 @@ class PollTarget:
         for watcher, directions in self.watched:
             if directions & ~watcher.interest:
                 watcher.poller.register(watcher, directions)
-        me._prepare(f"zmq.poll fd {', '.join(str(watcher.fd) for watcher, _ in self.watched)}"[:60], self)
+        me.prepare_park(f"zmq.poll fd {', '.join(str(watcher.fd) for watcher, _ in self.watched)}"[:60], self)
         try:
             for watcher, directions in self.watched:
                 if directions & READ:
@@ -45,8 +45,8 @@ class PollTarget:
                 if directions & WRITE:
                     watcher.writers[me] = None
                 if watcher.closed:  # by another thread, just now
-                    me._wake(error=closed_error())
-            return me._park_until(timeout)
+                    me.wake_parked(error=closed_error())
+            return me.park_within(timeout)
         finally:
             self._remove(me)
 
@@ -57,7 +57,7 @@ class PollTarget:
 
 
 def poll_at_once(items: Any) -> Any:
-    """Return the events that there are. What has come meanwhile is still signalled."""
+    """Return the current events. Events that come meanwhile are still signalled."""
     while True:
         found = standard_poll(items, 0)
         seen = [wake_others(thing) & events for thing, events in items if isinstance(thing, Socket)]
@@ -78,7 +78,7 @@ def zmq_poll(sockets: Any, timeout: int = -1) -> Any:
 
 
 def park_for_poll(me: Waiter, items: Any, timeout: int) -> Any:
-    clock = me.scheduler._clock
+    clock = me.scheduler.clock
     deadline = None if timeout < 0 else clock() + timeout / 1000
     undo: list[Callable[[], object]] = []
     try:
@@ -98,7 +98,7 @@ def park_for_poll(me: Waiter, items: Any, timeout: int) -> Any:
             try:
                 target.wait(me, left)
             except OSError as error:
-                # Not to be polled any more: libzmq takes a closed socket for the fd 0.
+                # Not polled again: libzmq takes a closed socket for the fd 0.
                 closed = any(isinstance(thing, Socket) and thing.closed for thing, _ in items)
                 raise ZMQError(zmq.ENOTSOCK if closed else error.errno) from None
         return found

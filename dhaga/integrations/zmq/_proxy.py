@@ -1,4 +1,4 @@
-"""``zmq.proxy``, which never returns by itself, as a loop that parks; the other two proxies run in an OS thread."""
+"""``zmq.proxy``, which runs until its context ends, as a loop that parks; the other two run in an OS thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zmq
 from zmq import Again
 from zmq.backend import cython
 
-from ..._kernel.current import parking_waiter
+from ..._kernel.wait.current import parking_waiter
 from ..._workers.thread_pool import shared
 from ._poll import zmq_poll
 from ._socket import EVENTS, IN, NOW, OUT, get
@@ -18,7 +18,7 @@ from ._socket import EVENTS, IN, NOW, OUT, get
 T = TypeVar("T")
 
 BURST = 1000
-"""Messages that a proxy forwards in one direction before it looks at the other: libzmq's ``proxy_burst_size``."""
+"""Messages that a proxy forwards in one direction before it turns to the other: libzmq's ``proxy_burst_size``."""
 
 standard_proxy = zmq.proxy
 
@@ -50,7 +50,7 @@ def proxy(frontend: Any, backend: Any, capture: Any = None) -> None:
 
 
 def forward(source: Any, sink: Any, capture: Any) -> None:
-    """Forward what has come, up to a burst, while the sink has room."""
+    """Forward received messages, up to a burst, while the sink has room."""
     for _ in range(BURST):
         try:
             message = source.recv_multipart(NOW, copy=False)

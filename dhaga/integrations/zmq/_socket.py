@@ -1,12 +1,12 @@
-"""Sockets of pyzmq: ``send`` and ``recv`` park, and whatever makes libzmq look wakes the other waiters.
+"""Sockets of pyzmq: ``send`` and ``recv`` park, and each call that consumes libzmq's signal wakes the other waiters.
 
-A socket has one fd. libzmq signals it once for all that has come for the socket (a message, room in a pipe, the end of
-the context) since it last looked, and any call on the socket may look: a ``send`` takes away the signal that a ``recv``
-of another dhaga is parked for. So a call is tried without waiting; one that would wait lets libzmq look, tries again,
-and only then parks for the fd; and whatever looks (``send``, ``recv``, ``poll``, ``connect``, the option EVENTS, even
-the try before a park) wakes the other waiters of the socket if there is something for them.
-Rejected: to park until EVENTS has POLLOUT. A ROUTER with ROUTER_MANDATORY always has it, though a send to a peer whose
-pipe is full must wait.
+A socket has one fd. libzmq signals it once for all events (a message, room in a pipe, the end of the context) since the
+last look, and any call on the socket may look and so consume the signal: a ``send`` consumes the one that another
+dhaga's ``recv`` is parked for. So a call is tried without waiting; if it would wait, it makes libzmq look, tries again,
+and only then parks for the fd. Each call that looks (``send``, ``recv``, ``poll``, ``connect``, the option EVENTS, even
+the try before a park) wakes the socket's other waiters if there are events for them.
+Rejected: parking until EVENTS has POLLOUT. A ROUTER with ROUTER_MANDATORY always has it, although a send to a peer with
+a full pipe must wait.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import Any, TypeVar
 import zmq
 from zmq import Again, Socket, ZMQError
 
-from ..._kernel.current import parking_waiter
-from ..._kernel.fd_watch import FdWatcher, FdWatchers
-from ..._kernel.turn_budget import CALLS_PER_CHECK, waiter_that_is_due, yield_if_due
-from ..._kernel.waiter import Waiter
+from ..._kernel.run.fd_watch import FdWatcher, FdWatchers
+from ..._kernel.run.turn_budget import CALLS_PER_CHECK, waiter_that_is_due, yield_if_due
+from ..._kernel.wait.current import parking_waiter
+from ..._kernel.wait.waiter import Waiter
 
 T = TypeVar("T")
 
-# As plain numbers: an operation on pyzmq's enums takes as long as a send.
+# Plain numbers: an operation on pyzmq's enums takes as long as a send.
 NOW, MORE, IN, OUT = int(zmq.DONTWAIT), int(zmq.SNDMORE), int(zmq.POLLIN), int(zmq.POLLOUT)
 EVENTS, FD, RCVMORE = int(zmq.EVENTS), int(zmq.FD), int(zmq.RCVMORE)
 RCVTIMEO, SNDTIMEO = int(zmq.RCVTIMEO), int(zmq.SNDTIMEO)
 
 RETRY_SECONDS = 0.05
-"""Pause between two tries of a send by a ROUTER with ROUTER_MANDATORY while another dhaga waits for the same socket.
+"""Pause between two tries of a ROUTER's send with ROUTER_MANDATORY while another dhaga waits for the same socket.
 
-Only there can a look for the other take away the signal of room in a full pipe, and EVENTS not show it.
+Only there can a look on behalf of the other dhaga consume the signal of room in a full pipe without a trace in EVENTS.
 """
 
 standard_send, standard_recv, standard_close = Socket.send, Socket.recv, Socket.close
@@ -41,9 +41,9 @@ standard_get: Callable[..., Any] = Socket.get
 
 
 class SocketState:
-    """What is known of one socket: its waiters, with the events that each wants, and the watchers of its fd.
+    """State of one socket: its waiters, with the events that each waits for, and the watchers of its fd.
 
-    ``more_to_send``: a multipart message has been begun. ``calls_until_check``: see ``dhaga/_kernel/turn_budget.py``.
+    ``more_to_send``: a multipart message is half sent. ``calls_until_check``: see ``dhaga/_kernel/run/turn_budget.py``.
     """
 
     __slots__ = ("calls_until_check", "more_to_send", "waiters", "watchers")
@@ -74,43 +74,43 @@ def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
 
 
 def wake_others(socket: Any) -> int:
-    """If the socket has waiters, let libzmq look, and wake those for whom there is something.
+    """If the socket has waiters, make libzmq look, and wake the waiters that have an event.
 
-    From: whatever makes libzmq look. Returns: the events seen, 0 without waiters. A caller that is to park must try
-    again if it wants one of them: the signal for it may be gone.
+    From: each call that looks. Returns: the events seen, 0 without waiters. A caller about to park must try again if it
+    waits for one of them: the look may have consumed its signal.
     """
     state = socket.__dict__.get("_dhaga")
     if state is None or not state.waiters:
         return 0
     try:
         events: int = standard_get(socket, EVENTS)
-    except ZMQError:  # closed, or its context is ending: each finds that out by its own call
+    except ZMQError:  # closed, or its context is ending: each waiter's own call reports that
         events = IN | OUT
     wake_for(state, events)
     return events
 
 
 def wake_for(state: SocketState, events: int) -> None:
-    """Wake the waiters that want one of these events. One that finds nothing parks again."""
+    """Wake the waiters for one of these events. A waiter whose call would still wait parks again."""
     for waiter, wanted in list(state.waiters.items()):
         if wanted & events and state.watchers is not None:
             for watcher in list(state.watchers.values()):
                 if isinstance(watcher, FdWatcher) and watcher.readers.pop(waiter, False) is None:
-                    waiter._wake()
+                    waiter.wake_parked()
 
 
 # ---- sending and receiving
 
 
 def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[int], T]) -> T:
-    """Make a call that would wait, as one without waiting has just found, as soon as it need not.
+    """Repeat a call that has just raised Again until it succeeds.
 
-    ``call`` takes the flag to wait in C or not. Parks: ``zmq fd N``. Raises: Again after the time of the option.
+    ``call`` takes libzmq's flags (0 or NOW). Parks: ``zmq fd N``. Raises: Again after the time of the option.
     """
     me = parking_waiter()
     if me is None:
         return call(0)
-    state, clock = state_of(socket), me.scheduler._clock
+    state, clock = state_of(socket), me.scheduler.clock
     milliseconds = standard_get(socket, timeout_option)
     deadline = None if milliseconds < 0 else clock() + milliseconds / 1000
     watcher = watcher_of(socket, me)
@@ -118,7 +118,7 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
     tried_again = False
     try:
         while True:
-            wake_others(socket)  # which makes libzmq look: what comes from here on is signalled anew
+            wake_others(socket)  # libzmq looks: later events are signalled anew
             try:
                 return call(NOW)
             except Again:
@@ -126,7 +126,8 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
                 if left is not None and left <= 0:
                     raise
             if len(state.waiters) > 1 and wake_others(socket) & event:
-                # The call, or this look, has taken a signal away. An event that stays, and is none, is a ROUTER's.
+                # The call or this look consumed the signal of ``event``, so try again; a ROUTER's POLLOUT is always
+                # set, so once only.
                 if not tried_again:
                     tried_again = True
                     continue
@@ -142,7 +143,7 @@ def call_or_park(socket: Any, event: int, timeout_option: int, call: Callable[[i
 
 
 def begin_call(socket: Any) -> SocketState:
-    """Count a call, and let other dhagas run if the caller's turn is over and no message is half sent or received."""
+    """Count a call, and yield if the caller's turn is over and no message is half sent or received."""
     state = state_of(socket)
     state.calls_until_check -= 1
     if state.calls_until_check <= 0 and not state.more_to_send:
@@ -208,7 +209,7 @@ def recv(self: Any, flags: int = 0, copy: bool = True, track: bool = False) -> A
     return receive(self, flags=flags, copy=copy, track=track)
 
 
-# ---- what else makes libzmq look, or ends a socket
+# ---- other calls that make libzmq look, or close a socket
 
 
 @wraps(standard_get)
