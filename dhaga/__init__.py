@@ -14,9 +14,9 @@ from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
 from ._kernel.api import Timeout, current, park, priority, sleep, spawn
 from ._kernel.errors import Cancelled, Deadlock, ParkError
-from ._kernel.microthread import Dhaga, excepthook
-from ._kernel.run_queues import HIGH, LOW, NORMAL, Priority
-from ._kernel.scheduler import Scheduler
+from ._kernel.run.microthread import Dhaga, excepthook
+from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority
+from ._kernel.run.scheduler import Scheduler
 from ._kernel.spawn_later import spawn_later
 from ._structured.race import race
 from ._structured.scope import Scope, fail_after, move_on_after, no_park, shield
@@ -24,42 +24,13 @@ from ._sync.capacity_limiter import CapacityLimiter
 from ._sync.completion import as_completed, wait
 from ._sync.rate_limiter import RateLimiter
 from ._workers.thread_pool import OffloadPool, offload, offloaded
-from .aio._await import await_
 
 __all__ = [
-    "HIGH",
-    "LOW",
-    "NORMAL",
-    "Cancelled",
-    "CapacityLimiter",
-    "Deadlock",
-    "Dhaga",
-    "OffloadPool",
-    "ParkError",
-    "Priority",
-    "RateLimiter",
-    "Scheduler",
-    "Scope",
-    "Timeout",
-    "aio",
-    "as_completed",
-    "await_",
-    "current",
-    "excepthook",
-    "fail_after",
-    "move_on_after",
-    "no_park",
-    "offload",
-    "offloaded",
-    "park",
-    "priority",
-    "race",
-    "shield",
-    "sleep",
-    "spawn",
-    "spawn_later",
-    "wait",
-]
+    "HIGH", "LOW", "NORMAL", "Cancelled", "CapacityLimiter", "Deadlock", "Dhaga", "OffloadPool", "ParkError",
+    "Priority", "RateLimiter", "Scheduler", "Scope", "Timeout", "aio", "as_completed", "await_", "current",
+    "excepthook", "fail_after", "move_on_after", "no_park", "offload", "offloaded", "park", "priority", "race",
+    "shield", "sleep", "spawn", "spawn_later", "wait",
+]  # fmt: skip
 __version__ = "0.1.0"
 
 SUBMODULES = frozenset(
@@ -96,13 +67,17 @@ if TYPE_CHECKING:
     from . import thread as thread
     from . import threading as threading
     from . import time as time
+    from .aio import await_
 else:
     # CPython specialises attributes of modules without a __getattr__ only: each `dhaga.sleep` in a program takes 48 ns
-    # instead of 9. Names taken by `from dhaga import sleep` cost nothing, nor does the package's own code pay.
+    # instead of 9. Names taken by `from dhaga import sleep` cost nothing, and the package's own code uses such names.
     def __getattr__(name: str) -> Any:
-        """Import a public module at its first use; of a name from another library say its counterpart."""
+        """Import a public module at its first use; of another library's name, name the counterpart."""
         from importlib import import_module
 
+        if name == "await_":  # its first use has an effect on asyncio.get_event_loop()
+            globals()[name] = aio.await_
+            return aio.await_
         if name in SUBMODULES:
             return import_module(f"{__name__}.{name}")
         if name.startswith("_"):
@@ -133,6 +108,5 @@ def unload_ipython_extension(shell: Any) -> None:
 
 
 def __dir__() -> list[str]:
-    """List the public names, and those public modules of the package that are imported already."""
-    modules = {key for key, value in globals().items() if getattr(value, "__name__", "") == f"{__name__}.{key}"}
-    return sorted({*__all__, "open", "__version__", *(name for name in modules if not name.startswith("_"))})
+    """List the public names, and the public modules, which the first use imports."""
+    return sorted({*__all__, *SUBMODULES, "open", "__version__"})

@@ -12,38 +12,51 @@ from typing import Any
 COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
-    "migrate": ("dhaga._cli.migrate", "list what a source tree uses of gevent, eventlet and threading, or rewrite it"),
+    "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading in a folder"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
-"""The module of each command, whose ``main(arguments)`` returns an exit status. Its needs: ``dhaga[COMMAND]``."""
+"""Module of each command, whose ``main(arguments)`` returns an exit status. Extra packages: ``dhaga[COMMAND]``."""
 
 USAGE = """\
-usage: python -m dhaga SCRIPT …     run a program, its threads as dhagas: a file, a folder or an archive; - is stdin
-       python -m dhaga -m MODULE …  run a module so
-       python -m dhaga -c CODE …    run a text so
-       python -m dhaga --as NAME …  run any of these with Dhaga's own gevent or eventlet for NAME; may be repeated
-       python -m dhaga --version    print the versions of what it consists of
-       python -m dhaga COMMAND …    where COMMAND is
-""" + "".join(
-    f"         {command:8}{what}: see {command} --help; a file of that name is ./{command}\n"
-    for command, (_, what) in COMMANDS.items()
-)
+usage: python -m dhaga SCRIPT …     run a program with its threads as dhagas: a file, a folder, an archive, or - (stdin)
+       python -m dhaga -m MODULE …  run a module in this way
+       python -m dhaga -c CODE …    run code given as a string
+       python -m dhaga --as NAME …  run any of these with Dhaga's own gevent or eventlet; may be repeated
+       python -m dhaga --version    print the versions of Dhaga, Python and the dependencies
+       python -m dhaga COMMAND …    run a command (see COMMAND --help; to run a file called serve, write ./serve):
+""" + "".join(f"         {command:8}{what}\n" for command, (_, what) in COMMANDS.items())
 
 
 def main(arguments: list[str]) -> int:
     """Run a command or a program. Returns: an exit status."""
     first = arguments[0] if arguments else "--help"
     if first in ("-h", "--help"):
-        print(USAGE, end="")
-        return 0
+        return to_a_pager(partial(tell, lambda: USAGE.rstrip()))
     if first in ("-V", "--version"):
         from ._cli import version
 
-        print(version.text())
-        return 0
+        return to_a_pager(partial(tell, version.text))
     if first in COMMANDS:
-        return run_command(first, arguments[1:])
+        return to_a_pager(partial(run_command, first, arguments[1:]))
     return run_program(arguments)
+
+
+def tell(text: Callable[[], str]) -> int:
+    print(text())
+    return 0
+
+
+def to_a_pager(command: Callable[[], int]) -> int:
+    """Run a command whose output may go to a pipe that closes at any time: ``| head``, ``| less``."""
+    try:
+        try:
+            return command()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:  # the flush at exit must not fail either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
 
 
 def run_command(command: str, arguments: list[str]) -> int:
@@ -72,7 +85,7 @@ def run_program(arguments: list[str]) -> int:
 
 
 def split_names(run: Any, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names given by ``--as``, and the arguments behind them. Raises: NoProgram."""
+    """Return the names given with ``--as``, and the arguments after them. Raises: NoProgram."""
     names = []
     while arguments and (arguments[0] == "--as" or arguments[0].startswith("--as=")):
         _, equals, name = arguments[0].partition("=")
@@ -84,7 +97,7 @@ def split_names(run: Any, arguments: list[str]) -> tuple[list[str], list[str]]:
         names.append(name)
         arguments = rest
     if not arguments:
-        raise run.NoProgram(f"a program is expected behind --as\n{USAGE}")
+        raise run.NoProgram(f"a program is expected after --as\n{USAGE}")
     return names, arguments
 
 

@@ -1,4 +1,4 @@
-"""What names of gevent, eventlet, trio and asyncio are called here. Imported when one of them is asked for."""
+"""Counterparts of names of gevent, eventlet, trio and asyncio. Imported when a program uses such a name."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ COUNTERPARTS = {
     "with_timeout": (GEVENT, TIMEOUT),
     "wrap_ssl": (EVENTLET, "wrap_socket of a dhaga.ssl.SSLContext"),
 }
-"""By name: where it is from, and what to write here."""
+"""By name: its library, and what to write instead."""
 
 
 def missing_name(name: str) -> AttributeError | ImportError:

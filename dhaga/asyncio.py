@@ -1,13 +1,13 @@
 """The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside of its dhaga.
 
-A loop that a program made is its own: to block, to close, to cancel all tasks of. So each dhaga that calls
-``asyncio.run`` has one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
+A program may block its own loop, close it, and cancel all of its tasks. So each dhaga that calls ``asyncio.run`` has
+one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
 blocks, other dhagas run; its coroutines see the thread identity, locals and locks of the dhaga that runs it.
 
-An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/scheduler.py``). A
-waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
+An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
+A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
 whenever it parks, ``around_park`` shows no loop, and the hooks from outside of that loop. A run begins in
-``beside_scheduler``, or late, at the first select, where main code gets its scheduler only within the loop.
+``beside_scheduler``, or late, where main code gets its scheduler only within the loop.
 
 Rejected: the scheduler's loop for all, where a coroutine that blocks stops all dhagas (that loop is reached by
 ``dhaga.await_``); an OS thread for each loop, where locals and RLocks are not the caller's and no signals arrive. Only
@@ -28,14 +28,14 @@ from typing import Any, TypeVar
 
 from greenlet import getcurrent
 
-from ._kernel import originals
+from ._kernel import hooks, originals
 from ._kernel.api import spawn
 from ._kernel.context_manager import contextmanager
-from ._kernel.current import this_thread
 from ._kernel.errors import Cancelled, Expired
-from ._kernel.microthread import Dhaga
-from ._kernel.scheduler import Scheduler
-from ._kernel.signals import on_ctrl_c
+from ._kernel.process.signals import on_ctrl_c
+from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.scheduler import Scheduler
+from ._kernel.wait.current import this_thread
 from ._sync.local import local
 from ._workers.thread_pool import OffloadPool
 from .selectors import DefaultSelector
@@ -56,7 +56,7 @@ else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether an OS thread shows one current task, as one running loop; before, there was one for each loop."""
+"""Whether an OS thread has one current task, as it has one running loop; older Pythons have one for each loop."""
 
 swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
@@ -80,7 +80,7 @@ loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
     """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the hooks from outside.
 
-    ``Scheduler._around_park`` is this function while any of its waiters runs a loop, else None.
+    ``Scheduler.around_park`` is this function while any of its waiters runs a loop, else None.
     """
     loop_run = loop_runs[me.scheduler].get(me)
     if loop_run is None:
@@ -115,7 +115,7 @@ def begin_loop_run(me: Any) -> None:
     """Mark ``me`` as running a loop of its own, which other waiters do not see."""
     scheduler = me.scheduler
     loop_runs.setdefault(scheduler, {})[me] = LoopRun()
-    scheduler._around_park = around_park
+    scheduler.around_park = around_park
 
 
 def end_loop_run(me: Any) -> None:
@@ -125,13 +125,13 @@ def end_loop_run(me: Any) -> None:
         return
     sys.set_asyncgen_hooks(*loop_runs[scheduler].pop(me).hooks)
     if not loop_runs[scheduler]:
-        scheduler._around_park = None
+        scheduler.around_park = None
         del loop_runs[scheduler]
 
 
 @contextmanager
 def beside_scheduler() -> Iterator[None]:
-    """Let the caller run a loop, and park in it."""
+    """Run the block as a program that runs its own loop, and may park in it."""
     me = parking_waiter()
     if me is None:
         try:
@@ -148,14 +148,15 @@ def beside_scheduler() -> Iterator[None]:
             end_loop_run(me)
 
 
-def begin_late_loop_run() -> None:
-    """Begin the run of main code that met its scheduler only within the loop."""
-    if this_thread.main is not None and not isinstance(getcurrent(), Dhaga) and not runs_loop(this_thread.main):
-        begin_loop_run(this_thread.main)
-        loop_runs[this_thread.main.scheduler][this_thread.main].hooks = (
-            None,
-            None,
-        )  # the current hooks are the loop's; there were none outside
+def begin_late_loop_run(main: Main) -> None:
+    """Begin the run of main code if it gets its scheduler only within the loop. From: ``hooks.on_main_code``."""
+    if getattr(_get_running_loop(), "parks", False):
+        begin_loop_run(main)
+        # The current hooks are the loop's; there were none outside.
+        loop_runs[main.scheduler][main].hooks = (None, None)
+
+
+hooks.on_main_code = begin_late_loop_run
 
 
 def end_late_loop_run() -> None:
@@ -174,7 +175,7 @@ class SelectorEventLoop(standard.SelectorEventLoop):
     """Tells the kernel that dhagas spawned here belong to the scheduler of the waiter that runs the loop."""
 
     def __init__(self, selector: Any = None) -> None:
-        super().__init__(ParkingSelector() if selector is None else selector)
+        super().__init__(DefaultSelector() if selector is None else selector)
 
     def run_forever(self) -> None:
         """Run until ``stop``. Parks: ``read fd N``, while the loop is idle."""
@@ -195,11 +196,11 @@ class SelectorEventLoop(standard.SelectorEventLoop):
         """Run until a future is done. Parks: ``read fd N``, while the loop is idle."""
         with beside_scheduler():
             if _get_running_loop() is not None or self.is_closed() or self.is_running():
-                return super().run_until_complete(future)  # which raises the standard error
+                return super().run_until_complete(future)  # raises the RuntimeError of asyncio
             return self.run_task(standard.ensure_future(future, loop=self))
 
     def run_task(self, future: standard.Future[T]) -> T:
-        """Run until the future is done; a cancel of the caller cancels it once each, and is raised at its end."""
+        """Run until the future is done; each cancel of the caller cancels it once, and is raised at its end."""
         cancelled_by: BaseException | None = None
         while True:
             try:
@@ -213,14 +214,6 @@ class SelectorEventLoop(standard.SelectorEventLoop):
                     raise
                 cancelled_by = error
                 future.cancel()
-
-
-class ParkingSelector(DefaultSelector):  # type: ignore[misc]
-    """Selector of the loop: its ``select`` parks."""
-
-    def select(self, timeout: float | None = None) -> Any:
-        begin_late_loop_run()
-        return super().select(timeout)
 
 
 # ---- asyncio.run
@@ -250,7 +243,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
             return RunInThread(self.get_loop(), coro).run(super().run, context)
 
     def close(self) -> None:
-        """Close the loop, one that waits in C in an OS thread: here it would set the signals' wake-up fd."""
+        """Close the loop; if it waits in C, in an OS thread: here it would set the signals' wake-up fd."""
         if not self.runs_in_thread:
             super().close()
             return
@@ -292,7 +285,7 @@ class RunInThread:
             except standard.CancelledError as error:
                 raise (cancelled_by or error) from error
             except (Cancelled, Expired) as error:
-                if call._done:
+                if call.has_ended:
                     raise
                 cancelled_by = error
                 with contextlib.suppress(RuntimeError):  # the loop is closed: the coroutine has ended
@@ -344,7 +337,7 @@ class CurrentLoop(local):
 if sys.version_info < (3, 12):
 
     class PidfdWatcher(standard.ThreadedChildWatcher):
-        """Waits for child processes by pidfd, without a thread, on the loop that started them."""
+        """Waits for child processes with pidfds, without a thread, on the loop that started them."""
 
         def add_child_handler(self, pid: int, callback: Any, *args: Any) -> None:  # type: ignore[override]
             """Register ``callback(pid, exit code, *args)`` for the exit of a child."""

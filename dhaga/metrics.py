@@ -31,7 +31,7 @@ class Counter:
         return f"<Counter {self.total}, {self.total - self._taken} since the last take>"
 
     def add(self, n: int = 1) -> None:
-        """Count ``n`` more. Parks: never. From: any thread. Raises: TypeError, ValueError if it is below 0."""
+        """Add ``n``. Parks: never. From: any thread. Raises: TypeError, ValueError if it is below 0."""
         if type(n) is not int or n < 0:
             n = whole(n)
         self.total += n  # atomic

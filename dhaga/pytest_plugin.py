@@ -8,7 +8,7 @@ code. So the main code is parked meanwhile, and a test in which every dhaga wait
 names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
 
 The hooks are in ``_dhaga_pytest.py``, outside of the package, as pytest loads them wherever Dhaga is installed; they
-import this for the first marked test. Where plugins are named one by one, ``-p dhaga.pytest_plugin`` has them, too.
+import this for the first marked test. Where plugins are named one by one, ``-p dhaga.pytest_plugin`` also has them.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """
@@ -38,33 +38,28 @@ from _dhaga_pytest import (
 
 from . import testing
 from ._kernel.api import Timeout, spawn
-from ._kernel.microthread import RUNNING, Dhaga
-from ._kernel.scheduler import schedulers
+from ._kernel.run.microthread import RUNNING, Dhaga
+from ._kernel.run.scheduler import schedulers
 
 if TYPE_CHECKING:
     from .debug._snapshot import DhagaView
 
 __all__ = [
-    "dhaga_clock",
-    "pytest_addoption",
-    "pytest_configure",
-    "pytest_runtest_call",
-    "pytest_runtest_makereport",
-    "pytest_runtest_setup",
-    "pytest_unconfigure",
-]
+    "dhaga_clock", "pytest_addoption", "pytest_configure", "pytest_runtest_call", "pytest_runtest_makereport",
+    "pytest_runtest_setup", "pytest_unconfigure",
+]  # fmt: skip
 
 END_SECONDS = 5.0
-"""Time for the dhagas that were left to end, once they are cancelled."""
+"""Seconds that leftover dhagas get to end after their cancel."""
 
 LONGEST_LIST = 20
-"""So many of the dhagas that were left are listed one by one."""
+"""The most leftover dhagas that are listed one by one."""
 
 # ---- the seed
 
 
 def choose_seed() -> None:
-    """Choose the seed of a test, where each is to have its own."""
+    """Choose the seed of a test if each test gets its own."""
     testing.seed = random.SystemRandom().getrandbits(32)
 
 
@@ -150,20 +145,20 @@ def dump_without_pytest() -> str:
 
 
 def is_the_caller(view: DhagaView) -> bool:
-    """Report whether a view is of the code that took the snapshot: the only main code that did not wait then."""
+    """Return whether a view is of the code that took the snapshot: the only main code that did not wait then."""
     return view.kind == "main code" and view.state == RUNNING
 
 
-# ---- dhagas that were left
+# ---- leftover dhagas
 
 
 def live_dhagas() -> set[Dhaga]:
     """Return the live dhagas of all schedulers."""
-    return {dhaga for scheduler in list(schedulers) for dhaga in list(scheduler._live)}
+    return {dhaga for scheduler in list(schedulers) for dhaga in list(scheduler.live)}
 
 
 def must_have_ended(dhaga: Dhaga) -> bool:
-    """Report whether a dhaga may not be left: daemons may, and one that ends in another OS thread right now."""
+    """Return whether a leftover dhaga is a fault: a daemon is not, nor one that is ending in another OS thread."""
     return dhaga.is_alive() and not dhaga.daemon
 
 

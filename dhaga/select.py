@@ -5,7 +5,7 @@ something (``_iowait/fd_set.py``), as it can when a ``dhaga.socket`` among the f
 the standard one.
 
 A program that polls in a loop may always find something, and would then never park. So after ``ANSWERS_BEFORE_YIELD``
-immediate answers in a row the caller yields: it may be polling for what other dhagas are to do.
+immediate answers in a row the caller yields: it may be waiting for what other dhagas would do.
 
 ``kqueue`` and all other names are the standard module's own.
 """
@@ -27,20 +27,20 @@ from ._iowait.fd_set import POLLOUT as POLLOUT
 from ._iowait.fd_set import POLLPRI as POLLPRI
 from ._iowait.fd_set import wait_for
 from ._kernel import originals
-from ._kernel.current import parking_waiter, this_waiter
-from ._kernel.fd_watch import FdWatchers
-from ._kernel.microthread import Dhaga, Main
-from ._kernel.scheduler import sleep
+from ._kernel.run.fd_watch import FdWatchers
+from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.scheduler import sleep
 from ._kernel.stdlib_face import fall_back_to, refuse_copy
-from ._kernel.thread_waiter import OSThread
-from ._kernel.waiter import TIMED_OUT
+from ._kernel.wait.current import parking_waiter, this_waiter
+from ._kernel.wait.thread_waiter import OSThread
+from ._kernel.wait.waiter import TIMED_OUT
 
 # Taken before a patch can replace it.
 standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standard.select
 MAX_SECONDS = 2.0**63 / 1e9
 MAX_MILLISECONDS = 2**31 - 1 if sys.version_info < (3, 15) else math.inf  # what ``poll`` takes
 ANSWERS_BEFORE_YIELD = 16
-"""Immediate answers in a row, of all callers of the process, after which the caller yields to other dhagas."""
+"""After this many immediate answers in a row, to any callers in the process, a caller yields to other dhagas."""
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -159,7 +159,7 @@ class epoll:
 
     @classmethod
     def fromfd(cls, fd: int, /) -> Self:
-        """Make an object over an fd that is an epoll already."""
+        """Wrap an fd that is an epoll already."""
         return cls.__new__(cls).adopt(originals.epoll.fromfd(fd))
 
     def __repr__(self) -> str:
@@ -215,9 +215,9 @@ class epoll:
         if isinstance(me, OSThread):
             return self.real.poll(timeout, maxevents)  # type: ignore[no-any-return]
         watcher = self.watchers.of(me)
-        deadline = None if limit is None or limit < 0 else me.scheduler._clock() + limit
+        deadline = None if limit is None or limit < 0 else me.scheduler.clock() + limit
         while not events:
-            left = None if deadline is None else max(0.0, deadline - me.scheduler._clock())
+            left = None if deadline is None else max(0.0, deadline - me.scheduler.clock())
             if watcher.wait_readable(me, left) is TIMED_OUT:
                 return self.real.poll(0, maxevents)  # type: ignore[no-any-return]
             events = self.real.poll(0, maxevents)
@@ -276,7 +276,7 @@ class ImmediateAnswers:
             self.yield_()
 
     def yield_(self) -> None:
-        """Let others run, if the caller can park."""
+        """Yield to other dhagas, if the caller can park."""
         self.in_a_row = 0
         if isinstance(getcurrent(), Dhaga) or isinstance(parking_waiter(), Main):
             sleep(0)

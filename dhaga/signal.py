@@ -1,8 +1,9 @@
 """The standard ``signal`` on dhagas: handlers run in the main code, and waiting for a signal parks.
 
 A handler may strike any dhaga, which must not park for it: so the function given to ``signal`` is wrapped in a
-``Handler``, which passes the call to the main code (``_kernel/signals.py``). C lets each dhaga of the main OS thread
-set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard module's own.
+``Handler``, which passes the call to the main code (``_kernel/process/signals.py``). C lets each dhaga of the main OS
+thread set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard module's
+own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from types import FrameType
 from typing import Any
 
 from ._kernel import originals
-from ._kernel.current import this_thread, this_waiter
-from ._kernel.idents import os_thread_of
-from ._kernel.scheduler import sleep
-from ._kernel.signals import BLOCKING, call_in_main, on_ctrl_c
+from ._kernel.process.signals import BLOCKING, call_in_main, on_ctrl_c
+from ._kernel.run.idents import os_thread_of
+from ._kernel.run.scheduler import sleep
 from ._kernel.stdlib_face import fall_back_to
-from ._kernel.thread_waiter import OSThread
-from ._kernel.wait_queue import WaitQueue
+from ._kernel.wait.current import this_thread, this_waiter
+from ._kernel.wait.thread_waiter import OSThread
+from ._kernel.wait.wait_queue import WaitQueue
 from .threading import current_thread, main_thread
 
 __all__ = ["getsignal", "pause", "pthread_kill", "set_wakeup_fd", "signal", "sigtimedwait", "sigwait", "sigwaitinfo"]
@@ -79,7 +80,7 @@ def refuse_in_thread(function: str) -> None:
 
     For a greenlet of ``dhaga.compat``, which is no thread to its program, C decides by the OS thread.
     """
-    if current_thread() is not main_thread() and getattr(this_waiter(), "_is_thread", True):
+    if current_thread() is not main_thread() and getattr(this_waiter(), "stands_for_thread", True):
         raise ValueError(f"{function} only works in main thread of the main interpreter")
 
 
@@ -100,7 +101,7 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
 
 def wakeup_fd_of_scheduler() -> int:
     """Return the fd by which signals end the sleep of this thread's scheduler; -1 if it has none."""
-    selector = this_thread.main and this_thread.main.scheduler._selector
+    selector = this_thread.main and this_thread.main.scheduler.selector
     return selector.wakeup_pipe.write_end.fileno() if selector and selector.wakeup_pipe else -1
 
 
@@ -130,11 +131,11 @@ def pause() -> None:
         standard_pause()
         return
     me: Any = this_waiter()
-    me.scheduler._outside_calls += 1  # an outside wake is expected: no deadlock
+    me.scheduler.outside_calls += 1  # an outside wake is expected: no deadlock
     try:
         pause_queue.wait(False, pause_queue.wake_all)
     finally:
-        me.scheduler._outside_calls -= 1
+        me.scheduler.outside_calls -= 1
 
 
 # In a plain thread it returns once a handler was called: one that is held off would come after it.

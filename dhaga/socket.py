@@ -1,12 +1,12 @@
 """The standard ``socket`` on dhagas: where a call would block it parks, within the socket's timeout.
 
-On Linux the fd is as blocking as the standard's would be, as processes that share it rely on that: each call passes
+On Linux the fd is as blocking as the standard's, since processes that share it rely on that: each call passes
 MSG_DONTWAIT instead. Elsewhere the fd never blocks. Each scheduler that uses a socket watches it through a
 ``FdWatcher`` of its own; a plain OS thread blocks for real. Any dhaga of any scheduler may use a socket, several at a
 time; bytes go to the reader that runs first.
 
-``recv``, ``recv_into`` and ``sendall`` have their fast paths written out. Timeouts and parking are in
-``_iowait/socket_base.py``, name resolution in ``_iowait/dns.py``; all other names are the standard module's own.
+Timeouts and parking are in ``_iowait/socket_base.py``, name resolution in ``_iowait/dns.py``; all other names are the
+standard module's own.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import _socket
 import errno
 import os
 import socket as standard
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
-
-from greenlet import getcurrent
 
 from ._iowait.dns import getaddrinfo as getaddrinfo
 from ._iowait.dns import getfqdn as getfqdn
@@ -28,11 +27,10 @@ from ._iowait.dns import gethostbyname_ex as gethostbyname_ex
 from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, TimeoutSocket, family_of, plain, type_of
-from ._kernel.compiled import compiled
-from ._kernel.current import this_waiter
-from ._kernel.fd_watch import READ
+from ._kernel.fast.compiled import compiled
+from ._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
 from ._kernel.stdlib_face import fall_back_to
-from ._kernel.turn_budget import CALLS_PER_CHECK, end_turn, yield_if_due
+from ._kernel.wait.current import scheduler_of_caller, this_waiter
 
 __all__ = list(standard.__all__)  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -60,23 +58,19 @@ class socket(TimeoutSocket):
 
     # ---- receiving
 
-    @compiled
+    @compiled  # C: no flags, up to 64 KB
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes. Parks: while there are none (``read fd N``). Raises: TimeoutError, OSError.
 
         ``MSG_WAITALL`` works on streams without a timeout, as in the standard; a cancel then loses the bytes received.
         """
-        me: Any = getcurrent()
         watcher = self.watcher
-        try:
-            scheduler = me.scheduler
-        except AttributeError:  # main code, a plain OS thread or an event loop
-            scheduler = None
-        if scheduler is not watcher.scheduler or flags:
+        usual = bufsize.__class__ is int and 0 < bufsize <= sys.maxsize
+        if flags or not usual or scheduler_of_caller() is not watcher.scheduler:
             return self.recv_slow_path(bufsize, flags)
-        if watcher.readable and scheduler._clock() >= scheduler._turn_ends_at:  # yield_if_due(), written out
-            end_turn(me)
-        while True:  # read_when_ready(), written out for a dhaga without timeout: 15 % of an echo
+        if watcher.readable:
+            yield_if_due()
+        while True:  # read_when_ready() for a dhaga without timeout: a fifth of an echo
             if watcher.readable:
                 try:
                     data = plain_recv(self, bufsize, DONTWAIT)
@@ -88,24 +82,15 @@ class socket(TimeoutSocket):
                         if watcher.may_have_more:
                             watcher.poller.to_recheck.append(watcher)
                     return data
-            elif bufsize <= 0:
-                return plain_recv(self, bufsize)  # never waits
-            if me._pending or me._parked:  # parked: the caller is a finalizer
-                return self.recv_slow_path(bufsize, flags)
-            # FdWatcher.wait_readable(), written out
-            me._target = watcher
-            me._reason = watcher.read_reason
-            me._parked = [me]
-            watcher.readers[me] = None
-            if not watcher.watched:
-                watcher.start_watching(me, READ)
-            scheduler._park(me)
+            watcher.wait_readable(this_waiter())
 
     def recv_slow_path(self, bufsize: int, flags: int) -> bytes:
         """Receive for flags, timeouts, and callers other than dhagas of the cached watcher's scheduler."""
         if flags & WAITALL and self.waits_for_all(flags):
             buffer = bytearray(bufsize)
             return bytes(buffer[: self.recv_all(buffer, flags)])
+        if bufsize == 0:
+            return plain_recv(self, 0, flags)  # never waits
         data: bytes = self.read_when_ready(flags, plain_recv, bufsize, flags | DONTWAIT)
         if len(data) < bufsize and not flags:
             self.note_drained()
@@ -127,35 +112,14 @@ class socket(TimeoutSocket):
                 got += more
         return got
 
-    @compiled
+    @compiled  # C: a bytearray or memoryview of up to 128 KB, no size
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer. Parks: as ``recv``. Returns: the number of bytes."""
-        me: Any = getcurrent()
-        watcher = self.watcher
-        scheduler: Any = getattr(me, "scheduler", None)
-        if scheduler is not watcher.scheduler or flags or nbytes or not len(buffer):
-            return self.recv_into_slow_path(buffer, nbytes, flags)
-        if watcher.readable and scheduler._clock() >= scheduler._turn_ends_at:
-            end_turn(me)
-        while True:  # as in ``recv``
-            if watcher.readable:
-                try:
-                    got = plain_recv_into(self, buffer, 0, DONTWAIT)
-                except BlockingIOError:
-                    watcher.readable = False
-                else:
-                    if watcher.short_read_means_empty and got < len(buffer):
-                        watcher.readable = False
-                        if watcher.may_have_more:
-                            watcher.poller.to_recheck.append(watcher)
-                    return got
-            watcher.wait_readable(me)
-
-    def recv_into_slow_path(self, buffer: Any, nbytes: int, flags: int) -> int:
-        """As ``recv_slow_path``, into a buffer."""
         if flags & WAITALL and self.waits_for_all(flags):
             with memoryview(buffer) as view, view.cast("B") as whole, whole[: nbytes or None] as wanted:
                 return self.recv_all(wanted, flags)
+        if nbytes == 0 and not len(buffer):
+            return plain_recv_into(self, buffer, 0, flags)  # never waits
         got: int = self.read_when_ready(flags, plain_recv_into, buffer, nbytes, flags | DONTWAIT)
         if got < (nbytes or len(buffer)) and not flags:
             self.note_drained()
@@ -179,7 +143,7 @@ class socket(TimeoutSocket):
 
     # ---- sending
 
-    @compiled
+    @compiled  # C: bytes, up to 64 KB, no flags; the turn's clock is not due
     def send(self, data: Any, flags: int = 0, /) -> int:
         """Send what fits into the buffer. Parks: while it is full (``write fd N``). Returns: the number of bytes."""
         self.sends_until_check -= 1  # count_send(), written out
@@ -187,7 +151,7 @@ class socket(TimeoutSocket):
             self.check_turn(flags)
         return self.write_when_ready(flags, plain_send, data, flags | DONTWAIT)  # type: ignore[no-any-return]
 
-    @compiled
+    @compiled  # C: as send(); send_rest() sends what did not fit
     def sendall(self, data: Any, flags: int = 0, /) -> None:
         """Send everything. Parks: while the send buffer is full (``write fd N``). The timeout bounds the whole call."""
         self.sends_until_check -= 1  # count_send(), written out
@@ -360,7 +324,7 @@ class socket(TimeoutSocket):
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
-        """Give the fd away, as blocking as the timeout says. The object is closed; its waiters get EBADF."""
+        """Detach the fd, as blocking as the timeout says. The object is closed; its waiters get EBADF."""
         self.stop_watching()
         if self.call_timeout is None:
             self.make_blocking()
@@ -372,6 +336,15 @@ def accept_once(sock: socket) -> Any:
     # At each accept: a process that shares the listener may have made it blocking, and would stop this thread.
     plain.setblocking(sock, False)
     return plain._accept(sock)  # type: ignore[attr-defined]
+
+
+def accept_in_burst(sock: Any) -> tuple[Any, Any]:
+    """Accept as ``sock.accept()`` does, but never end the caller's turn. From: a loop that yields by itself."""
+    try:
+        fd, address = accept_once(sock)
+    except BlockingIOError:
+        return sock.accept()  # type: ignore[no-any-return]
+    return socket_factory()(family_of(sock), type_of(sock), sock.proto, fileno=fd), address
 
 
 def connect_once(sock: socket, address: Any) -> int:

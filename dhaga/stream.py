@@ -1,7 +1,7 @@
 """Blocking-style reads and writes over Tornado's ``IOStream`` and ``SSLIOStream``, for code that shares them with
 Tornado.
 
-All reads rest on a single kind of Tornado read: the next bytes, whatever they are. A Tornado read cannot be cancelled.
+All reads rest on a single kind of Tornado read: the next bytes, however many. A Tornado read cannot be cancelled.
 So one that is under way outlives a cancelled reader (``pending_read``), its bytes go to ``buffer``, and the next reader
 of any kind is served from there. A Tornado read for a line could not serve a next reader that asks for five bytes.
 
@@ -26,8 +26,8 @@ from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError,
 
 from ._kernel.api import Timeout, current
 from ._kernel.arguments import check_seconds
-from ._kernel.microthread import Dhaga, Main
-from ._kernel.scheduler import Scheduler
+from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.scheduler import Scheduler
 from ._sync.lock import Lock
 from .aio._await import as_coroutine, await_
 from .socket import create_connection
@@ -53,14 +53,14 @@ class FutureWait:
     def wait(self, reason: str) -> Any:
         """Park until the Future is done. Returns, Raises: what it holds."""
         if not self.future.done():
-            self.me._prepare(reason, self)
+            self.me.prepare_park(reason, self)
             self.future.add_done_callback(self.on_done)
-            self.me._park()
+            self.me.park_until_woken()
         return self.future.result()
 
     def on_done(self, _: object) -> None:
         """Wake the waiter. From: a callback of the loop."""
-        self.me.scheduler._wake_in_callback(self.me)
+        self.me.scheduler.wake_in_callback(self.me)
 
     def _remove(self, waiter: object) -> bool:
         """Undo the park. Returns: False if the Future is done, with its callback under way."""
@@ -83,10 +83,10 @@ class Stream:
     """
 
     def __init__(self, iostream: Any) -> None:
-        """Take an IOStream of this scheduler's loop, or make one over a connected standard socket."""
+        """Wrap an IOStream of this scheduler's loop, or one made over a connected standard socket."""
         self.scheduler: Scheduler = current().scheduler
         if not isinstance(iostream, IOStream):
-            iostream = self.scheduler._call_as_callback(IOStream, iostream)
+            iostream = self.scheduler.call_as_callback(IOStream, iostream)
         self.iostream: Any = iostream
         if iostream.io_loop.asyncio_loop is not self.scheduler.loop:
             raise RuntimeError(
@@ -177,7 +177,7 @@ class Stream:
     def read_until_close(self, timeout: float | None = None) -> bytes:
         """Read until the peer closes. An error is raised, and what has arrived stays in the buffer.
 
-        So it is with a reset, which Tornado treats as an end.
+        A reset is such an error; Tornado treats it as an end.
         """
         try:
             return self.read(lambda _, __: None, timeout)
@@ -189,7 +189,7 @@ class Stream:
     def check_limit(self, max_bytes: int | None, end: int | None, wanted: bytes) -> int | None:
         """Return ``end``. Raises: UnsatisfiableReadError if it lies, or must lie, beyond ``max_bytes``."""
         if max_bytes is not None and (len(self.buffer) if end is None else end) > max_bytes:
-            raise UnsatisfiableReadError(f"{wanted!r} is not check_limit {max_bytes} bytes")
+            raise UnsatisfiableReadError(f"{wanted!r} is not within {max_bytes} bytes")
         return end
 
     def read(self, end_of: Position, timeout: float | None) -> bytes:
@@ -215,7 +215,7 @@ class Stream:
         if len(self.buffer) >= self.iostream.max_buffer_size:
             raise StreamBufferFullError("Reached maximum read buffer size")
         if self.pending_read is None:
-            self.pending_read = me.scheduler._call_as_callback(self.iostream.read_bytes, CHUNK, True)
+            self.pending_read = me.scheduler.call_as_callback(self.iostream.read_bytes, CHUNK, True)
         try:
             self.buffer += FutureWait(me, self.pending_read).wait("stream.read")
         finally:
@@ -240,7 +240,7 @@ class Stream:
         """
         check_seconds(timeout)
         me = self.check_caller()
-        future = me.scheduler._call_as_callback(self.iostream.write, data)
+        future = me.scheduler.call_as_callback(self.iostream.write, data)
         call_within(timeout, FutureWait(me, future).wait, "stream.write")
 
     # ---- the connection
@@ -261,7 +261,7 @@ class Stream:
         me = self.check_caller()
         if self.pending_read is not None or self.buffer or self.read_lock.locked():
             raise ValueError(f"{self!r} is not idle: what it has read would be lost to TLS")
-        self.handshake = me.scheduler._call_as_callback(
+        self.handshake = me.scheduler.call_as_callback(
             self.iostream.start_tls, server_side, ssl_options, server_hostname
         )
         try:
@@ -273,7 +273,7 @@ class Stream:
 
     def close(self) -> None:
         """Close the stream; its readers and writers get StreamClosedError. Parks: never. From: any thread."""
-        self.scheduler._call(self.close_in_thread)
+        self.scheduler.call(self.close_in_thread)
 
     def close_in_thread(self) -> None:
         """Close the stream. From: its own OS thread."""
@@ -296,7 +296,7 @@ def connect(
     Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError, ssl.SSLError.
     """
     with Timeout(timeout):
-        stream = Stream(current().scheduler._call_as_callback(IOStream, dial(address), max_buffer_size))
+        stream = Stream(current().scheduler.call_as_callback(IOStream, dial(address), max_buffer_size))
         if ssl_options is not None:
             try:
                 stream.start_tls(False, ssl_options, server_hostname or address[0])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import subprocess as standard
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -23,10 +24,12 @@ import dhaga.time as parking_time
 
 from ._iowait.child_wait import standard_waitpid, wait_for_exit
 from ._kernel.arguments import check_seconds
-from ._kernel.current import this_waiter
 from ._kernel.originals import Namespace
 from ._kernel.stdlib_face import fall_back_to
-from ._kernel.thread_waiter import OSThread
+from ._kernel.wait.current import parking_waiter, this_waiter
+from ._kernel.wait.thread_waiter import OSThread
+from ._kernel.wait.waiter import Waiter
+from ._structured.scope import shield
 
 __all__ = ["Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"]
 
@@ -61,15 +64,34 @@ def bound_to_namespace(function: F) -> F:
 class Popen(standard.Popen[Any]):
     """A child process. Parks: ``wait``, ``communicate``, and reads and writes of its pipes.
 
-    A cancel in one of these leaves the process running; ``run`` and its relatives kill it. Source:
+    A cancel in one of these leaves the process running; ``run`` and its relatives kill and reap it. Source:
     ``subprocess.Popen``.
     """
+
+    _killed = False
+
+    def _execute_child(self, *args: Any) -> None:
+        """Start the process. A cancel meanwhile comes at the next park: nothing would know of the process."""
+        with nullcontext() if parking_waiter() is None else shield():
+            standard_execute_child(self, *args)
+
+    def kill(self) -> None:
+        """Kill the process. From then on no cancel interrupts a wait for it, because the process is certain to end."""
+        self._killed = True
+        super().kill()
 
     def _wait(self, timeout: Any) -> Any:
         """Park until the child has ended, then let the standard method reap it."""
         check_seconds(timeout)
         if self.returncode is not None or timeout == 0 or isinstance(me := this_waiter(), OSThread):
             return standard_wait(self, timeout)
+        # A scope's cancel is raised at each park, also at the one in the `with` of `run`: a zombie would stay behind.
+        if self._killed:
+            with shield():
+                return self._park_until_end(me, timeout)
+        return self._park_until_end(me, timeout)
+
+    def _park_until_end(self, me: Waiter, timeout: Any) -> Any:
         deadline = None if timeout is None else time.monotonic() + timeout
         wait_for_exit(self.pid, me, timeout)
         if deadline is None:
@@ -81,6 +103,7 @@ class Popen(standard.Popen[Any]):
             raise
 
 
+standard_execute_child: Any = bound_to_namespace(standard.Popen._execute_child)  # type: ignore[attr-defined]
 standard_wait: Any = bound_to_namespace(standard.Popen._wait)  # type: ignore[attr-defined]
 for _name, _method in vars(standard.Popen).items():
     if isinstance(_method, FunctionType) and _method.__globals__ is vars(standard) and _name not in vars(Popen):

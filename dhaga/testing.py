@@ -26,20 +26,20 @@ from greenlet import getcurrent
 
 from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
-from ._kernel.current import this_thread
-from ._kernel.deadlock import DeadlockWatch
 from ._kernel.errors import Cancelled
-from ._kernel.loop import HubSelector
-from ._kernel.microthread import Dhaga
-from ._kernel.run_modes import ImplicitMode
-from ._kernel.run_queues import HIGH, NORMAL, HighQueue
-from ._kernel.scheduler import Scheduler, schedulers
-from ._kernel.shutdown import ended_schedulers, retire_closed_guests
+from ._kernel.process.shutdown import ended_schedulers, retire_closed_guests
+from ._kernel.run.loop import HubSelector
+from ._kernel.run.microthread import Dhaga
+from ._kernel.run.run_modes import ImplicitMode
+from ._kernel.run.run_queues import HIGH, NORMAL, HighQueue
+from ._kernel.run.scheduler import Scheduler, schedulers
+from ._kernel.wait.current import this_thread
+from ._kernel.wait.deadlock import DeadlockWatch
 
 __all__ = ["Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "settle", "virtual_clock"]
 
 MAX_CANCELS = 5
-"""``abandon`` cancels a dhaga so often before it gives up."""
+"""How often ``abandon`` cancels a dhaga before it gives up."""
 
 seed: int | None = None
 """Of ``pytest --dhaga-seed``: shuffles the run queues of virtual clocks; None for FIFO."""
@@ -82,16 +82,16 @@ class JumpingSelector(HubSelector):
         if events:
             return events
         assert self.scheduler is not None
-        if self.scheduler._outside_calls:
+        if self.scheduler.outside_calls:
             return super().select(None)
         self.jump(timeout)
         return []
 
     def jump(self, seconds: float) -> None:
-        """Move the clock; to the very deadline of a timer if that is meant, as sums of floats differ."""
+        """Move the clock, exactly to a timer's deadline if only rounding keeps them apart."""
         assert self.scheduler is not None
         there = self.clock.now + seconds
-        deadline = self.scheduler._timers.next_deadline()
+        deadline = self.scheduler.timers.next_deadline()
         if deadline is not None and abs(deadline - there) < ROUNDING:
             there = max(deadline, self.clock.now)
         self.clock.now = there
@@ -141,13 +141,13 @@ def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = clock  # type: ignore[method-assign]
     scheduler = Scheduler("virtual", loop=loop)
-    scheduler._clock = clock
-    scheduler._selector = selector
+    scheduler.clock = clock
+    scheduler.selector = selector
     selector.scheduler = scheduler
     selector.watch = DeadlockWatch(scheduler, schedulers)
     if shuffle is not None:
-        scheduler._run_queue = ShuffledQueue(shuffle)
-        for starter in scheduler._new_queues:
+        scheduler.run_queue = ShuffledQueue(shuffle)
+        for starter in scheduler.new_queues:
             starter.not_started = ShuffledQueue(shuffle)
     ImplicitMode(scheduler)
     return scheduler
@@ -155,23 +155,23 @@ def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler
 
 def leftovers(scheduler: Scheduler) -> list[str]:
     """Describe what a scheduler has that a finished program would not: dhagas, timers, registered fds."""
-    problems = [repr(dhaga) for dhaga in scheduler._in_order()]
-    if len(scheduler._timers):
-        problems.append(f"{len(scheduler._timers)} timers")
-    problems += [repr(channel) for channel in scheduler._poller.watchers.values()]
+    problems = [repr(dhaga) for dhaga in scheduler.in_order()]
+    if len(scheduler.timers):
+        problems.append(f"{len(scheduler.timers)} timers")
+    problems += [repr(channel) for channel in scheduler.poller.watchers.values()]
     return problems
 
 
 def abandon(scheduler: Scheduler) -> None:
     """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
     for _ in range(MAX_CANCELS):
-        scheduler._cancel_all("the test is over")
-        for dhaga in scheduler._in_order():
+        scheduler.cancel_all("the test is over")
+        for dhaga in scheduler.in_order():
             with contextlib.suppress(Exception, SystemExit, Cancelled):
                 dhaga.join(1)
-    if scheduler._live:
+    if scheduler.live:
         ended_schedulers.append(scheduler)
-    scheduler._mode.close()
+    scheduler.mode.close()
 
 
 def settle() -> None:
@@ -182,7 +182,7 @@ def settle() -> None:
     RuntimeError for a guest.
     """
     me = current()
-    selector = me.scheduler._selector
+    selector = me.scheduler.selector
     if selector is None:
         raise RuntimeError("settle() works where Dhaga runs the loop: a host's loop does not say when it is idle")
     park(
@@ -249,7 +249,7 @@ class SequencerStep:
 class ParkWatch:
     """Counts the parks of a victim, calls ``at_park`` at the nth, and ``at_wake`` when that park ends.
 
-    The victim gets a class of its own, in which ``_parked`` is a property, and a queue of its own for its wakes.
+    The victim gets a class of its own, in which ``parked`` is a property, and a queue of its own for its wakes.
     """
 
     def __init__(self, nth: int) -> None:
@@ -259,16 +259,16 @@ class ParkWatch:
         self.reasons: list[str] = []
 
     def begin(self, victim: Dhaga) -> None:
-        slot: Any = Dhaga.__dict__["_parked"]
+        slot: Any = Dhaga.__dict__["parked"]
 
         def park(dhaga: Dhaga, ticket: list[Any]) -> None:
             slot.__set__(dhaga, ticket)
-            self.note_park(dhaga._reason)
+            self.note_park(dhaga.park_reason)
 
         kind = type(victim)
-        namespace = {"__slots__": (), "_parked": property(slot.__get__, park)}
+        namespace = {"__slots__": (), "parked": property(slot.__get__, park)}
         victim.__class__ = type(kind.__name__, (kind,), namespace)
-        victim._queue = WatchedQueue(victim._queue, self)
+        victim.wake_queue = WatchedQueue(victim.wake_queue, self)
 
     def note_park(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -308,10 +308,10 @@ def cancel(victim: Dhaga) -> None:
 
 
 def time_out(victim: Dhaga) -> None:
-    if any(entry[2] is victim for entry in victim.scheduler._timers.heap):
+    if any(entry[2] is victim for entry in victim.scheduler.timers.heap):
         victim._expire()
     else:
-        victim._time_out()
+        victim.time_out_park()
 
 
 MOMENTS = ("at once", "in its turn", "after the wake")
@@ -322,7 +322,7 @@ def cancel_at_every_park(scenario: Scenario) -> int:
     """Replay a scenario, with a cancel or a timeout injected at its victim's 1st, 2nd, 3rd … park.
 
     Each replay has a virtual clock; each error comes at three moments (``MOMENTS``). After each replay every dhaga must
-    have ended and the check must pass; what else the victim ends by is raised, with a note that names the injection.
+    have ended and the check must pass; any other error of the victim is raised, with a note that names the injection.
     Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of parks.
     Raises: AssertionError, Deadlock, what the scenario raises.
     """
@@ -342,7 +342,7 @@ def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool
         with virtual_clock():
             victim, check = scenario()
             inject_at(victim, park_of_victim, inject, moment)
-            while live := victim.scheduler._in_order():
+            while live := victim.scheduler.in_order():
                 live[0].join()
             with contextlib.suppress(Cancelled, TimeoutError):
                 victim.result()
@@ -370,15 +370,15 @@ def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) 
     else:
         parked.at_park = at_park
     parked.begin(victim)
-    victim._result_waiters += 1  # replay() calls result(), so its error is not reported
+    victim.result_waiters += 1  # replay() calls result(), so its error is not reported
 
 
 # ---- for Dhaga's own tests
 
 
 def other_threads() -> set[threading.Thread]:
-    """Return the OS threads apart from those of the shared offload pool."""
-    return {thread for thread in threading.enumerate() if thread.name != "dhaga-offload"}
+    """Return the OS threads apart from those of the pools for ``offload`` and for name look-ups."""
+    return {thread for thread in threading.enumerate() if thread.name not in ("dhaga-offload", "dhaga-dns")}
 
 
 def close_leftover_schedulers() -> list[str]:

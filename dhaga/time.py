@@ -1,6 +1,8 @@
-"""The standard ``time`` with a ``sleep`` that parks; a dhaga has its OS thread's CPU clock.
+"""The standard ``time`` with a ``sleep`` that parks, and clocks that go with it; a dhaga has its OS thread's CPU clock.
 
-All other names are the standard module's own.
+In a test on a virtual clock, ``monotonic``, ``perf_counter`` and ``time`` tell the time that ``sleep`` goes by, to the
+dhagas and the main code of that scheduler. The patch leaves those of the standard module alone: a Python function in
+front of them would triple the cost of each call. All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -11,14 +13,21 @@ import time as standard
 from collections.abc import Callable
 from typing import Any
 
-from ._kernel.idents import os_thread_of
-from ._kernel.scheduler import sleep as kernel_sleep
+from ._kernel import originals
+from ._kernel.run.idents import os_thread_of
+from ._kernel.run.scheduler import sleep as kernel_sleep
 from ._kernel.stdlib_face import fall_back_to
+from ._kernel.wait.current import scheduler_of_caller, this_thread
 
-__all__ = ["pthread_getcpuclockid", "sleep"]
+__all__ = [
+    "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "pthread_getcpuclockid", "sleep", "time", "time_ns",
+]  # fmt: skip
 
 MAX_SECONDS = 2.0**63 / 1e9
 """Longest sleep that the standard module accepts, 292 years."""
+
+WALL_START = standard.time()
+"""What ``time`` adds to a virtual clock, which begins at 0."""
 
 standard_getcpuclockid: Any = getattr(standard, "pthread_getcpuclockid", None)
 
@@ -28,7 +37,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 def sleep(seconds: float, /) -> None:
-    """Let other dhagas run for at least ``seconds``; 0: once around the run queue.
+    """Sleep for at least ``seconds`` while other dhagas run; 0: once around the run queue.
 
     Parks: ``sleep``; a plain OS thread sleeps for real. Raises: TypeError, ValueError (below 0, NaN), OverflowError.
     Source: ``time.sleep``.
@@ -40,8 +49,54 @@ def sleep(seconds: float, /) -> None:
     kernel_sleep(seconds)
 
 
+def virtual_now() -> float | None:
+    """Return the time of the caller's scheduler if that is on a virtual clock."""
+    main: Any = this_thread.main
+    scheduler = scheduler_of_caller() or (main and main.scheduler)
+    if scheduler is None or scheduler.clock is originals.monotonic:
+        return None
+    now: float = scheduler.clock()
+    return now
+
+
+def monotonic() -> float:
+    """Return the seconds that ``sleep`` goes by: of the virtual clock in a test. Source: ``time.monotonic``."""
+    now = virtual_now()
+    return standard.monotonic() if now is None else now
+
+
+def monotonic_ns() -> int:
+    """As ``monotonic``, in nanoseconds. Source: ``time.monotonic_ns``."""
+    now = virtual_now()
+    return standard.monotonic_ns() if now is None else round(now * 1e9)
+
+
+def perf_counter() -> float:
+    """As ``monotonic``, by the most exact clock of the platform. Source: ``time.perf_counter``."""
+    now = virtual_now()
+    return standard.perf_counter() if now is None else now
+
+
+def perf_counter_ns() -> int:
+    """As ``perf_counter``, in nanoseconds. Source: ``time.perf_counter_ns``."""
+    now = virtual_now()
+    return standard.perf_counter_ns() if now is None else round(now * 1e9)
+
+
+def time() -> float:
+    """Return the seconds since the epoch; a virtual clock moves them on. Source: ``time.time``."""
+    now = virtual_now()
+    return standard.time() if now is None else WALL_START + now
+
+
+def time_ns() -> int:
+    """As ``time``, in nanoseconds. Source: ``time.time_ns``."""
+    now = virtual_now()
+    return standard.time_ns() if now is None else round((WALL_START + now) * 1e9)
+
+
 def whole_seconds(seconds: Any) -> float:
-    """Return a number that is no float as one or as an int. Raises: TypeError, as the standard's from 3.14 on."""
+    """Convert a number of another type to a float or an int. Raises: TypeError, as the standard's from 3.14 on."""
     try:
         return operator.index(seconds)
     except TypeError:

@@ -1,4 +1,4 @@
-"""Look inside a running process: dumps, statistics, traces, a watchdog, an inspector; free of cost until used."""
+"""Tools to look inside a running process: dumps, statistics, traces, a watchdog, an inspector. Free until used."""
 
 from __future__ import annotations
 
@@ -14,24 +14,6 @@ from ._trace import Trace, trace
 from ._watchdog import Blocked, Watchdog, watch
 
 __all__ = [
-    "Blocked",
-    "DhagaNames",
-    "DhagaView",
-    "Inspector",
-    "Page",
-    "SchedulerStats",
-    "SchedulerView",
-    "Snapshot",
-    "Stats",
-    "Trace",
-    "Watchdog",
-    "dump",
-    "dump_at",
-    "inspect",
-    "record_origins",
-    "serve",
-    "snapshot",
-    "stats",
-    "trace",
-    "watch",
-]
+    "Blocked", "DhagaNames", "DhagaView", "Inspector", "Page", "SchedulerStats", "SchedulerView", "Snapshot", "Stats",
+    "Trace", "Watchdog", "dump", "dump_at", "inspect", "record_origins", "serve", "snapshot", "stats", "trace", "watch",
+]  # fmt: skip

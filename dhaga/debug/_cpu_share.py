@@ -1,13 +1,13 @@
 """CPU accounting: the share of the time in which each dhaga runs, measured at each switch while it is queried.
 
-A switch costs some 0.6 µs more meanwhile, and nothing otherwise. ``RunTimes`` adds up the time between two switches for
-the greenlet that ran in it, in two windows of ``WINDOW`` seconds: the current one and the one before, so that a share
-is never of a window that has just begun. Its dicts are written in the scheduler's thread and read in the one that
-queries; the reader copies them. A scheduler that a dhaga blocks has not installed the observer yet: then the heartbeat,
-unchanged since the last query, gives that dhaga the whole share.
+Meanwhile a switch costs about 0.6 µs more; otherwise there is no cost. ``RunTimes`` adds up the time between two
+switches for the greenlet that ran, in two windows of ``WINDOW`` seconds: the current one and the previous one, so that
+a share never covers only a window that has just begun. Its dicts are written in the scheduler's thread and read in the
+querying thread, which copies them. A scheduler that a dhaga blocks may not have installed the observer yet: then the
+heartbeat, unchanged since the last query, gives that dhaga the whole share.
 
-Rejected: to sample from another thread, a hundred times a second. It costs less and sees too little: such a thread runs
-when the interpreter lock is given up, hardly ever in the middle of a computation. Of dhagas that compute for 2 ms in
+Rejected: sampling from another thread, a hundred times a second. It costs less and misses too much: such a thread runs
+when the interpreter lock is released, hardly ever in the middle of a computation. Of dhagas that compute for 2 ms in
 every 5 it saw 3 %.
 """
 
@@ -16,17 +16,17 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from .._kernel.scheduler import Scheduler, schedulers
+from .._kernel.run.scheduler import Scheduler, schedulers
 from ._instrumentation import observe, unobserve
 from ._on_demand import OnDemand
 from ._watchdog import heartbeat_of, running_on
 
 WINDOW = 1.0
-"""Seconds of a window; a share is of the last one to two windows."""
+"""Seconds of a window; a share covers the last one to two windows."""
 
 
 class RunTimes:
-    """How long each greenlet of one scheduler has run, in the current window and in the one before."""
+    """The run time of each greenlet of one scheduler, in the current and in the previous window."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -35,7 +35,7 @@ class RunTimes:
         self.running: Any = None  # the current greenlet; None until the first switch is seen
         self.seconds: dict[Any, float] = {}
         self.previous: dict[Any, float] = {}
-        self.previous_window = 0.0  # length of the window before, in seconds
+        self.previous_window = 0.0  # its length in seconds
         observe(scheduler, self.on_switch)
 
     def on_switch(self, event: str, between: tuple[Any, Any]) -> None:
@@ -53,7 +53,7 @@ class RunTimes:
             self.window_began = now
 
     def shares(self, now: float) -> dict[int, float]:
-        """Return the share of each dhaga and of main code by ident; the hub, which also sleeps, is left out."""
+        """Return the shares of dhagas and main code by ident, without the hub, which also sleeps."""
         window = now - self.window_began + self.previous_window
         if self.running is None:  # no switch yet
             return self.share_of_blocker()
@@ -62,13 +62,13 @@ class RunTimes:
             seconds[each] = seconds.get(each, 0.0) + before
         since = max(self.last_switch, self.window_began)
         seconds[self.running] = seconds.get(self.running, 0.0) + max(0.0, now - since)
-        main = self.scheduler._main
-        idents = {getattr(main, "_greenlet", main): getattr(main, "ident", 0)}
+        main = self.scheduler.main_waiter
+        idents = {getattr(main, "own_greenlet", main): getattr(main, "ident", 0)}
         shares = {getattr(each, "ident", idents.get(each)): min(1.0, seconds[each] / window) for each in seconds}
         return {ident: share for ident, share in shares.items() if ident is not None}
 
     def share_of_blocker(self) -> dict[int, float]:
-        """Return the dhaga that has blocked the scheduler since the last query, if one has: its share is all."""
+        """Return a share of 1 for a dhaga that has blocked the scheduler since the last query, if any."""
         before, self.heartbeat = self.heartbeat, heartbeat_of(self.scheduler)
         blocker = running_on(self.scheduler) if before is not None and self.heartbeat == before else None
         return {} if blocker is None else {blocker.ident: 1.0}
@@ -82,9 +82,9 @@ class Shares:
         self.probe = OnDemand("shares", self.stop)
 
     def now(self) -> dict[int, float]:
-        """Return the share, 0 to 1, of the last one to two windows by ident; empty at the first call.
+        """Return the shares, 0 to 1, of the last one to two windows by ident; empty at the first call.
 
-        A dhaga that runs holds its OS thread: it computes, or makes a call that blocks. Raises: ProbeUnavailable.
+        A running dhaga holds its OS thread: it computes, or makes a blocking call. Raises: ProbeUnavailable.
         """
         with self.probe:
             self.follow_schedulers()
@@ -96,7 +96,7 @@ class Shares:
             return found
 
     def follow_schedulers(self) -> None:
-        """Measure the schedulers that have started, and forget those that have ended."""
+        """Start to measure new schedulers, and discard ended ones."""
         for scheduler in schedulers - self.run_times.keys():
             self.run_times[scheduler] = RunTimes(scheduler)
         for scheduler in self.run_times.keys() - schedulers:

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from datetime import datetime
 
 from .._kernel.stacks import Frame, Stack
-from .._kernel.wait_graph import cycle_text
+from .._kernel.wait.wait_graph import cycle_text
 from ._snapshot import LOOK_SECONDS, DhagaView, SchedulerView, Snapshot, snapshot
 
 
 def dump(patience: float = LOOK_SECONDS) -> str:
-    """Return as text what each dhaga waits for, since when, what holds that, and where it is in its code.
+    """Return a text with each dhaga's wait, its duration, the holders of its target, and the dhaga's stack.
 
-    Parks: until the schedulers of other OS threads have looked, ``patience`` seconds at most (``event.wait``).
+    Parks: until the schedulers of other OS threads have answered, ``patience`` seconds at most (``event.wait``).
     From: a dhaga, main code, any OS thread. As values: ``snapshot()``; with spawn sites: ``record_origins()``.
     """
     return text_of(snapshot(patience))
@@ -30,14 +30,14 @@ def text_of(snapshot: Snapshot) -> str:
     for scheduler in snapshot.schedulers:
         lines += ["", *_scheduler_lines(scheduler)]
     if snapshot.threads:
-        lines += ["", "OS threads that wait for something of Dhaga's"]
+        lines += ["", "OS threads that wait for one of Dhaga's objects"]
         for view in snapshot.threads:
             lines += lines_of(view)
     return joined(lines)
 
 
 def joined(lines: Iterable[str]) -> str:
-    """Join lines into text; what a line holds of line ends and other controls is escaped, so that none is forged."""
+    """Join lines into text; line ends and other controls within a line are escaped, so that no line can be forged."""
     return "\n".join(map(one_line, lines))
 
 
@@ -55,7 +55,7 @@ def json_of(snapshot: Snapshot) -> str:
 
 
 def _scheduler_lines(view: SchedulerView) -> Iterator[str]:
-    state = "held by the one that runs" if view.held else "asleep" if view.asleep else "awake"
+    state = "busy, it did not answer" if view.held else "asleep" if view.asleep else "awake"
     counted = sum(each.kind == "dhaga" for each in view.dhagas)
     yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable"
     if view.stack:
@@ -66,7 +66,7 @@ def _scheduler_lines(view: SchedulerView) -> Iterator[str]:
 
 
 def lines_of(view: DhagaView) -> Iterator[str]:
-    """Format one view, its stack, and its spawn site if that was recorded; see ``joined``."""
+    """Format one view, its stack, and its spawn site if recorded; see ``joined``."""
     words = [f"  {view.name} {view.state}"]
     if view.reason is not None:
         since = "" if view.seconds is None else f" for {duration(view.seconds)}"
@@ -76,7 +76,7 @@ def lines_of(view: DhagaView) -> Iterator[str]:
     if view.scopes:
         words.append(f"in {' > '.join(view.scopes)}")
     if view.cancels:
-        words.append(f"not raised yet: {', '.join(view.cancels)}")
+        words.append(f"pending: {', '.join(view.cancels)}")
     yield ", ".join(words)
     yield from _stack_lines(view.stack)
     if view.spawned:

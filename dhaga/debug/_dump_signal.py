@@ -1,11 +1,11 @@
 """Write a dump at a signal: ``DHAGA_DUMP_SIGNAL=USR1``, to stderr or appended to the file ``DHAGA_DUMP_FILE``.
 
-The Python signal handler only releases a lock; a helper thread waits for that, looks and writes. So the dump comes
-while a dhaga blocks the main thread, too. Like any Python handler it runs only when the C call that the main thread is
-in returns, unless the signal interrupts that call. Signals that come while a dump is written give one more dump.
+The Python signal handler only releases a lock; a helper thread waits for it and writes the dump, so that a dump also
+comes while a dhaga blocks the main thread. Like any Python handler, it runs only after the main thread's current C call
+has returned, unless the signal interrupts that call. Signals during the writing of a dump cause one more dump.
 
-A signal has one handler. One that is installed already stays, with a warning; a program that installs its own later
-takes the signal away from the dump: choose another signal for that program.
+A signal has one handler. An installed handler stays, with a warning; a program that later installs its own replaces the
+dump's: choose another signal for that program.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 from types import FrameType
 
 from .._kernel import hooks, originals
-from .._kernel.signals import handler_of, set_handler
+from .._kernel.process.signals import handler_of, set_handler
 from ._dump import dump
 from ._helper_thread import HelperThread, idle
 
@@ -33,7 +33,7 @@ class DumpHandler:
         self.start()
 
     def start(self) -> None:
-        """Start the helper thread; again in a forked child, which has none."""
+        """Start the helper thread; again in a forked child, as threads are not inherited."""
         self.requested = originals.allocate_lock()
         self.requested.acquire()
         self.thread = HelperThread("dumper", self.run)
@@ -41,18 +41,18 @@ class DumpHandler:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         try:
             self.requested.release()
-        except RuntimeError:  # an earlier request is still unserved: one dump serves both
+        except RuntimeError:  # an earlier request is still pending: one dump serves both
             pass
 
     def run(self) -> None:
-        """Write a dump at each request, for ever; the helper thread's function."""
+        """Write a dump at each request; the helper thread's function, which never returns."""
         while True:
             with idle():
                 self.requested.acquire()
             try:
                 write(self.path, f"{dump()}\n\n".encode(errors="backslashreplace"))
             except Exception:
-                logger.exception("no dump could be written")
+                logger.exception("the dump could not be written")
 
 
 def write(path: str | None, text: bytes) -> None:
@@ -77,20 +77,20 @@ dump_handlers: dict[int, DumpHandler] = {}
 
 
 def dump_at(name: str, path: str | None = None) -> bool:
-    """Write a dump at each signal of this name, ``USR1`` or ``SIGUSR1``, to stderr or appended to the file ``path``.
+    """Write a dump at each signal of this name (``USR1`` or ``SIGUSR1``) to stderr, or append it to the file ``path``.
 
     Parks: never. From: the main thread. Returns: False, with a warning, if the signal cannot be handled.
     Raises: OSError if the file cannot be written.
     """
     number = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
     if not isinstance(number, signal.Signals) or number in (signal.SIGKILL, signal.SIGSTOP):
-        logger.warning("no dump at a signal: there is none by the name of %r that could be handled; try USR1", name)
+        logger.warning("no dump at a signal: there is no signal %r that can be handled; try USR1", name)
     elif handler_of(number) not in (signal.SIG_DFL, signal.SIG_IGN):
         logger.warning("no dump at %s: the program has a handler for it; choose another signal", number.name)
     elif originals.get_ident() != originals.main_thread().ident:
-        logger.warning("no dump at %s: handlers can be set in the main thread alone; import dhaga there", number.name)
+        logger.warning("no dump at %s: handlers can be set only in the main thread; import dhaga there", number.name)
     else:
-        write(path, b"")  # a path that cannot be written fails now, not at the signal
+        write(path, b"")  # fails now, not at the signal, if the path cannot be written
         handler = dump_handlers[number] = DumpHandler(path)
         set_handler(number, handler)
         return True

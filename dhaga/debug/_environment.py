@@ -1,7 +1,7 @@
-"""Configure debugging by the environment, so that no line of a program need change.
+"""Debugging configured by environment variables, without a change to the program.
 
 ``DHAGA_DEBUG=1``: an inspector and a watchdog; ``DHAGA_DUMP_SIGNAL=USR1``: a dump at that signal. ``dhaga`` imports
-this module if one of them is set. What fails is logged as a warning, and the program goes on.
+this module if one of them is set. A failure is logged as a warning, and the program continues.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ._watchdog import watch
 logger = logging.getLogger("dhaga")
 
 THRESHOLD = 0.1
-"""Seconds, of the watchdog."""
+"""The watchdog's threshold in seconds."""
 
 
 def switch_on() -> None:
-    """Start what the environment asks for."""
+    """Start the tools that the environment variables name."""
     try:
         if os.environ.get("DHAGA_DEBUG", "0") not in ("", "0"):
             inspect()
@@ -28,4 +28,4 @@ def switch_on() -> None:
         if signal := os.environ.get("DHAGA_DUMP_SIGNAL"):
             dump_at(signal, os.environ.get("DHAGA_DUMP_FILE"))
     except OSError as error:
-        logger.warning("this process cannot be looked into as the environment asks for: %s", error)
+        logger.warning("the debugging tools that the environment asks for could not be started: %s", error)

@@ -1,9 +1,9 @@
-"""OS threads of the debugging tools: watchdog, probes, inspector. They take no part in what they look at.
+"""OS threads of the debugging tools: watchdog, probes, inspector. They do not affect the program that they inspect.
 
-They are daemons, and the deadlock detector and the patch ignore them: a helper thread that is idle (see ``idle``)
-cannot wake a dhaga. ``_workers.thread_pool.WorkerThread`` is a class of its own: it starts later than it is made,
-belongs to a pool, and its *waker* takes it off the detector's list before it opens the gate, as a call under way will
-wake a dhaga; a helper thread takes itself off. What both share is one line, ``daemon=True``.
+They are daemons, and the deadlock detector and the patch ignore them: an idle helper thread (see ``idle``) cannot wake
+a dhaga. ``_workers.thread_pool.WorkerThread`` is a separate class: it starts later than it is created, belongs to a
+pool, and its *waker* takes it off the detector's list before it opens the gate, as a call under way will wake a dhaga;
+a helper thread takes itself off. The two have only one line in common, ``daemon=True``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .._kernel import deadlock, originals
+from .._kernel import originals
 from .._kernel.context_manager import contextmanager
+from .._kernel.wait import deadlock
 
 
 class HelperThread(originals.Thread):
@@ -25,7 +26,7 @@ class HelperThread(originals.Thread):
 
 @contextmanager
 def idle() -> Iterator[None]:
-    """Count the calling helper thread as idle within the block, so that a deadlock of all others is still detected.
+    """Count the calling helper thread as idle in the block, so that a deadlock of the other threads is still detected.
 
     From: a helper thread, around its blocking call.
     """

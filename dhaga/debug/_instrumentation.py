@@ -1,11 +1,11 @@
 """Instrumentation: callbacks at each switch and each wake, for the trace and the CPU accounting.
 
-greenlet has one trace function an OS thread (``settrace``), and several observers want it: ``ThreadObservers``
-multiplexes it, and passes each event on to the trace function it found there, such as a debugger's. Only its own thread
-may set that function, so ``observe`` and ``unobserve`` go there by ``Scheduler._call``; the lists of a thread change in
-it alone. Observers of all schedulers (``observe_all``) are also installed in those that start later. Wakes come through
-``hooks.on_wake``, in the waker's thread. While there is no observer both hooks are empty. A forked child starts without
-observers: theirs are in the parent.
+greenlet has one trace function per OS thread (``settrace``), but there are several observers: ``ThreadObservers``
+multiplexes it, and passes each event on to a previous trace function, such as a debugger's. Only its own thread may set
+that function, so ``observe`` and ``unobserve`` run there through ``Scheduler.call``; only a thread itself changes its
+lists. Observers of all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through
+``hooks.on_wake``, in the waker's thread. Without observers both hooks are empty. A forked child starts without
+observers, as their users are in the parent.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Self
 import greenlet
 
 from .._kernel import hooks, originals
-from .._kernel.scheduler import Scheduler, schedulers
-from .._kernel.waiter import Waiter
+from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.wait.waiter import Waiter
 
 Observer = Callable[[str, tuple[Any, Any]], object]
 """Called as ``observer(event, (origin, target))`` after a greenlet switch; an error in it would surface in ``target``.
@@ -29,7 +29,7 @@ WakeObserver = Callable[[Waiter], object]
 
 
 class StopHandle:
-    """What runs until ``stop()``, or until the end of its ``with`` block: a trace, a watchdog, an inspector, a page."""
+    """A tool that runs until ``stop()`` or the end of its ``with`` block: a trace, a watchdog, an inspector, a page."""
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +40,7 @@ class StopHandle:
         self.stop()
 
     def stop(self) -> None:
-        """End it; a second call does nothing."""
+        """Stop the tool; a second call is a no-op."""
         raise NotImplementedError
 
 
@@ -71,27 +71,27 @@ def call_each(observers: list[Observer]) -> Observer:
 
 
 by_thread: dict[int, ThreadObservers] = {}
-"""By the ident of the OS thread: several schedulers may share one."""
+"""By the ident of the OS thread, which several schedulers may share."""
 
 global_observers: list[Observer] = []
-"""Observers of all schedulers, of those that start later, too."""
+"""Observers of all schedulers, including later ones."""
 
 hubs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 """The hub of each scheduler that was observed, with the scheduler's name."""
 
 
 def observe(scheduler: Scheduler, observer: Observer) -> None:
-    """Call ``observer`` at the switches of a scheduler, as soon as that runs its next call. From: any thread."""
-    scheduler._call(add_here, scheduler, observer)
+    """Call ``observer`` at the switches of a scheduler, from its next call on. From: any thread."""
+    scheduler.call(add_here, scheduler, observer)
 
 
 def unobserve(scheduler: Scheduler, observer: Observer) -> None:
     """Undo ``observe``. From: any thread."""
-    scheduler._call(remove_here, scheduler, observer)
+    scheduler.call(remove_here, scheduler, observer)
 
 
 def observe_all(observer: Observer) -> None:
-    """Call ``observer`` at the switches of all schedulers, of those that start later, too. From: any thread."""
+    """Call ``observer`` at the switches of all schedulers, including later ones. From: any thread."""
     global_observers.append(observer)
     for scheduler in list(schedulers):
         observe(scheduler, observer)
@@ -105,7 +105,7 @@ def unobserve_all(observer: Observer) -> None:
 
 
 def add_here(scheduler: Scheduler, observer: Observer) -> None:
-    hubs[scheduler._hub] = scheduler.name
+    hubs[scheduler.hub] = scheduler.name
     here = by_thread.setdefault(originals.get_ident(), ThreadObservers())
     if (scheduler, observer) not in here.observers:
         here.observers.append((scheduler, observer))
@@ -128,17 +128,17 @@ def keep_only(kept: Callable[[tuple[Scheduler, Observer]], bool]) -> None:
 
 
 def on_scheduler(scheduler: Scheduler, begins: bool) -> None:
-    """Add the global observers to a scheduler that begins; remove all of one that ends.
+    """Add the global observers to a starting scheduler; remove all observers of an ending one.
 
-    Its OS thread may run other schedulers, or go on without any; so the thread's own trace function is restored.
+    Its OS thread may run other schedulers, or continue without one, so the thread's own trace function is restored.
     """
     if begins:
         for observer in global_observers:
             add_here(scheduler, observer)
-    elif scheduler._thread_ident == originals.get_ident():
+    elif scheduler.thread_ident == originals.get_ident():
         keep_only(lambda entry: entry[0] is not scheduler)
     else:  # its thread has ended
-        by_thread.pop(scheduler._thread_ident, None)
+        by_thread.pop(scheduler.thread_ident, None)
 
 
 hooks.on_scheduler.append(on_scheduler)

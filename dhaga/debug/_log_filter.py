@@ -6,14 +6,14 @@ import logging
 
 from greenlet import getcurrent
 
-from .._kernel.current import this_thread
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
+from .._kernel.wait.current import this_thread
 
 
 class DhagaNames(logging.Filter):
-    """Add the names of the dhaga that logs and of its scheduler to each record: ``handler.addFilter(DhagaNames())``.
+    """Adds the names of the logging dhaga and of its scheduler to each record: ``handler.addFilter(DhagaNames())``.
 
-    Outside of dhagas they are the names of the OS thread and of the scheduler that runs there, or "-". It drops no
+    Outside dhagas they are the names of the OS thread and of the scheduler that runs there, or "-". It drops no
     record.
     Source: ``logging.Filter``, of a handler; in a ``dictConfig``: ``{"()": DhagaNames}``.
     """

@@ -1,11 +1,11 @@
 """On-demand probes: a costly measurement runs only while it is queried.
 
-A probe is off until the first query, which starts a helper thread; that thread calls ``on_idle`` and ends once no query
-has come for ``KEEP_SECONDS``. The next query starts all anew. ``close`` ends the probe for good: a query that comes
-later is answered, and the probe switched off again right after it. ``guard`` serialises queries and the switching off;
-it is a lock of the OS, as queries come from OS threads, while schedulers may be blocked.
+A probe is off until the first query, which starts a helper thread; after ``KEEP_SECONDS`` without a query, that thread
+calls ``on_idle`` and ends. The next query starts both anew. ``close`` ends the probe for good: a later query is still
+answered, and the probe is switched off right after it. ``guard`` serialises queries and switching off; it is an OS
+lock, as queries come from OS threads while schedulers may be blocked.
 
-Rejected: start and stop commands of the client, which a client that is killed never sends.
+Rejected: start and stop commands from the client, as a killed client never sends the stop.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from .._kernel import originals
 from ._helper_thread import HelperThread, idle
 
 KEEP_SECONDS = 5.0
-"""A probe is switched off after so long without a query."""
+"""Time without a query after which a probe is switched off."""
 
 CHECK_SECONDS = 0.5
-"""The helper thread checks so often whether the last query is too long ago."""
+"""Interval in which the helper thread checks the time of the last query."""
 
 
 class ProbeUnavailable(Exception):
-    """The interpreter exits: no thread can be started any more that would switch the probe off."""
+    """The interpreter is exiting: no thread could be started to switch the probe off."""
 
 
 class OnDemand:
-    """Keep a costly probe on only while it is queried: enter this around each query.
+    """Keeps a costly probe on only while it is queried: enter this context manager around each query.
 
     Blocks: while another query is under way. From: any OS thread. Raises: ProbeUnavailable on entry.
     """
@@ -64,7 +64,7 @@ class OnDemand:
                 self.closing.acquire(timeout=CHECK_SECONDS)
 
     def is_wanted(self) -> bool:
-        """Report whether the probe stays on; switch it off otherwise."""
+        """Return whether the probe stays on; switch it off otherwise."""
         with self.guard:
             if not self.closed and originals.monotonic() - self.last_query < KEEP_SECONDS:
                 return True

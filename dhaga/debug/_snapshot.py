@@ -1,9 +1,9 @@
 """Snapshots: the state of all schedulers, dhagas and waiting OS threads at one moment, as immutable values.
 
-Each scheduler is looked at in its own OS thread, by ``SnapshotRequest``, so that nothing of it moves meanwhile. A
-scheduler that does not answer in time, as a dhaga holds its thread, is looked at from outside: then the stacks of its
-dhagas are left out, since they may run on meanwhile; the stack of its OS thread, which shows what holds it, is given
-instead. The wait-for graph is computed last, in the asking thread, so that a cycle across schedulers is found.
+Each scheduler is inspected in its own OS thread, by ``SnapshotRequest``, so that its state cannot change meanwhile. If
+a scheduler does not answer in time, because a dhaga holds its thread, it is inspected from outside: without the stacks
+of its dhagas, as these may run meanwhile, but with the stack of its OS thread, which shows what holds it. The wait-for
+graph is computed last, in the requesting thread, so that a cycle across schedulers is found.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from dataclasses import dataclass, replace
 
 from greenlet import getcurrent
 
-from .._kernel import deadlock, originals, wait_graph
+from .._kernel import originals
 from .._kernel.errors import ParkError
-from .._kernel.microthread import RUNNING, WAITING, Dhaga, Main
-from .._kernel.run_modes import GuestMode, ImplicitMode, OwnThreadMode
-from .._kernel.scheduler import POLL_INTERVAL, Scheduler, schedulers
+from .._kernel.run.lap import POLL_INTERVAL
+from .._kernel.run.microthread import RUNNING, WAITING, Dhaga, Main
+from .._kernel.run.run_modes import GuestMode, ImplicitMode, OwnThreadMode
+from .._kernel.run.scheduler import Scheduler, schedulers
 from .._kernel.stacks import Stack, hide_package, stack_of, stacks_of_threads
-from .._kernel.thread_waiter import OSThread, os_threads
-from .._kernel.waiter import Waiter
+from .._kernel.wait import deadlock, wait_graph
+from .._kernel.wait.thread_waiter import OSThread, os_threads
+from .._kernel.wait.waiter import Waiter
 from .._kernel.weak_sets import members
 from .._structured.scope import scopes_of
 from .._sync.event import Event
@@ -32,46 +34,46 @@ from . import _spawn_sites
 hide_package("dhaga.debug")
 
 LOOK_SECONDS = 1.0
-"""Longest wait for a scheduler to look; one in order answers within a few milliseconds."""
+"""Longest wait for a scheduler's answer; a healthy one answers within a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class DhagaView:
-    """A dhaga, the main code of a thread, or a plain OS thread that waits for something of Dhaga's."""
+    """A dhaga, the main code of a thread, or a plain OS thread that waits for one of Dhaga's objects."""
 
     ident: int
     name: str
     kind: str  # dhaga, main code, OS thread
     state: str
     reason: str | None
-    seconds: float | None  # since its park began; None while it is not parked, or if unknown
+    seconds: float | None  # since its park began; None if it is not parked, or unknown
     waits_on: str | None  # repr of the lock, queue, … it waits on
-    held_by: tuple[str, ...]  # names of what holds that
+    held_by: tuple[str, ...]  # names of the holders of that
     priority: str
     daemon: bool
-    scopes: tuple[str, ...]  # around it, the outermost first
-    cancels: tuple[str, ...]  # not raised yet
+    scopes: tuple[str, ...]  # the scopes around it, outermost first
+    cancels: tuple[str, ...]  # pending ones
     stack: Stack
     spawned: Stack  # its spawn site, if recorded: see record_origins
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerView:
-    """A scheduler with its main code and its dhagas, the oldest first."""
+    """A scheduler with its main code and its dhagas, oldest first."""
 
     name: str
     life: str  # implicit, own thread, guest
     thread: int  # ident of its OS thread
     asleep: bool
-    held: bool  # it did not answer in time: looked at from outside
+    held: bool  # it did not answer in time, and was inspected from outside
     runnable: int
     dhagas: tuple[DhagaView, ...]
-    stack: Stack  # of its thread, where that was looked at from outside
+    stack: Stack  # of its thread, if it was inspected from outside
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole process. ``cycles``: cycles of the wait-for graph, each as the names of its waiters."""
+    """The whole process. ``cycles``: cycles of the wait-for graph, each as a tuple of its waiters' names."""
 
     pid: int
     time: float  # wall clock
@@ -80,24 +82,24 @@ class Snapshot:
     cycles: tuple[tuple[str, ...], ...]
 
     def find(self, name: str) -> DhagaView:
-        """Return the view of this name. Raises: KeyError."""
+        """Return the view with this name. Raises: KeyError."""
         for view in self.everybody():
             if view.name == name:
                 return view
         raise KeyError(name)
 
     def everybody(self) -> Iterator[DhagaView]:
-        """Yield the views of all schedulers, then those of the plain OS threads."""
+        """Yield the views of all schedulers, then the views of plain OS threads."""
         for scheduler in self.schedulers:
             yield from scheduler.dhagas
         yield from self.threads
 
 
 def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
-    """Look at every scheduler, dhaga and waiting OS thread of this process.
+    """Return the state of every scheduler, dhaga and waiting OS thread of this process.
 
-    Parks: until the schedulers of other OS threads have looked, ``patience`` seconds at most (``event.wait``).
-    From: a dhaga, main code, any OS thread; on the hub and in coroutines other schedulers are looked at from outside.
+    Parks: until the schedulers of other OS threads have answered, ``patience`` seconds at most (``event.wait``).
+    From: a dhaga, main code, any OS thread; on the hub and in coroutines other schedulers are inspected from outside.
     """
     requests = [SnapshotRequest(scheduler) for scheduler in sorted(schedulers, key=lambda each: each.name)]
     for request in requests:
@@ -106,9 +108,9 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
     for request in requests:
         request.wait(max(0.0, deadline - time.monotonic()))
     views = tuple(request.view or request.view_from_outside() for request in requests)
-    waiting = [thread for thread in members(os_threads) if thread._parked]
+    waiting = [thread for thread in members(os_threads) if thread.parked]
     waiters: list[Waiter] = [waiter for request in requests for waiter in waiters_of(request.scheduler)]
-    cycles = wait_graph.cycles([waiter for waiter in [*waiters, *waiting] if waiter._parked])
+    cycles = wait_graph.cycles([waiter for waiter in [*waiters, *waiting] if waiter.parked])
     return Snapshot(
         os.getpid(),
         time.time(),
@@ -119,7 +121,7 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
 
 
 class SnapshotRequest:
-    """Asks one scheduler for its view, which is made in the scheduler's thread."""
+    """A request to one scheduler for its view, which is made in the scheduler's thread."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -127,34 +129,34 @@ class SnapshotRequest:
         self.looked = Event()
 
     def send(self) -> None:
-        self.scheduler._call(self.make_view)
+        self.scheduler.call(self.make_view)
 
     def make_view(self) -> None:
-        """Look. From: the scheduler's thread, on the hub or in the caller itself."""
+        """Make the view. From: the scheduler's thread, on the hub or in the caller itself."""
         self.view = view_of_scheduler(self.scheduler)
         self.looked.set()
 
     def wait(self, timeout: float) -> None:
         try:
             self.view or self.looked.wait(timeout)
-        except ParkError:  # on the hub, where nothing may wait
+        except ParkError:  # on the hub, which must not wait
             pass
 
     def view_from_outside(self) -> SchedulerView:
         scheduler = self.scheduler
         dhagas = tuple(view_of(waiter, None) for waiter in waiters_of(scheduler))
-        stack = stacks_of_threads().get(scheduler._thread_ident, ())
+        stack = stacks_of_threads().get(scheduler.thread_ident, ())
         return _scheduler_view(scheduler, dhagas, held=True, stack=stack)
 
 
 def waiters_of(scheduler: Scheduler) -> list[Waiter]:
-    """Return the main code of a scheduler, if there is any, and its dhagas, the oldest first."""
-    main = scheduler._main
-    return [*([main] if isinstance(main, Main) else []), *scheduler._in_order()]
+    """Return the main code of a scheduler, if any, and its dhagas, oldest first."""
+    main = scheduler.main_waiter
+    return [*([main] if isinstance(main, Main) else []), *scheduler.in_order()]
 
 
 def view_of_scheduler(scheduler: Scheduler) -> SchedulerView:
-    """Look at one scheduler. From: its own thread."""
+    """Return the view of one scheduler. From: its own thread."""
     me = getcurrent()
     dhagas = tuple(view_of(waiter, me) for waiter in waiters_of(scheduler))
     return _scheduler_view(scheduler, dhagas, held=False, stack=())
@@ -164,26 +166,26 @@ MODE_NAMES = {ImplicitMode: "implicit", OwnThreadMode: "own thread", GuestMode: 
 
 
 def _scheduler_view(scheduler: Scheduler, dhagas: tuple[DhagaView, ...], held: bool, stack: Stack) -> SchedulerView:
-    life = MODE_NAMES.get(type(scheduler._mode), type(scheduler._mode).__name__.lower())
+    life = MODE_NAMES.get(type(scheduler.mode), type(scheduler.mode).__name__.lower())
     return SchedulerView(
-        scheduler.name, life, scheduler._thread_ident, scheduler._asleep, held, scheduler._runnable(), dhagas, stack
+        scheduler.name, life, scheduler.thread_ident, scheduler.asleep, held, scheduler.count_runnable(), dhagas, stack
     )
 
 
 def view_of(waiter: Waiter, me: object = None) -> DhagaView:
-    """Look at one waiter. ``me``: the running greenlet, if this is the waiter's thread; then stacks are read, too."""
-    thing = waiter._waits_on
-    pending = waiter._pending
+    """Return the view of one waiter. ``me``: the running greenlet, in the waiter's thread; then stacks are included."""
+    thing = waiter.waits_on
+    pending = waiter.pending_errors
     return DhagaView(
         ident=waiter.ident,
         name=waiter.name,
         kind=kind_of(waiter),
-        state=_state(waiter),
-        reason=waiter._reason if waiter._parked else None,
+        state=state_of(waiter),
+        reason=waiter.park_reason if waiter.parked else None,
         seconds=_seconds(waiter),
         waits_on=None if thing is None else deadlock.shortened(thing),
         held_by=tuple(map(wait_graph.name_of, wait_graph.holders(waiter))),
-        priority=(getattr(waiter, "_priority", None) and waiter._priority.name) or "NORMAL",
+        priority=(getattr(waiter, "own_priority", None) and waiter.own_priority.name) or "NORMAL",
         daemon=getattr(waiter, "daemon", False),
         scopes=tuple(map(repr, scopes_of(waiter))),
         cancels=tuple(map(repr, pending)),
@@ -193,27 +195,28 @@ def view_of(waiter: Waiter, me: object = None) -> DhagaView:
 
 
 def kind_of(waiter: Waiter) -> str:
-    """Return what a waiter is: ``dhaga``, ``main code`` or ``OS thread``."""
+    """Return the kind of a waiter: ``dhaga``, ``main code`` or ``OS thread``."""
     return "dhaga" if isinstance(waiter, Dhaga) else "main code" if isinstance(waiter, Main) else "OS thread"
 
 
-def _state(waiter: Waiter) -> str:
-    if isinstance(waiter, Dhaga):
+def state_of(waiter: Waiter) -> str:
+    """Return the state of a waiter; a plain OS thread, which has no run queue, is WAITING or RUNNING."""
+    if isinstance(waiter, Dhaga | Main):
         return waiter.state
-    return WAITING if waiter._parked else RUNNING
+    return WAITING if waiter.parked else RUNNING
 
 
 def _seconds(waiter: Waiter) -> float | None:
-    if not waiter._parked or waiter._since == math.inf:
+    if not waiter.parked or waiter.parked_since == math.inf:
         return None
     if isinstance(waiter, OSThread):
-        return originals.monotonic() - waiter._since
-    since = waiter._since - (POLL_INTERVAL if isinstance(waiter, Dhaga) else 0.0)
-    return max(0.0, waiter.scheduler._clock() - since)
+        return originals.monotonic() - waiter.parked_since
+    since = waiter.parked_since - (POLL_INTERVAL if isinstance(waiter, Dhaga) else 0.0)
+    return max(0.0, waiter.scheduler.clock() - since)
 
 
 def _stack(waiter: Waiter, me: object) -> Stack:
-    greenlet = getattr(waiter, "_greenlet", waiter)
+    greenlet = getattr(waiter, "own_greenlet", waiter)
     if greenlet is me:
         import sys
 
@@ -225,7 +228,7 @@ def _stack(waiter: Waiter, me: object) -> Stack:
 
 
 def view_one(waiter: Waiter, patience: float = LOOK_SECONDS) -> DhagaView:
-    """Look at one dhaga or main code in its own thread; from outside if that does not answer in time.
+    """Return the view of one dhaga or main code, made in its own thread; from outside if that does not answer in time.
 
     Parks: ``patience`` seconds at most (``event.wait``). From: any OS thread.
     """
@@ -237,9 +240,9 @@ def view_one(waiter: Waiter, patience: float = LOOK_SECONDS) -> DhagaView:
         looked.set()
 
     scheduler = waiter.scheduler
-    if scheduler._call(look):
+    if scheduler.call(look):
         looked.wait(patience)
     if views:
         return views[0]
     view = view_of(waiter)
-    return view if view.state != RUNNING else replace(view, stack=stacks_of_threads().get(scheduler._thread_ident, ()))
+    return view if view.state != RUNNING else replace(view, stack=stacks_of_threads().get(scheduler.thread_ident, ()))

@@ -1,7 +1,7 @@
-"""Spawn sites: the stack at which each dhaga was spawned, recorded while that is switched on.
+"""Spawn sites: the stack at which each dhaga was spawned, recorded while recording is on.
 
-It is off at first, since it costs some µs and one KB a spawn, by the depth of the stack. Sites are kept by weak
-reference, so that they go with their dhagas; switching off keeps those recorded.
+It is off by default, as a spawn then costs a few µs and one KB more, depending on the depth of the stack. Sites are
+kept in a weak dictionary, and so removed with their dhagas; switching off keeps the recorded sites.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from .._kernel import hooks
 from .._kernel.context_manager import contextmanager
-from .._kernel.microthread import Dhaga
+from .._kernel.run.microthread import Dhaga
 from .._kernel.stacks import Stack, stack_of
 
 recorded: weakref.WeakKeyDictionary[Any, Stack] = weakref.WeakKeyDictionary()
@@ -22,14 +22,14 @@ recorded: weakref.WeakKeyDictionary[Any, Stack] = weakref.WeakKeyDictionary()
 def record(on: bool = True) -> None:
     """Switch the recording of spawn sites on or off, for all schedulers.
 
-    Parks: never. From: any thread. A spawn costs some µs and one KB more, by the depth of the stack.
+    Parks: never. From: any thread. A spawn costs a few µs and one KB more, depending on the depth of the stack.
     """
     hooks.on_spawn = _record if on else None
 
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Record within a block; afterwards as before."""
+    """Record in a block; restore the previous setting at its end."""
     before, hooks.on_spawn = hooks.on_spawn, _record
     try:
         yield

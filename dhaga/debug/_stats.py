@@ -1,9 +1,9 @@
 """Statistics of schedulers: counters that the kernel keeps anyway, and the run-queue delay, which is sampled.
 
 The run-queue delay is the time from a wake to the run. ``sample`` puts a ``DelayProbe`` into the run queue, where it
-stands in line as a woken NORMAL dhaga does, and its delay goes into a histogram. The watchdog samples at each of its
-looks, from its own OS thread; without a watchdog there are no samples, and ``delays`` is empty. Counters are plain
-reads from another thread, without a lock: they may be a few events late.
+waits like a woken NORMAL dhaga; its delay goes into a histogram. The watchdog samples at each of its checks, from its
+own OS thread; without a watchdog there are no samples, and ``delays`` is empty. Counters are read from another thread,
+without a lock: they may be a few events late.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .._kernel import accelerator, originals
-from .._kernel.accelerator import FrameChunks
-from .._kernel.scheduler import HubCall, Scheduler, schedulers
+from .._kernel import originals
+from .._kernel.fast import accelerator
+from .._kernel.fast.accelerator import FrameChunks
+from .._kernel.run.entries import HubCall
+from .._kernel.run.scheduler import Scheduler, schedulers
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))
 """Bounds of the histograms in seconds, 1 µs to 17 s, each four times the one before; one more bin is beyond the last.
@@ -37,7 +39,7 @@ class SchedulerStats:
     timers: int  # armed
     timers_fired: int
     busy: float  # share of the time in which dhagas, or callbacks they woke, ran
-    delays: tuple[int, ...]  # run-queue delays, sampled while a watchdog looks: counts by BOUNDS, the last beyond them
+    delays: tuple[int, ...]  # run-queue delays, sampled while a watchdog runs: counts by BOUNDS, the last beyond them
     delay_seconds: float  # their sum
 
 
@@ -48,7 +50,7 @@ class Stats:
     pid: int
     schedulers: tuple[SchedulerStats, ...]
     bounds: tuple[float, ...] = BOUNDS
-    accelerator: str = ""  # what runs: "compiled (…)", or "pure Python (why)"
+    accelerator: str = ""  # "compiled (…)", or "pure Python (why)"
     frame_chunks: FrameChunks | None = None  # None where they are not kept
 
 
@@ -65,21 +67,21 @@ def stats() -> Stats:
 
 def stats_of(scheduler: Scheduler) -> SchedulerStats:
     """Return the figures of one scheduler."""
-    seconds = scheduler._clock() - scheduler._started_at
-    dhagas = list(scheduler._live)
+    seconds = scheduler.clock() - scheduler.started_at
+    dhagas = list(scheduler.live)
     delays = histograms.get(scheduler)
     return SchedulerStats(
         name=scheduler.name,
         seconds=seconds,
         live=len(dhagas),
-        parked=sum(bool(dhaga._parked) for dhaga in dhagas),
-        runnable=scheduler._runnable(),
-        switches=scheduler._switches(),
-        laps=scheduler._laps,
-        events=scheduler._poller.events,
-        timers=len(scheduler._timers),
-        timers_fired=scheduler._timers.fired,
-        busy=min(1.0, scheduler._busy_seconds / seconds) if seconds > 0 else 0.0,
+        parked=sum(bool(dhaga.parked) for dhaga in dhagas),
+        runnable=scheduler.count_runnable(),
+        switches=scheduler.count_switches(),
+        laps=scheduler.laps,
+        events=scheduler.poller.events,
+        timers=len(scheduler.timers),
+        timers_fired=scheduler.timers.fired,
+        busy=min(1.0, scheduler.busy_seconds / seconds) if seconds > 0 else 0.0,
         delays=() if delays is None else tuple(delays.counts),
         delay_seconds=0.0 if delays is None else delays.total,
     )
@@ -107,7 +109,7 @@ class DelayHistogram:
         self.total += seconds
 
     def quantile(self, share: float) -> float:
-        """Return the lowest bound that this share of the delays stays within; inf beyond the last, 0 without delays."""
+        """Return the lowest bound of this share of the delays; inf beyond the last bound, 0 without delays."""
         wanted = share * sum(self.counts)
         for bound, counted in zip((*BOUNDS, float("inf")), accumulate(self.counts), strict=True):
             if counted >= wanted and counted:
@@ -116,7 +118,7 @@ class DelayHistogram:
 
 
 class DelayProbe(HubCall):
-    """An entry of the run queue that adds its own delay to the histogram when it is run."""
+    """An entry of the run queue that adds its own delay to the histogram when it runs."""
 
     __slots__ = ("queued", "scheduler")
 
@@ -132,19 +134,19 @@ class DelayProbe(HubCall):
 
 
 histograms: dict[Scheduler, DelayHistogram] = {}
-"""The delays seen so far; the watchdog removes the schedulers that have ended."""
+"""The delays sampled so far; the watchdog removes ended schedulers."""
 
 
 def sample(scheduler: Scheduler) -> None:
-    """Put a probe into the run queue of a scheduler that is awake; in a sleeping one nothing is delayed.
+    """Put a probe into the run queue of a scheduler that is awake; a sleeping one has no delays.
 
-    From: another thread. One probe at a time: behind a dhaga that blocks more would pile up, and measure the same.
+    From: another thread. One probe at a time: more of them would pile up behind a blocking dhaga and measure the same.
     """
-    if not scheduler._thread_ident or scheduler._asleep:
+    if not scheduler.thread_ident or scheduler.asleep:
         return
     delays = histograms.setdefault(scheduler, DelayHistogram())
     if delays.probe is None:
         delays.probe = DelayProbe(scheduler)
-        scheduler._run_queue.append(delays.probe)
-        if scheduler._asleep:  # since just now, and it looked at its run queue before that
-            scheduler._wake_loop()
+        scheduler.run_queue.append(delays.probe)
+        if scheduler.asleep:  # it fell asleep just now, after it had checked its run queue
+            scheduler.wake_loop()

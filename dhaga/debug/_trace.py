@@ -1,11 +1,11 @@
-"""The trace: which dhaga ran when, waited for what and woke which other, in Chrome's trace event format (Perfetto).
+"""The trace: when each dhaga ran, what it waited for and which others it woke, in Chrome's trace format (Perfetto).
 
 Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch and the kernel at each wake, and it
-appends a tuple to a ring of the last ``most`` events, in the thread where that happens (``deque.append`` is atomic, so
-there is no lock). ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
-costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while the inspector is asked for
-the last seconds. While no trace is on nothing is called. Where the ring has overflowed, slices that began before its
-first event begin there (``complete_since``).
+appends a tuple to a ring of the last ``most`` events, in the thread of the event (``deque.append`` is atomic, so no
+lock is needed). ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
+costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while the inspector is asked for the last seconds.
+Without a trace, none of this is called. If the ring has overflowed, slices that began before its first event begin
+there (``complete_since``).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import IO, Any
 import greenlet
 
 from .._kernel import originals
-from .._kernel.current import this_thread
-from .._kernel.waiter import Waiter
+from .._kernel.wait.current import this_thread
+from .._kernel.wait.waiter import Waiter
 from ._instrumentation import StopHandle, hubs, observe_all, observe_wakes, unobserve_all, unobserve_wakes
 from ._on_demand import OnDemand
 
 MAX_EVENTS = 1_000_000
-"""Events kept by default, the last ones: some 100 bytes each."""
+"""Number of the last events kept by default; each takes about 100 bytes."""
 
 RECENT_EVENTS = 20_000
-"""Events kept by the flight recorder: 2 MB, written in 0.1 s; 0.1 s of dhagas that switch 100,000 times a second."""
+"""Events kept by the flight recorder: 2 MB, written in 0.1 s; at 100,000 switches a second they cover 0.1 s."""
 
 Event = dict[str, object]
 Record = tuple[int, Any, Any, str | None]
@@ -42,8 +42,8 @@ Record = tuple[int, Any, Any, str | None]
 def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) -> Trace:
     """Record every switch and wake from now on; ``stop()``, or the end of a ``with`` block, writes them to ``path``.
 
-    Open the file in https://ui.perfetto.dev or in the page of ``serve()``: each dhaga has a track. ``most``: events
-    kept. A switch costs 0.5 to 0.7 µs more meanwhile.
+    Open the file in https://ui.perfetto.dev or in the page of ``serve()``: each dhaga has a track. ``most``: maximum
+    number of events kept. Meanwhile a switch costs 0.5 to 0.7 µs more.
     Parks: never. From: any thread. Raises: OSError if the file cannot be created.
     """
     new = Trace(path, most)
@@ -52,10 +52,10 @@ def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) ->
 
 
 class Trace(StopHandle):
-    """A trace that is on; made by ``trace()``."""
+    """A running trace, from ``trace()``."""
 
     def __init__(self, path: str | os.PathLike[str] | None, most: int) -> None:
-        """Raises: OSError if the file cannot be created: now rather than at the end."""
+        """Raises: OSError if the file cannot be created, now rather than at the end."""
         self._path = None if path is None else Path(path)
         if self._path is not None:
             self._path.open("w").close()
@@ -67,7 +67,7 @@ class Trace(StopHandle):
         self._stopped = False
 
     def _start(self) -> None:
-        """Record all schedulers, those that start later, too; each calls back in its own thread."""
+        """Record all schedulers, including later ones; each calls back in its own thread."""
         observe_wakes(self._on_wake)
         observe_all(self._on_switch)
 
@@ -88,7 +88,7 @@ class Trace(StopHandle):
         def switched(event: str, between: tuple[Any, Any]) -> None:
             origin, target = between
             try:
-                reason = origin._reason if origin._parked else ""
+                reason = origin.park_reason if origin.parked else ""
             except AttributeError:
                 reason = reason_of_main(origin)
             record((now(), origin, target, reason))
@@ -102,14 +102,14 @@ class Trace(StopHandle):
             waker: Any = current()
             try:
                 waker.name  # noqa: B018
-            except AttributeError:  # a plain thread, which may have ended when the trace is written
+            except AttributeError:  # a plain thread, which may have ended before the trace is written
                 waker.name = name_of_thread()
             record((now(), waker, greenlet_of(waiter), None))
 
         return woken
 
     def _complete_since(self) -> int:
-        """Return the time, in ns, from which on no event is missing."""
+        """Return the time, in ns, from which no event is missing."""
         return self._records[0][0] if len(self._records) == self._records.maxlen else self._began
 
     def _write(self, file: IO[str]) -> None:
@@ -121,41 +121,41 @@ class Trace(StopHandle):
 
 
 def name_of_thread() -> str:
-    """Return the name of this OS thread; for a foreign one, without making a ``threading`` object for it."""
+    """Return the name of this OS thread; for a foreign one, without creating a ``threading`` object."""
     ident = originals.get_ident()
     thread = threading._active.get(ident)  # type: ignore[attr-defined]
     return thread.name if thread is not None else f"thread {ident}"
 
 
 def reason_of_main(origin: Any) -> str:
-    """Return the reason of main code if it is what was left; empty for the hub."""
+    """Return the reason of main code's park if ``origin`` is main code; empty for the hub."""
     main = this_thread.main
-    return "" if main is None or main._greenlet is not origin else main._reason if main._parked else ""
+    return "" if main is None or main.own_greenlet is not origin else main.park_reason if main.parked else ""
 
 
 def greenlet_of(waiter: Any) -> Any:
-    """Return the greenlet of a waiter: a dhaga itself, or that of main code."""
-    return getattr(waiter, "_greenlet", waiter)
+    """Return the greenlet of a waiter: the dhaga itself, or main code's greenlet."""
+    return getattr(waiter, "own_greenlet", waiter)
 
 
 # ---- Chrome trace events
 
 LOOP = "event loop"
-"""Name of the slices of a hub; it also sleeps in them."""
+"""Name of a hub's slices, in which it also sleeps."""
 
 WAKE_NS = 1000
-"""Length of the slice given to a waker that has none of its own: an arrow must begin in a slice."""
+"""Length of the slice made for a waker without a slice: an arrow must begin in one."""
 
 
 class SliceBuilder:
-    """Builds slices of running and of waiting, and arrows from wakers to woken, from the records of a trace.
+    """Builds slices of running and waiting, and arrows from wakers to woken waiters, from the records of a trace.
 
-    A greenlet has a track, and on it at most one open slice: of running, or of waiting. A switch ends the running slice
-    of its origin and the waiting one of its target; a wake only marks the end of the wait, since the woken runs later.
+    Each greenlet has a track with at most one open slice, of running or of waiting. A switch ends the running slice of
+    its origin and the waiting slice of its target; a wake only marks the end of the wait, as the waiter runs later.
     """
 
     def __init__(self, records: list[Record], began: int, complete_since: int) -> None:
-        """``began``: time 0 of the events; ``complete_since``: from when on no record is missing. Both in ns."""
+        """``began``: time 0 of the events; ``complete_since``: the time from which no record is missing. Both in ns."""
         self.records = records
         self.began = began
         self.complete_since = complete_since
@@ -163,9 +163,9 @@ class SliceBuilder:
         self.tracks: dict[int, int] = {}  # by the id of the greenlet, which the records keep alive
         self.switched = {id(each) for record in records if record[3] is not None for each in record[1:3]}
         self.loops: set[int] = set()  # tracks of hubs
-        self.runs: dict[int, int] = {}  # track -> when it began to run
-        self.parks: dict[int, tuple[int, str]] = {}  # track -> when it parked, and its reason
-        self.wakes: dict[int, tuple[int, int]] = {}  # track -> when it was woken, and the arrow's number
+        self.runs: dict[int, int] = {}  # track -> start of its run
+        self.parks: dict[int, tuple[int, str]] = {}  # track -> start of its park, and the reason
+        self.wakes: dict[int, tuple[int, int]] = {}  # track -> time of its wake, and the arrow's number
 
     def events(self) -> Iterator[Event]:
         """Yield Chrome trace events, in the order of their ends."""
@@ -190,7 +190,7 @@ class SliceBuilder:
         self.parks[track] = at, reason
 
     def begin_run(self, track: int, at: int) -> Iterator[Event]:
-        """End a slice of waiting at its wake, with an arrow from the waker, and begin one of running."""
+        """End a slice of waiting at its wake, with an arrow from the waker, and begin a slice of running."""
         since, reason = self.parks.pop(track, (at, ""))
         woken, arrow = self.wakes.pop(track, (at, None))
         if reason:
@@ -200,7 +200,7 @@ class SliceBuilder:
         self.runs[track] = at
 
     def finish(self, at: int) -> Iterator[Event]:
-        """End the slices that are still open."""
+        """End the open slices."""
         for track, since in self.runs.items():
             yield self.running(track, since, at)
         for track, (since, reason) in self.parks.items():
@@ -208,7 +208,7 @@ class SliceBuilder:
                 yield self.slice(reason, track, since, at)
 
     def name_track(self, greenlet: Any) -> Iterator[Event]:
-        """Name the track of a greenlet that is seen for the first time."""
+        """Name the track of a greenlet at its first event."""
         if id(greenlet) not in self.tracks:
             track = self.tracks[id(greenlet)] = len(self.tracks) + 1
             if greenlet in hubs:
@@ -230,16 +230,16 @@ class SliceBuilder:
 
 
 class FlightRecorder:
-    """A trace of the last seconds, on while it is queried."""
+    """A trace of the last seconds, which is on while it is queried."""
 
     def __init__(self) -> None:
         self.trace: Trace | None = None
         self.probe = OnDemand("trace", self.stop)
 
     def events(self, seconds: float) -> list[dict[str, Any]]:
-        """Return the Chrome trace events of the last ``seconds``; times are µs, and 0 is that long ago.
+        """Return the Chrome trace events of the last ``seconds``; times are µs from their beginning.
 
-        The first query switches the trace on, so it returns next to nothing. From: any OS thread. Raises:
+        The first query switches the trace on, so it returns hardly any events. From: any OS thread. Raises:
         ProbeUnavailable.
         """
         with self.probe:
@@ -250,7 +250,7 @@ class FlightRecorder:
         return list(SliceBuilder(recent, began, max(began, complete_since)).events())
 
     def running_trace(self) -> Trace:
-        """Return the trace that is on; a new one if there is none."""
+        """Return the running trace, or a new one."""
         if self.trace is None:
             self.trace = Trace(None, RECENT_EVENTS)
             self.trace._start()

@@ -1,13 +1,13 @@
 """The watchdog: an OS thread that reports dhagas which block their scheduler's thread, and where in their code.
 
 It compares heartbeats. A scheduler's heartbeat (``heartbeat_of``) changes with each switch, and is None while no dhaga
-runs there; the kernel keeps its parts anyway, so dhagas do nothing for the watchdog. A ``Hold`` is a heartbeat and the
-time it was first seen; one that lasts for ``threshold`` seconds is reported once, with the stack of the thread, and
-then only timed. Heartbeats are read without a lock, so after the stack is taken the heartbeat is compared again.
+runs there; the kernel keeps its parts anyway, so that the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat and
+the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then only
+timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
 
-Its cost is what its thread takes of the interpreter lock, two looks a threshold. A C call that keeps the interpreter
-lock is seen when it is over, or not at all. There is one watchdog a process, in ``watchdog``; a forked child starts its
-own thread for its copy.
+Its cost is its thread's use of the interpreter lock, at two checks per threshold. A C call that keeps the interpreter
+lock is seen when it is over, or not at all. A process has one watchdog, in ``watchdog``; a forked child starts its own
+thread for its copy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._kernel import hooks, originals
-from .._kernel.microthread import Dhaga, Main
-from .._kernel.scheduler import Scheduler, schedulers
+from .._kernel.run.microthread import Dhaga, Main
+from .._kernel.run.scheduler import Scheduler, schedulers
 from .._kernel.stacks import Stack, stacks_of_threads
 from .._workers.switch_interval import switch_interval
 from . import _stats
@@ -29,16 +29,16 @@ from ._instrumentation import StopHandle
 logger = logging.getLogger("dhaga")
 
 LOOKS_PER_THRESHOLD = 2
-"""A hold is found once it has lasted 1 to 1.5 thresholds. A look takes some 0.1 ms of CPU time, nearly all of it for
+"""A hold is found once it has lasted 1 to 1.5 thresholds. A check takes about 0.1 ms of CPU time, nearly all of it for
 waking the thread and handing over the interpreter lock.
 """
 
 PLAIN_THRESHOLD = 1.0
-"""From this threshold on, in seconds, the watchdog leaves Python's switch interval alone.
+"""From this threshold in seconds, the watchdog does not change Python's switch interval.
 
-Below it the interval is at most 0.1 ms while it watches (``switch_interval.py``): with 5 ms a watchdog of 0.1 s came to
-one look in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a short interval slows OS threads
-that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
+Below it, the interval is at most 0.1 ms while it watches (``switch_interval.py``): with 5 ms, a watchdog of 0.1 s made
+only one check in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a short interval slows OS
+threads that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
 """
 
 
@@ -48,26 +48,26 @@ class Blocked:
 
     place: str  # file:line in function, as first seen
     count: int = 0
-    seconds: float = 0.0  # in all, as seen by the looks
+    seconds: float = 0.0  # in total, as seen by the checks
     longest: float = 0.0
-    last: str = ""  # name of the last dhaga that did so
+    last: str = ""  # name of the last dhaga that blocked in it
 
 
 class Hold:
-    """A scheduler whose heartbeat has not changed since a look."""
+    """A scheduler whose heartbeat has not changed since a check."""
 
     def __init__(self, scheduler: Scheduler, heartbeat: object, now: float) -> None:
         self.scheduler = scheduler
         self.heartbeat = heartbeat
         self.since = now
-        self.place: Blocked | None = None  # once it is reported
+        self.place: Blocked | None = None  # set when it is reported
         self.counted = 0.0  # seconds added to the place so far
 
 
 class Watchdog(StopHandle):
-    """Reports dhagas that hold their thread for longer than ``threshold`` seconds; made by ``watch()``.
+    """Reports dhagas that hold their thread for longer than ``threshold`` seconds; from ``watch()``.
 
-    ``blocked``: what was seen, by file and function; it is kept after ``stop()``.
+    ``blocked``: the reports by file and function; it is kept after ``stop()``.
     """
 
     def __init__(self, threshold: float) -> None:
@@ -83,12 +83,12 @@ class Watchdog(StopHandle):
         return f"<Watchdog of {self.threshold:g} s, {len(self.blocked)} places seen>"
 
     def _start(self) -> None:
-        """Start the thread; again in a forked child, which has none."""
+        """Start the thread; again in a forked child, as threads are not inherited."""
         self._switch_interval = switch_interval.begin(None) if self.threshold < PLAIN_THRESHOLD else None
         self._thread = HelperThread("watchdog", self._run)
 
     def stop(self) -> None:
-        """Stop looking, and join the thread; ``blocked`` is kept. From: any thread."""
+        """Stop checking, and join the thread; ``blocked`` is kept. From: any thread."""
         global watchdog
         if watchdog is self:
             watchdog = None
@@ -103,12 +103,12 @@ class Watchdog(StopHandle):
             self._look(originals.monotonic())
 
     def _rest(self) -> bool:
-        """Wait until the next look. Returns: True once it is to stop."""
+        """Wait until the next check. Returns: True after ``stop``."""
         with idle():
             return self._stop_requested.acquire(timeout=self.threshold / LOOKS_PER_THRESHOLD)
 
     def _look(self, now: float) -> None:
-        """Look at all schedulers."""
+        """Check all schedulers."""
         self._looks += 1
         for scheduler in list(schedulers):
             _stats.sample(scheduler)
@@ -123,10 +123,10 @@ class Watchdog(StopHandle):
             _stats.histograms.pop(scheduler, None)
 
     def _note(self, hold: Hold, seconds: float) -> None:
-        """Time a hold that is over the threshold; report it when it is seen first."""
+        """Time a hold longer than the threshold, and report it the first time."""
         if hold.place is None:
-            blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler._thread_ident, ())
-            if heartbeat_of(hold.scheduler) != hold.heartbeat or blocker is None:  # it has switched meanwhile
+            blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler.thread_ident, ())
+            if heartbeat_of(hold.scheduler) != hold.heartbeat or blocker is None:  # it switched meanwhile
                 return
             hold.place = self._report(hold.scheduler, blocker, stack, seconds)
         hold.place.seconds += seconds - hold.counted
@@ -136,7 +136,7 @@ class Watchdog(StopHandle):
     def _report(self, scheduler: Scheduler, blocker: Any, stack: Stack, seconds: float) -> Blocked:
         """Log a hold, and count it for its function."""
         where = str(stack[-1]) if stack else "an unknown place"
-        function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # in a loop the line varies
+        function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # the line varies in a loop
         seen = self.blocked.setdefault(function, Blocked(where))
         seen.count += 1
         seen.last = blocker.name
@@ -153,7 +153,7 @@ FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ss
 
 
 def advice_for(stack: Stack) -> str:
-    """Return what to do about a block: to import the counterpart of the standard module that it is in, if it is."""
+    """Return advice about a block: for a wait in a standard module, to import Dhaga's counterpart."""
     inside = None
     for frame in reversed(stack):
         module = standard_module(frame.file)
@@ -161,39 +161,39 @@ def advice_for(stack: Stack) -> str:
             break
         inside = module
     if inside is None:
-        return "hand what blocks to dhaga.offload(), or call dhaga.sleep(0) now and then"
+        return "pass blocking calls to dhaga.offload(), or call dhaga.sleep(0) in long computations"
     name = "futures" if inside.startswith("concurrent") else inside
     return (
         f"it waits in the standard {inside}, which blocks the OS thread: from dhaga import {name}, or run the program "
-        "by python -m dhaga"
+        "with python -m dhaga"
     )
 
 
 def standard_module(file: str) -> str | None:
-    """Return which of ``FACES`` a source file belongs to."""
+    """Return the one of ``FACES`` that a source file belongs to."""
     return next((name for name in FACES if file in files_of(name)), None)
 
 
 def files_of(name: str) -> frozenset[str]:
-    """Return the source files of a standard module that is imported."""
+    """Return the source files of an imported standard module."""
     modules = [module for each, module in list(sys.modules.items()) if each == name or each.startswith(f"{name}.")]
     return frozenset(filter(None, (getattr(module, "__file__", None) for module in modules)))
 
 
 def heartbeat_of(scheduler: Scheduler) -> object:
-    """Return what changes with each switch of a scheduler; None while no dhaga or main code runs there."""
-    if scheduler._asleep or not scheduler._thread_ident:
+    """Return a value that changes with each switch of a scheduler; None while no dhaga or main code runs there."""
+    if scheduler.asleep or not scheduler.thread_ident:
         return None
-    return scheduler._laps, scheduler._counted_switches, scheduler._switches_left
+    return scheduler.laps, scheduler.count_switches()
 
 
 def running_on(scheduler: Scheduler) -> Dhaga | Main | None:
-    """Return the dhaga or main code that runs on a scheduler. From: another thread, while that is blocked."""
-    for dhaga in list(scheduler._live):
-        if not dhaga._parked and dhaga and dhaga.gr_frame is None:
+    """Return the dhaga or main code that runs on a scheduler. From: another thread, while the scheduler is blocked."""
+    for dhaga in list(scheduler.live):
+        if not dhaga.parked and dhaga and dhaga.gr_frame is None:
             return dhaga
-    main = scheduler._main
-    return main if isinstance(main, Main) and not main._parked and scheduler._live else None
+    main = scheduler.main_waiter
+    return main if isinstance(main, Main) and not main.parked and scheduler.live else None
 
 
 watchdog: Watchdog | None = None
@@ -201,15 +201,15 @@ watchdog: Watchdog | None = None
 
 
 def watch(threshold: float = 0.1) -> Watchdog:
-    """Report from now on each dhaga that holds its OS thread for longer than ``threshold`` seconds.
+    """Report each dhaga that holds its OS thread for longer than ``threshold`` seconds.
 
     The logger ``dhaga`` warns with the dhaga, the place and the stack; ``blocked`` counts by function. Main code counts
-    while dhagas wait for it. ``stop()``, or the end of a ``with`` block, ends it; another call replaces it.
+    while dhagas wait for it. ``stop()`` or the end of a ``with`` block ends the watch; another call replaces it.
     Parks: never. From: any thread. Raises: ValueError.
     """
     global watchdog
     if not threshold > 0:
-        raise ValueError(f"a threshold is seconds above 0, not {threshold!r}")
+        raise ValueError(f"a threshold is a number of seconds above 0, not {threshold!r}")
     if watchdog is not None:
         watchdog.stop()
     watchdog = Watchdog(threshold)

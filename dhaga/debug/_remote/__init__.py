@@ -1,1 +1,1 @@
-"""Looking into a process from outside: the inspector's socket, its client, and the debug page."""
+"""Access to a process from outside: the inspector's socket, its client, and the debug page."""

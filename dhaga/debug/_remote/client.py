@@ -1,7 +1,7 @@
-"""The client of the inspector: one connection to a process, and errors that say what to do when there is no inspector.
+"""The client of the inspector: one connection to a process, and errors that say what to do without an inspector.
 
-What is trusted: a socket in a directory that only its user can enter, whose other end is, by ``SO_PEERCRED``, the
-process that was asked for. A socket that another process has put there is not asked.
+It trusts only a socket in a directory that only the socket's user can enter, and whose other end is, by
+``SO_PEERCRED``, the requested process. It sends no query to a socket of another process.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ..._kernel import originals
 from . import socket_path
 
 ANSWER_SECONDS = 20.0
-"""Longest wait for an answer; a dump of 100,000 dhagas takes some seconds."""
+"""Longest wait for an answer; a dump of 100,000 dhagas takes a few seconds."""
 
 ADVICE = (
-    "start it with DHAGA_DEBUG=1 in its environment, or let it call dhaga.debug.inspect(); one started with "
+    "start it with DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it; a process started with "
     "DHAGA_DUMP_SIGNAL=USR1 writes a dump at kill -USR1"
 )
 
 
 class NotAnswered(Exception):
-    """The process cannot be asked, or does not answer; the text says why, and what to do."""
+    """The process cannot be queried, or does not answer; the text gives the reason, and what to do."""
 
 
 class ProcessEnded(NotAnswered):
@@ -72,7 +72,7 @@ class InspectorClient:
         except OSError:
             line = b""
         if not line.endswith(b"\n"):
-            raise ProcessEnded(f"process {self.pid} has ended, or answers no more")
+            raise ProcessEnded(f"process {self.pid} has ended, or no longer answers")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise NotAnswered(answer["error"])
@@ -83,7 +83,7 @@ def find_and_connect(pid: int) -> socket.socket:
     """Connect to the inspector of a process. Raises: NotAnswered."""
     uid = owner_of(pid)
     if uid not in (os.geteuid(), uid if os.geteuid() == 0 else -1):
-        raise NotAnswered(f"process {pid} belongs to user {uid}: ask as that user, or as root")
+        raise NotAnswered(f"process {pid} belongs to user {uid}: run this command as that user, or as root")
     for folder in socket_path.folders(uid):
         path = folder / socket_path.name_of(pid)
         if path.is_socket():
@@ -107,16 +107,18 @@ def connect(path: Path, pid: int, uid: int) -> socket.socket:
     try:
         connection.connect(str(path))
         if hasattr(socket, "SO_PEERCRED") and socket_path.peer(connection)[:2] != (pid, uid):
-            raise NotAnswered(f"another process than {pid} of user {uid} answers at {path}: ask it nothing")
+            raise NotAnswered(f"a process other than {pid} of user {uid} answers at {path}, so no query is sent to it")
         return connection
     except ConnectionRefusedError:
         connection.close()
         raise NotAnswered(
-            f"process {pid} has no inspector, {path} is of an earlier process with that number: {ADVICE}"
+            f"process {pid} has no inspector, {path} is left by an earlier process with that id: {ADVICE}"
         ) from None
     except PermissionError:
         connection.close()
-        raise NotAnswered(f"{path} may not be used by user {os.geteuid()}: ask as the user of process {pid}") from None
+        raise NotAnswered(
+            f"user {os.geteuid()} may not use {path}: run this command as the user of process {pid}"
+        ) from None
     except BaseException:
         connection.close()
         raise
@@ -133,7 +135,7 @@ def exit_status(program: str, command: Callable[[], object]) -> int:
     except NotAnswered as error:
         print(f"{program}: {printable(str(error))}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the pager was quit: the flush at exit must not fail either
+    except BrokenPipeError:  # the pager has exited; the flush at exit must not fail either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -142,5 +144,5 @@ def exit_status(program: str, command: Callable[[], object]) -> int:
 
 
 def printable(text: str) -> str:
-    """Replace by ``?`` what a terminal would interpret or could not show."""
+    """Replace characters that a terminal would interpret or could not show with ``?``."""
     return "".join(each if each.isprintable() else "?" for each in text)

@@ -1,10 +1,10 @@
-"""The inspector: answers queries from other processes, on a private unix socket and OS threads of its own.
+"""The inspector: answers queries from other processes, on a private unix socket and its own OS threads.
 
-A query is one line of JSON, and so is its answer; a connection takes any number of them. Which queries there are:
-``queries.py``. May ask: the user of this process, and root. Three things see to that: the directory (mode 0700, checked
-before use), the socket (mode 0600 before it listens), and the peer's credentials where the platform gives them
-(``SO_PEERCRED``). There is one inspector a process, in ``inspector``; a forked child closes the parent's descriptors
-and makes its own. Rejected: a TCP port, which every user of the machine could connect to.
+A query is one line of JSON, and so is its answer; a connection may send any number of them. The queries are in
+``queries.py``. Only the user of this process and root may ask. That is enforced by the directory (mode 0700, checked
+before use), the socket (mode 0600 before it listens), and the peer's credentials where the platform has them
+(``SO_PEERCRED``). A process has one inspector, in ``inspector``; a forked child closes the parent's descriptors and
+creates its own. Rejected: a TCP port, which every user of the machine could connect to.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .thread_server import ThreadServer
 logger = logging.getLogger("dhaga")
 
 MAX_QUERY_BYTES = 65_536
-"""Of a line."""
+"""Size of a line."""
 
 
 class Inspector(StopHandle):
-    """The inspector of this process, at the socket ``path``; made by ``inspect()``."""
+    """The inspector of this process, at the socket ``path``, from ``inspect()``."""
 
     def __init__(self) -> None:
         self._start()
@@ -46,7 +46,7 @@ class Inspector(StopHandle):
         folder = socket_path.own_folder()
         socket_path.sweep(folder)
         self.path: Path = folder / socket_path.name_of(self.pid)
-        self.path.unlink(missing_ok=True)  # left by an earlier process of this PID
+        self.path.unlink(missing_ok=True)  # left by an earlier process with this PID
         self._server = ThreadServer("inspector", listener_at(self.path), self._serve)
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Inspector(StopHandle):
     def _serve(self, connection: socket.socket) -> None:
         """Answer the queries of one connection, line by line, until its end."""
         if not may_ask(connection):
-            send_line(connection, {"error": f"process {self.pid} answers its own user and root alone"})
+            send_line(connection, {"error": f"process {self.pid} answers only its own user and root"})
             return
         with connection.makefile("rb") as lines:
             while query := read_line(lines):
@@ -76,7 +76,7 @@ class Inspector(StopHandle):
         try:
             return self._queries.answer(json.loads(query))
         except (ValueError, RecursionError) as error:
-            return {"error": f"a question is one line of JSON: {error}"}
+            return {"error": f"a query is one line of JSON: {error}"}
 
 
 def read_line(lines: Any) -> bytes:
@@ -98,7 +98,7 @@ def listener_at(path: Path) -> socket.socket:
             listener.bind(str(path))
         except OSError as error:
             raise OSError(
-                f"no socket can be made at {path} ({error}): XDG_RUNTIME_DIR may name another directory"
+                f"no socket can be created at {path} ({error}): set XDG_RUNTIME_DIR to another directory"
             ) from error
         path.chmod(0o600)  # before it listens
         listener.listen()
@@ -109,7 +109,7 @@ def listener_at(path: Path) -> socket.socket:
 
 
 def may_ask(connection: socket.socket) -> bool:
-    """Report whether the client is of our user or root; without ``SO_PEERCRED`` the directory's mode decides."""
+    """Return whether the client is of our user or root; without ``SO_PEERCRED`` the directory's mode decides."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     return socket_path.peer(connection)[1] in (os.geteuid(), 0)
@@ -120,10 +120,10 @@ inspector: Inspector | None = None
 
 
 def inspect() -> Inspector:
-    """Let ``python -m dhaga dump PID`` and ``top PID`` look into this process, for the same user and root.
+    """Start the inspector for ``python -m dhaga dump PID`` and ``top PID``, for this user and root.
 
-    Ends by ``stop()`` or with the process; a forked child makes its own. Parks: never. From: any thread.
-    Returns: the inspector, the same at each call. Raises: OSError if no private socket can be made.
+    ``stop()`` or the end of the process ends it; a forked child creates its own. Parks: never. From: any thread.
+    Returns: the inspector, the same at each call. Raises: OSError if no private socket can be created.
     """
     global inspector
     if inspector is None:
@@ -137,7 +137,7 @@ def at_exit() -> None:
 
 
 def after_fork_in_child() -> None:
-    """Replace the parent's inspector by one of the child."""
+    """Replace the parent's inspector with one of the child."""
     global inspector
     if inspector is None:
         return

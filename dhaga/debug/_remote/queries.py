@@ -1,8 +1,7 @@
-"""The queries that a process answers by its socket or its page. Not here: who may ask.
+"""The queries that a process answers through its socket or its page. Permissions are checked elsewhere.
 
-A query is a JSON object ``{"ask": NAME, …}`` with the arguments of the method of that name; its annotations say which
-types they have, and what does not fit is refused. A handler keeps two probes on while it is queried: the CPU
-accounting of the table and the flight recorder.
+A query is a JSON object ``{"ask": NAME, …}`` with the arguments of the method of that name; arguments that do not match
+its annotations are refused. Queries keep two probes on: the CPU accounting of the table and the flight recorder.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from dataclasses import asdict
 from textwrap import dedent
 from typing import Any
 
-from ..._kernel.microthread import Dhaga
-from ..._kernel.scheduler import schedulers
-from ..._kernel.waiter import Waiter
+from ..._kernel.run.microthread import Dhaga
+from ..._kernel.run.scheduler import schedulers
+from ..._kernel.wait.waiter import Waiter
 from .._dhaga_table import DEFAULT_ROWS, DhagaTable
 from .._dump import joined, lines_of, text_of
 from .._on_demand import ProbeUnavailable
@@ -23,13 +22,13 @@ from .._snapshot import snapshot, view_one, waiters_of
 from .._trace import FlightRecorder
 
 MAX_TRACE_SECONDS = 60.0
-"""Longest trace that can be asked for."""
+"""Longest trace that can be requested."""
 
 Answer = dict[str, Any]
 
 
 class QueryRefused(Exception):
-    """The query cannot be answered; the text says why."""
+    """The query cannot be answered; the text gives the reason."""
 
 
 class QueryHandlers:
@@ -48,36 +47,36 @@ class QueryHandlers:
         """Answer a query. Returns: always a dict; one with ``error`` if the query is refused."""
         try:
             if not isinstance(query, dict):
-                raise QueryRefused("a question is an object with an ask")
+                raise QueryRefused("a query is an object with a field ask")
             return self.bound_method(query)()
         except (QueryRefused, ValueError) as error:
             return {"error": str(error)}
         except ProbeUnavailable:
-            return {"error": "the process is at its end, where nothing can be measured any more; a dump can be had"}
+            return {"error": "the process is exiting, so that only a dump is available"}
 
     def bound_method(self, query: dict[str, Any]) -> Callable[[], Answer]:
-        """Return the call that answers. Raises: QueryRefused if its arguments do not fit."""
+        """Return the call that answers a query. Raises: QueryRefused if the arguments do not match."""
         arguments = dict(query)
         name = arguments.pop("ask", None)
         if name not in QUERIES:
-            raise QueryRefused(f"there is nothing to ask by {name!r}, but by {', '.join(QUERIES)}")
+            raise QueryRefused(f"there is no query {name!r}; the queries are {', '.join(QUERIES)}")
         method = getattr(self, name)
         kinds = {each.name: KINDS[each.annotation] for each in inspect.signature(method).parameters.values()}
         for key, value in arguments.items():
             if key not in kinds or type(value) not in kinds[key]:
-                raise QueryRefused(f"{name} takes no {key}={value!r}")
+                raise QueryRefused(f"the query {name} does not accept {key}={value!r}")
         try:
             inspect.signature(method).bind(**arguments)
         except TypeError as error:
             raise QueryRefused(f"{name}: {error}") from None
         return lambda: method(**arguments)
 
-    def table(self, filter: str = "", sort: str = "share", most: int = DEFAULT_ROWS) -> Answer:
+    def table(self, filter: str = "", sort: str = "share", most: int = DEFAULT_ROWS, grouped: bool = False) -> Answer:
         """Return the table of all dhagas, see ``DhagaTable.table``."""
-        return self.dhagas.table(filter, sort, most)
+        return self.dhagas.table(filter, sort, most, grouped)
 
     def dump(self, ident: int = 0) -> Answer:
-        """Return the dump of the process as text, or that of one dhaga."""
+        """Return the dump of the process, or of one dhaga, as text."""
         if not ident:
             return {"text": text_of(snapshot())}
         for waiter in all_waiters():
@@ -92,19 +91,19 @@ class QueryHandlers:
     def trace(self, seconds: float = 2.0) -> Answer:
         """Return the trace of the last seconds, see ``FlightRecorder.events``."""
         if not 0 < seconds <= MAX_TRACE_SECONDS:
-            raise ValueError(f"a trace is of more than 0 and at most {MAX_TRACE_SECONDS:g} seconds, not {seconds:g}")
+            raise ValueError(f"a trace covers more than 0 and at most {MAX_TRACE_SECONDS:g} seconds, not {seconds:g}")
         return {"seconds": seconds, "traceEvents": self.recorder.events(seconds)}
 
     def cancel(self, ident: int) -> Answer:
         """Cancel one dhaga."""
         for dhaga in all_waiters():
             if dhaga.ident == ident and isinstance(dhaga, Dhaga):
-                return {"name": dhaga.name, "cancelled": dhaga.cancel("asked for from outside of the process")}
-        raise QueryRefused("it has ended, or is no dhaga: only those can be cancelled")
+                return {"name": dhaga.name, "cancelled": dhaga.cancel("requested from outside the process")}
+        raise QueryRefused("it has ended, or is not a dhaga and cannot be cancelled")
 
 
 QUERIES = ("table", "dump", "snapshot", "trace", "cancel")
-KINDS = {"str": (str,), "int": (int,), "float": (float, int)}
+KINDS = {"bool": (bool,), "str": (str,), "int": (int,), "float": (float, int)}
 
 
 def all_waiters() -> list[Waiter]:

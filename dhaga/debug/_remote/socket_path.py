@@ -1,9 +1,9 @@
-"""Where the inspectors of processes have their sockets: in directories that one user alone can enter.
+"""Paths of the inspectors' sockets, in directories that only one user can enter.
 
 The candidates, in order: ``$XDG_RUNTIME_DIR/dhaga``, ``dhaga-UID`` in the temporary directories,
-``/run/user/UID/dhaga``. A process makes its socket in the first; a client looks in all, since its environment may
-differ. A directory that exists is used only if it belongs to the user with mode 0700: in ``/tmp`` any user may have
-made it first.
+``/run/user/UID/dhaga``. A process creates its socket in the first; a client looks in all, since its environment may
+differ. An existing directory is used only if it belongs to the user with mode 0700: in ``/tmp`` any user may have
+created it first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def name_of(pid: int) -> str:
 
 
 def folders(uid: int) -> Iterator[Path]:
-    """Yield the directories in which a user's processes may have their sockets, the preferred one first."""
+    """Yield the directories in which a user's processes may have their sockets, in order of preference."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and Path(runtime).is_dir():
         yield Path(runtime, "dhaga")
@@ -35,7 +35,7 @@ def folders(uid: int) -> Iterator[Path]:
 
 
 def own_folder() -> Path:
-    """Return the directory for this process's socket; it is made, or checked. Raises: OSError."""
+    """Create or check the directory for this process's socket, and return it. Raises: OSError."""
     folder = next(folders(os.geteuid()))
     try:
         folder.mkdir(mode=0o700)
@@ -49,13 +49,13 @@ def check(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(
-            f"{folder} is to be a directory that user {os.geteuid()} alone can enter (mode 0700): "
+            f"{folder} must be a directory that only user {os.geteuid()} can enter (mode 0700): "
             "remove it, or set XDG_RUNTIME_DIR to another directory"
         )
 
 
 def sweep(folder: Path) -> None:
-    """Remove sockets that ended processes have left: no process has that PID, and none answers."""
+    """Remove the sockets of ended processes: no process has the PID, and no process answers."""
     for path in folder.glob("dhaga-*.sock"):
         number = path.stem.removeprefix("dhaga-")
         if number.isdecimal() and not lives(int(number)) and not answers(path):
@@ -63,7 +63,7 @@ def sweep(folder: Path) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Report whether there is a process of this PID, of any user."""
+    """Return whether there is a process of this PID, of any user."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -74,13 +74,13 @@ def lives(pid: int) -> bool:
 
 
 def answers(path: Path) -> bool:
-    """Report whether a process listens there; in another container its PID means nothing here."""
+    """Return whether a process listens there; in another container its PID means nothing here."""
     with originals.Socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 
 
 def peer(connection: socket.socket) -> tuple[int, int, int]:
-    """Return PID, user and group of the other end of a unix socket, where the platform has ``SO_PEERCRED``."""
+    """Return PID, user and group of a unix socket's other end, where the platform has ``SO_PEERCRED``."""
     kinds = struct.Struct("3i")
     pid, uid, gid = kinds.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, kinds.size))
     return pid, uid, gid

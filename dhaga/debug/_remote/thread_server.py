@@ -1,10 +1,10 @@
-"""A threaded server: one OS thread accepts, and each connection has an OS thread of its own.
+"""A threaded server: one OS thread accepts, and each connection has its own OS thread.
 
 It answers even while every scheduler is blocked, and uses only unpatched functions. ``connections`` holds the open
-ones, the oldest first. When there are too many, the oldest is read no further: a client that has sent its request gets
-its answer all the same, and clients that send none cannot shut out the others. ``close`` writes to a self-pipe, which
-ends the accept loop, and then shuts the connections down, which ends their threads. A forked child has the descriptors
-but no threads: it calls ``abandon``.
+connections, oldest first. Beyond ``MAX_CONNECTIONS`` the server stops reading from the oldest: a client that has sent
+its request still gets its answer, and clients that send none cannot shut out the others. ``close`` writes to a
+self-pipe, which ends the accept loop, and then shuts down the connections, which ends their threads. A forked child has
+the descriptors but no threads: it calls ``abandon``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .._helper_thread import HelperThread, idle
 logger = logging.getLogger("dhaga")
 
 MAX_CONNECTIONS = 32
-"""Open at once; a browser opens six."""
+"""Maximum of open connections; a browser opens six."""
 
 RETRY_SECONDS = 0.1
 """Pause after a failed accept."""
@@ -43,7 +43,7 @@ class ThreadServer:
         while self.wait_for_connection():
             try:
                 connection, _ = self.listener.accept()
-            except OSError:  # the client has gone already, or there are no more file descriptors
+            except OSError:  # the client has already disconnected, or no file descriptor is left
                 with idle():
                     originals.thread_sleep(RETRY_SECONDS)
                 continue
@@ -65,11 +65,11 @@ class ThreadServer:
         self.connections[connection] = None
         try:
             HelperThread(self.name, self.serve_and_close, connection)
-        except RuntimeError:  # at interpreter exit no thread can be started: serve one after the other
+        except RuntimeError:  # at interpreter exit no thread can be started: serve in this one
             self.serve_and_close(connection)
 
     def read_no_further(self, connection: socket.socket) -> None:
-        """End a connection that waits for its client to send; one that is being answered goes on to its end."""
+        """End a connection that waits for its client to send; an answer under way is still sent."""
         self.connections.pop(connection, None)
         try:
             connection.shutdown(socket.SHUT_RD)
@@ -88,7 +88,7 @@ class ThreadServer:
             connection.close()
 
     def close(self) -> None:
-        """Stop accepting, join the accepting thread, and shut the connections down. From: any other thread."""
+        """Stop accepting, join the accepting thread, and shut down the connections. From: any other thread."""
         self.pipe_writer.send(b"x")
         self.thread.join()
         for connection in list(self.connections):
@@ -99,6 +99,6 @@ class ThreadServer:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close this process's listener and self-pipe; in a forked child that leaves the parent's alone."""
+        """Close the listener and self-pipe of a forked child, without an effect on the parent's."""
         for each in (self.listener, self.pipe_reader, self.pipe_writer):
             each.close()

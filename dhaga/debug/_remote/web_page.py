@@ -1,11 +1,11 @@
 """The debug page: the table of dhagas and the trace in a browser, served by OS threads.
 
-It is for the user of this machine alone, and sends nothing elsewhere. It listens on the loopback; each address has a
-secret token; the Host must be a number or localhost, so that no DNS name can be rebound to it; queries are a POST of
-JSON with that content type, which browsers let no page of another site make; and the policy lets the page load only its
-own script. One request a connection. A forked child has no page.
+Only for the user of this machine; it sends no data elsewhere. It listens on the loopback; its address contains a secret
+token; the Host must be a number or localhost, so that no DNS name can be rebound to it; queries are a POST of JSON with
+that content type, which browsers do not allow to pages of other sites; and the policy allows the page only its own
+script. One request per connection. A forked child has no page.
 
-Not a Tornado server: it would stand still with its scheduler.
+Rejected: a Tornado server, which would stop with its scheduler.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .queries import QueryHandlers
 from .thread_server import ThreadServer
 
 MAX_REQUEST_BYTES = 16_384
-"""Head and body together."""
+"""Size of head and body together."""
 
 SOCKET_SECONDS = 10.0
-"""Time for a whole request to come, and for a reply to go; browsers also connect and send nothing."""
+"""Time to receive a request, and to send a reply; browsers also connect and send nothing."""
 
 REQUEST = re.compile(r"(GET|POST) (/[!-~]*) HTTP/1\.[01]")
 TEMPLATE = Path(__file__).with_name("web_page.html")
@@ -50,7 +50,7 @@ class PageRequest(NamedTuple):
 
 
 class PageReply(NamedTuple):
-    """What is sent back."""
+    """The reply to a request."""
 
     status: int
     body: bytes
@@ -59,7 +59,7 @@ class PageReply(NamedTuple):
 
 
 class Page(StopHandle):
-    """A page that is served, at ``url``, which holds the token; made by ``serve()``."""
+    """A served page, from ``serve()``; its ``url`` contains the token."""
 
     def __init__(self, listener: socket.socket, host: str, token: str) -> None:
         self._token = token
@@ -87,29 +87,29 @@ class Page(StopHandle):
         if not text:
             return
         request = parse_request(text)
-        reply = error_reply(400, "this is no request that is served here") if request is None else self._reply(request)
+        reply = error_reply(400, "the request is malformed") if request is None else self._reply(request)
         connection.settimeout(SOCKET_SECONDS)
         with idle():
             connection.sendall(serialize(reply))
 
     def _reply(self, request: PageRequest) -> PageReply:
         if not is_trusted_host(request.host):
-            return error_reply(403, "ask by the number of the host, 127.0.0.1, or localhost")
+            return error_reply(403, "use the number of the host, 127.0.0.1, or localhost in the address")
         if not hmac.compare_digest(request.token.encode(), self._token.encode()):
-            return error_reply(403, "the token is not right: take the whole address that the program has told")
+            return error_reply(403, "the token is wrong: use the whole address from the program")
         if request.path == "/" and request.method == "GET":
             return document()
         return self._answer(request, request.path.removeprefix("/"))
 
     def _answer(self, request: PageRequest, ask: str) -> PageReply:
         if request.method != "POST" or request.kind != "application/json":
-            return error_reply(405, "questions are a POST of application/json")
+            return error_reply(405, "a query is a POST of application/json")
         try:
             query = json.loads(request.body or b"{}")
         except (ValueError, RecursionError):
-            return error_reply(400, "a question is JSON")
+            return error_reply(400, "a query is JSON")
         if not isinstance(query, dict):
-            return error_reply(400, "a question is a JSON object")
+            return error_reply(400, "a query is a JSON object")
         answer = self._queries.answer({**query, "ask": ask})
         return PageReply(400 if "error" in answer else 200, json.dumps(answer).encode())
 
@@ -119,7 +119,7 @@ def error_reply(status: int, why: str) -> PageReply:
 
 
 def document() -> PageReply:
-    """Return the page itself; its policy lets its own script run, and no other."""
+    """Return the page itself; its policy allows only its own script."""
     nonce = secrets.token_urlsafe(16)
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
@@ -129,7 +129,7 @@ def document() -> PageReply:
 
 
 def is_trusted_host(host: str) -> bool:
-    """Report whether a Host field is a number or localhost: no DNS record can rebind these."""
+    """Return whether a Host field is a number or localhost: no DNS record can rebind these."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or bool(ipaddress.ip_address(name))
@@ -155,7 +155,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]{1,6}) *\r\n", re.IGNORECASE)
 
 
 def bytes_missing(text: bytes) -> int:
-    """Return how many bytes of the request are still to come; 1 while its length is unknown."""
+    """Return the number of bytes of the request still to come; 1 while its length is unknown."""
     head, end, body = text.partition(b"\r\n\r\n")
     if not end:
         return 1
@@ -164,7 +164,7 @@ def bytes_missing(text: bytes) -> int:
 
 
 def parse_request(text: bytes) -> PageRequest | None:
-    """Parse a request; None if it is malformed, or has not exactly one Host."""
+    """Parse a request. Returns: None if it is malformed, or does not have exactly one Host."""
     head, _, body = text.partition(b"\r\n\r\n")
     line, *rest = head.decode("latin-1").split("\r\n")
     found = REQUEST.fullmatch(line)
@@ -174,7 +174,7 @@ def parse_request(text: bytes) -> PageRequest | None:
     values = dict(fields)
     path, _, query = found[2].partition(
         "?"
-    )  # not urlsplit: what begins with // is a host there, and may be no good one
+    )  # not urlsplit, which takes the part after // for a host, and may refuse it
     token = parse_qs(query).get("token", [""])[0]
     kind = values.get("content-type", "").partition(";")[0].strip().lower()
     return PageRequest(found[1], path, token, values["host"], kind, body)
@@ -203,15 +203,15 @@ pages: list[Page] = []
 def serve(port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> Page:
     """Serve a page that shows the dhagas of this process and what they do; open its ``url`` in a browser.
 
-    The url lets its holder look into the process and cancel dhagas, over plain HTTP: leave it on the loopback, or
-    tunnel to it by ssh. ``port``: 0 takes a free one; ``host``: a number; ``token``: by default a fresh secret. Ends by
-    ``stop()`` or with the process; a forked child has no page.
+    With the url, anyone can inspect the process and cancel dhagas, over plain HTTP: leave the page on the loopback, or
+    use an ssh tunnel. ``port``: 0 for a free one; ``host``: a number; ``token``: by default a fresh secret. ``stop()``
+    or the end of the process ends it; a forked child has no page.
     Parks: never. From: any thread. Raises: OSError, ValueError.
     """
     if token is None:
         token = secrets.token_urlsafe(24)
     if not re.fullmatch(r"[A-Za-z0-9_-]{8,}", token):
-        raise ValueError("a token has at least 8 letters, digits, - or _ (none given: a fresh secret)")
+        raise ValueError("a token has at least 8 letters, digits, - or _ (without one, a fresh secret is used)")
     family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     listener = originals.Socket(family, socket.SOCK_STREAM)
     try:
