@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dhaga import testing
-from dhaga._kernel.current import this_thread
+from dhaga._kernel.wait.current import this_thread
 from tests.kit.crowd import Crowd, Stress
 from tests.kit.marks import CROWD, starts_process
 
@@ -117,7 +117,7 @@ def nothing_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
     yield
     problems = testing.close_leftover_schedulers()
     assert this_thread.main is None
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 30
     while (left := testing.other_threads() - threads) and time.monotonic() < deadline:
         time.sleep(0.01)
     problems += [repr(thread) for thread in left]

@@ -318,6 +318,40 @@ print(dhaga.spawn(parent).result(), parent())
 
 
 @pytest.mark.once
+def test_a_coroutine_of_main_code_may_block_on_a_thread_that_runs_a_loop() -> None:
+    """As anyio's start_blocking_portal does. Main code gets its scheduler within the loop, by the thread's start."""
+    assert says("""
+def seen():
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    return task.get_coro().__name__, sys.get_asyncgen_hooks().firstiter.__self__ is loop
+
+async def of_a_thread():
+    return seen()
+
+async def of_main_code():
+    print(together(lambda: asyncio.run(of_a_thread()), 2))
+    await asyncio.sleep(0)
+    print(seen())
+
+asyncio.run(of_main_code())
+""") == ["[('of_a_thread', True), ('of_a_thread', True)]", "('of_main_code', True)"]
+
+
+def test_a_loop_of_main_code_is_freed_after_its_end() -> None:
+    """Also the first one, in which main code got its scheduler: its hooks must not be left as those from outside."""
+    assert says("""
+import gc, weakref
+
+async def main():
+    await asyncio.get_running_loop().run_in_executor(None, int)
+    return weakref.ref(asyncio.get_running_loop())
+
+loops = [asyncio.run(main()) for _ in range(3)]
+gc.collect()
+print([loop() for loop in loops])
+""") == ["[None, None, None]"]
+
+
 def test_debug_mode_tells_threads_apart() -> None:
     assert says("""
 async def main():
@@ -330,7 +364,7 @@ async def main():
     loop.slow_callback_duration = 9
     return await asyncio.to_thread(intrude)
 print(*together(lambda: asyncio.run(main(), debug=True), 2))
-scheduler = dhaga._kernel.current_scheduler.current_scheduler()
+scheduler = dhaga._kernel.process.current_scheduler.current_scheduler()
 scheduler.loop.set_debug(True)
 scheduler.loop.slow_callback_duration = 9
 print(dhaga.spawn(lambda: dhaga.await_(asyncio.sleep(0.001, "shared"))).result())

@@ -74,6 +74,6 @@ def test_type_checkers_know_the_submodules_and_no_misspelt_name(tmp_path: Path) 
     command = [sys.executable, "-m", "mypy", "--strict", str(program)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     lines = [line.partition(": ")[2] for line in done.stdout.splitlines()]
-    of_a_dhaga = "dhaga._kernel.microthread.Dhaga[int]"
+    of_a_dhaga = "dhaga._kernel.run.microthread.Dhaga[int]"
     assert lines[:3] == [f'note: Revealed type is "{each}"' for each in ("int", f"set[{of_a_dhaga}]", of_a_dhaga)]
     assert lines[3].startswith('error: Module has no attribute "spwan"')

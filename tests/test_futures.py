@@ -104,7 +104,7 @@ def test_a_timeout_ends_the_wait_and_leaves_the_call_alone(clock: Any, executor:
 def test_a_plain_thread_blocks_in_result() -> None:
     future: Future[int] = Future()
     seen: list[int] = []
-    thread = in_thread(lambda: seen.append(future.result(5)))
+    thread = in_thread(lambda: seen.append(future.result(30)))
     while not future._joiners:
         time.sleep(0.001)
     future.set_result(7)
@@ -310,7 +310,7 @@ def test_a_cancelled_waiter_leaves_call_and_future_whole() -> None:
         other = dhaga.spawn(lambda: (future.result(), executor.shutdown()))
 
         def check() -> None:
-            assert other._done and other._error is None and future.result() == 7 and not future._joiners
+            assert other.has_ended and other._error is None and future.result() == 7 and not future._joiners
 
         return waiting, check
 
@@ -361,7 +361,7 @@ def test_as_completed_counts_its_timeout_from_the_call(clock: Any, executor: Exe
     calls = naps(executor, 1, 2, 9)
     ended = as_completed(calls, timeout=3)
     assert [next(ended).result(), next(ended).result()] == [1, 2]
-    with pytest.raises(TimeoutError, match="1 of those waited for have not ended"):
+    with pytest.raises(TimeoutError, match="1 of the waitables have not ended"):
         next(ended)
     assert clock.now == 3 and not any(f._waiters for f in calls)
 

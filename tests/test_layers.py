@@ -28,13 +28,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     "_iowait": frozenset({"_kernel", "_structured", "_sync", "_workers"}),
     "metrics": frozenset({"_kernel"}),
     "aio": BASE,
-    "faces": BASE,
-    "pool": BASE | {"faces"},
+    "pool": BASE,
+    "faces": BASE | {"pool"},
     "stream": BASE | {"faces", "aio"},
     "monkey": BASE | {"faces"},
     "servers": BASE | {"faces", "aio"},
     "debug": BASE,
-    "http": BASE | {"faces", "aio", "stream", "servers"},
+    "http": BASE | {"faces", "aio", "servers"},
     "integrations": BASE | {"faces", "aio", "monkey", "pool", "servers", "debug"},
     "compat": BASE | {"faces", "aio", "monkey", "debug", "http"},
     "_cli": BASE | {"faces", "monkey", "servers", "debug", "http", "compat", "dhaga"},
@@ -44,6 +44,19 @@ ALLOWED: dict[str, frozenset[str]] = {
     "__main__": frozenset({"_cli"}),
 }
 """What each district may import, besides itself. ``dhaga`` is the package's own face."""
+
+ROOMS: dict[str, frozenset[str]] = {
+    "_kernel": frozenset(),
+    "_kernel.fast": frozenset(),
+    "_kernel.wait": frozenset({"_kernel", "_kernel.fast"}),
+    "_kernel.run": frozenset({"_kernel", "_kernel.fast", "_kernel.wait"}),
+    "_kernel.process": frozenset({"_kernel", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
+    "_kernel.api": frozenset({"_kernel", "_kernel.wait", "_kernel.run", "_kernel.process"}),
+}
+"""What each room of the kernel may import, besides itself. The files in none are tools, but for ``FRONT``."""
+
+FRONT = ("_kernel", "_kernel.api", "_kernel.spawn_later")
+"""On top of the rooms."""
 
 NAMED_FROM_BELOW = {
     "monkey._post_import": "the hooks that packages get as they are imported: nothing else needs them",
@@ -56,6 +69,28 @@ MODULES = {
     if path.parent.name != "_pytest_entry"  # installed beside the package
 }
 
+PRIVATE_READ: dict[str, frozenset[str]] = {
+    "_iowait": frozenset({"_holder", "_waiters"}),
+    "_kernel": frozenset({"_hand_over_if_free", "_holder"}),
+    "_structured": frozenset({"_error", "_value"}),
+    "_sync": frozenset({"_bind_shortcuts", "_error", "_joiners", "_replaced", "_state", "_wake_joiners"}),
+    "_workers": frozenset({"_error"}),
+    "compat": frozenset({"_free", "_hand_out_permits", "_items", "_joiners", "_limit", "_threads", "_trace"}),
+    "faces": frozenset(
+        {"_cancel_unbegun", "_done_callbacks", "_free", "_stand_in", "_value", "_waiters", "_workers"},
+    ),
+    "integrations": frozenset({"_call_future", "_sleep"}),
+    "monkey": frozenset({"_at_fork_reinit", "_initial_value", "_is_owned", "_lock"}),
+    "pool": frozenset({"_cancel_unbegun"}),
+    "testing": frozenset({"_expire"}),
+}
+"""Private attributes that a district reads although another one defines them. Nothing is to be added here: what other
+districts use has no underscore, and a docstring. Those of ``monkey`` are the standard's own.
+"""
+
+STANDARD_OBJECTS = frozenset({"_thread", "standard"})
+"""Modules of the standard library whose private attributes have the names of ours by chance."""
+
 DOTTED = re.compile(r"dhaga((?:\.\w+)+)(?::.*)?")
 
 
@@ -64,11 +99,11 @@ def district_of(name: str) -> str:
     return "dhaga" if first in ("", "_counterparts") else "faces" if first in FACES else first
 
 
-def imports_of(name: str) -> set[str]:
-    """Return the modules that a module imports when it runs, lazily or not; what is for the types does not count."""
+def imports_of(name: str, types: bool = False) -> set[str]:
+    """Return the modules that a module imports when it runs, lazily or not; ``types``: and those for type checkers."""
     tree = ast.parse(MODULES[name].read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
             node.body = []
     package = name.split(".") if MODULES[name].name == "__init__.py" and name else name.split(".")[:-1]
     found = {module for node in ast.walk(tree) for module in modules_in(node, package)}
@@ -106,8 +141,29 @@ def test_every_district_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_a_module_imports_only_from_the_districts_that_its_own_may(name: str) -> None:
     own = district_of(name)
-    beyond = {each for each in imports_of(name) if district_of(each) not in ALLOWED[own] | {own}}
+    types = name != ""  # the package's own face names all public modules for type checkers
+    beyond = {each for each in imports_of(name, types) if district_of(each) not in ALLOWED[own] | {own}}
     assert not beyond or name in NAMED_FROM_BELOW
+
+
+def room_of(name: str) -> str:
+    return "_kernel.api" if name in FRONT else name.rpartition(".")[0]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in MODULES if district_of(name) == "_kernel"))
+def test_a_module_of_the_kernel_imports_only_from_the_rooms_that_its_own_may(name: str) -> None:
+    if MODULES[name].name == "__init__.py" and name != "_kernel":
+        return
+    own = room_of(name)
+    assert {each for each in imports_of(name) if room_of(each) not in ROOMS[own] | {own}} == set()
+
+
+def test_the_rooms_of_the_kernel_allow_no_more_than_is_used() -> None:
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    for name in MODULES:
+        if district_of(name) == "_kernel" and name not in ROOMS.keys() - {"_kernel", "_kernel.api"}:
+            used[room_of(name)] |= {room_of(each) for each in imports_of(name)}
+    assert {room: allowed - used[room] for room, allowed in ROOMS.items() if allowed - used[room]} == {}
 
 
 def test_what_is_named_from_below_is_still_so() -> None:
@@ -144,3 +200,69 @@ def test_what_is_private_is_underscored_and_a_face_is_short() -> None:
 
 def test_there_is_no_star_import() -> None:
     assert not [name for name, path in MODULES.items() if "import *" in path.read_text()]
+
+
+# ---- attributes
+
+
+def is_private(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+
+def private_attributes_defined(tree: ast.AST) -> set[str]:
+    """Return the private names of methods, class attributes and slots, and what functions assign to ``self``."""
+    found: set[object] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for each in node.body:
+                if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    found.add(each.name)
+                elif isinstance(each, ast.AnnAssign):
+                    found.add(ast.unparse(each.target))
+                elif isinstance(each, ast.Assign):
+                    names = [ast.unparse(target) for target in each.targets]
+                    slots = [c.value for c in ast.walk(each.value) if isinstance(c, ast.Constant)]
+                    found.update(slots if names == ["__slots__"] else names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+            found.add(node.attr)
+    return {name for name in found if isinstance(name, str) and is_private(name)}
+
+
+def private_attributes_read(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Give each private attribute that is used, and of what; ``self`` and ``super()`` inherit theirs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            of = ast.unparse(node.value)
+            if of not in ("self", "cls", "super()"):
+                yield node.attr, of
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr"):
+            of, name = node.args[:2]
+            if isinstance(name, ast.Constant) and is_private(name.value):
+                yield str(name.value), ast.unparse(of)
+
+
+def foreign_private_reads() -> dict[str, set[str]]:
+    """Return, by district, the private attributes that others define and it does not."""
+    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+    defined: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        defined.setdefault(district_of(name), set()).update(private_attributes_defined(tree))
+    found: dict[str, set[str]] = {}
+    for name, tree in trees.items():
+        own = district_of(name)
+        others = set().union(*(names for district, names in defined.items() if district != own)) - defined[own]
+        reads = {attribute for attribute, of in private_attributes_read(tree) if of not in STANDARD_OBJECTS}
+        found.setdefault(own, set()).update(reads & others)
+    return {district: names for district, names in found.items() if names}
+
+
+def test_no_district_reads_a_private_attribute_of_another() -> None:
+    assert foreign_private_reads() == PRIVATE_READ
+
+
+def test_a_private_attribute_of_another_district_would_be_found() -> None:
+    tree = ast.parse(
+        "class A:\n    __slots__ = ('_a',)\n    _b: int\n    def _c(self): self._d = x._e = getattr(y, '_f')"
+    )
+    assert private_attributes_defined(tree) == {"_a", "_b", "_c", "_d"}
+    assert set(private_attributes_read(tree)) == {("_e", "x"), ("_f", "y")}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from dhaga import __main__ as command
-from tests.kit.scripts import prints
+from tests.kit.scripts import PATIENCE, ROOT, prints
 
 # ---- what cannot be served
 
@@ -34,3 +39,20 @@ def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[st
 def test_an_unknown_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["sevre"]) == 2
     assert "there is no command 'sevre'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serve", "--help"], ["migrate", "."]])
+def test_a_pager_may_be_quit(arguments: list[str], tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("import gevent\n")
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as pipe:
+        told = subprocess.run(
+            [sys.executable, "-m", "dhaga", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            timeout=PATIENCE,
+        )
+    assert told.stderr == b""

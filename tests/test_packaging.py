@@ -116,11 +116,11 @@ def build(checkout, *arguments, **environ):
 
 PURE = f"dhaga-{PROJECT['version']}-py3-none-any.whl"
 PARTS = ("_fast_paths", "_frame_chunks")
-OTHERS = {"dhaga/py.typed", *(f"dhaga/_kernel/{part}.pyi" for part in PARTS), "dhaga/debug/_remote/web_page.html"}
+OTHERS = {"dhaga/py.typed", *(f"dhaga/_kernel/fast/{part}.pyi" for part in PARTS), "dhaga/debug/_remote/web_page.html"}
 
 
 def test_the_wheel_holds_the_package_and_nothing_else(checkout):
-    (checkout / "dhaga/_kernel/_frame_chunks.cpython-399-alien.so").write_bytes(b"from an editable install")
+    (checkout / "dhaga/_kernel/fast/_frame_chunks.cpython-399-alien.so").write_bytes(b"from an editable install")
     wheel, said = build(checkout, "--target", "wheel", DHAGA_PURE="1")
     assert (wheel.name, said) == (PURE, [])
 
@@ -140,7 +140,7 @@ def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkou
     assert re.fullmatch(rf"dhaga-[\d.]+-{version}-{version}-{platform}\w+\.whl", wheel.name)
     assert said == []
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith(".py")]
-    modules = {f"dhaga/_kernel/{part}{sysconfig.get_config_var('EXT_SUFFIX')}" for part in PARTS}
+    modules = {f"dhaga/_kernel/fast/{part}{sysconfig.get_config_var('EXT_SUFFIX')}" for part in PARTS}
     assert {name for name in compiled if ".dist-info/" not in name} == OTHERS | modules
     assert not list((checkout / "dhaga").rglob("*.so"))
 
@@ -151,6 +151,32 @@ def test_without_a_compiler_the_wheel_is_the_pure_one_after_a_line_of_warning(ch
     assert wheel.name == PURE
     (warning,) = said
     assert warning.startswith(f"dhaga is installed as pure Python, without its accelerator: {compiler.split()[0]}: ")
+
+
+def test_on_macos_the_module_is_for_the_processors_that_the_tag_names(checkout, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(checkout))
+    hook = importlib.import_module("hatch_build")
+    commands = []
+    config = {
+        "CC": "clang",
+        "CFLAGS": "-arch x86_64 -O2",
+        "LDSHARED": "clang -bundle -arch x86_64",
+        "EXT_SUFFIX": ".so",
+        "MACOSX_DEPLOYMENT_TARGET": "11.0",
+    }
+    monkeypatch.setattr(hook.sysconfig, "get_config_var", config.get)
+    monkeypatch.setattr(hook.sys, "platform", "darwin")
+    for name, value in (("ARCHFLAGS", "-arch arm64"), ("MACOSX_DEPLOYMENT_TARGET", "12.0")):
+        monkeypatch.setenv(name, value)
+        monkeypatch.setattr(hook, "run", commands.append)
+        hook.compiled(checkout / "dhaga/_kernel/fast/_frame_chunks.c", tmp_path)
+    assert len(commands) == 4
+    for command in commands:
+        assert command[0] == "clang" and "x86_64" not in command
+        assert command[command.index("-arch") + 1] == "arm64" and command.count("-arch") == 1
+    assert hook.compiler_environment()["MACOSX_DEPLOYMENT_TARGET"] == "12.0"
+    monkeypatch.delenv("MACOSX_DEPLOYMENT_TARGET")
+    assert hook.compiler_environment()["MACOSX_DEPLOYMENT_TARGET"] == "11.0"
 
 
 @pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
@@ -184,7 +210,11 @@ def test_the_source_distribution_can_be_compiled(checkout):
     sdist, said = build(checkout, "--target", "sdist")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"hatch_build.py", *(f"dhaga/_kernel/{part}.c" for part in PARTS), "dhaga/_kernel/accelerator.py"} <= names
+    assert {
+        "hatch_build.py",
+        *(f"dhaga/_kernel/fast/{part}.c" for part in PARTS),
+        "dhaga/_kernel/fast/accelerator.py",
+    } <= names
     assert said == []
 
 
@@ -261,6 +291,7 @@ def test_only_the_job_that_publishes_may_identify_itself_to_the_index():
 
 def test_each_folder_that_the_makefile_names_is_there():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"\btests/[\w/]+(?:\.py|\.ini)?", makefile)) - {"tests/test_"}
-    named = {name for name in named if not name.endswith("_")}  # beginnings, for wildcards
-    assert {name for name in named if not (ROOT / name).exists()} == {"tests/_sync/test_lock", "tests/x/test_z"}
+    named = set(re.findall(r"\btests/[\w/]+(?:\.py|\.ini)?", makefile))
+    beginnings = {name for name in named if name.endswith("_")}  # of wildcards
+    assert {name for name in named - beginnings if not (ROOT / name).exists()} == set()
+    assert all(list(ROOT.glob(f"{name}*.py")) for name in beginnings)

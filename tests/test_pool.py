@@ -29,7 +29,7 @@ pool = pytest.fixture(pooled)
 
 def until(condition: Callable[[], object]) -> None:
     """Wait, by short sleeps, for what another OS thread is about to do."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 30
     while not condition():
         assert time.monotonic() < deadline, "it does not come"
         dhaga.sleep(0.001)
@@ -91,13 +91,13 @@ def test_a_call_does_not_wait_for_a_thread_that_computes() -> None:
     """Both threads get a call that blocks its thread: the next one goes to the one that is let go first."""
     with Pool(2, 4) as pool:
         gates = [threading.Event(), threading.Event()]
-        blocked = [pool.submit(lambda gate: (gate.wait(20), thread_name()), gate) for gate in gates]
+        blocked = [pool.submit(lambda gate: (gate.wait(30), thread_name()), gate) for gate in gates]
         until(lambda: all(f.running() for f in blocked))
         due = [pool.submit(thread_name) for _ in range(3)]
         gates[1].set()
         free = blocked[1].result()[1]
-        assert [f.result(20) for f in due] == [free] * 3 and not blocked[0].done()
-        assert [pool.submit(thread_name).result(20) for _ in range(3)] == [free] * 3
+        assert [f.result(30) for f in due] == [free] * 3 and not blocked[0].done()
+        assert [pool.submit(thread_name).result(30) for _ in range(3)] == [free] * 3
         gates[0].set()
         assert blocked[0].result()[1] != free
 
@@ -105,7 +105,7 @@ def test_a_call_does_not_wait_for_a_thread_that_computes() -> None:
 def test_every_thread_takes_calls_that_block_it() -> None:
     with Pool(3, 2) as pool:
         barrier = threading.Barrier(3)
-        assert sorted(pool.map(lambda _: barrier.wait(20), range(3))) == [0, 1, 2]
+        assert sorted(pool.map(lambda _: barrier.wait(30), range(3))) == [0, 1, 2]
 
 
 def test_context_variables_go_along_and_are_not_those_of_the_former_call() -> None:
@@ -124,7 +124,7 @@ def test_a_call_may_fork_out_more_calls_than_there_are_workers(pool: Pool) -> No
         branches = [pool.submit(tree, depth - 1) for _ in range(2)]
         return sum(branch.result() for branch in branches)
 
-    assert pool.submit(tree, 2).result(20) == 4
+    assert pool.submit(tree, 2).result(30) == 4
 
 
 def test_submit_parks_while_max_pending_calls_wait() -> None:
@@ -138,7 +138,7 @@ def test_submit_parks_while_max_pending_calls_wait() -> None:
         with pytest.raises(TimeoutError), dhaga.Timeout(0.01):
             pool.submit(int)
         gate.set()
-        assert submitter.result(20).result(20) == 0 and [f.result() for f in due] == [0, 0]
+        assert submitter.result(30).result(30) == 0 and [f.result() for f in due] == [0, 0]
 
 
 def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
@@ -150,13 +150,13 @@ def test_who_is_parked_in_submit_is_refused_after_shutdown() -> None:
     submitters = [dhaga.spawn(pool.submit, int) for _ in range(2)]
     for submitter in submitters:
         until(lambda s=submitter: s.reason == "semaphore.acquire")  # type: ignore[misc]
-        submitter._result_waiters += 1
+        submitter.result_waiters += 1
     pool.shutdown(wait=False)
     gate.set()
     for submitter in submitters:
         with pytest.raises(RuntimeError, match="has been shut down"):
-            submitter.result(20)
-    assert last.result(20) == 0
+            submitter.result(30)
+    assert last.result(30) == 0
     pool.shutdown()
 
 
@@ -173,7 +173,7 @@ def test_a_coroutine_cannot_wait_in_submit_and_is_told_so() -> None:
 
         asyncio.run(main())
         gate.set()
-        assert [f.result(20) for f in calls] == [True, 0]
+        assert [f.result(30) for f in calls] == [True, 0]
 
 
 def test_calls_that_wait_for_calls_nobody_is_left_to_make_are_a_deadlock() -> None:
@@ -213,7 +213,7 @@ def test_a_running_call_is_cancelled_from_another_thread_and_its_worker_lives_on
         until(future.running)
         assert future.cancel() is False
         with pytest.raises(CancelledError):
-            future.result(20)
+            future.result(30)
         assert pool.submit(lambda: dhaga.current().name).result() == ends.get()
 
 
@@ -389,7 +389,7 @@ def test_shutdown_without_wait_ends_the_threads_later() -> None:
     assert not calls[0].done()
     gate.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(30)
     assert [f.result() for f in calls] == [True] * 3
 
 
@@ -430,9 +430,9 @@ def test_a_pool_that_is_dropped_does_what_it_was_given_and_ends_its_threads() ->
     gone = weakref.ref(pool)
     del pool
     gc.collect()
-    assert gone() is None and [f.result(20) for f in calls] == [None] * 3
+    assert gone() is None and [f.result(30) for f in calls] == [None] * 3
     for thread in threads:
-        thread.join(20)
+        thread.join(30)
 
 
 def test_what_calls_have_spawned_ends_with_the_threads() -> None:
@@ -447,7 +447,7 @@ def test_what_calls_have_spawned_ends_with_the_threads() -> None:
     with Pool(1, 1) as pool:
         spawned = pool.submit(dhaga.spawn, child).result()
         until(lambda: spawned.reason == "sleep")
-    assert ends == ["finally"] and spawned._done
+    assert ends == ["finally"] and spawned.has_ended
 
 
 # ---- bad input

@@ -184,7 +184,7 @@ def test_leaves():
 
 @pytest.mark.dhaga
 def test_sees_nobody():
-    assert dhaga.current().scheduler._live == {dhaga.current()}
+    assert dhaga.current().scheduler.live == {dhaga.current()}
 """,
     )
     done.assert_outcomes(passed=1, failed=1)
@@ -257,7 +257,7 @@ def test_fails():
     raise LookupError("its own")
 
 def test_sees_nobody():
-    assert not dhaga.current().scheduler._live
+    assert not dhaga.current().scheduler.live
 """)
     done.assert_outcomes(passed=1, failed=1)
     done.stdout.fnmatch_lines(["E*LookupError: its own"])

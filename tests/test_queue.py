@@ -493,7 +493,7 @@ def test_an_immediate_shutdown_leaves_a_join_waiting_for_what_is_being_worked_of
         d = parked(queue.join)
         queue.shutdown(immediate=True)
         settle()
-        assert not d._done and queue.unfinished_tasks == 1
+        assert not d.has_ended and queue.unfinished_tasks == 1
         queue.task_done()
         d.join()
 

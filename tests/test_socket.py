@@ -232,3 +232,71 @@ def test_a_kept_error_of_a_read_for_all_does_not_keep_the_buffer() -> None:
         reader.cancel()
         with pytest.raises(dhaga.Cancelled):
             reader.result()
+
+
+REFUSED: list[tuple[Any, ...]] = [
+    ("recv", 10**30),
+    ("recv", -1),
+    ("recv", "x"),
+    ("recv", 10, 10**30),
+    ("recv_into", bytearray(3), 10**30),
+    ("recv_into", bytearray(3), 4),
+    ("recv_into", bytearray(3), -1),
+    ("recv_into", b"abc"),
+    ("recv_into", memoryview(b"abc")),
+    ("recv_into", None),
+    ("recvfrom", 10**30),
+    ("recvfrom", -1),
+    ("recvfrom_into", bytearray(3), 4),
+    ("recvfrom_into", memoryview(b"abc")),
+    ("recvmsg", -1),
+    ("recvmsg", 10**30),
+    ("recvmsg", 10, -1),
+    ("recvmsg_into", [b"abc"]),
+]
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+@pytest.mark.parametrize(("name", "arguments"), [(name, rest) for name, *rest in REFUSED])
+def test_wrong_arguments_of_a_read_are_refused_before_it_waits(
+    name: str, arguments: list[Any], timeout: float | None
+) -> None:
+    """Also by a socket that is known to be empty, after a short read that had to wait."""
+    plain_near, plain_far = standard.socketpair()
+    with plain_near, plain_far, pytest.raises(Exception) as expected:
+        plain_near.setblocking(False)
+        getattr(plain_near, name)(*arguments)
+    with virtual_clock(), unix() as (near, far):
+
+        def reads() -> None:
+            near.settimeout(timeout)
+            for _ in range(2):
+                assert near.recv(100) == b"abc"
+            with pytest.raises(expected.type):
+                getattr(near, name)(*arguments)
+
+        reader = dhaga.spawn(reads)
+        for _ in range(2):
+            settle()
+            far.send(b"abc")
+        settle()
+        assert not reader.is_alive()
+        reader.result()
+
+
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_a_read_of_nothing_does_not_wait(timeout: float | None) -> None:
+    with virtual_clock(), unix() as (near, far):
+
+        def reads() -> list[object]:
+            near.settimeout(timeout)
+            first = [near.recv(100), near.recv(100)]  # the second parks: from then on a short read means empty
+            return [*first, near.recv(0), near.recv_into(bytearray())]
+
+        reader = dhaga.spawn(reads)
+        for _ in range(2):
+            settle()
+            far.send(b"abc")
+        settle()
+        assert not reader.is_alive()
+        assert reader.result() == [b"abc", b"abc", b"", 0]

@@ -36,7 +36,7 @@ def same_scheduler(call: Callable[[], Any], sock: Any, then: Callable[[], None])
     settle()
     assert d.state == "WAITING"
     then()
-    return d.result(5)
+    return d.result(30)
 
 
 def another_scheduler(call: Callable[[], Any], sock: Any, then: Callable[[], None]) -> Any:
@@ -45,7 +45,7 @@ def another_scheduler(call: Callable[[], Any], sock: Any, then: Callable[[], Non
         while d.state != "WAITING":
             time.sleep(0.001)
         then()
-        return d.result(5)
+        return d.result(30)
 
 
 def plain_thread(call: Callable[[], Any], sock: Any, then: Callable[[], None]) -> Any:
@@ -55,7 +55,7 @@ def plain_thread(call: Callable[[], Any], sock: Any, then: Callable[[], None]) -
     while None not in sock.watchers or not sock.watchers[None].wakeup_fds:
         time.sleep(0.001)
     then()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive()
     return errors[0]
 
@@ -90,7 +90,7 @@ def test_closing_wakes_all_waiters_readers_and_writers() -> None:
         settle()
         one.close()
         for d in dhagas:
-            error = d.result(5)
+            error = d.result(30)
             assert isinstance(error, OSError) and error.errno == errno.EBADF
 
 
@@ -162,7 +162,7 @@ def test_a_number_used_again_after_close_is_a_new_socket() -> None:
         settle()
         one.close()
         other.close()
-        assert isinstance(d.result(5), OSError)
+        assert isinstance(d.result(30), OSError)
 
 
 def test_a_number_closed_behind_its_back_does_no_harm_to_its_next_owner() -> None:
@@ -182,7 +182,7 @@ def test_a_number_closed_behind_its_back_does_no_harm_to_its_next_owner() -> Non
             sender.send(b"new")
             assert ends_within(5, reader) == b"new"
         d.cancel()
-        d.join(5)
+        d.join(30)
         assert d.state == "DONE"
         one.detach()
         reader = dhaga.spawn(new.recv, 10)
@@ -231,8 +231,8 @@ def test_a_thousand_connections_at_once() -> None:
 
             server = dhaga.spawn(serves)
             clients = [dhaga.spawn(asks, n) for n in range(1000)]
-            assert all(d.result(10) for d in clients)
-            server.join(5)
+            assert all(d.result(30) for d in clients)
+            server.join(30)
             settle()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

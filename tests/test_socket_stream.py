@@ -16,7 +16,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.compiled import python_twin
+from dhaga._kernel.fast.compiled import python_twin
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.kit.sockets import (
     LOCAL,
@@ -167,8 +167,8 @@ def test_schedulers_and_threads_may_share_a_socket() -> None:
         thread = threading.Thread(target=lambda: got.append(one.recv(1)))
         thread.start()
         other.send(b"abc")
-        got += [d.result(5) for d in readers]
-        thread.join(5)
+        got += [d.result(30) for d in readers]
+        thread.join(30)
         assert sorted(got) == [b"a", b"b", b"c"]
 
 
@@ -346,7 +346,7 @@ def test_a_big_sendall_gets_through_a_slow_reader(pair: Any) -> None:
         while more := other.recv(50_000):
             got += more
             dhaga.sleep(0)
-        d.result(5)
+        d.result(30)
         assert got == data
 
 
@@ -355,11 +355,11 @@ def test_sendall_takes_a_view_of_items_wider_than_a_byte() -> None:
     with unix() as (one, other):
         d = dhaga.spawn(one.sendall, memoryview(items))
         got = received(other, len(items) * 8)
-        d.result(5)
+        d.result(30)
         assert got == items.tobytes()
         d = dhaga.spawn(one.sendall, items)
         assert received(other, len(items) * 8) == items.tobytes()
-        d.result(5)
+        d.result(30)
 
 
 def test_recv_into_fills_a_buffer_of_items_wider_than_a_byte() -> None:
@@ -395,7 +395,7 @@ def test_wait_all_parks_until_everything_is_there_or_the_stream_ends() -> None:
         other.send(b"defg")
         assert ends_within(5, d) == b"abcdef"
         other.close()
-        assert dhaga.spawn(one.recv, 6, socket.MSG_WAITALL).result(5) == b"g"
+        assert dhaga.spawn(one.recv, 6, socket.MSG_WAITALL).result(30) == b"g"
 
 
 def test_peeking_takes_nothing() -> None:
@@ -436,11 +436,11 @@ def test_sendfile_sends_from_an_offset_and_moves_the_file() -> None:
         file.write(data)
         d = dhaga.spawn(one.sendfile, file, 1000, 900_000)
         assert received(other, 900_000) == data[1000:901_000]
-        assert d.result(5) == 900_000 and file.tell() == 901_000
+        assert d.result(30) == 900_000 and file.tell() == 901_000
         file.seek(0)
         d = dhaga.spawn(one.sendfile, file)
         assert received(other, len(data)) == data
-        assert d.result(5) == len(data)
+        assert d.result(30) == len(data)
 
 
 def test_sendfile_of_a_file_that_cannot_be_read_raises_as_the_standard_one(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_data_go_both_ways(version: Any) -> None:
         e = dhaga.spawn(other.sendall, data[::-1])
         f = dhaga.spawn(received, one, len(data))
         assert received(other, len(data)) == data
-        assert f.result(10) == data[::-1]
-        assert d.result(10) is None and e.result(10) is None
+        assert f.result(30) == data[::-1]
+        assert d.result(30) is None and e.result(30) is None
 
 
 def test_a_handshake_parks_and_others_run() -> None:
@@ -119,7 +119,7 @@ def test_a_certificate_that_is_not_trusted_or_not_of_the_host_is_refused(trusted
     serving = dhaga.spawn(caught, server_context(certificate("other.example")).wrap_socket, far, True)
     with pytest.raises(ssl.SSLCertVerificationError):
         client_context(trusted=trusted).wrap_socket(near, server_hostname=NAME)
-    assert isinstance(serving.result(10), OSError)
+    assert isinstance(serving.result(30), OSError)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -150,7 +150,7 @@ def test_a_certificate_asked_for_after_the_handshake_comes_while_both_read() -> 
         d = dhaga.spawn(other.recv, 10)
         assert one.recv(10) == b"who"
         one.sendall(b"me")
-        assert d.result(10) == b"me"
+        assert d.result(30) == b"me"
         assert other.getpeercert()["subjectAltName"] == (("email", "client@example.org"),)
 
 
@@ -196,7 +196,7 @@ def test_a_listener_of_tls_accepts_and_a_client_connects() -> None:
         d = dhaga.spawn(listener.accept)
         with client_context().wrap_socket(socket.socket(), server_hostname=NAME) as one:
             one.connect(listener.getsockname())
-            other, address = d.result(10)
+            other, address = d.result(30)
             with other:
                 assert type(other) is ssl.SSLSocket and address == one.getsockname()
                 other.sendall(b"hello")
@@ -207,7 +207,7 @@ def test_the_certificate_of_a_server_is_fetched() -> None:
     with server_context().wrap_socket(socket.create_server(LOCAL), server_side=True) as listener:
         d = dhaga.spawn(listener.accept)
         text = ssl.get_server_certificate(listener.getsockname())
-        d.result(10)[0].close()
+        d.result(30)[0].close()
         assert ssl.PEM_cert_to_DER_cert(text) == ssl.PEM_cert_to_DER_cert(
             certificate().cert_chain_pems[0].bytes().decode()
         )
@@ -222,7 +222,7 @@ def test_a_handshake_can_be_left_for_later() -> None:
         one.do_handshake()
     one.do_handshake(block=True)
     assert one.gettimeout() == 0
-    with one, d.result(10):
+    with one, d.result(30):
         assert one.version() == "TLSv1.3"
 
 
@@ -298,7 +298,7 @@ def test_closing_wakes_readers_and_writers() -> None:
         dhagas = [dhaga.spawn(caught, call, one) for call in (READERS["recv"], WRITERS["send"], WRITERS["sendall"])]
         settle()
         one.close()
-        assert [d.result(10).errno for d in dhagas] == [errno.EBADF] * 3
+        assert [d.result(30).errno for d in dhagas] == [errno.EBADF] * 3
         assert one.fileno() == -1
 
 
@@ -308,7 +308,7 @@ def test_another_thread_may_close() -> None:
         settle()
         thread = threading.Thread(target=one.close)
         thread.start()
-        assert d.result(10).errno == errno.EBADF
+        assert d.result(30).errno == errno.EBADF
         thread.join()
 
 
@@ -329,7 +329,7 @@ def test_a_plain_thread_waits_for_real() -> None:
     with client_context().wrap_socket(near, server_hostname=NAME) as one:
         one.sendall(b"hello")
         assert received(one, 1 << 20) == bytes(1 << 20)
-        thread.join(10)
+        thread.join(30)
     assert got == [b"hello", TimeoutError]
 
 
@@ -344,7 +344,7 @@ def test_in_a_coroutine_it_does_not_wait() -> None:
 
         thread = threading.Thread(target=lambda: asyncio.run(main()))
         thread.start()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -352,7 +352,7 @@ def test_what_openssl_has_decrypted_is_read_without_the_fd() -> None:
     with tls() as (one, other):
         other.sendall(b"abcdef")
         readers = [dhaga.spawn(one.recv, 2) for _ in range(2)]
-        assert sorted(d.result(10) for d in readers) == [b"ab", b"cd"]
+        assert sorted(d.result(30) for d in readers) == [b"ab", b"cd"]
         assert one.pending() == 2 and one.recv(9) == b"ef"
 
 
@@ -454,7 +454,7 @@ def test_writers_take_turns() -> None:
         writers = [dhaga.spawn(one.sendall, text) for text in texts]
         assert received(other, 800_000) == b"".join(texts)
         for d in writers:
-            d.result(10)
+            d.result(30)
 
 
 def test_a_ragged_end_is_an_end_unless_it_is_to_be_told() -> None:
@@ -466,8 +466,10 @@ def test_a_ragged_end_is_an_end_unless_it_is_to_be_told() -> None:
             dhagas = [dhaga.spawn(result_or_error, call) for call in calls]
             settle()
             other.close()
-            ends = [d.result(10) for d in dhagas]
-            assert ends == ([b"", 0] if suppressed else [ssl.SSLEOFError, ssl.SSLEOFError])
+            ends = [d.result(30) for d in dhagas]
+            # Python 3.11.2 has OpenSSL take such an end for an ordinary one, and sees neither.
+            untold = suppressed or client_context().options & ssl.OP_IGNORE_UNEXPECTED_EOF
+            assert ends == ([b"", 0] if untold else [ssl.SSLEOFError, ssl.SSLEOFError])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -480,7 +482,7 @@ def test_after_unwrap_the_connection_goes_on_in_clear(version: Any) -> None:
         clear = one.unwrap()
         assert os.get_blocking(clear.fileno()) == (sys.platform == "linux")  # else it never blocks
         clear.sendall(b"plain")
-        assert d.result(10) is other
+        assert d.result(30) is other
         assert other.recv(10) == b"plain" and other.version() is None
         with pytest.raises(ValueError):
             one.unwrap()
@@ -502,7 +504,7 @@ def test_a_file_is_sent() -> None:
         file.seek(0)
         d = dhaga.spawn(one.sendfile, file, 256, 100_000)
         assert received(other, 100_000) == (bytes(range(256)) * 1000)[256:100_256]
-        assert d.result(10) == 100_000 and file.tell() == 100_256
+        assert d.result(30) == 100_000 and file.tell() == 100_256
 
 
 def test_in_memory_it_is_the_standards() -> None:
@@ -531,6 +533,6 @@ def test_a_hundred_connections_at_once() -> None:
     with socket.create_server(LOCAL, backlog=100) as listener:
         clients = [dhaga.spawn(talk, listener) for _ in range(100)]
         servers = [dhaga.spawn(answer, listener.accept()[0]) for _ in range(100)]
-        assert {d.result(20) for d in clients} == {b"ping pong"}
+        assert {d.result(30) for d in clients} == {b"ping pong"}
         for d in servers:
-            d.result(10)
+            d.result(30)

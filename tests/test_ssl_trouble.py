@@ -143,7 +143,7 @@ def test_a_listener_outlives_an_accept_that_is_broken_off() -> None:
                 accepted[0].sendall(b"1")
                 accepted[0].close()
             second = dhaga.spawn(connects)
-            while not second._done:  # the first client may still be in the queue
+            while not second.has_ended:  # the first client may still be in the queue
                 with suppress(OSError), dhaga.Timeout(1):
                     sock, _ = listener.accept()
                     sock.sendall(b"2")
@@ -190,7 +190,7 @@ def test_the_timeout_bounds_a_write_of_many_records_as_a_whole() -> None:
         writing = dhaga.spawn(caught, one.sendall, bytes(10_000_000))
 
         def reads_slowly() -> None:
-            while not writing._done:
+            while not writing.has_ended:
                 other.recv(1 << 14)
                 dhaga.sleep(0.5)
 
@@ -238,7 +238,7 @@ def test_after_a_half_close_reading_and_writing_are_as_the_standards() -> None:
     thread = threading.Thread(target=lambda: ends.append(server_context(kind=standard).wrap_socket(far, True)))
     thread.start()
     with client_context(kind=standard).wrap_socket(near, server_hostname=NAME) as one:
-        thread.join(10)
+        thread.join(30)
         with ends[0] as other:
             assert after(one, other) == ours == [BrokenPipeError, None, 0, b""]
 
@@ -251,12 +251,12 @@ def test_a_shutdown_leaves_nobody_waiting_who_cannot_go_on(how: int) -> None:
         settle()
         one.shutdown(how)
         if how != socket.SHUT_WR:
-            assert reading.result(10) in (b"", ssl.SSLEOFError)
+            assert reading.result(30) in (b"", ssl.SSLEOFError)
         if how != socket.SHUT_RD:
-            assert isinstance(writing.result(10), OSError)
+            assert isinstance(writing.result(30), OSError)
         other.close()
         for d in (reading, writing):
-            d.result(10)
+            d.result(30)
 
 
 def test_detaching_gives_the_fd_away_in_clear_and_wakes_who_waits() -> None:
@@ -264,7 +264,7 @@ def test_detaching_gives_the_fd_away_in_clear_and_wakes_who_waits() -> None:
         d = dhaga.spawn(caught, one.recv, 1)
         settle()
         fd = one.detach()
-        assert d.result(10).errno == errno.EBADF and one.fileno() == -1
+        assert d.result(30).errno == errno.EBADF and one.fileno() == -1
         assert os.get_blocking(fd)
         with socket.socket(fileno=fd) as clear:
             clear.sendall(b"what is this?")
@@ -325,7 +325,7 @@ def test_closing_while_openssl_is_at_work_waits_with_the_number_of_the_fd() -> N
 
     def choose(sock: Any, name: str, context: Any) -> None:
         inside.set()
-        closed.wait(10)
+        closed.wait(30)
 
     server.sni_callback = choose
     near, far = socket.socketpair()
@@ -339,10 +339,10 @@ def test_closing_while_openssl_is_at_work_waits_with_the_number_of_the_fd() -> N
     assert other.fileno() == -1
     os.fstat(number)  # open still
     closed.set()
-    assert isinstance(shaking.result(10), OSError)
+    assert isinstance(shaking.result(30), OSError)
     with pytest.raises(OSError):
         os.fstat(number)
-    assert isinstance(d.result(10), OSError)
+    assert isinstance(d.result(30), OSError)
 
 
 # ---- callbacks
@@ -360,7 +360,7 @@ def test_a_cancel_in_the_callback_for_the_servers_name_ends_the_handshake(capsys
     assert serving.reason == "sleep"
     serving.cancel()
     assert isinstance(caught(serving.result, 10), (OSError, dhaga.Cancelled))
-    assert isinstance(d.result(10), ssl.SSLError) and told == [dhaga.Cancelled]
+    assert isinstance(d.result(30), ssl.SSLError) and told == [dhaga.Cancelled]
     assert far.fileno() == near.fileno() == -1
 
 
@@ -378,9 +378,9 @@ def test_many_handshakes_can_be_parked_in_their_callbacks() -> None:
     assert all(d.reason == "event.wait" for d in serving)
     gate.set()
     for d in reversed(serving):
-        d.result(10).sendall(b"x")
+        d.result(30).sendall(b"x")
     for d in shaking:
-        assert d.result(10).recv(1) == b"x"
+        assert d.result(30).recv(1) == b"x"
         d.result().close()
     for d in serving:
         d.result().close()
@@ -432,10 +432,10 @@ def test_a_certificate_asked_for_while_the_client_is_stuck_ends_all_with_errors(
         other.sendall(b"who")
         assert isinstance(caught(one.recv, 10), ssl.SSLError)
         draining = dhaga.spawn(caught, received, other, 1 << 22)
-        assert isinstance(writing.result(10), ssl.SSLError)
+        assert isinstance(writing.result(30), ssl.SSLError)
         assert isinstance(caught(one.sendall, b"x"), ssl.SSLError)
         one.close()
-        draining.join(10)
+        draining.join(30)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -456,7 +456,7 @@ def test_a_writer_goes_on_when_a_reader_has_finished_its_handshake(version: Any)
             assert isinstance(caught(one.recv, 1), ssl.SSLWantReadError)  # takes what the writer waits for
             one.settimeout(None)
             settle()
-        writing.result(10)
+        writing.result(30)
         other.settimeout(10)
         assert other.recv(5) == b"hello"
 
@@ -479,7 +479,7 @@ def test_a_read_of_nothing_does_not_wait() -> None:
         for timeout in (None, 5):
             one.settimeout(timeout)
             d = dhaga.spawn(lambda: [one.recv(1), one.recv(0), one.recv_into(bytearray()), caught(one.recv, -1)])
-            *read, error = d.result(10)
+            *read, error = d.result(30)
             assert read == [b"x", b"", 0] and isinstance(error, ValueError)
             other.sendall(b"x")
 
@@ -567,9 +567,9 @@ def test_two_threads_use_a_connection_in_one_direction_each() -> None:
                 left -= len(more)
 
         echoing = dhaga.spawn(echoes)
-        dhaga.spawn(one.sendall, data).result(20)
-        echoing.result(20)
-        thread.join(20)
+        dhaga.spawn(one.sendall, data).result(30)
+        echoing.result(30)
+        thread.join(30)
         assert echo == [data]
 
 
@@ -580,8 +580,8 @@ def test_two_schedulers_use_a_connection_in_one_direction_each() -> None:
             reading = aside.spawn(received, one, len(data))
             echoing = dhaga.spawn(lambda: other.sendall(received(other, len(data))))
             one.sendall(data)
-            assert reading.result(20) == data
-            echoing.result(20)
+            assert reading.result(30) == data
+            echoing.result(30)
 
 
 def test_a_thread_that_closes_disturbs_no_other_connection() -> None:
@@ -597,13 +597,13 @@ def test_a_thread_that_closes_disturbs_no_other_connection() -> None:
             thread.join()
             newcomers = socket.socketpair()
             for d in (reading, writing):
-                assert d.result(10).errno == errno.EBADF
+                assert d.result(30).errno == errno.EBADF
             for newcomer in newcomers:
                 newcomer.shutdown(socket.SHUT_WR)
             for newcomer in newcomers:
                 with newcomer:
                     assert newcomer.recv(1) == b""
-            draining.result(10)
+            draining.result(30)
 
 
 def test_a_child_process_does_not_disturb_the_connection() -> None:
@@ -628,7 +628,7 @@ def test_a_child_process_does_not_disturb_the_connection() -> None:
                 assert os.waitpid(pid, 0)[1] == 0
             assert received(other, len(sent) + 4) == sent + b"tail"
             other.sendall(b"hello")
-            print(reading.result(10), writing.result(10))
+            print(reading.result(30), writing.result(30))
         """
     )
     assert lines == ["b'hello' None"]
@@ -661,7 +661,7 @@ def test_ctrl_c_breaks_a_handshake_off_and_closes() -> None:
 def test_without_a_free_fd_accept_says_so_and_the_connection_waits() -> None:
     with server_context().wrap_socket(socket.create_server(LOCAL), server_side=True) as listener:
         connecting = dhaga.spawn(socket.create_connection, listener.getsockname())
-        sock = connecting.result(10)
+        sock = connecting.result(30)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         spare = os.open("/dev/null", os.O_RDONLY)
         os.close(spare)
@@ -672,7 +672,7 @@ def test_without_a_free_fd_accept_says_so_and_the_connection_waits() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert isinstance(error, OSError) and error.errno == errno.EMFILE
         d = dhaga.spawn(listener.accept)
-        with client_context().wrap_socket(sock, server_hostname=NAME) as one, d.result(10)[0] as other:
+        with client_context().wrap_socket(sock, server_hostname=NAME) as one, d.result(30)[0] as other:
             other.sendall(b"!")
             assert one.recv(1) == b"!"
 
@@ -688,7 +688,7 @@ def test_our_context_takes_a_standard_socket() -> None:
         d = dhaga.spawn(one.recv, 5)
         settle()
         other.sendall(b"hello")
-        assert d.result(10) == b"hello"
+        assert d.result(30) == b"hello"
 
 
 def test_the_standards_context_makes_a_blocking_socket_of_ours() -> None:
@@ -703,7 +703,7 @@ def test_the_standards_context_makes_a_blocking_socket_of_ours() -> None:
     thread.start()
     with server_context().wrap_socket(far, server_side=True) as other:
         other.sendall(b"hello")
-        thread.join(10)
+        thread.join(30)
     assert got == [standard.SSLSocket, b"hello"]
 
 

@@ -9,6 +9,7 @@ import subprocess as standard
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,11 +53,16 @@ def end(process: Any) -> None:
     process.wait()
 
 
-def test_processes_run_beside_each_other() -> None:
-    started = time.monotonic()
-    runs = [dhaga.spawn(subprocess.run, ["sleep", "0.3"]) for _ in range(8)]
+def test_processes_run_beside_each_other(tmp_path: Path) -> None:
+    meet = 'touch "$0"; while [ ! -e all ]; do sleep 0.01; done'
+    runs = [dhaga.spawn(subprocess.run, ["sh", "-c", meet, str(n)], cwd=tmp_path) for n in range(8)]
+    deadline = time.monotonic() + 30
+    while len(os.listdir(tmp_path)) < 8 and time.monotonic() < deadline:
+        dhaga.sleep(0.01)
+    met = len(os.listdir(tmp_path))
+    (tmp_path / "all").touch()
     assert [run.result().returncode for run in runs] == [0] * 8
-    assert time.monotonic() - started < 2.0
+    assert met == 8
 
 
 def test_wait_names_the_process_and_returns_its_code() -> None:
@@ -286,7 +292,8 @@ def test_a_ctrl_c_reaches_the_child_and_the_waiter() -> None:
         import dhaga, sys
         from dhaga import subprocess
         dhaga.spawn(dhaga.sleep, 0).join()
-        process = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        dhaga.spawn(print, "up")  # once the main code waits
         try:
             process.wait()
         except KeyboardInterrupt:
@@ -297,3 +304,40 @@ def test_a_ctrl_c_reaches_the_child_and_the_waiter() -> None:
         .outcome()
     )
     assert outcome.lines == ["interrupted -9"], outcome
+
+
+ENDINGS = {
+    "move_on_after": "with dhaga.move_on_after(0.1): call()",
+    "fail_after": "with contextlib.suppress(TimeoutError), dhaga.fail_after(0.1): call()",
+    "Timeout": "with contextlib.suppress(TimeoutError), dhaga.Timeout(0.1): call()",
+    "cancel": "d = dhaga.spawn(call); dhaga.sleep(0.1); d.cancel(); d.join()",
+    "children of a scope": "with dhaga.move_on_after(0.1) as scope: scope.spawn(call); scope.spawn(call)",
+    "a failing sibling": "with contextlib.suppress(ExceptionGroup), dhaga.Scope() as s: s.spawn(call); s.spawn(fails)",
+    "race": "dhaga.race(call, lambda: dhaga.sleep(0.1))",
+}
+CALLS = [
+    "run({})",
+    "run({}, capture_output=True)",
+    "run({}, timeout=20)",
+    "run({}, preexec_fn=lambda: time.sleep(0.2))",  # struck while it starts
+    "call({})",
+    "check_call({})",
+    "check_output({})",
+]
+
+
+def test_no_way_to_cut_a_command_short_leaves_a_zombie() -> None:
+    """Each function that kills its process, each way to cancel it: no child is left, neither alive nor dead."""
+    assert prints(f"""
+        import contextlib, os, time
+        import dhaga
+        from dhaga import subprocess
+        fails = lambda: [dhaga.sleep(0.1), 1 / 0]
+        for expression in {CALLS}:
+            call = eval("lambda: subprocess." + expression.format(["sleep", "30"]))
+            for name, ending in {ENDINGS}.items():
+                exec(ending)
+                with contextlib.suppress(ChildProcessError):
+                    print(expression, name, os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        print("done")
+    """) == ["done"]

@@ -52,7 +52,7 @@ def test_an_error_goes_to_the_unraisablehook_as_that_of_a_standard_thread(monkey
 
     monkeypatch.setattr(sys, "unraisablehook", hook)
     standard.start_new_thread(fails, ())
-    assert done.acquire(timeout=10)
+    assert done.acquire(timeout=30)
     ours, its = told
     assert type(ours) is type(its) and ours.exc_type is its.exc_type is LookupError
     assert (ours.err_msg, ours.object) == (its.err_msg, its.object) and ours.exc_traceback is not None

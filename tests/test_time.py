@@ -44,7 +44,7 @@ def test_what_the_standard_refuses_is_refused_alike(seconds: Any, error: type[Ba
 
 
 def test_all_else_is_the_standards() -> None:
-    assert time.monotonic is standard.monotonic and {*dir(standard)} <= {*dir(time)}
+    assert time.process_time is standard.process_time and {*dir(standard)} <= {*dir(time)}
     with pytest.raises(AttributeError):
         time.no_such_name
 
@@ -61,3 +61,29 @@ def test_the_cpu_clock_of_a_dhaga_is_that_of_its_os_thread() -> None:
             time.pthread_getcpuclockid(d.ident)
         with pytest.raises(TypeError):
             time.pthread_getcpuclockid("1")  # type: ignore[arg-type]
+
+
+CLOCKS = [name for name in dir(standard) if name.removesuffix("_ns") in ("monotonic", "perf_counter", "time")]
+
+
+@pytest.mark.parametrize("name", CLOCKS)
+def test_each_clock_that_passes_in_a_sleep_passes_on_a_virtual_clock(name: str) -> None:
+    """In main code and in dhagas; a plain thread, and a program that is not under test, has the standard's."""
+    assert len(CLOCKS) == 6
+    clock, standards = getattr(time, name), getattr(standard, name)
+    hour = 3600 * (10**9 if name.endswith("_ns") else 1)
+
+    def passed() -> float:
+        began = clock()
+        time.sleep(3600)
+        return float(clock() - began)
+
+    assert standards() <= clock() <= standards()
+    of_thread: list[float] = []
+    with virtual_clock():
+        assert [passed(), dhaga.spawn(passed).result()] == [pytest.approx(hour, abs=hour * 1e-9)] * 2
+        thread = threading.Thread(target=lambda: of_thread.extend([standards(), clock(), standards()]))
+        thread.start()
+        thread.join()
+    assert of_thread == sorted(of_thread)
+    assert standards() <= clock() <= standards()

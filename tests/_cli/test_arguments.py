@@ -29,16 +29,16 @@ def test_what_is_taken(validate: Callable[[str], object], text: str, value: obje
 @pytest.mark.parametrize(
     ("validate", "text", "error"),
     [
-        (process_id, "0", "'0' is no number of a process"),
-        (process_id, str(2**31), "is no number of a process"),
-        (count, "0", "'0' is no number from 1 on"),
-        (count, "-1", "'-1' is no number from 1 on"),
-        (seconds, "-0.1", "'-0.1' is no number of seconds from 0 on"),
-        (seconds, "nan", "'nan' is no number of seconds from 0 on"),
-        (seconds, "soon", "'soon' is no number of seconds from 0 on"),
+        (process_id, "0", "'0' is not a process id"),
+        (process_id, str(2**31), "is not a process id"),
+        (count, "0", "'0' is not a whole number from 1"),
+        (count, "-1", "'-1' is not a whole number from 1"),
+        (seconds, "-0.1", "'-0.1' is not a number of seconds, 0 or more"),
+        (seconds, "nan", "'nan' is not a number of seconds, 0 or more"),
+        (seconds, "soon", "'soon' is not a number of seconds, 0 or more"),
         (seconds_between(0.05, 3600), "3601", "'3601' is not between 0.05 and 3600 seconds"),
         (seconds_between(0.05, 3600), "often", "'often' is not between 0.05 and 3600 seconds"),
-        (or_none(count), "None", "'None' is no number from 1 on"),
+        (or_none(count), "None", "'None' is not a whole number from 1"),
     ],
 )
 def test_what_is_refused(validate: Callable[[str], object], text: str, error: str) -> None:

@@ -79,10 +79,8 @@ def test_a_pager_may_be_left() -> None:
 
 
 @pytest.mark.parametrize("pid", ["x", "0", "-1", "99999999999999999999", ""])
-def test_what_is_no_number_of_a_process_is_a_fault_of_the_command_line(
-    capsys: pytest.CaptureFixture[str], pid: str
-) -> None:
+def test_what_is_not_a_process_id_is_a_fault_of_the_command_line(capsys: pytest.CaptureFixture[str], pid: str) -> None:
     with pytest.raises(SystemExit) as end:
         dump.main(["--", pid])
     assert end.value.code == 2
-    assert f"{pid!r} is no number of a process" in capsys.readouterr().err
+    assert f"{pid!r} is not a process id" in capsys.readouterr().err

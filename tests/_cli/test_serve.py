@@ -222,7 +222,8 @@ def test_an_inherited_socket_is_served(tmp_path: pathlib.Path) -> None:
 def test_an_app_that_cannot_be_found_is_told_in_a_line(tmp_path: pathlib.Path) -> None:
     with serve_locally(tmp_path, "--workers", "2", app="no_such_module:app") as running:
         assert running.end() == 1
-        _, line, last = running.log
+        first, line, last = running.log
+        assert first.endswith("starts")
         assert line.startswith(f"python -m dhaga serve: there is no module 'no_such_module' in {tmp_path}")
         assert "gives up" in last
 
@@ -234,7 +235,7 @@ def test_an_app_that_cannot_be_found_is_told_in_a_line(tmp_path: pathlib.Path) -
         ("tests.kit.scripts.app:app", "there is no module 'tests.kit.scripts.app' in "),
         ("tests.kit.scripts:nothing", "'tests.kit.scripts:nothing': .* has no 'nothing'"),
         ("tests.kit.scripts:ROOT.nothing", "has no 'nothing'"),
-        ("tests.kit.scripts:PATIENCE", "'tests.kit.scripts:PATIENCE' is 30, and no WSGI app"),
+        ("tests.kit.scripts:PATIENCE", "'tests.kit.scripts:PATIENCE' is [0-9]+, not a WSGI app"),
     ],
 )
 def test_what_names_no_app_is_refused(app: str, error: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,16 +304,16 @@ def test_an_address_on_the_command_line(text: str, meant: object) -> None:
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["m:a", "--bind", "localhost"], "'localhost' is no address"),
-        (["m:a", "--bind", "::1:80"], "'::1:80' is no address"),
-        (["m:a", "--bind", "host:99999"], "is no address"),
-        (["m:a", "--bind", "fd://x"], "fd://x is no socket"),
-        (["m:a", "--bind", "fd://999"], "fd://999 is no socket"),
-        (["m:a", "--workers", "0"], "'0' is no number from 1 on"),
-        (["m:a", "--graceful-timeout", "-1"], "'-1' is no number of seconds"),
-        (["m:a", "--idle-timeout", "soon"], "'soon' is no number of seconds"),
+        (["m:a", "--bind", "localhost"], "'localhost' is not an address"),
+        (["m:a", "--bind", "::1:80"], "'::1:80' is not an address"),
+        (["m:a", "--bind", "host:99999"], "is not an address"),
+        (["m:a", "--bind", "fd://x"], "fd://x is not a socket"),
+        (["m:a", "--bind", "fd://999"], "fd://999 is not a socket"),
+        (["m:a", "--workers", "0"], "'0' is not a whole number from 1"),
+        (["m:a", "--graceful-timeout", "-1"], "'-1' is not a number of seconds"),
+        (["m:a", "--idle-timeout", "soon"], "'soon' is not a number of seconds"),
         (["m:a", "--keyfile", "key"], "--keyfile needs --certfile"),
-        (["m"], "'m' does not say which app: MODULE:APP"),
+        (["m"], "'m' does not name an app: write MODULE:APP"),
         ([], "MODULE:APP"),
     ],
 )
@@ -331,3 +332,24 @@ def test_limits_are_options_with_the_defaults_of_the_server() -> None:
     assert serve.Limits(**limits) == serve.Limits()
     changed = parse(["m:a", "--idle-timeout", "0.5", "--max-body", "1000", "--write-timeout", "none"])
     assert (changed.idle_timeout, changed.body, changed.write_timeout) == (0.5, 1000, None)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_it_serves_with_closed_standard_descriptors(tmp_path: pathlib.Path, closed: str) -> None:
+    write(tmp_path, 1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = [sys.executable, "-m", "dhaga", "serve", "served:app", "--bind", f"fd://{listener.fileno()}"]
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", f'exec "$@" {closed}', "sh", *serving],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            pass_fds=[listener.fileno()],
+        )
+        host, port = listener.getsockname()
+        with process, contextlib.closing(http.client.HTTPConnection(host, port, timeout=PATIENCE)) as client:
+            try:
+                client.request("GET", "/")
+                assert client.getresponse().read() == b"1 http"
+            finally:
+                process.terminate()
+                process.wait(PATIENCE)

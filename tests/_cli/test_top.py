@@ -47,7 +47,7 @@ def test_where_there_is_no_terminal_one_table_is_printed(capsys: pytest.CaptureF
         assert main(["top", str(os.getpid()), "--json", "--rows", "0"]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert (answer["total"], answer["rows"], answer["measured"]) == (1, [], True)
-        observed._call(observed._cancel_all)
+        observed.call(observed.cancel_all)
 
 
 def test_a_process_that_cannot_be_asked_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,13 +101,13 @@ def target() -> Iterator[scripts.Program]:
 class Terminal:
     """A ``top`` that runs in a terminal."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, kind: str = "xterm-256color") -> None:
         self.end, self.its = pty.openpty()
         termios.tcsetwinsize(self.its, (24, 100))
         self.former = termios.tcgetattr(self.its)
         self.seen = self.all = ""
         command = [sys.executable, "-m", "dhaga", "top", str(pid), "--interval", "0.2"]
-        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment = {**os.environ, "TERM": kind}
         self.process = subprocess.Popen(
             command, cwd=scripts.ROOT, env=environment, stdin=self.its, stdout=self.its, stderr=self.its
         )
@@ -164,7 +164,7 @@ def test_live_it_filters_dumps_and_cancels(target: scripts.Program) -> None:
         top.press("x")
         top.wait_for("cancel victim? y: yes")
         top.press("y")
-        target.interrupt_at("asked for from outside of the process", signal.SIGCONT)
+        target.interrupt_at("requested from outside the process", signal.SIGCONT)
         top.press("q")
         assert top.status() == 0
     outcome = target.outcome()
@@ -186,5 +186,13 @@ def test_live_the_end_of_the_process_is_a_message(target: scripts.Program) -> No
     with Terminal(target.process.pid) as top:
         top.wait_for("victim")
         target.process.kill()
-        top.wait_for(f"process {target.process.pid} has ended, or answers no more")
+        top.wait_for(f"process {target.process.pid} has ended, or no longer answers")
         assert top.status() == 0
+
+
+@pytest.mark.once
+def test_a_terminal_without_cursor_movement_gets_the_table_once(target: scripts.Program) -> None:
+    with Terminal(target.process.pid, "dumb") as top:
+        top.wait_for("victim")
+        assert top.process.wait(scripts.PATIENCE) == 0
+        assert "\x1b" not in top.all

@@ -19,6 +19,7 @@ class Process:
     def __init__(self, *names: str) -> None:
         self.names = list(names)
         self.asked: list[Any] = []
+        self.last_first = False
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         self.asked.append((what, *arguments.values()))
@@ -27,6 +28,8 @@ class Process:
         if what == "dump":
             return {"text": "\n".join(f"line {number}" for number in range(50))}
         rows = [row(name, number) for number, name in enumerate(self.names, 1) if arguments["filter"] in name]
+        if self.last_first:
+            rows.reverse()
         counts = {"total": len(self.names), "matching": len(rows), "states": {"WAITING": len(self.names)}}
         return {"pid": 7, "measured": True, "cycles": [], "reasons": [["sleep", 3]], "rows": rows, **counts} | {
             "headline": f"{len(self.names)} dhagas: {len(self.names)} waiting"
@@ -133,6 +136,20 @@ def test_the_chosen_one_stays_chosen_when_the_order_changes_and_is_never_off_the
     assert screen.chosen is None and {each[0] for each in asked(screen)} == {"table"}
 
 
+def test_until_the_user_chooses_a_row_and_after_home_the_first_is_marked_and_on_the_screen() -> None:
+    screen = screen_of(*map(str, range(100)))
+    screen.height = 20
+    client = screen.client
+    assert isinstance(client, Process)
+    for pressed, last_first, first in (((), True, "99"), (("down", "home"), False, "0")):
+        press(screen, *pressed)
+        client.last_first = last_first  # the first row becomes the last one
+        screen.refresh()
+        assert screen.name() == first and f" {first} " in drawn(screen)[4]
+    press(screen, "enter")
+    assert asked(screen)[-1] == ("dump", 1)
+
+
 def test_a_dump_of_the_chosen_one_can_be_leafed_through() -> None:
     screen = screen_of("a", "b")
     screen.height = 10
@@ -160,7 +177,7 @@ def test_a_cancel_is_confirmed_and_meets_the_one_that_was_asked_about() -> None:
     assert drawn(screen)[-1] == "a is cancelled"
     screen.chosen = 3
     press(screen, "x")
-    assert drawn(screen)[-1] == "main is no dhaga: only those can be cancelled"
+    assert drawn(screen)[-1] == "main is not a dhaga and cannot be cancelled"
 
 
 def test_q_quits_from_the_table_and_from_a_dump() -> None:

@@ -11,6 +11,7 @@ import pytest
 import dhaga
 from dhaga import socket
 from dhaga._iowait import dns
+from dhaga._workers.thread_pool import MAX_THREADS
 from dhaga.testing import settle
 from tests.kit.sockets import (
     LOCAL,
@@ -39,6 +40,17 @@ def test_a_look_up_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> Non
             assert look_up.result(5)[0][4] == ("127.0.0.1", 80)
             connects.result(5).close()
             connects_too.result(5)
+
+
+def test_names_whose_server_does_not_answer_hold_up_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+    monkeypatch.setattr(dns, "standard_getaddrinfo", lambda *_: gate.wait(20) and [])
+    look_ups = [dhaga.spawn(socket.getaddrinfo, f"{n}.example", 80) for n in range(2 * MAX_THREADS)]
+    settle()
+    assert dhaga.spawn(dhaga.offload, pow, 2, 3).result(10) == 8
+    assert {each.state for each in look_ups} == {"WAITING"}
+    gate.set()
+    assert [each.result(10) for each in look_ups] == [[]] * len(look_ups)
 
 
 def test_a_cancelled_look_up_lets_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ def test_a_cancel_leaves_nothing_registered_and_no_fd_open(waits: Waits) -> None
             assert d.state == "WAITING"
             d.cancel()
             with pytest.raises(dhaga.Cancelled):
-                d.result(5)
-            assert not scheduler._poller.watchers and not hooks.before_fd_close and not len(scheduler._timers)
+                d.result(30)
+            assert not scheduler.poller.watchers and not hooks.before_fd_close and not len(scheduler.timers)
             assert open_fds() == before
         other.send(b"x")
         assert waits(one, 1) and open_fds() == before
@@ -76,6 +76,40 @@ def test_a_poll_that_was_cancelled_may_be_polled_again() -> None:
         assert poll.poll(1) == []
 
 
+@has_poll
+def test_data_that_a_poll_did_not_ask_for_wakes_it_once_at_most() -> None:
+    with pair() as (one, other):
+        other.send(b"x")
+        poll = select.poll()
+        poll.register(one, 0)
+        d = dhaga.spawn(poll.poll)
+        settle()  # would never end
+        assert d.state == "WAITING"
+        other.close()
+        ((_, events),) = d.result(30)
+        assert events & standard.POLLHUP
+
+
+@every_way
+@pytest.mark.parametrize("select_first", [False, True])
+def test_a_wait_beside_a_reader_of_the_socket_leaves_him_his_data(waits: Waits, select_first: bool) -> None:
+    with pair() as (one, other):
+        calls = [(waits, one, 100), (one.recv, 1)]
+        for _ in range(2):
+            dhagas = {}
+            for fn, *args in calls if select_first else calls[::-1]:
+                dhagas[fn] = dhaga.spawn(fn, *args)
+                settle()
+            waiting, reader = dhagas[waits], dhagas[one.recv]
+            waiting.cancel()
+            settle()
+            assert (waiting.state, reader.state) == ("DONE", "WAITING")
+            again = dhaga.spawn(waits, one, 100)
+            settle()
+            other.send(b"xy")
+            assert again.result(30) and reader.result(30) + one.recv(1) == b"xy"
+
+
 def test_a_regular_file_is_always_ready() -> None:
     with tempfile.TemporaryFile() as file, pair() as (one, _):
         assert select.select([file, one], [file], [], 5) == ([file], [file], [])
@@ -99,7 +133,7 @@ def test_pipes_are_watched_as_well() -> None:
         d = dhaga.spawn(select.select, [bell], [], [], 5)
         settle()
         os.write(button, b"!")
-        assert d.result(5) == ([bell], [], [])
+        assert d.result(30) == ([bell], [], [])
     finally:
         os.close(bell)
         os.close(button)

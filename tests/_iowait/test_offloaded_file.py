@@ -473,13 +473,13 @@ def test_a_dropped_file_warns_and_is_written_without_a_park(
     f = dhaga.open(path, mode, buffering)
     f.write(b"data" if "b" in mode else "data")
     me, fd = dhaga.current(), f.fileno()
-    me._parked = Unparkable()  # type: ignore[assignment]
+    me.parked = Unparkable()  # type: ignore[assignment]
     try:
         with pytest.warns(ResourceWarning, match="unclosed file .*lines"):
             del f
             gc.collect()
     finally:
-        me._parked = []
+        me.parked = []
     assert path.read_text() == "data"
     with pytest.raises(OSError):
         os.fstat(fd)

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import dhaga
-from dhaga._kernel.current_scheduler import current_scheduler
+from dhaga._kernel.process.current_scheduler import current_scheduler
 
 
 def test_main_code_and_its_dhagas_share_one_that_is_made_once() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel import deadlock
-from dhaga._kernel.fd_watch import FdWatcher
-from dhaga._kernel.poller import MAX_CHEAP_SCAN
+from dhaga._kernel.run.fd_watch import FdWatcher
+from dhaga._kernel.run.poller import MAX_CHEAP_SCAN
+from dhaga._kernel.wait import deadlock
 from dhaga.queue import Queue
 from dhaga.testing import virtual_clock
 from dhaga.threading import Event, Lock
@@ -360,18 +360,18 @@ def test_many_idle_fds_are_not_all_looked_at_before_each_sleep(monkeypatch: pyte
     monkeypatch.setattr(deadlock, "RECHECK_SECONDS", 1000)
     with dhaga.Scheduler() as scheduler:
         watchers = CountingDict({-fd: FdWatcher(scheduler, -fd) for fd in range(1, n + 1)})
-        scheduler._poller.watchers = watchers
+        scheduler.poller.watchers = watchers
         for _ in range(20):
             scheduler.spawn(int).result()
-            eventually(lambda: scheduler._asleep and scheduler._selecting())
+            eventually(lambda: scheduler.asleep and scheduler._selecting())
         assert watchers.scans <= 2 if n > MAX_CHEAP_SCAN else watchers.scans > 2
-        scheduler._poller.watchers = {}
+        scheduler.poller.watchers = {}
 
 
 def test_a_deadlock_beside_many_idle_fds_is_told() -> None:
     with virtual_clock():
         scheduler = dhaga.current().scheduler
-        scheduler._poller.watchers = {-fd: FdWatcher(scheduler, -fd) for fd in range(1, 2 * MAX_CHEAP_SCAN)}
+        scheduler.poller.watchers = {-fd: FdWatcher(scheduler, -fd) for fd in range(1, 2 * MAX_CHEAP_SCAN)}
         for _ in range(3):
             lines_of(Event().wait)
-        scheduler._poller.watchers = {}
+        scheduler.poller.watchers = {}

@@ -13,8 +13,8 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.fd_watch import FdWatcher
-from dhaga._kernel.waiter import TIMED_OUT
+from dhaga._kernel.run.fd_watch import FdWatcher
+from dhaga._kernel.wait.waiter import TIMED_OUT
 from dhaga.testing import open_fds, settle, virtual_clock
 from tests.kit.pollers import has_epoll, poller_here
 
@@ -27,7 +27,7 @@ def test_it_knows_whether_anybody_waits_for_an_fd(each_poller: str) -> None:
         settle()
         assert poller_here().has_waiters()
         other.send(b"x")
-        d.result(5)
+        d.result(30)
         assert not poller_here().has_waiters()
 
 
@@ -40,7 +40,7 @@ def test_closing_takes_the_fd_off(each_poller: str) -> None:
         one.close()
         assert not poller_here().watchers
         with pytest.raises(OSError):
-            d.result(5)
+            d.result(30)
 
 
 def test_a_number_that_is_closed_wakes_its_waiter_with_the_error(each_poller: str) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pydoc
 import re
+import rlcompleter
 import signal as standard
+import sys
 from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import signal
-from dhaga._kernel.foreign_names import OF_A_DHAGA
+from dhaga._kernel.foreign_names import OF_A_DHAGA, OF_A_SCOPE, OF_A_TIMEOUT
 from dhaga.compat import eventlet, gevent
 from dhaga.testing import virtual_clock
 
@@ -27,6 +30,28 @@ def test_a_foreign_name_is_no_attribute_and_says_its_counterpart(name: str) -> N
             one.join()
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [*(("Scope", name) for name in OF_A_SCOPE), *(("Timeout", name) for name in OF_A_TIMEOUT)]
+)
+def test_a_foreign_name_of_a_block_is_no_attribute_and_says_its_counterpart(kind: str, name: str) -> None:
+    one = getattr(dhaga, kind)(1)
+    with pytest.raises(AttributeError, match=re.escape(f"'{kind}' object has no attribute {name!r}: here it is ")):
+        getattr(one, name)
+    assert not hasattr(one, name)
+    with pytest.raises(AttributeError, match=rf"'{kind}' object has no attribute 'nonsense'$"):
+        one.nonsense
+
+
+@pytest.mark.parametrize("block", [dhaga.Scope, dhaga.Timeout, dhaga.fail_after, dhaga.move_on_after])
+def test_async_with_a_block_says_what_to_write(block: Any) -> None:
+    async def enters() -> None:
+        async with block(1):
+            pass
+
+    with pytest.raises(TypeError, match=r"in a coroutine write async with asyncio\.\w+\(.*run_in_dhaga"):
+        asyncio.run(enters())
+
+
 def test_other_names_are_missing_as_ever_and_help_works() -> None:
     with virtual_clock():
         one = dhaga.spawn(int)
@@ -36,12 +61,35 @@ def test_other_names_are_missing_as_ever_and_help_works() -> None:
     assert inspect.getmembers(one) and "cancel" in pydoc.render_doc(dhaga.Dhaga)
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="CPython 3.12 specialises the attributes of classes with one")
 def test_the_class_has_no_getattr_that_each_attribute_would_pay_for() -> None:
     assert not any("__getattr__" in vars(base) or "__getattribute__" in vars(base) for base in dhaga.Dhaga.__mro__[:3])
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="the names are in the class on CPython 3.11")
+def test_completion_offers_only_attributes_that_are_there() -> None:
+    with virtual_clock():
+        one = dhaga.spawn(int)
+        one.join()
+    for some, there in (one, "result"), (dhaga.Scope(), "spawn"), (dhaga.Timeout(1), "seconds"):
+        offered = [name.removeprefix("some.") for name in completions("some.", some=some)]
+        assert there in offered
+        assert [name for name in offered if not hasattr(some, name)] == []
+
+
+def test_completion_offers_the_public_modules() -> None:
+    missing = dhaga.SUBMODULES - {name.removeprefix("dhaga.") for name in completions("dhaga.", dhaga=dhaga)}
+    assert not missing
+
+
+def completions(text: str, **names: object) -> list[str]:
+    completer: Any = rlcompleter.Completer(names)
+    completer.complete(text, 0)
+    return [match.rstrip("()") for match in completer.matches]
+
+
 def test_what_is_named_instead_exists() -> None:
-    for text in OF_A_DHAGA.values():
+    for text in (*OF_A_DHAGA.values(), *OF_A_SCOPE.values(), *OF_A_TIMEOUT.values()):
         for path in re.findall(r"dhaga\.([\w.]+)", text):
             value: object = dhaga
             for part in path.split("."):

@@ -157,7 +157,7 @@ def test_a_fork_within_a_dhaga_goes_on_in_it_alone_and_ends_with_it(end: str) ->
         "finally in the parent",
     ]
     assert outcome.status == 0
-    assert ("forks ended by an error that nobody handled" in outcome.err) == ("ValueError" in end)
+    assert ("forks ended with an uncaught error" in outcome.err) == ("ValueError" in end)
 
 
 def test_system_exit_and_deadlock_find_the_main_code_of_a_child_forked_in_a_dhaga() -> None:
@@ -245,7 +245,7 @@ def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
 
         with dhaga.Scheduler("own") as scheduler:
             d = scheduler.spawn(sleeper)
-            while not d._parked:
+            while not d.parked:
                 time.sleep(0.001)
             pid = os.fork()
             if not pid:

@@ -8,8 +8,8 @@ import pytest
 
 import dhaga
 from dhaga import Scheduler
-from dhaga._kernel import idents
-from dhaga._kernel.current import this_waiter
+from dhaga._kernel.run import idents
+from dhaga._kernel.wait.current import this_waiter
 from dhaga.testing import virtual_clock
 
 

@@ -21,18 +21,18 @@ def finalize_in_park_of(waits: Callable[[], Any], finalizer: Call) -> Any:
     """Call ``waits()``, and ``finalizer()`` when it is parked, about to switch away, at a look at the clock."""
     me: Any = dhaga.current()
     scheduler, calls = me.scheduler, [finalizer]
-    clock = scheduler._clock
+    clock = scheduler.clock
 
     def clock_with_a_collection() -> float:
-        if calls and me._parked and dhaga.current() is me:
+        if calls and me.parked and dhaga.current() is me:
             calls.pop()()
         return float(clock())
 
-    scheduler._clock = clock_with_a_collection
+    scheduler.clock = clock_with_a_collection
     try:
         return waits()
     finally:
-        scheduler._clock = clock
+        scheduler.clock = clock
         assert not calls, "the finalizer was not called"
 
 
@@ -158,7 +158,7 @@ def test_both_parks_end_as_they_should(call: Any, finalizer: Callable[[Contended
         def ends_it() -> None:
             dhaga.sleep({"wake": 2, "early wake": 0.5, "cancel": 0.5, "timeout": 5}[end])
             if end == "cancel":
-                me._cancel_with(dhaga.Cancelled())
+                me.cancel_with(dhaga.Cancelled())
             else:
                 outer.put("item")
 
@@ -173,7 +173,7 @@ def test_both_parks_end_as_they_should(call: Any, finalizer: Callable[[Contended
         assert call(waits) == {"timeout": queue.Empty, "cancel": dhaga.Cancelled}.get(end, "item")
         assert done and done[0]
         dhaga.sleep(10)
-        assert dhaga.current()._parked == [] and not outer._getters.parked()
+        assert dhaga.current().parked == [] and not outer._getters.parked()
         assert in_dhaga(lambda: outer.get(timeout=1) if outer.qsize() else "item") == "item"
         contended.close()
 

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from dhaga._kernel.interpreter import check_interpreter
 from tests.kit.scripts import prints
 
 IMPORTS = """
@@ -17,17 +16,11 @@ except ImportError as error:
 """
 
 
-def test_an_interpreter_with_its_lock_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_interpreter()
-    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: True, raising=False)
-    check_interpreter()
-    monkeypatch.delattr(sys, "_is_gil_enabled")  # Python 3.12 and before
-    check_interpreter()
-
-
-def test_a_free_threaded_interpreter_without_the_lock_is_refused_at_the_import() -> None:
-    (line,) = prints("import sys\nsys._is_gil_enabled = lambda: False" + IMPORTS)
-    assert line.startswith("dhaga | dhaga needs the interpreter lock (GIL)") and "PYTHON_GIL=1" in line
+@pytest.mark.parametrize("lock", ["False", "True"])
+def test_a_free_threaded_build_is_refused_at_the_import_with_its_lock_on_or_off(lock: str) -> None:
+    (line,) = prints(f"import sys\nsys.abiflags = 't'\nsys._is_gil_enabled = lambda: {lock}" + IMPORTS)
+    assert line.startswith("dhaga | dhaga does not run on a free-threaded build")
+    assert line.endswith(f"without a t: python{sys.version_info.major}.{sys.version_info.minor}")
 
 
 @pytest.mark.skipif(sys.version_info < (3, 14), reason="concurrent.interpreters came with Python 3.14")

@@ -15,8 +15,8 @@ import greenlet as greenlet_module
 
 import dhaga
 from dhaga import testing
-from dhaga._kernel.current import this_waiter
-from dhaga._kernel.wait_queue import WaitQueue
+from dhaga._kernel.wait.current import this_waiter
+from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga._sync.local import local
 from dhaga.queue import Queue, SimpleQueue
 from dhaga.socket import socketpair
@@ -37,13 +37,13 @@ def test_one_place_switches() -> None:
         if "compat" not in path.parts  # where a Waiter has methods of these names
         if re.search(r"(?<!generator)(?<!self\._iterator)\.(switch|throw)\(", path.read_text())
     }
-    assert switching == {"_kernel/scheduler.py"}
+    assert switching == {"_kernel/run/scheduler.py"}
 
     targets: list[object] = []
 
     def watches(event: str, ends: tuple[Any, Any]) -> None:
         origin, target = ends
-        if origin in dhagas and not origin._done:
+        if origin in dhagas and not origin.has_ended:
             targets.append(target)
 
     def spins() -> None:
@@ -52,7 +52,7 @@ def test_one_place_switches() -> None:
 
     go = False
     with virtual_clock():
-        hub = dhaga.current().scheduler._hub
+        hub = dhaga.current().scheduler.hub
         dhagas = [dhaga.spawn(spins) for _ in range(5)]
         while any(d.state == "NEW" for d in dhagas):  # each is started from the hub
             dhaga.sleep(0)
@@ -76,20 +76,20 @@ def test_one_place_at_a_time() -> None:
 
     def check(event: str, ends: tuple[Any, Any]) -> None:
         _, target = ends
-        waiting = (*scheduler._run_queue, *scheduler._high.waiters, *scheduler._low)
+        waiting = (*scheduler.run_queue, *scheduler._high.waiters, *scheduler._new_work, *scheduler._low)
         queued = [entry for entry in waiting if isinstance(entry, dhaga.Dhaga)]
-        not_started = [each for starter in scheduler._new_queues for each in starter.not_started]
+        not_started = [each for starter in scheduler.new_queues for each in starter.not_started]
         for d in everybody:
             places = {
                 "NEW": d in not_started,
                 "RUNNABLE": d in queued,
                 "RUNNING": d is target,
-                "WAITING": bool(d._parked),
-                "DONE": d._done,
+                "WAITING": bool(d.parked),
+                "DONE": d.has_ended,
             }
             here = [place for place, is_there in places.items() if is_there]
             seen.update(here)
-            if len(here) != 1 or len(d._parked) > 1 or queued.count(d) > 1:
+            if len(here) != 1 or len(d.parked) > 1 or queued.count(d) > 1:
                 problems.append((d, here))
 
     queue: Queue[int] = Queue(2)
@@ -154,7 +154,7 @@ def test_every_park_carries_reason_and_undo() -> None:
             d = dhaga.spawn(wait)
             settle()
             assert d.reason is not None and re.fullmatch(reason.strip(), d.reason), (reason, d)
-            assert d._target is not None, d
+            assert d.wait_target is not None, d
             d.cancel()
             d.join()
             barrier.reset()
@@ -311,12 +311,12 @@ def test_io_cannot_starve() -> None:
 
     echoer = dhaga.spawn(echo)
     spinners = [dhaga.spawn(spinner) for _ in range(100)]
-    latencies = []
+    waits = []
     for _ in range(50):
-        began = time.monotonic()
+        began = spins
         ours.send(b"?")
         assert ours.recv(1) == b"!"
-        latencies.append(time.monotonic() - began)
+        waits.append(spins - began)
     dhaga.sleep(0.001)
     stop = True
     for d in spinners:
@@ -325,7 +325,7 @@ def test_io_cannot_starve() -> None:
     echoer.join()
     theirs.close()
     assert answers == 50 and spins > 1000
-    assert sorted(latencies)[25] < 0.1, latencies
+    assert sorted(waits)[25] < 20_000, waits  # in turns of others: 1,200
 
 
 # 8
@@ -361,7 +361,7 @@ def test_a_dhaga_lives_and_dies_in_one_os_thread_anyone_may_wake_it() -> None:
             d.join()
         for thread in threads:
             thread.join()
-        assert seen == [{scheduler._thread_ident}] * 10
+        assert seen == [{scheduler.thread_ident}] * 10
 
 
 def wakes_all_parking(dhagas: list[dhaga.Dhaga]) -> None:

@@ -129,7 +129,7 @@ def test_an_error_that_nobody_waits_for_is_logged_with_name_and_traceback(caplog
         dhaga.spawn(fail, LookupError("lost"), name="unlucky").join()
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("dhaga", logging.ERROR)
-    assert record.getMessage() == "unlucky ended by an error that nobody handled"
+    assert record.getMessage() == "unlucky ended with an uncaught error"
     assert record.exc_text is not None
     assert "in fail" in record.exc_text and record.exc_text.endswith("LookupError: lost")
     assert "dhaga/_kernel" not in record.exc_text

@@ -34,7 +34,7 @@ def test_another_patch_that_is_there_at_the_import_is_refused_with_the_way_out(h
         try:
             import dhaga
         except RuntimeError as error:
-            print(type(error).__name__, str(error).partition(" (")[0], "examples/migrate" in str(error))
+            print(type(error).__name__, str(error).partition(" (")[0], "--as {hub.partition(".")[0]} ..." in str(error))
     """) == [f"PatchError {hub.partition('.')[0]} has patched this program already True"]
 
 

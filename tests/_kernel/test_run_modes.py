@@ -12,9 +12,9 @@ import pytest
 
 import dhaga
 import dhaga.threading
-from dhaga import queue, testing
-from dhaga._kernel.run_modes import OwnThreadMode
-from dhaga._kernel.scheduler import schedulers
+from dhaga import testing
+from dhaga._kernel.run.run_modes import OwnThreadMode
+from dhaga._kernel.run.scheduler import schedulers
 from tests.kit.scripts import prints
 
 
@@ -140,14 +140,6 @@ def test_what_is_refused() -> None:
     scheduler.stop()
 
 
-def test_what_a_stopped_scheduler_refuses_it_does_not_keep() -> None:
-    with dhaga.Scheduler() as scheduler:
-        pass
-    with pytest.raises(RuntimeError, match="takes no more dhagas"):
-        scheduler.spawn(int)
-    assert not scheduler._live and not scheduler._runnable()
-
-
 def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     lives = []
 
@@ -161,7 +153,7 @@ def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         dhaga.Scheduler("cut").start()
         time.sleep(20)  # where the signal comes late
-    lives[0].thread.join(20)
+    lives[0].thread.join(30)
     assert not lives[0].thread.is_alive() and lives[0].ended
     monkeypatch.undo()
     with dhaga.Scheduler("next") as scheduler:
@@ -173,7 +165,7 @@ def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_nu
     seen = []
     for _ in range(20):
         scheduler = dhaga.Scheduler().start()
-        ident = scheduler._thread_ident
+        ident = scheduler.thread_ident
         scheduler.stop()
 
         def uses(scheduler: dhaga.Scheduler = scheduler, ident: int = ident) -> None:
@@ -228,7 +220,7 @@ def test_a_spawn_that_races_with_stop_is_refused_or_ends() -> None:
         scheduler.stop()
         thread.join()
         for d in dhagas:
-            d.join(10)
+            d.join(30)
             assert not d.is_alive()
         taken += len(dhagas)
     assert refused == 15 and taken > 0
@@ -255,7 +247,7 @@ def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
 
         class LastThing:
             def __del__(self):
-                go_on.wait(20)
+                go_on.wait(30)
 
         class Garbage:
             def __init__(self, scheduler):
@@ -264,7 +256,7 @@ def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
 
             def __del__(self):
                 go_on.set()
-                while not self.scheduler._hub.dead:
+                while not self.scheduler.hub.dead:
                     time.sleep(0.001)
                 for _ in range(50):  # until greenlet has cleaned up in this thread, by a pending call
                     time.sleep(0.001)
@@ -276,11 +268,11 @@ def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
 
         def use():
             scheduler = dhaga.Scheduler().start()
-            scheduler._call(keep)
+            scheduler.call(keep)
             kept.wait()
             garbage = Garbage(scheduler)
-            scheduler._mode.begin_stop()
-            while not scheduler._mode.ended:
+            scheduler.mode.begin_stop()
+            while not scheduler.mode.ended:
                 time.sleep(0.001)
 
         kept, go_on = threading.Event(), threading.Event()
@@ -294,110 +286,6 @@ def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
 
 
 # ---- what is spawned after the cancel
-
-
-def accepts(connections: Any, handle: Any) -> None:
-    while True:
-        dhaga.spawn(handle, connections.get())
-
-
-@pytest.mark.parametrize("priority", [dhaga.HIGH, dhaga.NORMAL, dhaga.LOW])
-def test_stop_cancels_what_a_dhaga_spawns_that_had_not_met_its_cancel_yet(priority: Any) -> None:
-    connections: queue.Queue[str] = queue.Queue()
-    trace = []
-
-    def handle(connection: str) -> None:
-        trace.append(connection)
-        try:
-            dhaga.park("a client that says nothing")
-        except dhaga.Cancelled as cancelled:
-            trace.append(str(cancelled.reason))
-            raise
-
-    def client_and_stop_at_once() -> None:
-        connections.put("client")
-        scheduler._mode.begin_stop()  # type: ignore[attr-defined]
-
-    with dhaga.Scheduler("s") as scheduler:
-        scheduler.spawn(accepts, connections, handle, priority=priority)
-        scheduler.spawn(dhaga.sleep, priority=dhaga.LOW).join()
-        scheduler.spawn(client_and_stop_at_once, priority=priority)
-    assert trace == ["client", "s stops"]
-
-
-def test_stop_ends_a_dhaga_that_starts_its_successor_in_its_finally() -> None:
-    begun = []
-
-    def supervised(number: int) -> None:
-        begun.append(number)
-        try:
-            dhaga.park("work")
-        finally:
-            dhaga.spawn(supervised, number + 1)
-
-    with dhaga.Scheduler() as scheduler:
-        scheduler.spawn(supervised, 0)
-        scheduler.spawn(dhaga.sleep).join()
-    assert begun == [0, 1]
-
-
-def test_what_is_spawned_after_the_cancel_is_cancelled_once() -> None:
-    trace = []
-
-    def newcomer() -> None:
-        try:
-            dhaga.park("work")
-        finally:
-            dhaga.sleep(0.001)
-            trace.append("cleaned up")
-
-    def old() -> None:
-        try:
-            dhaga.park("work")
-        finally:
-            dhaga.spawn(newcomer)
-
-    with dhaga.Scheduler() as scheduler:
-        scheduler.spawn(old)
-        scheduler.spawn(dhaga.sleep).join()
-    assert trace == ["cleaned up"]
-
-
-def test_the_exit_of_the_interpreter_cancels_what_is_spawned_in_a_finally() -> None:
-    assert prints(
-        """
-        import time
-
-        import dhaga
-
-        def supervised():
-            try:
-                dhaga.park("work")
-            finally:
-                dhaga.spawn(dhaga.sleep, 1000)
-
-        dhaga.spawn(supervised, daemon=True)
-        dhaga.sleep(0)
-        print("ends")
-        """
-    ) == ["ends"]
-
-
-def test_a_dhaga_spawned_between_the_checks_and_the_end_is_refused() -> None:
-    """The end comes at the worst moment: the spawner has passed all checks, and the scheduler is gone when it adds."""
-    scheduler = dhaga.Scheduler().start()
-    live = scheduler._live
-
-    class LateSet(set[dhaga.Dhaga]):
-        def add(self, d: dhaga.Dhaga) -> None:
-            scheduler._live = live
-            scheduler.stop()
-            live.add(d)
-
-    scheduler._live = LateSet()
-    with pytest.raises(RuntimeError, match="stopped"):
-        scheduler.spawn(int)
-    assert not live
 
 
 def test_a_thread_whose_start_is_refused_counts_as_not_started() -> None:

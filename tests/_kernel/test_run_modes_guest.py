@@ -13,9 +13,9 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket, testing
-from dhaga._kernel.current import this_thread
-from dhaga._kernel.scheduler import schedulers
-from dhaga._kernel.shutdown import retire_closed_guests
+from dhaga._kernel.process.shutdown import retire_closed_guests
+from dhaga._kernel.run.scheduler import schedulers
+from dhaga._kernel.wait.current import this_thread
 from tests.kit.scripts import prints, run
 
 Coroutine = Callable[[], Awaitable[Any]]
@@ -124,10 +124,10 @@ def test_however_long_dhagas_are_busy_a_turn_of_the_loop_takes_a_few_laps(run_ho
         dhagas += [dhaga.spawn(has_events, *socket.socketpair()) for _ in range(5)]
         for _ in range(100):
             await asyncio.sleep(0)
-        before = dhagas[0].scheduler._laps
+        before = dhagas[0].scheduler.laps
         for _ in range(20):
             await asyncio.sleep(0)
-        laps = dhagas[0].scheduler._laps - before
+        laps = dhagas[0].scheduler.laps - before
         over = True
         for each in dhagas:
             await each

@@ -137,7 +137,7 @@ def test_names_are_looked_up_and_executors_work_while_dhagas_are_waited_for() ->
 def test_one_that_will_not_end_is_named_and_left() -> None:
     outcome = run("""
         import dhaga
-        from dhaga._kernel import shutdown
+        from dhaga._kernel.process import shutdown
 
         shutdown.EXIT_SECONDS = 0.2
 
@@ -214,9 +214,7 @@ def test_an_error_in_a_dhaga_leaves_the_status_alone_one_in_the_main_code_does_n
     """)
     assert (outcome.status, outcome.lines) == (1, ["waited for"])
     assert "RuntimeError: of the main code" in outcome.err
-    assert (
-        "waited-for ended by an error that nobody handled" in outcome.err and "ValueError: of the dhaga" in outcome.err
-    )
+    assert "waited-for ended with an uncaught error" in outcome.err and "ValueError: of the dhaga" in outcome.err
 
 
 def test_a_plain_thread_ends_its_dhagas_as_the_main_thread_does() -> None:

@@ -140,7 +140,7 @@ UNNOTICED = """
 
     def strike():
         \"""Have the signal taken by another thread than the main one, whose sleep it thus does not end by itself.\"""
-        while not (main._parked and main.scheduler._selector.selecting):
+        while not (main.parked and main.scheduler.selector.selecting):
             pass
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
@@ -181,13 +181,13 @@ def test_a_signal_that_interrupts_no_system_call_ends_the_wait_of_a_plain_thread
     assert (
         prints("""
         import signal, threading
-        from dhaga._kernel import current, thread_waiter
+        from dhaga._kernel.wait import current, thread_waiter
         from dhaga.threading import Lock
 
         thread_waiter.SIGNAL_SECONDS = 0.05
 
         def strike():
-            while not main._parked:
+            while not main.parked:
                 pass
             signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 

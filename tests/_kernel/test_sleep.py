@@ -28,7 +28,7 @@ def test_a_sleeper_that_is_woken_or_cancelled_leaves_no_timer() -> None:
         assert woken.wake() and cancelled.cancel()
         woken.join()
         cancelled.join()
-        assert clock() == 0 and not len(dhaga.current().scheduler._timers)
+        assert clock() == 0 and not len(dhaga.current().scheduler.timers)
 
 
 def test_sleep_says_what_is_no_number() -> None:

@@ -37,7 +37,7 @@ def test_ten_thousand_timeouts_at_once() -> None:
         for d in [dhaga.spawn(waits, n) for n in range(MANY)]:
             d.join()
         assert clock() == 1 and expired == MANY
-        assert len(dhaga.current().scheduler._timers.heap) < 200  # the dead ones were swept
+        assert len(dhaga.current().scheduler.timers.heap) < 200  # the dead ones were swept
 
 
 def test_ten_thousand_joins_time_out_on_one() -> None:

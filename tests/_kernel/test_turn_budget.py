@@ -11,7 +11,7 @@ import pytest
 import dhaga
 from dhaga import os as dhaga_os
 from dhaga import testing
-from dhaga._kernel.turn_budget import CALLS_PER_CHECK, TURN_SECONDS, yield_if_due
+from dhaga._kernel.run.turn_budget import CALLS_PER_CHECK, TURN_SECONDS, yield_if_due
 from dhaga.queue import Queue
 from dhaga.socket import MSG_DONTWAIT, socketpair
 from dhaga.threading import Event, Lock
@@ -194,7 +194,7 @@ def test_where_nothing_can_park_nothing_yields() -> None:
     trace: list[object] = []
     dhaga.spawn(lambda: trace.append(1)).join()
     scheduler = dhaga.current().scheduler
-    scheduler._turn_ends_at = 0.0
+    scheduler.turn_ends_at = 0.0
     scheduler.loop.call_soon(lambda: [yield_if_due() for _ in range(9)])
     dhaga.sleep(0.01)
     thread = dhaga.offload(lambda: yield_if_due())

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.wait_queue import WaitQueue
-from dhaga._kernel.waiter import TIMED_OUT
+from dhaga._kernel.wait.wait_queue import WaitQueue
+from dhaga._kernel.wait.waiter import TIMED_OUT
 from dhaga.testing import virtual_clock
 from tests.kit.parking import parked
 

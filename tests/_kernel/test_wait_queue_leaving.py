@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.wait_queue import COMPACT_ABOVE, WaitQueue
+from dhaga._kernel.wait.wait_queue import COMPACT_ABOVE, WaitQueue
 from dhaga.futures import Future
 from dhaga.queue import Queue, SimpleQueue
 from dhaga.socket import socketpair
@@ -176,6 +176,34 @@ def test_void_tickets_keep_their_order_while_other_threads_come_and_take() -> No
     assert taken == [n for n in range(count) if n % 3 == 0]
 
 
+class Raced(WaitQueue):
+    """A queue from which wakers take ``taken`` before the nth step of a rotation, as without the interpreter lock."""
+
+    __slots__ = ("nth", "steps", "taken")
+    nth: int
+    steps: int
+    taken: int
+
+    def popleft(self) -> Any:
+        self.steps += 1
+        assert self.steps < 100, "the rotation never ends"
+        if self.steps == self.nth:
+            for _ in range(self.taken):
+                self and super().popleft()
+        return super().popleft()
+
+
+@pytest.mark.parametrize("taken", [1, 2, 9])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_dropping_void_tickets_ends_whatever_wakers_take_meanwhile(count: int, taken: int) -> None:
+    for nth in range(1, count + 3):
+        queue = Raced(object, "x")
+        queue.nth, queue.steps, queue.taken = nth, 0, taken
+        queue.extend([object()] for _ in range(count))  # type: ignore[list-item, misc]
+        queue.drop_void()
+        assert len(queue) == count - (min(taken, count) if nth <= count else 0)
+
+
 class NotifiedMeanwhile(WaitQueue):
     """A condition's queue in which a notify, as if by another OS thread, comes while a waiter is about to leave."""
 
@@ -226,16 +254,16 @@ def test_a_wake_that_comes_while_its_waiter_parks_anew_is_none() -> None:
         class ParksAnew:
             @property
             def for_all(self) -> bool:
-                del d._parked[0]
-                d._target, d._parked = queue, [d]
+                del d.parked[0]
+                d.wait_target, d.parked = queue, [d]
                 return True
 
         queue = WaitQueue(object, "lock.acquire")
         d = dhaga.spawn(dhaga.park, "x")
         settle()
-        d._target = ParksAnew()  # type: ignore[assignment]
-        assert d.wake("too late") is False and d._parked == [d]
-        assert d._wake() and d.result() is None
+        d.wait_target = ParksAnew()  # type: ignore[assignment]
+        assert d.wake("too late") is False and d.parked == [d]
+        assert d.wake_parked() and d.result() is None
 
 
 def test_a_primitive_with_timeouts_that_always_expire_stays_small() -> None:

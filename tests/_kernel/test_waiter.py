@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,12 +200,12 @@ def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
         dhagas = [dhaga.spawn(wait) for wait in waits]
         settle()
         for d in dhagas:
-            state, place = repr(d), d._target
+            state, place = repr(d), d.wait_target
             with pytest.raises(RuntimeError, match=r"is not for wake\(\) to release.*cancel\(\)"):
                 d.wake("anything")
             with pytest.raises(RuntimeError):
                 d.wake(error=OSError())
-            assert repr(d) == state and d._target is place
+            assert repr(d) == state and d.wait_target is place
         with condition:
             condition.notify()
             assert dhagas[2].reason == "lock.acquire"
@@ -219,3 +221,17 @@ def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
         for sock in (ours, theirs):
             sock.close()
         assert not lock._waiters.parked() and lock.locked()
+
+
+def test_only_the_waiter_makes_tickets() -> None:
+    """So the order of a park, and what may come between its two halves, is in one place."""
+    package = Path(dhaga.__file__).parent
+    makers = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and node.value.elts
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and target.attr == "parked"
+    }
+    assert makers == {"_kernel/wait/waiter.py"}

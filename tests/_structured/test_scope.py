@@ -87,7 +87,7 @@ def test_the_wait_tells_for_which_scope_and_the_repr_tells_the_state() -> None:
 
         d = dhaga.spawn(body)
         settle()
-        assert d.reason == "scope backup" and d._waits_on is scope
+        assert d.reason == "scope backup" and d.waits_on is scope
         assert repr(scope) == "<Scope backup open, 1 children>"
         scope.cancel()
         assert repr(scope) == "<Scope backup cancelled, 1 children>"
@@ -115,7 +115,7 @@ def test_the_tree_of_scopes_can_be_walked() -> None:
                 handle = same.spawn(child)
                 settle()
                 assert list(same._children) == [handle]
-                assert [scope.name for scope in handle._pending.scopes] == ["inner"]  # type: ignore[attr-defined]
+                assert [scope.name for scope in handle.pending_errors.scopes] == ["inner"]  # type: ignore[attr-defined]
                 assert seen == [(same, handle)]
         assert same._parent is None and not same._children
 

@@ -153,7 +153,7 @@ def test_a_child_spawned_after_the_cancel_does_not_start() -> None:
             scope.cancel()
             late = scope.spawn(works, 0, trace)
             assert [early.state, late.state] == ["NEW", "NEW"]
-        assert not trace and early._done and late._done
+        assert not trace and early.has_ended and late.has_ended
         with pytest.raises(Cancelled):
             late.result()
 
@@ -299,7 +299,7 @@ def test_move_on_after_moves_on() -> None:
         assert clock() == 3 and not scope.cancelled_caught and not scope.expired
         with move_on_after(None), fail_after(None), Scope(float("inf")):
             dhaga.sleep(1000)
-        assert not len(dhaga.current().scheduler._timers)
+        assert not len(dhaga.current().scheduler.timers)
 
 
 def test_a_block_that_is_done_though_late_is_not_late() -> None:

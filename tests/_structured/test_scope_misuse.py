@@ -71,9 +71,9 @@ def test_a_scope_and_a_shield_are_entered_once() -> None:
     with virtual_clock():
         for block in (Scope(), shield()):
             with block:
-                with pytest.raises(RuntimeError, match="entered already or was used before"), block:
+                with pytest.raises(RuntimeError, match="already entered or was used before"), block:
                     pass
-            with pytest.raises(RuntimeError, match="entered already or was used before"), block:
+            with pytest.raises(RuntimeError, match="already entered or was used before"), block:
                 pass
 
 
@@ -113,7 +113,7 @@ def test_a_scope_that_is_left_before_one_within_says_so() -> None:
         inner.__enter__()
         handle = outer.spawn(dhaga.sleep, 1000)
         (error,) = errors_in(lambda: outer.__exit__(None, None, None))
-        assert "is left before <Scope inner" in str(error) and handle._done
+        assert "is left before <Scope inner" in str(error) and handle.has_ended
         inner.__exit__(None, None, None)
         dhaga.sleep(1)
 
@@ -218,7 +218,7 @@ def test_a_scheduler_that_stops_ends_scopes_and_what_is_shielded_ends_first() ->
     with dhaga.Scheduler(name="stopping") as scheduler:
         handle = scheduler.spawn(body)
         opened.wait()
-    assert handle._done and isinstance(handle._error, Cancelled)
+    assert handle.has_ended and isinstance(handle._error, Cancelled)
     assert sorted(map(str, trace)) == ["(1000, 'stopping stops')", "shielded"]
 
 
@@ -288,7 +288,7 @@ def test_a_scope_goes_with_its_last_reference() -> None:
                     Queue[int]().get(timeout=0.5)
 
             d = dhaga.spawn(waits_in_vain)
-            d._result_waiters = 1
+            d.result_waiters = 1
             d.join()
             dhaga.sleep()  # the last place of a waiter stays with it
             dead = weakref.ref(d)
@@ -361,3 +361,11 @@ def test_at_every_park_a_cancel_ends_all_and_loses_nothing() -> None:
 
     assert cancel_at_every_park(scenario) >= 4
     assert began == {1, 2, 5}
+
+
+def test_a_group_of_errors_says_once_how_to_catch_one() -> None:
+    with pytest.raises(ExceptionGroup) as info, Scope(), Scope():
+        raise ValueError("wrong")
+    (inner,) = info.value.exceptions
+    assert not hasattr(info.value, "__notes__")
+    assert inner.__notes__ == ["a scope raises its errors in a group: to catch this one, write except* ValueError"]

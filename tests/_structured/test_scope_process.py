@@ -54,7 +54,7 @@ def body():
     def goes_on():
         own = scope.spawn(dhaga.sleep, 0.001)
         scope.__exit__(None, None, None)
-        assert own._done and handle not in scope._children
+        assert own.has_ended and handle not in scope._children
         with shield():
             outer.cancel()
             dhaga.sleep(0.001)
@@ -63,10 +63,10 @@ def body():
         dhaga.sleep(0)
 
     print(in_forked_child(goes_on))
-    assert not handle._done
+    assert not handle.has_ended
     scope.__exit__(None, None, None)
     outer.__exit__(None, None, None)
-    print(handle._done, outer.cancel_called)
+    print(handle.has_ended, outer.cancel_called)
 
 {where}
 """
@@ -111,7 +111,7 @@ print("parent is done")
 """
     )
     assert (done.status, done.lines) == (0, ["parent is done"])
-    assert "forks ended by an error that nobody handled" in done.err
+    assert "forks ended with an uncaught error" in done.err
     assert "ValueError: of the child process" in done.err
 
 
@@ -172,12 +172,12 @@ def test_a_ctrl_c_that_comes_again_ends_what_is_shielded() -> None:
 
     def presses() -> None:
         dhaga.sleep(1)
-        main.scheduler._mode.interrupt(KeyboardInterrupt())  # cancels, and the shields hold that off
+        main.scheduler.mode.interrupt(KeyboardInterrupt())  # cancels, and the shields hold that off
         dhaga.sleep(1)
-        main.scheduler._mode.interrupt(KeyboardInterrupt())  # stays pending
+        main.scheduler.mode.interrupt(KeyboardInterrupt())  # stays pending
         dhaga.sleep(1)
         assert trace == []
-        main._wake(error=KeyboardInterrupt())  # goes by force
+        main.wake_parked(error=KeyboardInterrupt())  # goes by force
 
     with virtual_clock() as clock:
         main = dhaga.current()
@@ -192,7 +192,7 @@ def test_a_ctrl_c_that_has_to_wait_for_the_children_comes_at_the_end_of_the_bloc
     def child() -> None:
         with shield():
             dhaga.sleep(1)
-            main.scheduler._mode.interrupt(KeyboardInterrupt())
+            main.scheduler.mode.interrupt(KeyboardInterrupt())
             dhaga.sleep(1)
 
     with virtual_clock() as clock:

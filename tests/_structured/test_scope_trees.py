@@ -174,7 +174,7 @@ class Run:
 
     def check_end(self, scope: Scope, outcome: BaseException | None, began: float) -> None:
         """Check what must hold when a block is left, whichever way."""
-        if not all(child._done for child in self.children[scope]):
+        if not all(child.has_ended for child in self.children[scope]):
             self.problems.append("an orphan")
         if isinstance(outcome, Cancelled) and outcome.scope is scope:
             self.problems.append("a cancel left its own scope")

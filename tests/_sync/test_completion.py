@@ -40,7 +40,7 @@ def fail_after(seconds: float) -> dhaga.Dhaga[None]:
 
 def left_on(*waitables: Any) -> list[int]:
     """Return how many joiners and waiters each one has."""
-    return [sum(map(bool, each._joiners)) + getattr(each, "_result_waiters", 0) for each in waitables]
+    return [sum(map(bool, each._joiners)) + getattr(each, "result_waiters", 0) for each in waitables]
 
 
 # ---- wait
@@ -146,7 +146,7 @@ def test_as_completed_counts_its_timeout_from_the_call(clock: Any) -> None:
     one, three = naps(1, 3)
     ended = dhaga.as_completed([one, three], timeout=2)
     assert next(ended) is one
-    with pytest.raises(TimeoutError, match="1 of those waited for have not ended"):
+    with pytest.raises(TimeoutError, match="1 of the waitables have not ended"):
         next(ended)
     assert left_on(three) == [0]
 

@@ -142,7 +142,7 @@ def test_a_cancel_while_waiting_is_raised_with_the_lock_held_and_takes_no_notify
         with condition:
             first.cancel()
             settle()
-            assert not first._done  # it waits for the lock
+            assert not first.has_ended  # it waits for the lock
             condition.notify()
         first.join()
         second.join()

@@ -66,7 +66,7 @@ def test_a_cancel_ends_the_wait_of_one_alone() -> None:
         dhagas = [parked(event.wait) for _ in range(3)]
         dhagas[1].cancel()
         settle()
-        assert [d._done for d in dhagas] == [False, True, False] and event._waiters.parked() == 2
+        assert [d.has_ended for d in dhagas] == [False, True, False] and event._waiters.parked() == 2
         event.set()
         assert dhagas[0].result() and dhagas[2].result()
 

@@ -249,7 +249,7 @@ def test_a_dhaga_that_runs_for_long_keeps_nothing_of_locals_that_come_and_go() -
             each.x = 1
         for _ in range(1000):
             local().x = 1
-        references = dhaga.current()._thread_local_refs
+        references = dhaga.current().thread_local_refs
         assert references is not None and sum(reference() is not None for reference in references) == 3
         return len(references)
 

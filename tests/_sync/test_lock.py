@@ -136,7 +136,7 @@ def test_a_cancel_while_waiting_gives_the_place_up(kind: Any) -> None:
         dhagas = [parked(takes, name, name=name) for name in "abc"]
         dhagas[1].cancel()
         settle()
-        assert repr(lock).endswith("2 parked>") and dhagas[1]._done
+        assert repr(lock).endswith("2 parked>") and dhagas[1].has_ended
         lock.release()
         for d in dhagas:
             d.join()

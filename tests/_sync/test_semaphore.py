@@ -106,7 +106,7 @@ def test_a_cancel_while_waiting_gives_the_place_up(kind: type[Semaphore]) -> Non
         dhagas = [parked(takes, name) for name in "abc"]
         dhagas[0].cancel()
         settle()
-        assert dhagas[0]._done and semaphore._waiters.parked() == 2
+        assert dhagas[0].has_ended and semaphore._waiters.parked() == 2
         semaphore.release()
         for d in dhagas:
             d.join()
@@ -207,3 +207,19 @@ def test_the_repr_tells_the_free_permits_and_who_waits(kind: type[Semaphore]) ->
         assert repr(semaphore) == f"<{kind.__name__} 0 free, 1 parked>"
         semaphore.release()
         d.join()
+
+
+@both
+@pytest.mark.parametrize("value", [2**31, 2**63 - 1, 2**63, 2**64, 10**30])
+def test_any_number_of_permits_may_be_free(kind: type[Semaphore], value: int) -> None:
+    permits = kind(value)
+
+    def uses() -> None:
+        assert permits.acquire() and permits.acquire(timeout=1)
+        permits.release()
+        with permits:
+            assert permits._value == value - 2
+        permits.release()
+
+    dhaga.spawn(uses).result()
+    assert permits._value == value

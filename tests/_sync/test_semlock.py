@@ -103,7 +103,7 @@ PROGRAM = """
                 assert dict(things) == {"a": 1, "b": 2}
             event, condition = context.Event(), context.Condition()
             threading.Timer(0.02, event.set).start()
-            assert event.wait(5)
+            assert event.wait(30)
             with condition:
                 assert not condition.wait(0.02)
         print("done")
@@ -192,7 +192,7 @@ def test_a_condition_of_processes_wakes_dhagas() -> None:
     assert "semaphore of processes" in repr(waiting[0])
     with condition:
         condition.notify(1)
-    for _ in range(200):
+    for _ in range(30_000):
         if order:
             break
         dhaga.sleep(0.001)

@@ -65,19 +65,19 @@ def test_a_shutdown_finds_the_thread_gone_that_it_was_to_call(monkeypatch: pytes
 
     def call() -> bool:
         begun.set()
-        return gate.wait(20)  # and nobody else runs in this thread meanwhile
+        return gate.wait(30)  # and nobody else runs in this thread meanwhile
 
     def start_late(group: SchedulerWorkers, number: int) -> None:
         gate.set()
-        group.scheduler._mode.thread.join(20)
+        group.scheduler.mode.thread.join(30)
         start_worker(group, number)
 
     first, last = pool.submit(call), pool.submit(int)
-    assert begun.wait(20)
+    assert begun.wait(30)
     start_worker = SchedulerWorkers.start_worker
     monkeypatch.setattr(SchedulerWorkers, "start_worker", start_late)
     pool.shutdown()
-    assert (first.result(), last.result()) == (True, 0) and group.scheduler._closing and len(group.free_numbers) == 3
+    assert (first.result(), last.result()) == (True, 0) and group.scheduler.closing and len(group.free_numbers) == 3
 
 
 # ---- many at once
@@ -110,7 +110,7 @@ def test_workers_that_idle_out_lose_no_call(monkeypatch: pytest.MonkeyPatch) -> 
     choose = random.Random(testing.seed)
     with Pool(2, 1) as pool:
         for n in range(500):
-            assert pool.submit(abs, -n).result(20) == n
+            assert pool.submit(abs, -n).result(30) == n
             if choose.random() < 0.5:
                 dhaga.sleep(choose.random() * 0.001)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.shutdown import retire_closed_guests
+from dhaga._kernel.process.shutdown import retire_closed_guests
 from dhaga._workers.switch_interval import switch_interval
 from dhaga._workers.thread_pool import MAX_THREADS, OffloadPool, shared
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
@@ -34,10 +34,10 @@ def test_the_call_runs_in_a_helper_thread_and_others_run_meanwhile() -> None:
         gate.set()
 
     d = dhaga.spawn(counts)
-    caller = dhaga.spawn(dhaga.offload, lambda: (gate.wait(5), threading.current_thread().name))
+    caller = dhaga.spawn(dhaga.offload, lambda: (gate.wait(30), threading.current_thread().name))
     settle()
     assert "WAITING offload" in repr(caller)
-    assert caller.result(5) == (True, "dhaga-offload") and steps == [0, 1, 2]
+    assert caller.result(30) == (True, "dhaga-offload") and steps == [0, 1, 2]
     d.join()
 
 
@@ -56,7 +56,7 @@ def test_cancelled_or_timed_out_anywhere_nothing_is_left() -> None:
         scheduler = victim.scheduler
 
         def check() -> None:
-            assert scheduler._outside_calls == 0
+            assert scheduler.outside_calls == 0
             assert all(value in (n, -1) for n, value in enumerate(made))
 
         return victim, check
@@ -73,7 +73,7 @@ def test_a_plain_thread_makes_the_call_itself() -> None:
 
     thread = threading.Thread(target=thread_code)
     thread.start()
-    thread.join(5)
+    thread.join(30)
     assert len(idents) == 2 and idents[0] == idents[1] != threading.get_ident()
 
 
@@ -99,31 +99,31 @@ def test_a_coroutine_gets_park_error_and_the_call_is_not_made() -> None:
     assert not made
 
 
-def test_twenty_at_once_overlap() -> None:
+def test_many_at_once_overlap() -> None:
     """As many as there are threads at the same time, the rest after them."""
-    guard = threading.Lock()
+    guard, full = threading.Lock(), threading.Event()
     counts = {"now": 0, "most": 0}
 
     def call(n: int) -> int:
         with guard:
             counts["now"] += 1
             counts["most"] = max(counts.values())
-        time.sleep(0.05)
+            if counts["now"] == MAX_THREADS:
+                full.set()
+        assert full.wait(30)
         with guard:
             counts["now"] -= 1
         return n
 
-    began = time.monotonic()
-    dhagas = [dhaga.spawn(dhaga.offload, call, n) for n in range(20)]
-    assert [d.result(5) for d in dhagas] == list(range(20))
-    assert time.monotonic() - began < 0.6
-    assert 2 <= counts["most"] <= MAX_THREADS
+    dhagas = [dhaga.spawn(dhaga.offload, call, n) for n in range(MAX_THREADS + 20)]
+    assert [d.result(30) for d in dhagas] == list(range(MAX_THREADS + 20))
+    assert counts == {"now": 0, "most": MAX_THREADS}
 
 
 def test_schedulers_share_the_helpers() -> None:
     with dhaga.Scheduler() as one, dhaga.Scheduler() as two:
         dhagas = [scheduler.spawn(dhaga.offload, int, n) for n in range(50) for scheduler in (one, two)]
-        assert [d.result(5) for d in dhagas] == [n for n in range(50) for _ in range(2)]
+        assert [d.result(30) for d in dhagas] == [n for n in range(50) for _ in range(2)]
     assert len(shared._threads) <= MAX_THREADS
 
 
@@ -133,7 +133,7 @@ def test_calls_are_made_in_order_by_a_single_helper(monkeypatch: pytest.MonkeyPa
     made: list[int] = []
     dhagas = [dhaga.spawn(dhaga.offload, made.append, n) for n in range(10)]
     for d in dhagas:
-        d.join(5)
+        d.join(30)
     assert made == list(range(10)) and len(single._threads) == 1
 
 
@@ -143,8 +143,8 @@ def test_idle_helpers_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.01)
     dhagas = [dhaga.spawn(dhaga.offload, time.sleep, 0.01) for _ in range(8)]
     for d in dhagas:
-        d.result(5)
-    deadline = time.monotonic() + 5
+        d.result(30)
+    deadline = time.monotonic() + 30
     while idle._threads and time.monotonic() < deadline:
         dhaga.sleep(0.01)
     assert not idle._threads and not idle._idle
@@ -160,7 +160,37 @@ def test_that_no_thread_can_be_started_is_raised(main_dhaga: None, monkeypatch: 
     monkeypatch.setattr(module.WorkerThread, "start", fails)
     with pytest.raises(RuntimeError, match="can't start"):
         dhaga.offload(int)
-    assert not none._calls and not none._threads and dhaga.current().scheduler._outside_calls == 0
+    assert not none._calls and not none._threads and dhaga.current().scheduler.outside_calls == 0
+
+
+def test_calls_whose_threads_fail_to_start_together_all_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first failure leaves its call to the second thread, which then fails as well."""
+    pool = OffloadPool("failing", 2)
+    starting: list[object] = []
+    errors: list[str] = []
+
+    def offload() -> None:
+        try:
+            pool.offload(int)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    first, second = threading.Thread(target=offload, daemon=True), threading.Thread(target=offload, daemon=True)
+
+    def fails(thread: object) -> None:
+        starting.append(thread)
+        if len(starting) == 1:
+            second.start()
+        while len(starting) < 2 or (thread is starting[1] and starting[0] in pool._threads):
+            time.sleep(0.001)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module.WorkerThread, "start", fails)
+    first.start()
+    for caller in (first, second):
+        caller.join(30)
+    assert [error.endswith("can't start new thread") for error in errors] == [True, True]
+    assert not pool._calls and not pool._threads
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -175,7 +205,7 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
             pool._guard.acquire()
         start(thread)
         if begun:
-            began.wait(10)
+            began.wait(30)
         else:
             pool._guard.release()
         raise KeyboardInterrupt
@@ -183,10 +213,10 @@ def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
     pool, start = OffloadPool("struck", 1), module.WorkerThread.start
     monkeypatch.setattr(module.WorkerThread, "start", start_and_raise)
     with pytest.raises(KeyboardInterrupt):
-        pool.offload(lambda: (began.set(), gate.wait(10)))
+        pool.offload(lambda: (began.set(), gate.wait(30)))
     monkeypatch.undo()
     gate.set()
-    assert dhaga.spawn(pool.offload, pow, 2, 3).result(10) == 8
+    assert dhaga.spawn(pool.offload, pow, 2, 3).result(30) == 8
     pool.shutdown()
     assert not pool._calls and not pool._threads and not pool._idle
 
@@ -278,7 +308,7 @@ def test_the_repr_tells_the_state() -> None:
     callers = [dhaga.spawn(wal.offload, gate.wait, 30) for _ in range(3)]
     settle()
     assert repr(wal) == "<OffloadPool wal, 2 of 2 threads, 0 free, 1 calls due>"
-    assert repr(callers[2]._waits_on) == "<ThreadCall of wait through wal>"
+    assert repr(callers[2].waits_on) == "<ThreadCall of wait through wal>"
     gate.set()
     wal.shutdown()
     assert repr(wal) == "<OffloadPool wal, 0 of 2 threads, 0 free, 0 calls due, shut down>"
@@ -346,7 +376,7 @@ def test_shutdown_makes_the_calls_taken_and_refuses_others() -> None:
     wal.shutdown()
     with pytest.raises(RuntimeError, match="takes no more calls"):
         wal.finish(made.append, 4)
-    assert made == [0, 1, 2] and dhaga.current().scheduler._outside_calls == 0
+    assert made == [0, 1, 2] and dhaga.current().scheduler.outside_calls == 0
 
 
 def test_shutdown_without_waiting_lets_the_calls_end_by_themselves() -> None:
@@ -415,7 +445,7 @@ def test_cancelled_or_timed_out_anywhere_a_shutdown_can_be_repeated() -> None:
 
         def check() -> None:
             wal.shutdown(timeout=30)
-            assert not wal._threads and victim.scheduler._outside_calls == 0
+            assert not wal._threads and victim.scheduler.outside_calls == 0
 
         victim = dhaga.spawn(wal.shutdown)
         return victim, check
@@ -514,7 +544,7 @@ def test_a_commit_that_does_not_end_is_named_at_exit_and_left() -> None:
     outcome = run(
         PROCESS
         + """if True:
-        from dhaga._kernel import shutdown
+        from dhaga._kernel.process import shutdown
         shutdown.EXIT_SECONDS = 0.1
         dhaga.spawn(wal.offload, commit, "never", 60, daemon=True)
         dhaga.sleep(0.02)

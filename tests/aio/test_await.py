@@ -229,7 +229,7 @@ def test_a_dump_shows_what_is_awaited() -> None:
     with virtual_clock():
         d = dhaga.spawn(dhaga.await_, asyncio.sleep(1), name="d")
         dhaga.sleep(0.5)
-        assert repr(d) == "<Dhaga d WAITING await>" and "sleep()" in repr(d._waits_on)
+        assert repr(d) == "<Dhaga d WAITING await>" and "sleep()" in repr(d.waits_on)
         d.join()
 
 
@@ -441,3 +441,50 @@ def test_a_timeout_and_a_cancel_end_the_await_of_a_future_whose_loop_has_stopped
             stop()
         d.result(30)
     loop.close()
+
+
+class PoolOfLoop:
+    """Takes its loop as it is made, as asyncpg's pool does."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.made_on: Any = loop.create_future()
+        self.lock = asyncio.Lock()
+        self.lock._loop = loop  # type: ignore[attr-defined]  # as of 3.10 it takes the first that it waits on
+
+    async def wait_for_future(self) -> None:
+        await self.made_on
+
+    async def wait_for_lock(self) -> None:
+        await self.lock.acquire()
+        await self.lock.acquire()
+
+    async def __aenter__(self) -> Any:
+        self.made_on.set_result("ready")
+        return await self.made_on
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+
+def test_what_was_made_on_another_loop_says_how_to_make_it_on_this_one() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        pool = PoolOfLoop(loop)
+        for wait in pool.wait_for_future, pool.wait_for_lock:
+            with pytest.raises(RuntimeError) as info:
+                dhaga.await_(wait())
+            (note,) = info.value.__notes__
+            assert "dhaga.aio.enter(lambda: ...)" in note
+    finally:
+        loop.close()
+    with enter(lambda: PoolOfLoop(asyncio.get_running_loop())) as answer:
+        assert answer == "ready"
+
+
+def test_other_runtime_errors_of_a_coroutine_get_no_note() -> None:
+    async def wrong() -> None:
+        raise RuntimeError("a different loop")
+
+    with pytest.raises(RuntimeError) as info:
+        dhaga.await_(wrong())
+    assert not hasattr(info.value, "__notes__")

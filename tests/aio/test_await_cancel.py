@@ -299,7 +299,7 @@ def test_ctrl_c_in_an_awaiting_main_code_ends_the_coroutine_first() -> None:
         import dhaga
 
         async def coroutine():
-            print("waits")
+            asyncio.get_running_loop().call_soon(print, "waits")  # once the coroutine waits
             try:
                 await asyncio.sleep(1000)
             finally:

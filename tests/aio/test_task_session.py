@@ -380,7 +380,7 @@ def test_enter_and_aiter_refuse_what_is_not_theirs_and_close_it(recwarn: Any) ->
         aiter_(returns(1))  # type: ignore[arg-type]
     block = enter(Manager([]))
     with virtual_clock(), block:
-        with pytest.raises(RuntimeError, match="entered already"):
+        with pytest.raises(RuntimeError, match="already entered"):
             block.__enter__()
     gc.collect()
     assert not recwarn.list

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ import pytest
 
 from benchmarks.backup import __main__ as backup
 from benchmarks.backup import report
-from benchmarks.backup.processes import ProcessFailed, running
-from benchmarks.backup.quantities import duration, rate
 from benchmarks.backup.run import BackupRun, LinkProfile, WrongBackup, back_up
 from benchmarks.backup.samples import RIVALS, Effort
 from benchmarks.backup.tree import TreeShape, plant
@@ -92,34 +89,3 @@ def test_a_backup_that_is_not_what_was_to_be_saved_does_not_count(tree: Path) ->
     with pytest.raises(WrongBackup, match=r"files=5, .* of TreeShape.files=6"):
         back_up(tree, TreeShape(6, 100_000), "--workers threads --threads 1", LinkProfile("0", "unlimited", None))
     assert [path.name for path in tree.parent.iterdir()] == ["tree"]
-
-
-def test_what_a_process_said_before_it_broke_off_is_told() -> None:
-    with running("examples.backup", "serve", "--store", "/dev/null/x", "--port", 0) as child:
-        with pytest.raises(ProcessFailed, match=r"exit status 1.*cannot use /dev/null/x as a store"):
-            child.line()
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("40ms", 0.04), ("0.5s", 0.5), ("0", 0.0), ("250us", 0.00025)])
-def test_durations_are_read(text: str, seconds: float) -> None:
-    assert duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("text", "bytes_a_second"), [("100mbit", 12.5e6), ("1Gbit", 125e6), ("unlimited", float("inf"))]
-)
-def test_rates_are_read(text: str, bytes_a_second: float) -> None:
-    assert rate(text) == bytes_a_second
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    ["--scale 0", "--scale x", "--rate", "--rate fast", "--rtt 40", "--rounds 0", "--tree oak", "--scratch /no"],
-)
-def test_a_wrong_command_line_is_refused(
-    wrong: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["backup", *wrong.split()])
-    with pytest.raises(SystemExit) as ended:
-        backup.main()
-    assert ended.value.code == 2 and "error:" in capsys.readouterr().err

@@ -40,18 +40,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return planted(tmp_path_factory.mktemp("tree"))
 
 
-def test_a_seed_gives_the_same_tree_each_time_and_another_one_another(one: dict[str, bytes], tmp_path: Path) -> None:
-    again, other = planted(tmp_path / "again"), planted(tmp_path / "other", seed=7)
-    assert one == again != other
-    assert (len(one), sum(map(len, one.values()))) == (40, 40 * 31_250)
-
-
 def test_it_packs_about_as_well_as_real_trees_do(one: dict[str, bytes]) -> None:
     files = one.values()
     pack = zstandard.ZstdCompressor(level=1).compress
     assert 0.3 < sum(len(pack(data)) for data in files) / sum(map(len, files)) < 0.5
-
-
-def test_a_file_may_be_longer_than_what_it_is_cut_from(tmp_path: Path) -> None:
-    (path,) = plant(tmp_path, TreeShape(1, 5_000_000))
-    assert path.stat().st_size == 5_000_000

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.celery_pool.brokers import serving
-from benchmarks.celery_pool.charts import charts
-from benchmarks.celery_pool.completion_times import CompletionTimes
-from benchmarks.celery_pool.report import Rows, claims, tables
+from benchmarks.celery_pool.report import Rows, claims
 from benchmarks.celery_pool.samples import Sample, Work, between, sample
 from benchmarks.celery_pool.workers import PoolOptions
-from benchmarks.machine import children, private_memory
 from tests.scenarios.test_asyncio_libraries import address_of
 
 pytestmark = pytest.mark.once
@@ -48,17 +44,6 @@ def test_waves_of_tasks_that_wait_have_the_ideal_rate_if_each_takes_no_longer_th
     assert replace(ONE, waiting=between(times, 10), in_flight=10).of_ideal == pytest.approx(1)
 
 
-def test_marks_are_seen_by_whoever_has_the_file(tmp_path: Path) -> None:
-    mine, other = CompletionTimes(tmp_path / "marks"), CompletionTimes(tmp_path / "marks")
-    before = time.monotonic()
-    for number in (3, 0, 7):
-        mine.set(number)
-    assert len(other.times(5)) == 2
-    assert before <= other.times(5)[0] <= other.times(5)[1] <= time.monotonic()
-    other.clear()
-    assert mine.times(20) == []
-
-
 def test_claims_compare_pools_within_a_round() -> None:
     found = {claim.what: (claim.samples, claim.reached) for claim in claims(ROWS)}
     assert found == {
@@ -68,19 +53,6 @@ def test_claims_compare_pools_within_a_round() -> None:
         "1,000 tasks that wait: memory that they add, over threads": ([1 / 3, 1 / 3], True),
         "1,000 tasks that wait: memory of the whole worker, over threads": ([7 / 9, 7 / 9], False),
     }
-
-
-def test_tables_have_a_line_and_charts_a_bar_for_each_pool() -> None:
-    for table in tables(ROWS):
-        assert [line[0] for line in table.lines] == ["dhaga", "threads"]
-        assert all(len(line) == len(table.head) for line in table.lines)
-    assert all(chart.svg.startswith("<svg") for chart in charts(ROWS))
-
-
-def test_memory_of_a_process_that_there_is_not_is_an_error_and_it_has_no_children() -> None:
-    assert children(2**30) == []
-    with pytest.raises(OSError):
-        private_memory(2**30)
 
 
 def test_a_worker_with_dhagas_does_what_it_is_given(tmp_path: Path) -> None:

@@ -12,24 +12,18 @@ import pytest
 
 import dhaga
 from benchmarks.file_io import __main__ as file_io
-from benchmarks.file_io import background_load, disk, latency, report, rocksdb_puts
-from benchmarks.file_io.notes import notes
+from benchmarks.file_io import disk, latency, report
 from benchmarks.file_io.write_paths import (
     LOG,
-    PLAIN_INTERVAL,
     RECORD,
     RECORDS,
     SHARED,
     URGENT,
     WAYS,
-    WritePath,
-    interval_of,
     ways,
 )
 from benchmarks.tables.outcome import Outcome
 from benchmarks.tables.validation import problems
-from dhaga._workers.switch_interval import OFFLOAD_INTERVAL, URGENT_INTERVAL
-from dhaga._workers.thread_pool import shared
 from examples.wal.recovery import verify
 
 pytestmark = pytest.mark.once
@@ -50,33 +44,6 @@ def test_each_way_makes_one_durable_write(tmp_path: Path) -> None:
     assert written.startswith(written[:RECORD] * (len(WAYS) - 1)) and any(written[:RECORD])
     assert not any(written[RECORD * (len(WAYS) - 1) :])
     assert verify(tmp_path / "log").next == 2
-
-
-@pytest.mark.parametrize("short_interval", [True, False])
-def test_a_busy_block_without_a_short_interval_has_none_for_the_background_load_either(short_interval: bool) -> None:
-    seen: list[float] = []
-    way = WritePath("looks", lambda: seen.append(sys.getswitchinterval()), short_interval=short_interval)
-    usual = sys.getswitchinterval()
-    latency.block(way, True, 3, latency.WaitTimes())
-    assert seen == pytest.approx([OFFLOAD_INTERVAL if short_interval else usual] * 3)
-
-
-@pytest.mark.parametrize(("name", "shortened"), [(URGENT, True), (PLAIN_INTERVAL, False)])
-def test_one_way_leaves_the_interpreter_its_own_interval(tmp_path: Path, name: str, shortened: bool) -> None:
-    usual = sys.getswitchinterval()
-    with ways(tmp_path) as found, interval_of(found[WAYS.index(name)]):
-        seen = dhaga.spawn(dhaga.offload, sys.getswitchinterval, priority=dhaga.HIGH).result()
-    assert seen == pytest.approx(URGENT_INTERVAL if shortened else usual)
-    assert (sys.getswitchinterval(), usual > OFFLOAD_INTERVAL) == (usual, True)
-
-
-def test_the_crowd_computes_and_keeps_the_shared_pool_busy() -> None:
-    with background_load.under_load() as others:
-        turns = others.turns
-        dhaga.sleep(0.01)
-        assert len(shared._threads) == shared._limit < background_load.CALLING
-        assert others.turns > turns
-    assert not shared._calls
 
 
 def test_a_block_takes_its_samples_or_ends_with_its_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,41 +96,6 @@ def test_ratios_are_taken_within_a_round_and_claimed() -> None:
     assert report.percentile(range(1, 101), 99) == 100
 
 
-def test_notes_say_what_was_done_and_what_is_left_out() -> None:
-    told = " ".join(notes([made_up(2.0)]))
-    assert "median 102.0 ms (2.00 times idle), p99 200.0 (2.00), worst 200.0" in told
-    assert "75.0% slower: a put takes 1000 µs" in told
-    assert "at once, through the shared pool: 2.0 times" in told
-    assert "RocksDB is left out" in " ".join(notes([made_up(2.0, with_puts=False)]))
-    assert len(report.tables([made_up(2.0, with_puts=False)])) == len(report.tables([made_up(2.0)])) - 1
-
-
-def test_puts_are_left_out_without_rocksdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rocksdb_puts, "rocksdict", None)
-    assert rocksdb_puts.measure(tmp_path, 0.01) is None
-
-
-def test_puts_go_into_a_store_each_way(tmp_path: Path) -> None:
-    pytest.importorskip("rocksdict")
-    found = rocksdb_puts.measure(tmp_path, 0.01)
-    assert found is not None
-    assert {(kind, way) for kind, ways in found.items() for way in ways} == {
-        (kind, way) for kind in ("buffered", "synced") for way in rocksdb_puts.WAYS
-    }
-
-
-# ---- the disk
-
-
-def test_the_file_system_is_told_and_one_in_memory_is_not_chosen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if Path("/dev/shm").is_dir():
-        assert disk.file_system(Path("/dev/shm/any")) in disk.IN_MEMORY
-        monkeypatch.setattr("tempfile.tempdir", "/dev/shm")
-    assert disk.file_system(disk.default()) not in disk.IN_MEMORY or disk.default() == Path("/dev/shm")
-
-
 # ---- the program
 
 
@@ -183,20 +115,3 @@ def test_the_program_measures_all_and_leaves_nothing_but_what_it_is_asked_for(tm
     assert all(waits[way][state] for way in WAYS for state in report.STATES)
     assert outcome.knobs["file system"] == disk.file_system(files)
     assert json.dumps(outcome.samples) in json.dumps(json.loads((results / "file_io.json").read_text()))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--rounds", "0"], "'0' is not a whole number from 1 on"),
-        (["--folder", "/nowhere"], "there is no such folder"),
-        (["--blocks", "many"], "'many' is not a whole number"),
-    ],
-)
-def test_bad_options_are_told_at_once(
-    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["file_io", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        file_io.main()
-    assert (ended.value.code, says in capsys.readouterr().err) == (2, True)

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 
 import pytest
 
-from benchmarks import markdown
 from benchmarks.kernel.rows import ROWS
 from benchmarks.kernel.runner import Results
-from benchmarks.tables import claim_groups, claims, number_format
+from benchmarks.tables import claims
 from benchmarks.tables.experiments import EXPERIMENTS
-from benchmarks.tables.outcome import RESULTS, Claim, Outcome, Table, score
+from benchmarks.tables.outcome import RESULTS, Claim, Table, score
 from benchmarks.tables.validation import problems
 from tests.benchmarks import made_badly, made_up
 
 pytestmark = pytest.mark.once
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        *((0.0, "0"), (0.0213, "0.021"), (0.5, "0.50"), (1.504, "1.50"), (27.85, "27.9"), (153.2, "153")),
-        *((63_259.4, "63,259"), (-1.5, "-1.50"), (1e-9, "0.0000000010")),
-    ],
-)
-def test_a_figure_is_printed_with_what_counts(value: float, text: str) -> None:
-    assert number_format.printed(value) == text
 
 
 def test_a_claim_is_judged_by_the_figures_that_are_printed() -> None:
@@ -40,19 +27,6 @@ def test_a_claim_is_judged_by_the_figures_that_are_printed() -> None:
 def test_the_median_of_the_rounds_counts() -> None:
     claim = Claim("", 2.0, True, [9.0, 1.0, 2.0], "x gevent", "2.1x")
     assert claim.cells == ["", "2.1x", "≥ 2x gevent", "2.00x gevent (1.00–9.00)", "yes"]
-
-
-def test_a_single_round_has_no_spread() -> None:
-    assert Claim("", 1000, False, [1250.0], "MB").cells == ["", "–", "≤ 1,000 MB", "1,250 MB", "**no**"]
-
-
-def test_an_outcome_comes_back_from_its_file(tmp_path: Path) -> None:
-    outcome = made_up.outcome()
-    assert outcome.save(tmp_path) == tmp_path / "made_up.json"
-    again = Outcome.load(tmp_path / "made_up.json")
-    assert again.claims == outcome.claims
-    assert [list(map(list, each.lines)) for each in again.tables] == [[["dhaga", "1,200"], ["threads", "700"]]]
-    assert again.save(tmp_path / "again").read_bytes() == (tmp_path / "made_up.json").read_bytes()
 
 
 def test_the_score_counts_the_targets_reached() -> None:
@@ -77,12 +51,6 @@ def test_what_is_missing_or_wrong_is_named() -> None:
         "lines longer or shorter than the head: Askew",
         "an empty table: Bare",
     ]
-
-
-def test_a_markdown_table_is_read_as_it_was_laid_out() -> None:
-    first, second = (["a|b", "c"], [["1", ""], ["", "2|3"]]), (["d"], [["e"]])
-    text = f"Before.\n\n{markdown.table(*first)}\n\nBetween.\n\n{markdown.table(*second)}\n"
-    assert list(markdown.tables(text)) == [first, second]
 
 
 # ---- the earlier benchmarks
@@ -124,16 +92,3 @@ def _numbers(found: object) -> list[float]:
     if isinstance(found, dict):
         return [number for key, each in found.items() if key != "samples" for number in _numbers(each)]
     return [found] if isinstance(found, float) else []
-
-
-def test_claims_that_differ_only_in_size_share_a_line() -> None:
-    same = [Claim(f"rate beside gevent: {size}", 1.2, True, [value]) for size, value in ((1, 1.5), (9, 1.3), (99, 1.1))]
-    others = [
-        Claim("rate beside gevent: odd", 1.0, True, [0.9]),
-        Claim("memory: all", 8, False, [6.0, 7.0], "GB", "10"),
-    ]
-    assert list(claim_groups.lines([*same, *others])) == [
-        ["rate beside gevent", "–", "≥ 1.2x", "1.10 to 1.50x", "**2 of 3**"],
-        ["rate beside gevent", "–", "≥ 1x", "0.90x", "**no**"],
-        ["memory", "10", "≤ 8 GB", "6.50 GB (6.00–7.00)", "yes"],
-    ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from benchmarks.pipeline import __main__ as pipeline
 from benchmarks.pipeline import apps, report, samples, servers
 from benchmarks.pipeline.backend import Backend, answering
 from benchmarks.pipeline.samples import Effort, Samples
-from benchmarks.pipeline.servers import DHAGAS, RIVALS, THREADS, Rival, serving
+from benchmarks.pipeline.servers import DHAGAS, THREADS, serving
 from benchmarks.tables.outcome import Outcome
 from benchmarks.tables.validation import problems
 
@@ -34,41 +33,6 @@ ROOT = Path(__file__).parents[2]
 def backend() -> Iterator[Backend]:
     with answering(2) as found:
         yield found
-
-
-@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
-def test_page_shows_what_the_backend_has_answered(rival: Rival, backend: Backend) -> None:
-    pytest.importorskip(rival.needs)
-    with serving(rival, backend) as server:
-        assert server.ask() == apps.PLAIN
-        assert [server.ask("call") for _ in range(3)] == [
-            b"The backend says 0000000001\n",
-            b"The backend says 0000000002\n",
-            b"The backend says 0000000003\n",
-        ]
-        assert server.ask() == apps.PLAIN
-    assert backend.calls() == 4
-
-
-def test_pages_are_of_one_length(backend: Backend) -> None:
-    with serving(DHAGAS, backend) as server:
-        assert len(server.ask()) == len(server.ask("call"))
-
-
-def test_coroutine_serves_the_same_pages() -> None:
-    sent: list[Any] = []
-
-    async def call() -> bytes:
-        return b"7\n"
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    app = apps.asgi_site(call)
-    asyncio.run(app({"path": "/call"}, send, send))  # type: ignore[arg-type]
-    asyncio.run(app({"path": "/"}, send, send))  # type: ignore[arg-type]
-    assert [message["body"] for message in sent[1::2]] == [b"The backend says 7\n", apps.PLAIN]
-    assert sent[0]["headers"][1] == (b"content-length", b"19")
 
 
 def test_server_that_serves_something_else_is_refused(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,26 +124,6 @@ def test_what_is_too_slow_is_a_miss() -> None:
     assert [claim.reached for claim in report.claims(found)] == [False, False, False]
 
 
-def test_nothing_is_claimed_of_who_was_not_measured() -> None:
-    found = made(DHAGAS=[(40_000, 30_000)], THREADS=[(40_000, 1_000)])
-    assert [claim.what for claim in report.claims(found)] == [
-        "dhagas that call keep of the rate without a call",
-        "dhagas beside 2 threads that block",
-    ]
-
-
-def test_cost_of_a_call_is_what_it_adds() -> None:
-    found = made(DHAGAS=[(50_000, 25_000), (50_000, 40_000)])
-    assert report.call_cpu(found, DHAGAS) == pytest.approx([20.0, 5.0])
-    assert report.kept_by_cpu(found, DHAGAS) == pytest.approx([50.0, 80.0])
-
-
-def test_text_tells_of_the_delay_that_was_set() -> None:
-    effort = Effort(delay=4.0)
-    assert "a backend that takes 4 ms" in pipeline.story(effort)
-    assert "at most 500 calls a second" in pipeline.notes(effort)[0]
-
-
 # ---- the program
 
 
@@ -187,26 +131,6 @@ def run(*options: str, path: str | None = None) -> subprocess.CompletedProcess[s
     command = [sys.executable, "-m", "benchmarks.pipeline", *options]
     environ = os.environ if path is None else {**os.environ, "PATH": path}
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
-
-
-@pytest.mark.parametrize(
-    "options", [["--rounds", "0"], ["--turns", "many"], ["--delay", "-1"], ["--delay", "nan"], ["--rivals", "rocket"]]
-)
-def test_bad_option_is_refused_with_what_to_do(
-    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["pipeline", *options])
-    with pytest.raises(SystemExit) as ended:
-        pipeline.main()
-    assert ended.value.code == 2
-    assert f"argument {options[0]}: " in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(cpus() is None, reason="one CPU")
-def test_machine_without_wrk_is_told_so(tmp_path: Path) -> None:
-    ended = run("--quick", path=str(tmp_path))
-    assert (ended.returncode, ended.stderr) == (2, "wrk is needed, and not installed\n")
 
 
 @pytest.mark.slow

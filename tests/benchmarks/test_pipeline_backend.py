@@ -16,13 +16,12 @@ from benchmarks.machine import compiler
 from benchmarks.pipeline import backend as backends
 from benchmarks.pipeline.asyncio_client import AsyncBackendClient
 from benchmarks.pipeline.backend import Backend, answering
-from benchmarks.pipeline.client import REQUEST, Answer, BackendClient, BackendError, connected
+from benchmarks.pipeline.client import REQUEST, BackendClient, connected
 from dhaga import socket as parking
 
 pytestmark = pytest.mark.once
 
 DELAY = 100.0  # ms
-PAGE = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 
 
 @pytest.fixture(params=["C", "Python"])
@@ -56,13 +55,6 @@ def test_each_call_is_answered_after_the_delay_with_its_number(sock: socket.sock
     assert time.monotonic() - began >= DELAY / 1e3
 
 
-def test_calls_in_pieces_and_several_at_once_are_told_apart(sock: socket.socket) -> None:
-    for piece in (REQUEST[:7], REQUEST[7:-3], REQUEST[-3:-1], REQUEST[-1:] + 2 * REQUEST):
-        sock.sendall(piece)
-        time.sleep(0.01)
-    assert received(sock, 3) == [b"0000000001\n", b"0000000002\n", b"0000000003\n"]
-
-
 def test_who_leaves_before_the_answer_is_counted_and_harms_nobody(backend: Backend) -> None:
     with connected(socket, backend.port) as gone:
         gone.sendall(REQUEST)
@@ -71,13 +63,6 @@ def test_who_leaves_before_the_answer_is_counted_and_harms_nobody(backend: Backe
         sock.sendall(REQUEST)
         assert received(sock, 1) == [b"0000000002\n"]
     assert backend.calls() == 3
-
-
-def test_backend_that_has_ended_is_told_so() -> None:
-    with answering(0) as backend:
-        assert backend.calls() == 1
-    with pytest.raises(RuntimeError, match="the backend has ended"):
-        backend.calls()
 
 
 # ---- clients
@@ -109,30 +94,6 @@ class Script:
         self.closed += 1
 
 
-def test_connection_is_kept_for_the_next_call() -> None:
-    script = Script(PAGE, PAGE[:20], PAGE[20:-3], PAGE[-3:])
-    calls = BackendClient(script, 0)
-    assert [calls.call(), calls.call()] == [b"hello", b"hello"]
-    assert (script.opened, script.sent, script.closed) == (1, 2, 0)
-
-
-@pytest.mark.parametrize("reply", [b"", PAGE[:-1], PAGE.replace(b"200 OK", b"500 No")], ids=["closed", "cut", "500"])
-def test_connection_that_has_failed_is_not_used_again(reply: bytes) -> None:
-    script = Script(reply, b"", PAGE)
-    calls = BackendClient(script, 0)
-    with pytest.raises(BackendError):
-        calls.call()
-    script.pieces = [PAGE]
-    assert calls.call() == b"hello"
-    assert (script.opened, script.closed) == (2, 1)
-
-
-def test_answer_without_length_is_not_taken_for_whole() -> None:
-    answer = Answer()
-    answer.feed(PAGE.replace(b"Content-Length: 5", b"X: 5"))
-    assert not answer.complete
-
-
 def test_dhagas_call_at_once_each_over_a_connection_of_its_own(backend: Backend) -> None:
     calls = BackendClient(parking, backend.port)
     answers = [dhaga.result() for dhaga in [dhaga.spawn(calls.call) for _ in range(20)]]
@@ -142,17 +103,6 @@ def test_dhagas_call_at_once_each_over_a_connection_of_its_own(backend: Backend)
     assert len(calls.free) == 20
     for connection in calls.free:
         connection.sock.close()
-
-
-def test_cancelled_call_takes_its_connection_along(backend: Backend) -> None:
-    calls = BackendClient(parking, backend.port)
-    caller = dhaga.spawn(calls.call)
-    dhaga.sleep(DELAY / 4e3)
-    caller.cancel()
-    caller.join()
-    assert calls.free == []
-    assert int(calls.call()) == 2  # not the answer to the first
-    calls.free[0].sock.close()
 
 
 async def gathered(calls: AsyncBackendClient, count: int) -> list[int]:
@@ -175,18 +125,5 @@ def test_coroutines_call_at_once_each_over_a_connection_of_its_own(backend: Back
         for channel in calls.free:
             channel.transport.close()
         await asyncio.sleep(0)
-
-    asyncio.run(scenario())
-
-
-def test_coroutine_hears_that_the_backend_has_gone() -> None:
-    async def scenario() -> None:
-        with answering(DELAY) as backend:
-            calls = AsyncBackendClient(backend.port)
-            waiting = asyncio.create_task(calls.call())
-            await asyncio.sleep(DELAY / 4e3)
-        with pytest.raises(OSError):
-            await waiting
-        assert calls.free == []
 
     asyncio.run(scenario())

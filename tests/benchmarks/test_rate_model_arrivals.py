@@ -6,7 +6,6 @@ import pytest
 
 from benchmarks.rate_model import arrivals as module
 from benchmarks.rate_model.arrivals import LEAD, Arrivals
-from benchmarks.rate_model.latency_spec import duration, in_words, latencies, spelled
 
 pytestmark = pytest.mark.once
 
@@ -65,28 +64,3 @@ def test_sleeping_as_long_as_told_gets_every_arrival(clock: Clock) -> None:
         taken += arrivals.take()
     assert taken == list(range(1000))
     assert clock.now == pytest.approx(arrivals.start + 999 / 3000)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("500us", 0.0005), ("20ms", 0.02), (" 1.5s ", 1.5), ("1m", 60.0)])
-def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
-    assert duration(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize("text", ["", "20", "ms", "-1s", "20 parsecs", "1e3s", "20ms*", "20ms*0", "20ms*x", "20ms,,1s"])
-def test_what_is_no_list_of_latencies_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(ValueError, match="20ms"):
-        latencies(text)
-
-
-def test_upstreams_are_told_in_words() -> None:
-    assert in_words(1000, latencies("20ms*9,30s")) == "1,000/s to 9 upstreams of 20 ms, 1 that hangs"
-    assert in_words(50, latencies("1.5s*2"), real=True) == "50/s to 2 upstreams of 1.5 s (processes)"
-
-
-@pytest.mark.parametrize("text", ["20ms", "20ms*9,30s", "1ms,2ms,1ms*3", "500us*2,1.5s"])
-def test_latencies_are_written_as_they_are_read(text: str) -> None:
-    assert spelled(latencies(text)) == text
-
-
-def test_a_star_stands_for_so_many_upstreams() -> None:
-    assert latencies("20ms*3, 30s") == [0.02, 0.02, 0.02, 30.0]

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.rate_model import __main__ as rate_model
 from benchmarks.rate_model.claims import claims
 from benchmarks.rate_model.rows import ROWS
 from benchmarks.rate_model.run import SETTLED, Plan, Run
-from benchmarks.rate_model.run_statistics import KEPT_WITHIN, PERCENTS, at, deviation, figures, percentiles, rates
+from benchmarks.rate_model.run_statistics import KEPT_WITHIN, at, deviation, figures
 from benchmarks.rate_model.runner import WAYS
-from benchmarks.rate_model.tables import latency_table, parked_table, rate_table
-from benchmarks.tables.outcome import Outcome
 
 pytestmark = pytest.mark.once
 
@@ -72,13 +69,6 @@ def test_an_answer_that_is_too_late_is_not_kept_and_one_that_never_comes_counts_
     assert at(found["added"], 100) == pytest.approx(run.end - run.ideal(150), abs=1e-6)
 
 
-def test_a_late_answer_falls_into_the_next_window_where_windows_go_by_the_answer() -> None:
-    run = answered(Plan(100, 300, [0.02]))
-    run.done[99] = run.ideal(99) + 0.011
-    found = figures(run, window=1.0)
-    assert (found["kept"], found["shifted"]) == ([100.0] * 3, [99.0, 101.0, 100.0])
-
-
 def test_a_proxy_that_falls_behind_does_not_keep_the_rate() -> None:
     run = Run(Plan(1000, 3000, [0.06]))  # 50 threads can make 833 calls of 60 ms in a second
     for number in range(3000):
@@ -86,23 +76,6 @@ def test_a_proxy_that_falls_behind_does_not_keep_the_rate() -> None:
     found = figures(run, window=1.0)
     assert found["kept"] == [500.0, 0.0, 0.0]
     assert found["shifted"] == pytest.approx([833, 833, 833], abs=1)
-
-
-@pytest.mark.parametrize(("count", "window", "windows"), [(250, 1.0, 2), (299, 1.0, 2), (10, 0.1, 1), (30, 0.1, 3)])
-def test_the_last_window_counts_if_it_is_whole(count: int, window: float, windows: int) -> None:
-    found = figures(answered(Plan(100, count, [0.02])), window)
-    assert found["kept"] == [100.0] * windows
-
-
-def test_rates_are_per_second_whatever_the_window() -> None:
-    assert rates([10.0, 10.05, 10.11, 10.31, 9.9], start=10.0, window=0.1, windows=3) == [20.0, 10.0, 0.0]
-
-
-def test_percentiles_are_values_that_were_there() -> None:
-    values = [float(value) for value in range(1, 1001)]
-    found = dict(zip(PERCENTS, percentiles(values[::-1]), strict=True))
-    assert (found[0], found[50], found[99], found[99.9], found[100]) == (1.0, 500.0, 990.0, 999.0, 1000.0)
-    assert percentiles([]) == []
 
 
 def test_a_run_waits_for_the_last_answer_that_can_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,16 +86,6 @@ def test_a_run_waits_for_the_last_answer_that_can_come(monkeypatch: pytest.Monke
     long = Run(Plan(1, 100, [30.0]))  # the early ones are answered within the run, the last ones are not
     assert long.last_answer() == long.end
     assert Run(Plan(100, 50, [30.0])).last_answer() == 0.0
-
-
-def test_a_run_is_overdue_until_each_answer_has_come_or_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = answered(Plan(100, 20, [0.02] * 9 + [30.0]))
-    monkeypatch.setattr("benchmarks.rate_model.run.monotonic", lambda: run.end)
-    assert not run.overdue()
-    run.done[4] = 0.0
-    assert run.overdue()
-    run.failed[4] = "refused"
-    assert not run.overdue()
 
 
 def samples_of(run: Run, **changes: object) -> dict[str, dict[str, list[dict[str, object]]]]:
@@ -145,14 +108,3 @@ def test_one_lost_request_is_one_too_many() -> None:
     assert not any(reached[what] for what in ("requests unaccounted for", "deviation of successes per second"))
     assert not reached["longest added latency"]
     assert reached["added latency, p99"]
-
-
-def test_charts_show_each_way_and_tables_each_row() -> None:
-    samples = samples_of(answered(Plan(1000, 3000, [0.02])))
-    parked = {way: {"1": 4096.0, "10000": None} for way in WAYS}
-    tables = [rate_table(samples), latency_table(samples), parked_table(parked)]
-    assert [len(each.lines) for each in tables] == [len(ROWS) * len(WAYS)] * 2 + [len(WAYS)]
-    assert all(len(line) == len(each.head) for each in tables for line in each.lines)
-    outcome = Outcome("rate_model", "", "", {}, {"window": 1.0}, {"runs": samples, "parked": parked}, [], [])
-    for chart in rate_model.draw(outcome):
-        assert all(f">{way}<" in chart.svg for way in WAYS)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from benchmarks.rate_model.clients import REQUEST, AsyncPool, Pool, complete
+from benchmarks.rate_model.clients import AsyncPool, Pool
 from benchmarks.rate_model.run import Plan
 from benchmarks.rate_model.runner import upstreams_of
 
@@ -39,20 +39,6 @@ class Scripted:
 
 def pool_of(*sockets: Scripted) -> Pool:
     return Pool(iter(sockets).__next__, port=1)
-
-
-@pytest.mark.parametrize("end", range(len(ANSWER)))
-def test_an_answer_is_complete_with_its_last_byte(end: int) -> None:
-    assert not complete(ANSWER[:end])
-    assert complete(ANSWER)
-
-
-def test_a_connection_is_used_again() -> None:
-    sock = Scripted(ANSWER[:20], ANSWER[20:], ANSWER)
-    pool = pool_of(sock)
-    pool.call()
-    pool.call()
-    assert (sock.sent, pool.idle, sock.closed) == ([REQUEST, REQUEST], [sock], False)
 
 
 @pytest.mark.parametrize("pieces", [[b""], [ANSWER[:20], b""], [b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"]])
@@ -91,9 +77,3 @@ async def asked_in_a_coroutine(port: int) -> None:
     await pool.call()
     assert pool.idle == [sock]
     sock.close()
-
-
-def test_upstreams_that_are_sleeps_need_no_process() -> None:
-    plan = Plan(1, 1, [0.02])
-    with upstreams_of(plan, real=False) as ready:
-        assert ready is plan

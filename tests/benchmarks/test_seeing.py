@@ -66,19 +66,6 @@ def test_what_is_looked_at_is_really_looked_at_and_no_more_when_it_is_over() -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--rounds", "0"], "a number from 1 on, and not '0'"),
-        (["--count", "many"], "a number from 1 on, and not 'many'"),
-        (["--count", "99"], "at least 100, one for each dhaga"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(options: list[str], message: str) -> None:
-    done = run(*options)
-    assert done.returncode == 2 and message in done.stderr
-
-
 def test_a_watchdogs_looks_count_as_often_as_it_looks_in_reality() -> None:
     # 0.5 µs a yield, and 0.6 beside one look in 1,000 yields: a look takes 100 µs, and there are 20 in a second
     assert seeing.watched(0.5, 0.6, 0.001) == pytest.approx(

@@ -16,15 +16,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.rate_model.charts import latency_chart, rate_chart
-from benchmarks.rate_model.run_statistics import PERCENTS
 from benchmarks.tables import __main__, experiments, readme, readme_charts
-from benchmarks.tables.beside_target import Distance, distance
-from benchmarks.tables.charts import COLOURS
-from benchmarks.tables.outcome import RESULTS, Claim
 from benchmarks.tables.overview import Work
 from benchmarks.tables.report import Part, page
-from benchmarks.tables.svg import inline, standalone
 from tests.benchmarks import made_up
 from tests.kit.browser import browsing
 
@@ -115,40 +109,6 @@ def test_the_report_is_made_again_without_measuring(experimenting: Any, tmp_path
     assert (tmp_path / "report.html").read_bytes() == first
 
 
-def test_what_cannot_be_drawn_is_shown_without_charts(
-    experimenting: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    outcome = made_up.outcome()
-    outcome.samples = {"a rival of an older version": [1.0]}
-    outcome.save(tmp_path)
-    assert experimenting("made_up", "--report", "--results", str(tmp_path)) == "FAILED: made_up"
-    assert "KeyError" in capsys.readouterr().err
-    assert "Calls a second" in (tmp_path / "report.html").read_text()
-
-
-def test_a_file_that_is_no_outcome_is_named(experimenting: Any, tmp_path: Path) -> None:
-    path = tmp_path / "made_up.json"
-    path.write_text('{"name": "made_up"}')
-    assert str(experimenting("made_up", "--report", "--results", str(tmp_path))).startswith(f"{path} is no outcome (")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["made_down"], "there is no made_down; there are made_up"),
-        (["made_up", "--report"], "leave the names out"),
-        (["--readme", "--results", "x"], "leave --results out"),
-        (["--quick", "--report"], "not allowed with argument"),
-        (["--quick", "--results", __file__], "nothing can be written to"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_at_once(
-    experimenting: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert experimenting("made_up", *arguments) == 2
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -195,16 +155,6 @@ def test_the_same_outcomes_give_the_same_bytes() -> None:
     assert made() == made.__wrapped__()
 
 
-def test_ids_are_unique_and_all_that_is_referred_to_is_there() -> None:
-    text = made()
-    ids = [attributes["id"] for _, attributes in Elements(text).found if "id" in attributes]
-    assert len(ids) == len(set(ids)) > 100
-    clips = re.findall(r"url\(#([^)]*)\)", text)
-    links = re.findall(r'href="#([^"]*)"', text)
-    assert clips and links
-    assert {*clips, *links} <= set(ids)
-
-
 def test_the_page_needs_nothing_but_itself() -> None:
     elements = Elements(made())
     assert not elements.of("script", "img", "iframe", "object")
@@ -212,106 +162,11 @@ def test_the_page_needs_nothing_but_itself() -> None:
     assert "@import" not in made()
 
 
-def test_charts_have_a_title_and_heads_of_tables_a_scope() -> None:
-    elements = Elements(made())
-    charts = [each for each in elements.of("svg") if "aria-hidden" not in each]
-    ids = {each["id"] for each in elements.of("title", "desc") if "id" in each}
-    assert len(charts) == 4
-    assert all(each["role"] == "img" and set(str(each["aria-labelledby"]).split()) <= ids for each in charts)
-    assert {each.get("scope") for each in elements.of("th")} == {"col", "row"}
-
-
-def test_what_outcomes_say_is_text_and_not_markup() -> None:
-    text = made()
-    assert "Two sentences about &lt;it&gt;. And <code>code</code>." in text
-    assert "&lt;b&gt;a tenth&lt;/b&gt;" in text
-    assert "Made up &amp; measured" in text
-    assert "memory of <code>10,000</code> waiting" in text
-
-
 def test_claims_stand_beside_what_was_published() -> None:
     row = re.search(r"<tr>\s*<th scope=\"row\">time of 32 threads.*?</tr>", made(), re.DOTALL)
     assert row
     cells = [re.sub(r"<[^>]*>", "", cell).strip() for cell in re.findall(r"<td.*?</td>", row[0], re.DOTALL)]
     assert cells == ["2.1x | in 2013", "≥ 1.5x", "1.70x", "1.60–1.90", "13 % above", "yes"]
-
-
-def claimed(bound: float, at_least: bool, *samples: float) -> Distance:
-    return distance(Claim("a figure", bound, at_least, samples, "s"))
-
-
-def test_figures_have_a_place_beside_their_target_on_one_scale() -> None:
-    close, twice, far = (claimed(10, True, value).value for value in (10.3, 20, 1e9))
-    assert 0.05 < close < twice < far == 1
-    assert claimed(10, True, 5).value == claimed(10, False, 20).value == -twice
-    assert claimed(10, False, 5).value == twice
-    found = claimed(10, False, 5, 10, 20)
-    assert (found.low, found.value, found.high) == (-twice, 0, twice)
-    assert (claimed(0, False, 0).value, claimed(0, False, 1).value) == (0, -1)
-
-
-@pytest.mark.parametrize(
-    ("bound", "at_least", "value", "said"),
-    [
-        (10, True, 10, "on target"),
-        (10, True, 7.2, "28 % short"),
-        (10, True, 12, "20 % above"),
-        (10, True, 30, "3.00x the target"),
-        (10, False, 1, "90 % below"),
-        (10, False, 11, "10 % over"),
-        (0, False, 0, "on target"),
-        (0, False, 3, "above 0"),
-    ],
-)
-def test_how_far_a_figure_is_from_its_target_is_said(bound: float, at_least: bool, value: float, said: str) -> None:
-    assert claimed(bound, at_least, value).words == said
-
-
-def test_the_page_begins_with_what_is_true_for_a_user() -> None:
-    works = [Work("yield", {"gevent": 3.0, "uvloop": 0.5}), Work("echo", {"gevent": 1.0, "uvloop": 0.8})]
-    outcome = made_up.outcome()
-    outcome.claims = []
-    text = page([Part(outcome, (), "again")], [Part(made_up.outcome("second"), (), "again")], works)
-    assert text.index("How much faster, at what") < text.index("1 of 2 targets reached") < text.index('id="second"')
-    plain = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", text[text.index("<header") :]))
-    assert "beside gevent 2.00x the median of 2 kinds of work; ahead in 1, level in 1" in plain
-    assert "beside uvloop 0.65x the median of 2 kinds of work; ahead in 0" in plain
-    assert "beside threads" not in plain
-    assert 'class="times behind"><b>0.50x</b>' in text
-    assert plain.count("2 rows, no targets") == 2  # in the contents, and above its own section
-    assert text.count('href="#top"') == 3
-    assert "prefers-color-scheme: dark" in text
-
-
-def test_charts_of_the_page_take_its_colours_and_files_their_own() -> None:
-    chart = made_up.draw(made_up.outcome())[0]
-    inlined = inline(chart.svg, "key", "A title", "Words")
-    assert "var(--dhaga, #d9480f)" in inlined and "currentColor" in inlined and "#000000" not in inlined
-    assert "var(" not in standalone(chart.svg, chart.caption)
-    assert not re.search(r"\d\.\d{3}", "".join(re.findall(r' d="([^"]*)"', inlined)))
-
-
-def test_the_line_of_dhagas_is_the_thickest() -> None:
-    one = {"line": [1.0, 2.0], "added": [0.1] * len(PERCENTS)}
-    figures: Any = dict.fromkeys(("threads", "gevent", "dhagas"), one)
-    for chart in (rate_chart("Rates", figures, 2.0, 1.0), latency_chart("Latencies", figures)):
-        widths = {
-            name: max(map(float, re.findall(rf"stroke: {COLOURS[name]};[^\"]*stroke-width: ([\d.]+)", chart.svg)))
-            for name in ("dhaga", "gevent", "threads")
-        }
-        assert widths["dhaga"] > 2 * max(widths["gevent"], widths["threads"])
-
-
-def test_the_recorded_report_is_at_most_a_megabyte() -> None:
-    assert (RESULTS / "report.html").stat().st_size <= 1_000_000
-
-
-def test_a_chart_stands_alone_in_a_file() -> None:
-    chart = made_up.draw(made_up.outcome())[0]
-    text = standalone(chart.svg, chart.caption)
-    assert text == standalone(made_up.draw(made_up.outcome())[0].svg, chart.caption)
-    assert 'width="504pt"' in text
-    assert "<text" in text and "metadata" not in text
 
 
 def test_the_page_in_a_browser(tmp_path: Path) -> None:
@@ -387,8 +242,3 @@ def test_a_page_shows_charts_of_what_was_measured(
     monkeypatch.setattr(readme_charts, "SHOWN", (readme_charts.Picture("made_up", "Another", ""),))
     with pytest.raises(LookupError, match="made_up draws nothing called Another"):
         readme_charts.draw(tmp_path)
-
-
-def test_a_block_that_nobody_writes_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="clams"):
-        readme.rewritten("<!-- clams: begin -->\n<!-- clams: end -->", tmp_path)

@@ -22,4 +22,4 @@ def all_end() -> Iterator[None]:
     yield
     from dhaga.compat import gevent
 
-    assert gevent.wait(timeout=20)
+    assert gevent.wait(timeout=30)

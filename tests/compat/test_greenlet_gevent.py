@@ -281,3 +281,36 @@ def test_its_parent_is_the_hub_and_the_hub_awaits() -> None:
     assert parent is gevent.get_hub() and parent.minimal_ident == 0
     assert parent.switch(answer()) == 5
     greenlet.join()
+
+
+class Worker(Greenlet):
+    """A greenlet with attributes and methods of the names that programs choose for theirs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done = self.pending = self.queue = self.target = self.error = self.reason_given = "the program's"
+        self.timers = self.live = self.since = self.joiners = self.ticket = self.result_queue = "the program's"
+
+    def _run(self) -> str:
+        gevent.sleep(1)
+        return self.prepare() + self.wake_up() + self.resume() + self.expire()
+
+    def prepare(self) -> str:
+        return "a"
+
+    def wake_up(self) -> str:
+        return "b"
+
+    def resume(self) -> str:
+        return "c"
+
+    def expire(self) -> str:
+        return "d"
+
+
+def test_a_program_may_give_a_greenlet_attributes_and_methods_of_ordinary_names() -> None:
+    """None of them is a name of the kernel's internal API, which would park and wake by them."""
+    worker = Worker()
+    worker.start()
+    assert worker.get(timeout=5) == "abcd"
+    assert {value for value in vars(worker).values() if isinstance(value, str)} == {"the program's"}

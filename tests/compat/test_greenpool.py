@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dhaga.compat import eventlet
+from dhaga.compat.eventlet import greenpool
 from dhaga.testing import virtual_clock
 
 
@@ -48,6 +49,13 @@ def test_one_of_a_full_pool_makes_its_calls_itself(caplog: pytest.LogCaptureFixt
         return found
 
     assert pool.spawn(outer).wait() == [True, "by hand"] and "not a number" in caplog.text
+
+
+def test_debug_of_the_module_switches_the_reports_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greenpool, "DEBUG", False)
+    pool = eventlet.GreenPool(1)
+    pool.spawn_n(int, "not a number")  # a log line would fail the test
+    pool.waitall()
 
 
 def test_an_error_or_a_kill_gives_the_room_back() -> None:

@@ -112,7 +112,7 @@ def test_one_may_kill_itself_and_the_main_code() -> None:
     with pytest.raises(KeyError, match="for main"):
         eventlet.sleep(5)
     eventlet.sleep(0)
-    with pytest.raises(TypeError, match="none of Dhaga's"):
+    with pytest.raises(TypeError, match="neither one of Dhaga's"):
         eventlet.kill(object())
 
 

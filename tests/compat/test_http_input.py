@@ -35,7 +35,7 @@ def test_it_reads_to_the_end_of_the_body_and_not_beyond(data: bytes, length: int
     ("data", "error"),
     [
         (b"cats\r\nmeow", ChunkReadError),
-        (b"", ChunkReadError),
+        (b"", ConnectionResetError),
         (b"-1\r\nx\r\n", ChunkReadError),
         (b"0x2\r\nab\r\n", ChunkReadError),
         (b"2\r\nabc\r\n", ChunkReadError),

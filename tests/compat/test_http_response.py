@@ -33,6 +33,7 @@ def response(command: str = "GET", version: str = "HTTP/1.1", **environ: Any) ->
         close_connection=False,
         asked_to_keep=False,
         connection=client,
+        wfile=SimpleNamespace(write=client.sendall),
         is_handled=lambda: False,
         server=SimpleNamespace(keepalive=True),
     )
@@ -95,7 +96,7 @@ def test_a_field_cannot_bring_another_one() -> None:
     made.start("200 OK", [("X-Mine", "a\r\nSet-Cookie: b")])
     with pytest.raises(ValueError, match="CR or LF"):
         made.write(b"")
-    made.fail(b"trouble")
+    made.fail("500 Internal Server Error", b"trouble")
     assert "500 Internal" in parts(client)[0] and "Set-Cookie" not in parts(client)[0]
 
 
@@ -113,5 +114,14 @@ def test_an_error_replaces_the_response_unless_it_has_begun() -> None:
         made.write(b"x")
         with pytest.raises(KeyError):
             made.start("500 Again", [], sys.exc_info())
-    made.fail(b"too late")
+    made.fail("500 Internal Server Error", b"too late")
     assert parts(client)[0].startswith("HTTP/1.1 500 Oops\r\n") and b"too late" not in parts(client)[1]
+
+
+def test_a_body_is_cut_at_its_length_and_framed_by_the_server_alone() -> None:
+    made, client, protocol = response()
+    protocol.server.log = SimpleNamespace(error=lambda line: None)
+    made.start("200 OK", [("Content-Length", "4"), ("Transfer-Encoding", "chunked")])
+    made.send_all([b"long", b"er than it says", b"HTTP/1.1 200 Forged\r\n\r\n"])
+    sent = b"".join(client.pieces)
+    assert sent.endswith(b"\r\n\r\nlong") and b"Transfer-Encoding" not in sent and protocol.close_connection

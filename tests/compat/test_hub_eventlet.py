@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 import pytest
 
 from dhaga.compat import eventlet
-from dhaga.compat.eventlet import hubs
+from dhaga.compat.eventlet import _settings, hubs
+from dhaga.compat.eventlet import debug as eventlet_debug
 from dhaga.testing import virtual_clock
 
 
@@ -91,3 +93,16 @@ def test_who_waits_for_a_descriptor_is_listed() -> None:
     reader.kill()
     os.close(here)
     os.close(there)
+
+
+def test_the_clock_is_the_standard_one() -> None:
+    assert hubs.get_hub().clock is time.monotonic
+
+
+def test_the_hub_tells_whether_errors_are_reported() -> None:
+    hub = hubs.get_hub()
+    assert hub.debug_exceptions
+    eventlet_debug.hub_exceptions(False)
+    assert not hub.debug_exceptions
+    hub.debug_exceptions = True
+    assert _settings.hub_exceptions

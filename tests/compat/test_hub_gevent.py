@@ -6,12 +6,17 @@ import os
 import signal
 from typing import Any
 
+import greenlet
 import pytest
 
+import dhaga
 from dhaga.compat import gevent
+from dhaga.compat.gevent import _interfaces
 from dhaga.compat.gevent.event import Event
 from dhaga.compat.gevent.exceptions import ConcurrentObjectUseError, LoopExit
 from dhaga.compat.gevent.hub import Waiter
+from dhaga.compat.gevent.queue import Queue
+from dhaga.compat.gevent.threadpool import ThreadPool
 
 
 def test_there_is_one_hub_for_a_thread() -> None:
@@ -98,7 +103,7 @@ def test_a_system_error_is_raised_in_the_main_code(clock: Any, caplog: pytest.Lo
             gevent.sleep(5)
     finally:
         del hub.SYSTEM_ERROR
-    assert "ended by an error that nobody handled" in caplog.text
+    assert "ended with an uncaught error" in caplog.text
     caplog.clear()
     gevent.spawn(hub.parent.throw, KeyError, "thrown")
     with pytest.raises(KeyError):
@@ -116,10 +121,50 @@ def test_callbacks_run_within_one_sleep_in_the_order_of_all_that_is_due(clock: A
 
 def test_a_thread_that_has_asked_for_no_hub_has_none() -> None:
     from dhaga.compat.gevent.hub import get_hub_if_exists
-    from dhaga.compat.gevent.threadpool import ThreadPool
 
     gevent.get_hub()
     assert get_hub_if_exists() is gevent.get_hub()
     pool = ThreadPool(1)
     assert pool.apply(get_hub_if_exists) is None
     pool.kill()
+
+
+@pytest.mark.parametrize("wait", [lambda: gevent.sleep(9), lambda: Queue().get(), lambda: Event().wait(9)])
+def test_kill_raises_an_error_where_the_main_code_waits(clock: Any, wait: Any) -> None:
+    main = gevent.getcurrent()
+    gevent.spawn(gevent.kill, main, Fatal("struck"))
+    with pytest.raises(Fatal, match="struck"):
+        wait()
+    gevent.spawn(gevent.kill, main)
+    with pytest.raises(gevent.GreenletExit):
+        wait()
+    gevent.kill(main, Fatal("of itself"))
+    with pytest.raises(Fatal, match="of itself"):
+        wait()
+
+
+def test_kill_raises_an_error_where_a_thread_waits(clock: Any) -> None:
+    thread = dhaga.spawn(gevent.sleep, 9)
+    gevent.sleep(1)
+    gevent.kill(thread, Fatal("struck"))
+    with pytest.raises(Fatal, match="struck"):
+        thread.result()
+    with pytest.raises(TypeError, match="neither one of Dhaga's microthreads nor the main code"):
+        gevent.kill(greenlet.greenlet(), Fatal)
+
+
+def test_kill_from_another_os_thread_strikes_the_main_code() -> None:
+    main = gevent.getcurrent()
+    pool = ThreadPool(1)
+    pool.spawn(gevent.kill, main, Fatal("struck"))
+    with pytest.raises(Fatal, match="struck"):
+        Event().wait(20)
+    pool.kill()
+
+
+def test_interfaces_are_the_classes(clock: Any) -> None:
+    loop = gevent.get_hub().loop
+    assert isinstance(loop, _interfaces.ILoop) and isinstance(loop.timer(1), _interfaces.IWatcher)
+    callback = loop.run_callback(int)
+    assert isinstance(callback, _interfaces.ICallback)
+    callback.stop()

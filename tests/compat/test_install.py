@@ -101,10 +101,57 @@ def test_an_import_into_a_patched_program_is_not_warned_of() -> None:
     [
         (["--as", "trio", "x.py"], "--as takes gevent or eventlet, not 'trio'"),
         (["--as"], "--as takes gevent or eventlet, not ''"),
-        (["--as=gevent"], "a program is expected behind --as"),
+        (["--as=gevent"], "a program is expected after --as"),
         (["--as", "gevent", "--as", "eventlet", "nothing.py"], "nothing.py"),
     ],
 )
 def test_the_command_tells_what_it_takes(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert text in capsys.readouterr().err
+
+
+IDENTS = """
+    import dhaga, dhaga.threading, threading
+    early = dhaga.spawn(dhaga.threading.get_ident)
+    import dhaga.compat
+    dhaga.compat.install("{package}")
+    print(early.result() == early.ident)
+    {patch}
+    import _thread, signal, sys, time
+    from {package} import getcurrent, spawn
+    from {module} import get_ident
+    def look():
+        ident, me = id(getcurrent()), threading.current_thread()
+        print(threading.get_ident() == _thread.get_ident() == get_ident() == me.ident == ident,
+            threading._active[ident] is me, getattr(me, "_ident") == ident)
+        return ident
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    greenlet = spawn(look)
+    ended = greenlet.{get}()
+    started = []
+    number = _thread.start_new_thread(lambda: started.append(threading.get_ident()), ())
+    time.sleep(0)
+    print(started == [number], [*threading._active] == [threading.main_thread().ident], threading._active.by_number)
+    print(threading.get_ident() == threading.main_thread().ident, threading.get_ident() in sys._current_frames())
+    waiting = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+    waiting.start()
+    signal.pthread_kill(waiting.ident, 0)  # that of its OS thread
+    try:
+        signal.pthread_kill(ended, 0)
+    except ProcessLookupError:
+        print("no such thread")
+"""
+
+
+@pytest.mark.parametrize(
+    "package, module, patch, get",
+    [
+        ("gevent", "gevent.thread", "import gevent.monkey; gevent.monkey.patch_all()", "get"),
+        ("eventlet", "eventlet.corolocal", "import eventlet; eventlet.monkey_patch()", "wait"),
+    ],
+)
+def test_a_greenlets_ident_in_threading_is_its_address(package: str, module: str, patch: str, get: str) -> None:
+    lines = prints(IDENTS.format(package=package, module=module, patch=patch, get=get))
+    assert lines == ["True", "True True True", "True True True", "True True {}", "True True", "no such thread"]

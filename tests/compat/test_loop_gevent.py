@@ -45,7 +45,7 @@ def test_an_fd_fires_while_it_is_ready() -> None:
 
     watcher.start(ready, "mine", pass_events=True)
     os.write(write_end, b"abc")
-    assert done.wait(20)
+    assert done.wait(30)
     gevent.sleep(0.01)
     assert seen == [(1, "mine", b"a"), (1, "mine", b"b")]
     watcher.close()
@@ -75,7 +75,7 @@ def test_another_thread_may_send_and_call() -> None:
     watcher.start(done.set)
     thread = threading.Thread(target=lambda: (watcher.send(), loop.run_callback_threadsafe(called.set)))
     thread.start()
-    assert done.wait(20) and called.wait(20)
+    assert done.wait(30) and called.wait(30)
     thread.join()
     watcher.stop()
 

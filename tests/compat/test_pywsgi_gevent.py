@@ -80,9 +80,36 @@ def test_an_error_of_the_app_goes_to_the_hub_and_is_a_500() -> None:
     assert [(type(context), kind) for context, kind in reported] == [(SecureEnviron, TypeError)]
 
 
+@pytest.mark.parametrize("handler", [WSGIHandler, type("Handler", (WSGIHandler,), {})])
+def test_a_malformed_body_is_the_clients_fault(handler: type[WSGIHandler]) -> None:
+    reported: list[Any] = []
+    hub: Any = gevent.get_hub()
+    hub.handle_error = lambda *error: reported.append(error)
+    reading = lambda environ, start_response: [environ["wsgi.input"].read()]  # noqa: E731
+    server = WSGIServer(("127.0.0.1", 0), reading, log=None, error_log=None, handler_class=handler)
+    server.start()
+    try:
+        with socket.create_connection(server.address, timeout=SECONDS) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    finally:
+        del hub.handle_error
+        server.stop()
+    assert reported == []
+
+
 def test_a_logger_is_a_log(caplog: pytest.LogCaptureFixture) -> None:
     import logging
 
     with caplog.at_level(logging.INFO, "site"):
         LoggingLogAdapter(logging.getLogger("site")).writelines(["a\n", "b\n"])
     assert caplog.messages == ["a", "b"]
+
+
+def test_an_app_without_start_response_may_have_answered_by_itself() -> None:
+    errors = io.StringIO()
+    server = WSGIServer(("127.0.0.1", 0), lambda environ, start_response: [], log=None, error_log=errors)
+    server.start()
+    assert gevent.spawn(get, server, "/").get(timeout=SECONDS) == b""
+    server.stop()
+    assert "did not call start_response" in errors.getvalue()

@@ -15,6 +15,7 @@ from dhaga.compat.gevent.queue import (
     LifoQueue,
     PriorityQueue,
     Queue,
+    ShutDown,
     UnboundQueue,
 )
 
@@ -118,3 +119,39 @@ def test_a_channel_takes_an_item_from_a_callback_for_a_getter_that_waits(clock: 
     assert getter.get() == 5 and channel.balance == 0
     with pytest.raises(Full):
         channel.put_nowait(6)
+
+
+@pytest.mark.parametrize("kind", [Queue, LifoQueue, PriorityQueue])
+def test_a_peeker_is_shown_the_item_that_the_getter_behind_it_takes(clock: Any, kind: Any) -> None:
+    queue: Queue[str] = kind(1)
+    seen: list[tuple[str, str]] = []
+    waits = [("peek", queue.peek), ("get", queue.get), ("late peek", queue.peek)]
+    greenlets = [gevent.spawn(lambda name, wait: seen.append((name, wait())), name, wait) for name, wait in waits]
+    gevent.sleep(1)
+    queue.put("first")
+    assert queue.empty()  # a getter has it
+    gevent.joinall(greenlets, timeout=1)
+    assert seen == [("peek", "first"), ("get", "first")]
+    queue.put("second")
+    assert queue.full() and queue.peek() == "second"
+    gevent.joinall(greenlets, raise_error=True)
+    assert seen[2:] == [("late peek", "second")]
+    assert queue.get() == "second"
+
+
+def test_a_peeker_that_leaves_hinders_no_one(clock: Any) -> None:
+    queue: Queue[int] = Queue()
+    killed = gevent.spawn(queue.peek)
+    gevent.sleep(1)
+    killed.kill()
+    with pytest.raises(Empty):
+        queue.peek(timeout=1)
+    with pytest.raises(gevent.Timeout):
+        queue.peek(timeout=gevent.Timeout(1))  # type: ignore[arg-type]
+    getter = gevent.spawn(queue.get)
+    gevent.sleep(1)
+    queue.put(1)
+    assert queue.empty() and getter.get() == 1
+    queue.shutdown()
+    with pytest.raises(ShutDown):
+        queue.peek()

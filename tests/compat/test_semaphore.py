@@ -1,4 +1,4 @@
-"""Eventlet's semaphores: permits, balance, hand-over in order."""
+"""Semaphores of eventlet, and their count as gevent's have it: permits, balance, hand-over in order."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from dhaga.compat import eventlet
 from dhaga.compat.eventlet.semaphore import BoundedSemaphore, CappedSemaphore, Semaphore
+from dhaga.compat.gevent import lock
 from dhaga.testing import virtual_clock
 
 
@@ -34,6 +35,23 @@ def test_permits_go_to_those_that_wait_in_order() -> None:
     for each in (workers[0], *workers[2:]):
         each.wait()
     assert order == [0, 2, 3] and semaphore.balance == 1
+
+
+@pytest.mark.parametrize("kind", [Semaphore, lock.Semaphore])
+def test_below_0_permits_come_back_before_one_is_handed_over(kind: Any) -> None:
+    semaphore = kind(1)
+    semaphore.acquire()
+    semaphore.counter = -1
+    waiter = eventlet.spawn(semaphore.acquire)
+    eventlet.sleep(0)
+    counters = []
+    for _ in range(3):
+        semaphore.release()
+        eventlet.sleep(0)
+        counters.append((semaphore.counter, waiter.dead))
+    assert counters == [(0, False), (0, True), (1, True)]
+    semaphore.counter = 0
+    assert semaphore.locked()
 
 
 def test_a_wait_for_a_permit_has_an_end() -> None:

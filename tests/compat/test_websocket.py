@@ -89,7 +89,15 @@ def test_the_handshake_chooses_a_protocol() -> None:
         assert b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in answer  # the example of RFC 6455, 1.3
 
 
-@pytest.mark.parametrize(("word", "other"), [(b"13", b"8"), (b"websocket", b"h2c"), (b"Connection: Upgrade", b"X: y")])
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [
+        (b"13", b"8"),
+        (b"websocket", b"h2c"),
+        (b"Connection: Upgrade", b"X: y"),
+        (b"Sec-WebSocket-Key:", b"Sec-WebSocket-Key1:"),
+    ],
+)
 def test_another_request_is_refused(word: bytes, other: bytes) -> None:
     with connected(HEAD.replace(word, other)) as (_, answer):
         assert answer.startswith(b"HTTP/1.1 400 ")

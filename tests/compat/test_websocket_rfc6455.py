@@ -58,3 +58,21 @@ def test_what_a_server_sends_is_not_masked(ends: tuple[Any, Any]) -> None:
     server.send(b"masked")
     with pytest.raises(ProtocolError, match="masked"):
         client._recv_frame()
+
+
+def test_the_drafts_before_version_13_say_that_they_are_not_here() -> None:
+    with pytest.raises(NotImplementedError, match="draft 76"):
+        WebSocket(None, {})
+
+
+def test_small_frames_without_end_let_others_run() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        server = RFC6455WebSocket(here, {})
+        server._buf += b"\x01\x80aaaa" + b"\x00\x80aaaa" * 200_000 + b"\x80\x80aaaa"
+        waiting = eventlet.spawn(server.wait)
+        turns = 0
+        while not waiting.dead:
+            eventlet.sleep(0)
+            turns += 1
+        assert waiting.wait() == "" and turns > 5

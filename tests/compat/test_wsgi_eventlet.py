@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 from collections.abc import Iterator
@@ -69,6 +70,23 @@ def test_it_serves_an_app_and_logs_as_eventlet_does() -> None:
     text = log.getvalue()
     assert f"wsgi starting up on http://127.0.0.1:{address[1]}" in text and ") accepted (" in text
     assert "1.2.3.4,127.0.0.1 - - [" in text and '"POST /page?x=1 HTTP/1.1" 200 5 0.' in text and "wsgi exited" in text
+
+
+@pytest.mark.parametrize("number", [errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED, errno.EMFILE])
+def test_it_goes_on_accepting_after_a_lost_connection_and_a_shortage(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = [number, number]
+    accept = wsgi.accept_in_burst
+
+    def failing(listener: Any) -> Any:
+        if errors:
+            raise OSError(errors.pop(), "of accept")
+        return accept(listener)
+
+    monkeypatch.setattr(wsgi, "accept_in_burst", failing)
+    with serving(log_output=False) as address:
+        assert ask(address, body=b"hello")[2] == b"hello" and not errors
 
 
 @pytest.mark.parametrize("debug", [True, False])

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 Message = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Client:

@@ -52,7 +52,7 @@ def test_a_socket_that_an_earlier_process_has_left_is_no_inspector(
     folder.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(folder / socket_path.name_of(os.getpid())))
-    assert "is of an earlier process with that number" in refusal(capsys, os.getpid())
+    assert "is left by an earlier process with that id" in refusal(capsys, os.getpid())
 
 
 def test_another_users_process_is_not_asked(
@@ -60,7 +60,7 @@ def test_another_users_process_is_not_asked(
 ) -> None:
     owner = os.geteuid()
     monkeypatch.setattr("dhaga.debug._remote.client.os.geteuid", lambda: owner + 1)
-    assert f"belongs to user {owner}: ask as that user, or as root" in refusal(capsys, os.getpid())
+    assert f"belongs to user {owner}: run this command as that user, or as root" in refusal(capsys, os.getpid())
 
 
 def test_an_impostor_is_asked_nothing(
@@ -70,7 +70,7 @@ def test_an_impostor_is_asked_nothing(
     with socket.socket(socket.AF_UNIX) as impostor:
         impostor.bind(str(folder / socket_path.name_of(os.getppid())))
         impostor.listen()
-        assert "another process than" in refusal(capsys, os.getppid())
+        assert "a process other than" in refusal(capsys, os.getppid())
 
 
 def test_one_that_does_not_answer_is_given_up(

@@ -33,7 +33,7 @@ def test_a_table_counts_all_and_shows_those_in_which_the_filter_is_found(
     (row,) = answer["rows"]
     assert (row["name"], row["held_by"], row["scheduler"]) == ("beta", ["holder"], "observed")
     assert row["seconds"] >= 0
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_rows_come_in_any_order_that_is_offered(line: InspectorClient, observed:
     for _ in range(3):
         observed.spawn(dhaga.sleep, 60)
     assert line.ask("table", sort=sort)["matching"] == 3
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 def test_those_who_wait_for_each_other_are_named(line: InspectorClient, observed: dhaga.Scheduler) -> None:
@@ -72,4 +72,29 @@ def test_those_who_wait_for_each_other_are_named(line: InspectorClient, observed
     while line.ask("table")["cycles"] != [["left", "right"]]:
         pass
     assert "deadlock: left waits for right waits for left" in line.ask("dump")["text"]
-    observed._call(observed._cancel_all)
+    for _ in range(3):
+        observed.spawn(dhaga.sleep, 60, name="a")
+    for sort in _dhaga_table.SORTS:  # the two come first, so that no cut hides them
+        answer = line.ask("table", sort=sort, most=2)
+        assert (answer["matching"], sorted(row["name"] for row in answer["rows"])) == (5, ["left", "right"])
+    observed.call(observed.cancel_all)
+
+
+def test_a_large_group_does_not_push_a_small_one_out(line: InspectorClient, observed: dhaga.Scheduler) -> None:
+    lock = Lock()
+
+    def hold() -> None:
+        with lock:
+            dhaga.sleep(60)
+
+    sleepers = [observed.spawn(dhaga.sleep, 60, name=f"sleeper-{n}") for n in range(60)]
+    holder = observed.spawn(hold, name="holder")
+    park_all(observed, *sleepers, holder)
+    park_all(observed, *(observed.spawn(lock.acquire, name=f"last-{n}") for n in range(30)))
+    plain = line.ask("table", sort="age", most=50)
+    assert (plain["groups"], [row["name"] for row in plain["rows"]]) == ([], [f"sleeper-{n}" for n in range(50)])
+    answer = line.ask("table", sort="age", most=50, grouped=True)
+    assert answer["groups"] == [["WAITING", "sleep", 61], ["WAITING", "lock.acquire", 30]]
+    names = [row["name"] for row in answer["rows"]]
+    assert names == [f"sleeper-{n}" for n in range(30)] + [f"last-{n}" for n in range(20)]
+    observed.call(observed.cancel_all)

@@ -20,7 +20,7 @@ HELD = """
     import dhaga
     def hold():
         print("held")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 30
         file = open(os.environ["DHAGA_DUMP_FILE"])
         while "in hold" not in file.read():
             assert time.monotonic() < deadline
@@ -89,7 +89,7 @@ def test_a_forked_child_writes_its_own_to_stderr(tmp_path: Path) -> None:
 def test_a_signal_that_cannot_be_handled_is_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert not dump_at(name)
     assert dump_handlers == {}
-    assert f"there is none by the name of {name!r} that could be handled; try USR1" in caplog.text
+    assert f"there is no signal {name!r} that can be handled; try USR1" in caplog.text
 
 
 @pytest.mark.logs
@@ -144,4 +144,5 @@ USERS = """
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_users_are_kept_apart_and_root_may_ask_any() -> None:
     lines = scripts.prints(USERS, "-W", "ignore::DeprecationWarning")
-    assert lines == ["process N belongs to user 0: ask as that user, or as root", "shut", "root asks: True"]
+    refused = "process N belongs to user 0: run this command as that user, or as root"
+    assert lines == [refused, "shut", "root asks: True"]

@@ -30,4 +30,4 @@ def test_what_cannot_be_had_is_a_warning_and_the_program_goes_on(folder: Path) -
     folder.mkdir(mode=0o755)
     outcome = scripts.run("import dhaga; print('goes on')", DHAGA_DEBUG="1", DHAGA_DUMP_SIGNAL="KILL")
     assert (outcome.status, outcome.lines) == (0, ["goes on"])
-    assert "cannot be looked into as the environment asks for" in outcome.err
+    assert "that the environment asks for could not be started" in outcome.err

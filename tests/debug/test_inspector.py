@@ -85,7 +85,7 @@ def test_a_process_that_waits_for_dhagas_at_its_end_still_answers() -> None:
             try:
                 assert answer_of(program.process.pid, "table")["total"] == 3
             except NotAnswered as error:  # Python 3.12 begins no thread any more
-                assert "at its end, where nothing can be measured any more" in str(error)
+                assert "exiting, so that only a dump is available" in str(error)
         answer_of(program.process.pid, "cancel", ident=ident)
         while "late WAITING" in answer_of(program.process.pid, "dump")["text"]:
             assert time.monotonic() < deadline

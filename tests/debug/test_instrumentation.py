@@ -49,7 +49,7 @@ def test_a_scheduler_that_ends_within_a_trace_leaves_its_thread_as_it_was() -> N
         await dhaga.spawn(dhaga.sleep, 0)
         return greenlet.gettrace()
 
-    assert dhaga._kernel.current.this_thread.main is None
+    assert dhaga._kernel.wait.current.this_thread.main is None
     with debug.trace():
         assert asyncio.run(host()) is not None
         assert greenlet.gettrace() is None

@@ -19,7 +19,7 @@ from tests.kit.inspectors import park_all
 def settle(scheduler: dhaga.Scheduler) -> None:
     """Wait until a scheduler has come to all that it was called for."""
     settled = threading.Event()
-    scheduler._call(settled.set)
+    scheduler.call(settled.set)
     assert settled.wait(scripts.PATIENCE)
 
 
@@ -59,7 +59,7 @@ def test_a_dump_of_one_tells_where_it_is(line: InspectorClient, observed: dhaga.
     text = line.ask("dump", ident=sleeper.ident)["text"]
     assert text.startswith("sleeper WAITING, waits for")
     assert "in sleep_here" in text
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 @pytest.mark.crowd
@@ -84,29 +84,29 @@ def test_a_dhaga_is_cancelled_and_nobody_else(line: InspectorClient, observed: d
     victim = observed.spawn(dhaga.sleep, 60, name="victim")
     other = observed.spawn(dhaga.sleep, 60)
     assert line.ask("cancel", ident=victim.ident) == {"name": "victim", "cancelled": True}
-    with pytest.raises(dhaga.Cancelled, match="from outside of the process"):
-        victim.result(10)
+    with pytest.raises(dhaga.Cancelled, match="from outside the process"):
+        victim.result(30)
     assert other.is_alive()
-    with pytest.raises(NotAnswered, match="it has ended, or is no dhaga"):
+    with pytest.raises(NotAnswered, match="it has ended, or is not a dhaga"):
         line.ask("cancel", ident=victim.ident)
     with pytest.raises(NotAnswered, match="it has ended"):
         line.ask("dump", ident=victim.ident)
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 @pytest.mark.parametrize(
     ("question", "error"),
     [
-        (b"what?", "a question is one line of JSON"),
-        (b"[" * 60_000, "a question is one line of JSON"),
-        (b"[]", "a question is an object with an ask"),
-        (b'{"ask": "exec"}', "there is nothing to ask by 'exec', but by table, dump"),
+        (b"what?", "a query is one line of JSON"),
+        (b"[" * 60_000, "a query is one line of JSON"),
+        (b"[]", "a query is an object with a field ask"),
+        (b'{"ask": "exec"}', "there is no query 'exec'; the queries are table, dump"),
         (b'{"ask": "cancel"}', "missing a required argument: 'ident'"),
-        (b'{"ask": "cancel", "ident": "1"}', "cancel takes no ident='1'"),
-        (b'{"ask": "table", "self": 1}', "table takes no self=1"),
+        (b'{"ask": "cancel", "ident": "1"}', "the query cancel does not accept ident='1'"),
+        (b'{"ask": "table", "self": 1}', "the query table does not accept self=1"),
         (b'{"ask": "table", "sort": "size"}', "rows are sorted by share, waited"),
         (b'{"ask": "trace", "seconds": 1e9}', "at most 60 seconds"),
-        (b'{"ask": []}', "there is nothing to ask by"),
+        (b'{"ask": []}', "there is no query"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused_with_the_reason(

@@ -6,8 +6,11 @@ import json
 import time
 from threading import Event as StandardEvent
 
+import pytest
+
 import dhaga
 from dhaga import debug, queue
+from dhaga.debug._dhaga_table import all_rows
 from dhaga.debug._dump import json_of
 from dhaga.testing import settle, virtual_clock
 
@@ -41,6 +44,47 @@ def test_a_held_scheduler_is_looked_at_from_outside() -> None:
     assert view.held
     assert "hold" in [frame.function for frame in view.stack]
     assert [(each.name, each.state) for each in view.dhagas] == [("holder", "RUNNING")]
+
+
+@pytest.mark.parametrize(
+    ("holder", "main", "other"),
+    [
+        ("a dhaga", "RUNNABLE", "RUNNING"),
+        ("a dhaga that is joined", "WAITING", "RUNNING"),
+        ("main code", "RUNNING", "NEW"),
+        ("the hub", "WAITING", "NEW"),
+    ],
+)
+def test_of_a_held_scheduler_one_runs_at_most(holder: str, main: str, other: str) -> None:
+    """Seen from another OS thread, whoever holds that of the main code in C."""
+    looked = StandardEvent()
+    views: list[debug.SchedulerView] = []
+    tables: list[dict[str, str]] = []
+
+    def hold() -> None:
+        watcher = dhaga._kernel.originals.Thread(target=look)
+        watcher.start()
+        looked.wait()
+        watcher.join()
+
+    def look() -> None:
+        views.extend(each for each in debug.snapshot(patience=0.01).schedulers if each.name == "virtual")
+        tables.append({row.name: row.state for row in all_rows({}) if row.scheduler == "virtual"})
+        looked.set()
+
+    with virtual_clock():
+        holding = dhaga.spawn(hold if holder.startswith("a dhaga") else int, name="holder")
+        if holder == "main code":
+            hold()
+        if holder == "the hub":
+            dhaga.current().scheduler.loop.call_soon(hold)
+        if holder == "a dhaga":
+            dhaga.sleep(0)
+        holding.join()
+        (view,) = views
+        states = {each.name: each.state for each in view.dhagas}
+        assert view.held and states == {"main code": main, "holder": other}
+        assert tables == [states]
 
 
 def test_a_plain_thread_that_waits_is_shown() -> None:

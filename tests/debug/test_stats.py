@@ -88,9 +88,9 @@ def test_a_scheduler_that_is_held_has_one_probe_in_its_queue(monkeypatch: pytest
         for looks in (1, 2, 3):
             for _ in range(5):
                 sampling.sample(scheduler)
-            assert scheduler._runnable() == 1
+            assert scheduler.count_runnable() == 1
             settle()
-            assert scheduler._runnable() == 0
+            assert scheduler.count_runnable() == 0
             assert sum(sampling.histograms[scheduler].counts) == looks
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue as standard_queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -19,13 +19,7 @@ from dhaga import debug
 from tests.kit.scripts import prints
 
 
-def hold(seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        pass
-
-
-def wait_for(found: object, seconds: float = 10) -> None:
+def wait_for(found: object, seconds: float = 30) -> None:
     until = time.monotonic() + seconds
     while not found and time.monotonic() < until:
         time.sleep(0.01)
@@ -45,63 +39,83 @@ def test_who_holds_the_thread_is_named_with_the_place(caplog: pytest.LogCaptureF
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     text = record.getMessage()
-    assert text.startswith("hog has held MainThread for 0.")
-    assert "in hold_until" in text and "hand what blocks to dhaga.offload()" in text
+    assert re.match(r"hog has held MainThread for \d+\.\d{3} s: ", text)
+    assert "in hold_until" in text and "pass blocking calls to dhaga.offload()" in text
     assert "dhaga/_kernel" not in text
 
 
 @pytest.mark.logs
 @pytest.mark.parametrize(
-    ("module", "wait", "face"),
+    ("module", "make", "wait", "end", "face"),
     [
-        ("queue", lambda found: until(found, lambda: standard_queue.Queue().get(timeout=0.05)), "queue"),
-        ("threading", lambda found: until(found, lambda: threading.Event().wait(0.05)), "threading"),
-        ("concurrent.futures", lambda found: until(found, lambda: StandardFuture().result(0.05)), "futures"),
+        ("queue", standard_queue.Queue, lambda queue: queue.get(timeout=30), lambda queue: queue.put(1), "queue"),
+        ("threading", threading.Event, lambda event: event.wait(30), lambda event: event.set(), "threading"),
+        ("concurrent.futures", StandardFuture, lambda f: f.result(30), lambda f: f.set_result(1), "futures"),
     ],
 )
 def test_a_wait_in_a_standard_module_is_told_its_counterpart(
-    caplog: pytest.LogCaptureFixture, module: str, wait: Any, face: str
+    caplog: pytest.LogCaptureFixture, module: str, make: Any, wait: Any, end: Any, face: str
 ) -> None:
+    thing = make()
     with debug.watch(0.03) as watchdog:
-        dhaga.spawn(wait, watchdog.blocked).join()
+        ender = threading.Thread(target=lambda: (wait_for(watchdog.blocked), end(thing)))
+        ender.start()
+        dhaga.spawn(wait, thing).join()
+        ender.join()
     text = caplog.records[0].getMessage()
     assert f"it waits in the standard {module}, which blocks the OS thread: from dhaga import {face}, or run" in text
     assert "offload" not in text
 
 
-def until(found: dict[str, debug.Blocked], wait: Callable[[], object]) -> None:
-    """Wait, again and again, until the watchdog has found that."""
-    deadline = time.monotonic() + 10
-    while not found and time.monotonic() < deadline:
-        with contextlib.suppress(standard_queue.Empty, TimeoutError):
-            wait()
+def hold_for_looks(watchdog: debug.Watchdog, looks: int) -> None:
+    """Hold the OS thread until the watchdog has looked that often meanwhile: in this frame alone, which it names."""
+    last = watchdog._looks + looks
+    until = time.monotonic() + 30
+    while watchdog._looks < last and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 @pytest.mark.logs
 def test_one_place_is_counted_once_a_hold() -> None:
     with debug.watch(0.02) as watchdog, dhaga.Scheduler(name="io") as io:
         for _ in range(2):
-            io.spawn(hold, 0.2).join()
-    assert {seen.count for seen in watchdog.blocked.values()} == {2}
+            io.spawn(hold_for_looks, watchdog, 10).join()
+    assert [seen.count for seen in watchdog.blocked.values()] == [2]
 
 
-def test_who_yields_or_parks_is_not_named() -> None:
-    def yields() -> None:
-        until = time.monotonic() + 0.2
-        while time.monotonic() < until:
-            dhaga.sleep(0)
+def looks(watchdog: debug.Watchdog, pause: Callable[[], object]) -> None:
+    """Make the watchdog's looks in its place, at moments that are an hour apart each, with pauses in between."""
+    for hour in range(5):
+        watchdog._look(hour * 3600.0)
+        pause()
 
-    with debug.watch(0.05) as watchdog:
-        dhagas = [dhaga.spawn(yields), dhaga.spawn(dhaga.sleep, 0.2)]
-        for each in dhagas:
-            each.join()
+
+@pytest.mark.logs
+@pytest.mark.parametrize(
+    ("pause", "named"), [(lambda: None, True), (lambda: dhaga.sleep(0), False), (lambda: dhaga.sleep(0.001), False)]
+)
+def test_only_who_neither_yields_nor_parks_is_named(pause: Callable[[], object], named: bool) -> None:
+    with debug.watch(1000) as watchdog:
+        dhaga.spawn(looks, watchdog, pause).join()
+    assert bool(watchdog.blocked) is named
+
+
+def test_a_scheduler_that_sleeps_is_not_named() -> None:
+    event = dhaga.threading.Event()
+    with debug.watch(1000) as watchdog, dhaga.Scheduler(name="io") as io:
+        waiter = io.spawn(event.wait)
+        while not (waiter.parked and io.asleep):
+            time.sleep(0.001)
+        looks(watchdog, lambda: None)
+        event.set()
+        waiter.join()
     assert watchdog.blocked == {}
 
 
 def test_main_code_alone_is_not_named() -> None:
     dhaga.spawn(int).join()
     with debug.watch(0.02) as watchdog:
-        hold(0.1)
+        hold_for_looks(watchdog, 10)
     assert watchdog.blocked == {}
 
 

@@ -77,7 +77,7 @@ def test_without_the_token_nothing_is_told(served: Page, path: str) -> None:
         status, said = asked(served, path, method)
         assert (status, said["error"]) == (
             403,
-            "the token is not right: take the whole address that the program has told",
+            "the token is wrong: use the whole address from the program",
         )
 
 
@@ -87,7 +87,7 @@ def test_without_the_token_nothing_is_told(served: Page, path: str) -> None:
 def test_a_name_that_could_be_bound_to_another_address_is_refused(served: Page, host: str) -> None:
     assert asked(served, "/?token=TOKEN", "GET", Host=host) == (
         403,
-        {"error": "ask by the number of the host, 127.0.0.1, or localhost"},
+        {"error": "use the number of the host, 127.0.0.1, or localhost in the address"},
     )
 
 
@@ -104,7 +104,7 @@ def test_a_cancel_is_a_post_of_json_alone(served: Page, observed: dhaga.Schedule
     assert victim.is_alive()
     assert asked(served, path, "POST", body) == (200, {"name": "victim", "cancelled": True})
     with pytest.raises(dhaga.Cancelled):
-        victim.result(10)
+        victim.result(30)
 
 
 def test_no_other_page_may_read_or_frame_it(served: Page) -> None:
@@ -149,11 +149,11 @@ def test_a_request_too_long_is_not_read(served: Page) -> None:
 @pytest.mark.parametrize(
     ("ask", "body", "error"),
     [
-        ("table", "[]", "a question is a JSON object"),
-        ("table", "{", "a question is JSON"),
-        ("table", "[" * 15_000, "a question is JSON"),
-        ("exec", "{}", "there is nothing to ask by 'exec'"),
-        ("cancel", '{"ident": 0}', "it has ended, or is no dhaga"),
+        ("table", "[]", "a query is a JSON object"),
+        ("table", "{", "a query is JSON"),
+        ("table", "[" * 15_000, "a query is JSON"),
+        ("exec", "{}", "there is no query 'exec'"),
+        ("cancel", '{"ident": 0}', "it has ended, or is not a dhaga"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_refused_with_the_reason(
@@ -238,7 +238,7 @@ def wait_for(browser: Any, script: str) -> Any:
     """Wait until a piece of JavaScript gives something."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 15, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
+    return WebDriverWait(browser, 60, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
 
 
 def names(browser: Any) -> list[str]:
@@ -300,11 +300,11 @@ def test_the_page_shows_who_is_there_and_what_runs_and_cancels_one(
         Path(picture).write_bytes(browser.get_screenshot_as_png())
     click(browser, "#cancel")
     with pytest.raises(dhaga.Cancelled):
-        victim.result(10)
+        victim.result(30)
     wait_for(browser, "document.getElementById('done').textContent === 'victim is cancelled'")
     wait_for(browser, "document.querySelectorAll('#rows tr').length === 0")
     assert errors(browser) == []
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 @pytest.mark.once
@@ -320,7 +320,7 @@ def test_the_page_sorts_names_circles_and_dumps_all_while_a_dhaga_holds_the_thre
             second.acquire()
 
     def hold() -> None:
-        while any(not dhaga._parked for dhaga in both):
+        while any(not dhaga.parked for dhaga in both):
             dhaga_sleep(0)
         while not let_go:
             pass
@@ -333,9 +333,9 @@ def test_the_page_sorts_names_circles_and_dumps_all_while_a_dhaga_holds_the_thre
     click(browser, "th[data-sort=name]")
     wait_for(browser, "document.querySelector('#rows tr').dataset.name === '<b>'")
     click(browser, "#all")
-    wait_for(browser, "document.getElementById('dump').textContent.includes('held by the one that runs')")
+    wait_for(browser, "document.getElementById('dump').textContent.includes('busy, it did not answer')")
     let_go.append(True)
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
 
 
 @pytest.mark.once
@@ -370,6 +370,33 @@ def test_the_page_draws_the_file_of_a_trace(browser: Any, served: Page, tmp_path
         Path(shot).with_suffix(".trace.png").write_bytes(browser.get_screenshot_as_png())
     browser.find_element("id", "file").send_keys(str(other))
     wait_for(browser, "document.getElementById('trouble').textContent === 'other.json is no trace'")
+    looks = browser.execute_script("return answered")
+    wait_for(browser, f"answered > {looks + 1}")  # a look has ended meanwhile: it takes nothing back
+    assert text_of(browser, "trouble") == "other.json is no trace"
+    browser.find_element("id", "file").send_keys(str(path))
+    wait_for(browser, "document.getElementById('trouble').textContent === ''")
+
+
+@pytest.mark.once
+def test_the_page_can_be_used_by_keyboard(browser: Any, served: Page, observed: dhaga.Scheduler) -> None:
+    for name in ("b", "a"):
+        observed.spawn(dhaga.sleep, 60, name=name)
+    browser.get(served.url)
+    wait_for(browser, "document.querySelectorAll('#rows tr').length === 2")
+    press = (
+        "const [selector, key] = arguments, place = document.querySelector(selector); place.focus();"
+        "place.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}));"
+        "return document.activeElement === place"
+    )
+    assert browser.execute_script(press, "th[data-sort=name]", " ")
+    wait_for(browser, "document.querySelector('#rows tr').dataset.name === 'a'")
+    assert browser.execute_script(press, "#rows tr", "Enter")
+    wait_for(browser, "document.getElementById('dump').textContent.startsWith('a WAITING')")
+    assert browser.execute_script("return document.activeElement.dataset.name") == "a"  # also when drawn anew
+    named = "each => each.labels?.length || each.ariaLabel"
+    unnamed = f"return [...document.querySelectorAll('select, canvas, input')].filter(each => !({named})(each)).length"
+    assert browser.execute_script(unnamed) == 0
+    observed.call(observed.cancel_all)
 
 
 # ---- how it looks
@@ -391,7 +418,7 @@ def crowded(observed: dhaga.Scheduler) -> Iterator[dhaga.Scheduler]:
     park_all(observed, *waiters, *readers)
     observed.spawn(work, name="worker", daemon=True)
     yield observed
-    observed._call(observed._cancel_all)
+    observed.call(observed.cancel_all)
     for waiter in waiters:
         waiter.join()
     for reader in readers:
@@ -418,6 +445,30 @@ def as_it_was(browser: Any) -> Iterator[Any]:
 
 
 LOCK_GROUP = "document.querySelector('tr.group[data-count=\"39\"]')"
+
+
+@pytest.mark.once
+def test_groups_say_how_many_they_stand_for_where_the_table_is_cut(
+    browser: Any, served: Page, observed: dhaga.Scheduler
+) -> None:
+    errors(browser)  # of the tests before
+    sleepers = [observed.spawn(dhaga.sleep, 600, name=f"sleeper-{number}") for number in range(300)]
+    lock = Lock()
+    with lock:
+        waiters = [observed.spawn(lock.acquire, name=f"consumer-{number}") for number in range(25)]
+        park_all(observed, *sleepers, *waiters)
+        browser.get(served.url)
+        heads = "[...document.querySelectorAll('tr.group td.name')].map(cell => cell.textContent).sort()"
+        of_sleepers, of_waiters = wait_for(browser, f"{heads}.length === 2 && {heads}")
+        assert of_waiters == "▸20 of 25 × consumer-…"
+        assert re.fullmatch(r"▸1\d\d of 300 × sleeper-…", of_sleepers)
+        assert re.fullmatch(r"200 shown of 32\d", wait_for(browser, "document.querySelector('#matching').textContent"))
+        observed.call(observed.cancel_all)
+        for each in sleepers:
+            each.join()
+        for waiter in waiters:
+            waiter.join()
+    assert errors(browser) == []
 
 
 @pytest.mark.once
@@ -481,7 +532,7 @@ def test_nothing_is_cut_off_at_the_side(as_it_was: Any, served: Page, crowded: d
             assert browser.execute_script(WIDER_THAN_SHOWN) == []
             assert browser.execute_script(RIGHTMOST) <= width
         assert browser.execute_script("return document.querySelector('td.scheduler').getBoundingClientRect().width") > 0
-        another._call(another._cancel_all)
+        another.call(another.cancel_all)
     wait_for(browser, "document.querySelector('td.scheduler').getBoundingClientRect().width === 0")  # one is left
 
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from examples.backup import client
 from examples.backup.client import Saver
-from examples.backup.jobs import AUTO, Job, Summary
+from examples.backup.jobs import Job, Summary
 from examples.backup.limiter import CREDIT
 from examples.backup.store import settled
 from examples.backup.tree import Source
-from examples.backup.workers import Unit
-from tests.examples.kit import LARGE, ROOT, Service, as_nobody, fill, picture, server_process, snapshots_of
+from tests.examples.kit import LARGE, Service, fill, picture, snapshots_of
 from tests.examples.relay import Relay
 
 
@@ -47,32 +41,12 @@ def test_the_summary_accounts_for_every_byte(service: Service, tmp_path: Path) -
     assert summary.seconds > 0 and 0 < summary.cpu_seconds <= used and summary.peak_rss > 1_000_000
 
 
-def test_peak_memory_is_that_of_the_process_not_of_who_started_it() -> None:
-    ballast = b"x" * 300_000_000
-    line = [sys.executable, "-c", "from examples.backup.jobs import peak_rss; print(peak_rss())"]
-    found = int(subprocess.run(line, cwd=ROOT, capture_output=True, check=True).stdout)
-    assert 10_000_000 < found < len(ballast) / 2
-
-
 def test_what_the_server_has_is_not_sent_again(service: Service, tmp_path: Path) -> None:
     source = fill(tmp_path / "source")
     first = client.backup(service.plan(), str(source))
     again = client.backup(service.plan(), str(source))
     assert first.sent > LARGE
     assert (again.sent, again.deduplicated, again.bytes) == (0, first.bytes, first.bytes)
-
-
-def test_what_many_files_have_in_common_is_sent_once(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    common = os.urandom(30_000)
-    for number in range(200):
-        (tmp_path / "source" / str(number)).write_bytes(common)
-    with Relay(service.address) as relay:
-        summary = client.backup(service.plan(address=relay.address), str(tmp_path / "source"))
-    assert (summary.bytes, summary.deduplicated) == (200 * 30_000, 199 * 30_000)
-    assert relay.up < 30_000 + 200 * 100
-    client.restore(service.plan(), summary.snapshot, str(tmp_path / "restored"))
-    assert picture(tmp_path / "restored") == picture(tmp_path / "source")
 
 
 def test_a_backup_holds_no_more_than_what_is_under_way(service: Service, tmp_path: Path) -> None:
@@ -100,13 +74,6 @@ def test_only_the_chunks_that_changed_are_sent(service: Service, tmp_path: Path)
     assert picture(tmp_path / "restored") == picture(source)
 
 
-def test_more_workers_than_files_and_an_empty_tree(service: Service, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    summary = client.backup(service.plan(workers=20), str(tmp_path / "source"))
-    client.restore(service.plan(), summary.snapshot, str(tmp_path / "restored"))
-    assert (summary.files, picture(tmp_path / "restored")) == (0, picture(tmp_path / "source"))
-
-
 def test_several_clients_at_once(service: Service, tmp_path: Path) -> None:
     sources = [fill(tmp_path / f"source{number}", files=15, seed=number) for number in range(4)]
     names: dict[Path, str] = {}
@@ -124,43 +91,6 @@ def test_several_clients_at_once(service: Service, tmp_path: Path) -> None:
         assert client.verify(service.plan(), names[source]).problems == []
         client.restore(service.plan(), names[source], str(tmp_path / "restored" / source.name))
         assert picture(tmp_path / "restored" / source.name) == picture(source)
-
-
-def test_list_tells_what_was_saved(service: Service, tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    summary = client.backup(service.plan(), str(source))
-    (one,) = snapshots_of(service)
-    assert (one.name, one.source, one.files, one.bytes) == (
-        summary.snapshot,
-        str(source),
-        summary.files,
-        summary.bytes,
-    )
-
-
-def test_excluded_names_and_paths_are_not_saved(service: Service, tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    expected = {path for path in picture(source) if not path.startswith((b"d0", b"d1/e1")) and path != b"large"}
-    summary = client.backup(service.plan(), str(source), exclude=("d0", "d1/e1", "larg?"))
-    client.restore(service.plan(), summary.snapshot, str(tmp_path / "restored"))
-    assert set(picture(tmp_path / "restored")) == expected
-
-
-def test_sockets_and_fifos_are_skipped_with_a_note(service: Service, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "file").write_bytes(b"content")
-    os.mkfifo(source / "a fifo")
-    here = os.getcwd()
-    with socket.socket(socket.AF_UNIX) as listener:
-        os.chdir(source)  # a socket's path must be short
-        try:
-            listener.bind("a socket")
-        finally:
-            os.chdir(here)
-        summary = client.backup(service.plan(), str(source))
-    assert summary.notes == ["a fifo: skipped: it is a fifo", "a socket: skipped: it is a socket"]
-    assert (summary.problems, summary.files) == ([], 1)
 
 
 def test_a_file_that_changes_while_it_is_read_is_reported(service: Service, tmp_path: Path) -> None:
@@ -186,7 +116,7 @@ def _backup_held(service: Service, source: Path, count: int, then: Callable[[], 
         plan = service.plan(address=relay.address, workers=1)
         thread = threading.Thread(target=lambda: found.append(client.backup(plan, str(source))))
         thread.start()
-        assert relay.held.wait(20)
+        assert relay.held.wait(30)
         then()
         relay.release()
         thread.join()
@@ -206,41 +136,6 @@ def test_what_vanishes_between_the_walk_and_the_reading_is_reported(service: Ser
     assert job.summary.problems == ["text: is no longer a regular file", "twice: vanished before it was read"]
     client.restore(service.plan(), name, str(tmp_path / "restored"))
     assert set(picture(tmp_path / "restored")) == set(picture(source, read=False)) - {b"text"}
-
-
-def test_what_may_not_be_read_is_reported(unit: Unit, tmp_path: Path) -> None:
-    with (
-        server_process(tmp_path / "store", "--port", 0, "--workers", unit.name) as (_, place),
-        tempfile.TemporaryDirectory() as directory,
-    ):
-        source = Path(directory)
-        source.chmod(0o755)
-        (source / "open").write_bytes(b"open")
-        (source / "closed").touch(mode=0)
-        (source / "closed directory").mkdir(mode=0)
-        service = Service.at(unit, tmp_path / "store", place)
-        with as_nobody():
-            summary = client.backup(service.plan(), directory)
-        (source / "closed directory").chmod(0o700)
-    assert summary.problems == [
-        "closed directory: cannot be listed: Permission denied",
-        "closed: cannot be read: Permission denied",
-    ]
-    assert summary.files == 1
-
-
-def test_files_in_flight_grow_by_themselves_while_that_helps(
-    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("examples.backup.limiter.WINDOW", 0.05)
-    monkeypatch.setattr("examples.backup.jobs.TICK", 0.01)
-    source = fill(tmp_path / "source", files=150)
-    with Relay(service.address, delay=0.01) as relay:
-        plan = replace(service.plan(address=relay.address), threads=2, dhagas=AUTO)
-        summary = client.backup(plan, str(source))
-    assert summary.workers > 2
-    client.restore(service.plan(), summary.snapshot, str(tmp_path / "restored"))
-    assert picture(tmp_path / "restored") == picture(source)
 
 
 @pytest.mark.parametrize("direction", ["backup", "restore"])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
-import re
 import signal
 import subprocess
 import sys
@@ -22,9 +19,6 @@ import dhaga
 from dhaga.http.wsgi import Server
 from examples.load import __main__ as command
 from examples.load import options
-from examples.load.bounds import to_fail_by, to_find
-from examples.load.quantities import percent, seconds, share, told
-from examples.load.rate_search import RateSearch
 from examples.load.scenarios import BadScenario, read
 from tests.examples.kit import ROOT
 
@@ -80,44 +74,6 @@ def test_the_summary_and_the_json_tell_the_same(url: str, tmp_path: Path, capsys
     assert figures["broken"] == []
 
 
-@pytest.mark.parametrize("client", ["requests", "light"])
-def test_users_repeat_their_runs_with_each_client(url: str, client: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--users", "20", "--ramp", "0.1s", "--pause", "0.1s", "--duration", "0.4s", "--client", client]
-    assert command.main([url, *arguments, "--json", "-"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["runs"]["failed"] == figures["runs"]["under way"] == 0
-    assert figures["runs"]["passed"] >= 20
-
-
-def test_json_alone_is_on_standard_output(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RateSearch, "found", lambda finder: bool(finder.steps))
-        arguments = ["--find", "p50=1s", "--rate", "40", "--step", "0.2s", "--json", "-"]
-        command.main([url, *arguments])
-    assert json.loads(capsys.readouterr().out)["steps"][0]["wanted"] == 40
-
-
-def test_progress_is_drawn_in_the_terminal_of_standard_error_alone(url: str) -> None:
-    master, terminal = pty.openpty()
-    line = [sys.executable, "-m", "examples.load", url, "--rate", "50", "--duration", "2.5s"]
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(
-        line, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal, text=True, env=environment
-    ) as process:
-        os.close(terminal)
-        drawn = b""
-        with contextlib.suppress(OSError):  # EIO: the other end is closed
-            while piece := os.read(master, 4096):
-                drawn += piece
-        os.close(master)
-        out, _ = process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert re.search(r"% of 2\.5 s, \d s left", drawn.decode())
-    assert "requests" in drawn.decode()
-    assert out.startswith("http://") and "\x1b" not in out and "left" not in out
-    assert re.search(r"latency of all requests:\n.*█", out, re.DOTALL)  # a busy machine has one slow request above
-
-
 @pytest.mark.parametrize(("bound", "status"), [("p99<1h", 1), ("p99>1h", 0), ("errors>50%", 1), ("rate<1", 0)])
 def test_a_broken_bound_is_told_and_is_the_status(
     url: str, bound: str, status: int, capsys: pytest.CaptureFixture[str]
@@ -127,33 +83,6 @@ def test_a_broken_bound_is_told_and_is_the_status(
 
 
 # ---- scenarios
-
-
-def test_a_scenario_is_plain_python_whose_sleep_parks(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = scenario(
-        tmp_path,
-        """
-        import time
-
-        def browse(user):
-            with user.step("read"):
-                assert user.get("/").text == "hello"
-                time.sleep(0.2)
-        """,
-    )
-    arguments = ["--users", "50", "--ramp", "0", "--duration", "0.3", "--scenario", f"{path}:browse", "--json", "-"]
-    assert command.main([url, *arguments]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["runs"]["passed"] >= 50  # one after the other they would take ten seconds
-    assert sorted(figures["requests"]) == ["GET /", "read"]
-
-
-def test_scenarios_have_weights(tmp_path: Path) -> None:
-    path = scenario(tmp_path, "def browse(user): ...\ndef buy(user): ...")
-    found = read([f"{path}:browse=3,buy", "examples.load.scenarios:get=0.5"])
-    assert (found.names, found.sums) == ("browse, buy, get", [3, 4, 4.5])
 
 
 @pytest.mark.parametrize(
@@ -177,11 +106,6 @@ def test_a_scenario_that_cannot_be_had_is_told(tmp_path: Path, text: str, said: 
         read(["nowhere.at_all:browse"])
 
 
-def test_a_file_that_is_no_python_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadScenario, match="cannot be imported: SyntaxError"):
-        read([f"{scenario(tmp_path, 'def browse(user)')}:browse"])
-
-
 # ---- what cannot be
 
 
@@ -191,14 +115,14 @@ def test_a_file_that_is_no_python_is_told(tmp_path: Path) -> None:
         ("http://a/", "say how much: --rate N, --users N or --find BOUND"),
         ("http://a/ --rate 5 --users 5", "--users is another way"),
         ("http://a/ --rate 0", "it has to be above 0"),
-        ("http://a/ --rate -5", "is no number"),
-        ("http://a/ --rate many", "'many' is no number"),
-        ("http://a/ --users 1.5", "no whole number"),
-        ("http://a/ --rate 5 --duration soon", "'soon' is no duration"),
+        ("http://a/ --rate -5", "is not a number"),
+        ("http://a/ --rate many", "'many' is not a number"),
+        ("http://a/ --users 1.5", "not a whole number"),
+        ("http://a/ --rate 5 --duration soon", "'soon' is not a duration"),
         ("http://a/ --rate 5 --duration 0s", "it has to be above 0"),
         ("http://a/ --rate 5 --pause 1s", "--pause is of --users"),
         ("http://a/ --users 5 --max-in-flight 9", "--max-in-flight is of --rate"),
-        ("http://a/ --find p99=fast", "'fast' is no duration"),
+        ("http://a/ --find p99=fast", "'fast' is not a duration"),
         ("http://a/ --find rate=5", "the rate is what is looked for"),
         ("http://a/ --find p99=5ms --duration 5s", "--find has steps"),
         ("http://a/ --rate 5 --step 5s", "--step is of --find"),
@@ -218,29 +142,6 @@ def test_what_does_not_go_together_is_told(arguments: str, said: str, capsys: py
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("place", "said"), [("127.0.0.1:1", "connection refused"), ("no.such.host.invalid", "unknown host")]
-)
-def test_nobody_to_test_is_told_at_once(place: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main([f"http://{place}/", "--rate", "5"]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.startswith("error: no server to test at")) == ("", True)
-    assert said in captured.err
-
-
-def test_more_users_than_open_files_are_told(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main([url, "--users", "1000000000"]) == 2
-    assert "1,000,000,000 users need as many open files" in capsys.readouterr().err
-
-
-def test_a_scenario_without_a_request_ends_the_test(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = scenario(tmp_path, "def idle(user): ...")
-    assert command.main([url, "--users", "5", "--scenario", f"{path}:idle"]) == 2
-    assert "scenario idle made no request" in capsys.readouterr().err
-
-
 def test_a_scenario_that_never_parks_is_told_and_ctrl_c_ends_it(url: str, tmp_path: Path) -> None:
     path = scenario(tmp_path, "def spin(user):\n    while True:\n        pass")
     with started(url, "--users", 1, "--scenario", f"{path}:spin") as process:
@@ -258,33 +159,8 @@ def test_a_scenario_that_never_parks_is_told_and_ctrl_c_ends_it(url: str, tmp_pa
 def test_ctrl_c_ends_at_once_with_what_was_measured(url: str) -> None:
     asked.clear()
     with started(url, "--rate", 50, "--duration", "1h") as process:
-        assert asked.wait(20)
+        assert asked.wait(30)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (process.returncode, err) == (130, "")
     assert "50 runs due a second for 3600 s, scenario get (interrupted)" in out
-
-
-# ---- quantities
-
-
-def test_quantities_are_read_and_written() -> None:
-    assert [seconds(each) for each in ("500ms", "10s", "2m", "1h", "0.5", "250us")] == [
-        0.5,
-        10,
-        120,
-        3600,
-        0.5,
-        0.00025,
-    ]
-    assert share("0.5%") == 0.005
-    assert [told(each) for each in (1.5, 0.05, 0.00123, 0.000045, 61)] == [
-        "1.50 s",
-        "50.0 ms",
-        "1.23 ms",
-        "45 µs",
-        "61.0 s",
-    ]
-    assert [percent(each) for each in (0, 0.001, 0.5, 1)] == ["0%", "0.10%", "50.0%", "100%"]
-    assert [str(to_find(each)) for each in ("p99=50ms", "errors<1%")] == ["p99 ≤ 50.0 ms", "errors ≤ 1.00%"]
-    assert [str(to_fail_by(each)) for each in ("max>2s", "rate<500")] == ["max ≤ 2.00 s", "rate ≥ 500.0/s"]

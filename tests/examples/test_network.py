@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,9 @@ from typing import Any
 import pytest
 
 from examples.backup import client
-from examples.backup.catalogue import Catalogue
-from examples.backup.chunks import digest_of, pack_chunk
-from examples.backup.jobs import Summary
-from examples.backup.report import show_snapshots, show_summary
-from examples.backup.rpc import Link
-from examples.backup.store import settled
+from examples.backup.chunks import digest_of
 from examples.backup.tree import DIRECTORY, FILE, Entry
-from examples.backup.wire import FRAME_LIMIT, GREETING_LIMIT, BackupError, Disconnected, Refused, Wire, pack, sign
+from examples.backup.wire import FRAME_LIMIT, BackupError, Disconnected, Wire, pack, sign
 from tests.examples.kit import Service, fill, free_port, picture, snapshots_of
 from tests.examples.relay import Relay
 from tests.kit.socket_cases import eventually
@@ -82,37 +76,12 @@ def test_a_commit_whose_reply_is_lost_is_not_repeated(service: Service, tmp_path
     assert [one.name for one in snapshots_of(service)][2:] == [name]
 
 
-@pytest.mark.logs  # of connections that broke
-def test_a_cut_during_restore_is_made_up_for(service: Service, tmp_path: Path) -> None:
-    source = fill(tmp_path / "source", files=50)
-    name = client.backup(service.plan(), str(source)).snapshot
-    with Relay(service.address) as relay:
-        relay.cut_at(800, 1_500, 2_200)
-        client.restore(service.plan(address=relay.address, workers=4), name, str(tmp_path / "restored"))
-        assert relay.cuts == 3
-    assert picture(tmp_path / "restored") == picture(source)
-
-
 def test_a_server_that_is_not_there_is_told_at_once(service: Service, tmp_path: Path) -> None:
     nobody = ("127.0.0.1", free_port())
     with pytest.raises(
         BackupError, match=r"cannot reach 127\.0\.0\.1:\d+ \(Connection refused\): is the server running"
     ):
         client.backup(service.plan(address=nobody), str(tmp_path))
-
-
-@pytest.mark.logs  # of connections that broke
-def test_a_server_that_does_not_come_back_ends_the_patience(service: Service, tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    with Relay(service.address) as relay:
-        relay.close_at(500_000)
-        with pytest.raises(BackupError, match=r"gave up on .* start the same command again, what has arrived"):
-            client.backup(service.plan(address=relay.address, patience=0.2), str(source))
-    assert snapshots_of(service) == []
-    arrived = sum(path.stat().st_size for path in (service.root / "incoming").iterdir())
-    summary = client.backup(service.plan(workers=1), str(source))
-    assert summary.sent <= sum(path.stat().st_size for path in settled(service.root)) - arrived
-    assert arrived > 0
 
 
 # ---- strangers ----
@@ -162,21 +131,6 @@ def test_a_wrong_token_is_refused(serve: Callable[..., Service], tmp_path: Path,
     assert client.backup(service.plan(token="right"), str(source)).problems == []
 
 
-@pytest.mark.logs
-def test_without_the_token_nothing_is_answered(serve: Callable[..., Service]) -> None:
-    service = serve(token="right")
-    with Stranger(service) as stranger:
-        assert stranger.ask(["snapshots"]) == ["error", "bad greeting: expected hello and a signature"]
-        assert stranger.is_cut()
-    with Stranger(service) as stranger:
-        data = struct.pack(">I", GREETING_LIMIT + 1)
-        assert stranger.ask_raw(data) == [
-            "error",
-            f"over-long frame: {GREETING_LIMIT + 1} bytes announced, the limit is {GREETING_LIMIT}",
-        ]
-        assert stranger.is_cut()
-
-
 def frame(body: bytes) -> bytes:
     """Put a length before bytes."""
     return struct.pack(">I", len(body)) + body
@@ -218,80 +172,12 @@ def test_a_bad_frame_is_answered_and_ends_the_connection(service: Service, caplo
     ]
 
 
-def test_a_refused_request_does_not_end_the_connection(service: Service) -> None:
-    with Stranger(service, "") as stranger:
-        refusals = [
-            (["put", digest_of(b"one"), pack_chunk(b"two")], "is damaged"),
-            (["get", [digest_of(b"one")]], "is missing from the store"),
-            (["find", "nothing"], "there is no snapshot"),
-            (["add", []], "no snapshot was begun"),
-            (["commit", 0], "no snapshot was begun"),
-        ]
-        for request, text in refusals:
-            status, said = stranger.ask(request)
-            assert status == "error" and text in said
-        assert stranger.ask(["snapshots"]) == ["ok", []]
-
-
 @pytest.mark.parametrize("path", [b"../out", b"/etc/passwd", b"a/../../out"])
 def test_the_server_takes_no_entry_that_climbs_out(service: Service, path: bytes) -> None:
     with Stranger(service, "") as stranger:
         assert stranger.ask(["begin", "name", "host", "/"]) == ["ok", True]
         status, said = stranger.ask(["add", [Entry(path, FILE).to_wire()]])
         assert status == "error" and "refused" in said
-
-
-@pytest.mark.parametrize("name", ["latest", "", "\x1b]0;title\x07", "two\nlines", "x" * 201])
-def test_a_snapshot_gets_no_name_by_which_it_cannot_be_asked_for(service: Service, name: str) -> None:
-    with Stranger(service, "") as stranger:
-        status, said = stranger.ask(["begin", name, "host", "/"])
-        assert status == "error" and "cannot name a snapshot" in said
-        assert stranger.ask(["begin", "good", "host", "/"]) == ["ok", True]
-
-
-@pytest.mark.logs
-def test_a_request_that_fails_unforeseen_is_logged(
-    service: Service, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(Catalogue, "snapshots", lambda self: 1 / 0)
-    with Stranger(service, "") as stranger:
-        stranger.wire.send(["snapshots"])
-        assert stranger.is_cut()
-    eventually(lambda: any("a request failed" in record.getMessage() for record in caplog.records))
-
-
-ESCAPE = "\x1b]0;title\x07"
-
-
-def test_what_others_have_named_does_not_reach_the_terminal(
-    service: Service, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Stranger(service, "") as stranger:
-        assert stranger.ask(["begin", "good", f"host{ESCAPE}", "/\nforged"]) == ["ok", True]
-        assert stranger.ask(["commit", 0]) == ["ok", None]
-    show_snapshots(snapshots_of(service))
-    summary = Summary(snapshot=f"name{ESCAPE}")
-    show_summary(summary, as_json=False)
-    with pytest.raises(Refused) as caught:
-        Link(ScriptedWire(["error", f"no{ESCAPE}"])).call("find", "x")
-    shown = capsys.readouterr().out + str(caught.value)
-    assert "\x1b" not in shown
-    assert len(shown.splitlines()) == 8
-
-
-class ScriptedWire(Wire):
-    """Receives what it is told."""
-
-    def __init__(self, answer: object) -> None:
-        super().__init__(None)
-        self.answer = answer
-
-    def send(self, message: object) -> None:
-        """Send nothing."""
-
-    def receive(self) -> object:
-        """Give the answer."""
-        return self.answer
 
 
 def test_a_snapshot_without_its_chunks_is_not_committed(service: Service) -> None:
@@ -302,22 +188,3 @@ def test_a_snapshot_without_its_chunks_is_not_committed(service: Service) -> Non
         assert status == "error" and "missing from the store: run the backup again" in said
         assert stranger.ask(["commit", 3]) == ["error", "the snapshot has 2 entries, not 3"]
     assert snapshots_of(service) == []
-
-
-def test_a_client_that_is_no_match_for_what_answers_says_so(service: Service, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        answers = [frame(pack(["dhaga-backup", 99, b"nonce"])), frame(pack(["other", 1])), b"SSH-2.0-OpenSSH_9.6\r\n"]
-        texts = ["update the older one", "no backup server answers there", "over-long frame"]
-        for answer, text in zip(answers, texts, strict=True):
-
-            def serve(answer: bytes = answer) -> None:
-                sock, _ = listener.accept()
-                with sock:
-                    sock.sendall(answer)
-                    sock.recv(1000)
-
-            thread = threading.Thread(target=serve)
-            thread.start()
-            with pytest.raises(BackupError, match=text):
-                client.backup(service.plan(address=listener.getsockname()), str(tmp_path))
-            thread.join()

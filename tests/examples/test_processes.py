@@ -43,7 +43,7 @@ def held(service: Service, count: int, *arguments: object) -> Iterator[tuple[sub
         line = command(*arguments, "--to", "{}:{}".format(*relay.address))
         process = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
-            assert relay.held.wait(20)
+            assert relay.held.wait(30)
             yield process, relay
         finally:
             process.kill()
@@ -126,41 +126,6 @@ def test_a_killed_client_leaves_no_snapshot_and_what_arrived_is_used(
         assert client.verify(service.plan(), summary.snapshot).problems == []
 
 
-def test_a_client_killed_while_it_sends_the_entries_leaves_no_snapshot(
-    unit: Unit, options: list[str], tmp_path: Path
-) -> None:
-    source = fill(tmp_path / "source")
-    with server_of(unit, tmp_path / "store") as (_, service):
-        client.backup(service.plan(), str(source))
-        with Relay(service.address) as relay:
-            client.backup(service.plan(address=relay.address), str(source))
-        before = names(service)
-        kill_held(service, relay.up - 1_000, "backup", source, *options)  # the entries are the last 3,000 bytes
-        assert names(service) == before and len(before) == 2
-
-
-def test_ctrl_c_ends_a_client_cleanly(unit: Unit, options: list[str], tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    with server_of(unit, tmp_path / "store") as (_, service):
-        with held(service, 500_000, "backup", source, *options) as (process, _):
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
-        assert (process.returncode, out) == (130, "")
-        assert err == "interrupted: start the same command again, what has arrived will not be sent twice\n"
-        assert names(service) == []
-
-
-def test_a_signal_ends_a_server_cleanly(unit: Unit, options: list[str], tmp_path: Path) -> None:
-    source = fill(tmp_path / "source")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with server_of(unit, tmp_path / "store") as (server, service):
-            with held(service, 500_000, "backup", source, *options):
-                server.send_signal(number)
-                out, err = server.communicate(timeout=20)
-        assert (server.returncode, out) == (0, "")
-        assert "Traceback" not in err
-
-
 # ---- the command line ----
 
 
@@ -211,13 +176,13 @@ def refused(status: int, text: str, *arguments: object) -> None:
         (2, "the following arguments are required: --to", ["backup", "."]),
         (
             2,
-            "'fast' is no number of bytes a second: write one like 500K",
+            "'fast' is not a number of bytes per second: write one like 500K",
             ["backup", ".", "--to", "h:1", "--bandwidth", "fast"],
         ),
-        (2, "'0' is no number of bytes a second", ["backup", ".", "--to", "h:1", "--bandwidth", "0"]),
+        (2, "'0' is not a number of bytes per second", ["backup", ".", "--to", "h:1", "--bandwidth", "0"]),
         (2, "'0' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--threads", "0"]),
         (2, "'many' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--dhagas", "many"]),
-        (2, "'soon' is no number of seconds", ["backup", ".", "--to", "h:1", "--patience", "soon"]),
+        (2, "'soon' is not a number of seconds", ["backup", ".", "--to", "h:1", "--patience", "soon"]),
         (2, "'[::1' is no server: write HOST:PORT, or [ADDRESS]:PORT for IPv6", ["list", "--from", "[::1"]),
         (2, "'99999' is no port: write a number from 0 to 65535", ["backup", ".", "--to", "h:99999"]),
         (2, "invalid choice: 'processes'", ["list", "--from", "h:1", "--workers", "processes"]),

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from examples.backup import store as store_module
-from examples.backup.chunks import PACKED_LIMIT, DamagedChunk, digest_of, pack_chunk
+from examples.backup.chunks import digest_of, pack_chunk
 from examples.backup.store import SYNC_ALL_FROM, Store
-from examples.backup.wire import BackupError
 from examples.backup.workers import Unit
 
 ONE, TWO = digest_of(b"one"), digest_of(b"two")
@@ -25,27 +24,6 @@ def put(store: Store, data: bytes) -> bytes:
 def place(root: Path, digest: bytes) -> Path:
     """Where a settled chunk lies."""
     return root / "chunks" / digest.hex()[:2] / digest.hex()
-
-
-def test_a_chunk_is_kept_once(unit: Unit, tmp_path: Path) -> None:
-    store = Store(tmp_path, unit)
-    assert not store.has(ONE)
-    assert store.put(ONE, pack_chunk(b"one")) is True
-    assert store.put(ONE, pack_chunk(b"one")) is False
-    store.settle([ONE])
-    assert store.put(ONE, pack_chunk(b"one")) is False
-    assert store.has(ONE)
-    assert store.get(ONE) == pack_chunk(b"one")
-    store.close()
-
-
-def test_what_is_not_its_name_is_refused_and_not_kept(unit: Unit, tmp_path: Path) -> None:
-    store = Store(tmp_path, unit)
-    with pytest.raises(DamagedChunk):
-        store.put(ONE, pack_chunk(b"two"))
-    assert not store.has(ONE)
-    assert list((tmp_path / "incoming").iterdir()) == []
-    store.close()
 
 
 @pytest.mark.parametrize("count", [2, SYNC_ALL_FROM])
@@ -82,14 +60,6 @@ def test_settling_makes_chunks_durable_before_they_get_their_place(
     store.close()
 
 
-def test_settling_what_is_missing_is_an_error(unit: Unit, tmp_path: Path) -> None:
-    store = Store(tmp_path, unit)
-    put(store, b"one")
-    with pytest.raises(DamagedChunk, match=f"{TWO.hex()} is missing from the store: run the backup again"):
-        store.settle([ONE, TWO])
-    store.close()
-
-
 def test_after_a_crash_what_arrived_whole_is_used_and_the_rest_is_thrown_away(unit: Unit, tmp_path: Path) -> None:
     store = Store(tmp_path, unit)
     settled, whole, torn = put(store, b"settled"), put(store, b"whole"), put(store, b"torn" * 100)
@@ -120,55 +90,4 @@ def test_a_flipped_byte_is_found_and_put_aside(unit: Unit, tmp_path: Path) -> No
     assert store.check([ONE]) == [f"chunk {ONE.hex()} is missing from the store"]
     store.settle([put(store, b"one")])
     assert store.check([ONE]) == [""]
-    store.close()
-
-
-def test_a_chunk_that_grew_is_found_without_reading_it_all(unit: Unit, tmp_path: Path) -> None:
-    store = Store(tmp_path, unit)
-    store.settle([put(store, b"one")])
-    os.truncate(place(tmp_path, ONE), 10**12)
-    assert len(store.get(ONE)) == PACKED_LIMIT + 1
-    assert store.check([ONE]) == [f"chunk {ONE.hex()} is damaged: its packed form is too long"]
-    store.close()
-
-
-def test_chunks_are_settled_in_lots_ahead_of_the_commit(
-    unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "LOT", 10)
-    store = Store(tmp_path, unit)
-    digests = [put(store, b"%d" % number) for number in range(25)]
-    assert [place(tmp_path, digest).exists() for digest in digests] == [True] * 20 + [False] * 5
-    assert all(store.has(digest) for digest in digests)
-    store.settle(digests)
-    assert all(place(tmp_path, digest).exists() for digest in digests)
-    store.close()
-
-
-def test_a_store_has_one_server(unit: Unit, tmp_path: Path) -> None:
-    store = Store(tmp_path, unit)
-    with pytest.raises(BackupError, match="another server uses the store"):
-        Store(tmp_path, unit)
-    store.close()
-    Store(tmp_path, unit).close()
-
-
-def test_a_directory_that_cannot_be_a_store_is_refused(unit: Unit, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(BackupError, match=r"cannot use .*file as a store: Not a directory"):
-        Store(tmp_path / "file", unit)
-
-
-def test_a_draft_is_not_left_when_the_disk_is_full(unit: Unit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path, unit)
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match="No space left"):
-        put(store, b"one")
-    monkeypatch.undo()
-    assert not store.has(ONE)
-    assert list((tmp_path / "incoming").iterdir()) == []
     store.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -84,39 +83,3 @@ def test_lines_are_appended_replayed_and_verified(tmp_path: Path) -> None:
     status, out, err = run("verify", directory)
     assert (status, err) == (0, "")
     assert out.startswith("103 records, 1 to 103, in ")
-
-
-def test_bad_input_is_told_and_has_no_traceback(tmp_path: Path) -> None:
-    assert run("verify", tmp_path / "none") == (1, "", f"error: there is no log in {tmp_path / 'none'}\n")
-    with WriteAheadLog(tmp_path):
-        for command in ("append", "verify"):
-            assert run(command, tmp_path) == (1, "", f"error: the log in {tmp_path} is in use\n")
-    (tmp_path / f"{1:020}.wal").write_bytes(b"no log")
-    status, _, err = run("append", tmp_path)
-    assert (status, "does not begin as a segment" in err, "Traceback" in err) == (1, True, False)
-    for arguments in (["append", tmp_path, "--dhagas", "0"], ["replay", tmp_path, "--after", "-1"], []):
-        status, _, err = run(*arguments)
-        assert (status, "usage:" in err) == (2, True)
-
-
-def test_an_interrupt_ends_it_quietly(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "examples.wal", "append", str(tmp_path)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write("one\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "1\n"
-    process.send_signal(signal.SIGINT)
-    try:
-        assert (process.wait(timeout=30), process.communicate()[1]) == (130, "")
-    except BaseException:
-        process.kill()
-        raise
-    with WriteAheadLog(tmp_path) as wal:
-        assert list(wal.replay()) == [(1, b"one")]

@@ -100,28 +100,6 @@ def test_a_wrong_header_is_damage(tmp_path: Path, damage: object, says: str) -> 
         kept(tmp_path / "log", (1, damage(segment([[b"first"]])[0])))  # type: ignore[operator]
 
 
-def test_a_file_that_is_no_segment_is_damage(tmp_path: Path) -> None:
-    (tmp_path / "notes.wal").write_bytes(segment([[b"first"]])[0])
-    with pytest.raises(Corrupt, match="not named as a segment"):
-        WriteAheadLog(tmp_path)
-
-
-def test_a_record_of_another_log_is_none_even_where_one_is_looked_for(tmp_path: Path) -> None:
-    foreign = packed(0xBAD, 99, 99, b"of another segment, with another salt")
-    data, _ = segment([[b"first"], [foreign]])
-    assert kept(tmp_path / "log", (1, data[:-1])) == [b"first"]
-    assert kept(tmp_path / "log", (1, data)) == [b"first", foreign]
-
-
-def test_a_segment_cut_short_in_the_making_is_dropped(tmp_path: Path) -> None:
-    with WriteAheadLog(tmp_path) as wal:
-        wal.append(b"first")
-    (tmp_path / f"{2:020}.new").write_bytes(b"dhag")
-    with WriteAheadLog(tmp_path) as wal:
-        assert [number for number, _ in wal.replay()] == [1]
-    assert len(list(tmp_path.iterdir())) == 2  # a segment and the lock
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     batches=st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=4), min_size=1, max_size=5),

@@ -68,4 +68,4 @@ def test_the_command_serves_until_ctrl_c() -> None:
         servers.wait_until_it_answers(process, f"http://{place}/")
         assert compare.ask(int(place.rpartition(":")[2]), "/report/3")
         os.killpg(process.pid, signal.SIGINT)  # what a terminal sends to all of them
-        assert process.wait(20) == 0
+        assert process.wait(30) == 0

@@ -151,6 +151,17 @@ def pause() -> bytes:
     return b""
 
 
+def bursts(address: Address) -> None:
+    """Forty clients that connect together and ask once each, again and again."""
+    while True:
+        with contextlib.ExitStack() as clients, contextlib.suppress(OSError):
+            together = [clients.enter_context(socket.create_connection(address, 5)) for _ in range(40)]
+            for sock in together:
+                sock.sendall(GET)
+            for sock in together:
+                sock.recv(1 << 16)
+
+
 def resets(address: Address) -> None:
     """Reset connections in the middle of a request or of its answer."""
     for part in itertools.cycle((GET[:9], GET)):

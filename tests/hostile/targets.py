@@ -24,7 +24,7 @@ PATIENCE = 30.0
 
 HTTP_ATTACKS = (
     *("pipelining", "pipelining_unread", "blank_lines", "small_chunks", "heads_by_bytes", "fast_upload"),
-    *("fast_download", "malformed_requests", "trickling_bodies", "connections", "resets"),
+    *("fast_download", "malformed_requests", "trickling_bodies", "connections", "bursts", "resets"),
 )
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 
@@ -120,7 +120,7 @@ class Echo(Target):
     """A bare ``TCPServer`` whose handler works for a moment for each piece."""
 
     name = "tcp"
-    attacks = ("echo_flood", "sink_flood", "connections", "resets")
+    attacks = ("echo_flood", "sink_flood", "connections", "bursts", "resets")
 
     def command(self, port: int) -> list[str]:
         return ["-m", "tests.hostile.served", str(port)]

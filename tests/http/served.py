@@ -25,6 +25,7 @@ class Hello(RequestHandler):
     def get(self) -> None:
         self.set_header("X-Seen", self.request.headers.get("X-Sent", ""))
         self.set_header("X-Authorization", self.request.headers.get("Authorization", "none"))
+        self.set_header("X-Proxy-Authorization", self.request.headers.get("Proxy-Authorization", "none"))
         self.write("hello " * 200)
 
     def post(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 
@@ -34,3 +35,20 @@ def test_the_access_log_goes_to_a_logger_or_a_file(tmp_path: Path, caplog: pytes
         answer(hello, access_log=file)
         file.seek(0)
         assert file.read().count("\n") == 1
+
+
+@pytest.mark.logs
+def test_a_full_disk_costs_lines_of_the_log_and_no_request(caplog: pytest.LogCaptureFixture) -> None:
+    lines: list[str] = []
+    disk_is_full = [False, True, True, False, True]
+
+    def write(line: str) -> None:
+        lines.append(line)
+        if disk_is_full[len(lines) - 1]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with serving(hello, access_log=write) as server:
+        assert ask(server, get("/") * 5).count(b"200 OK") == 5  # of one connection
+    assert [record.getMessage() for record in caplog.records] == [
+        "the access log cannot be written: [Errno 28] No space left on device. Its lines are lost meanwhile"
+    ] * 2

@@ -125,7 +125,7 @@ def test_the_end_of_the_server_ends_idle_connections_soon_and_busy_ones_with_the
             dhaga.sleep(0.001)
         stopper = dhaga.spawn(server.stop, 5)
         assert idle.recv(65536) == b""
-        assert not stopper._done
+        assert not stopper.has_ended
         parked[0].wake()
         data = b""
         while more := busy.recv(65536):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gzip
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from tornado.simple_httpclient import HTTPStreamClosedError, HTTPTimeoutError
 import dhaga
 from dhaga._iowait import dns
 from dhaga.http import HTTPClient
+from dhaga.http._client.fetch import DECOMPRESSED_BYTES
 from dhaga.testing import open_fds, settle
 from tests.http.served import Server, Silent, ends, error_of, waiting_at
 from tests.kit.parking import parked
@@ -51,7 +53,7 @@ def look_up(stack: ExitStack) -> Phase:
 
     def look_up_slowly(*_: object) -> Any:
         asked.set()
-        known.wait(10)
+        known.wait(30)
         return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))]
 
     patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -158,7 +160,7 @@ def test_a_cancel_closes_the_connection(begin: Any, kind: str, stack: ExitStack,
     fetching.cancel()
     with pytest.raises(dhaga.Cancelled):
         fetching.result()
-    assert repr(client) == "<HTTPClient open, 0 on their way>"
+    assert repr(client) == "<HTTPClient open, 0 in flight>"
     if kind != "curl" and begin is not redirected:  # that of the first answer is the test's own
         eventually(lambda: open_fds() <= before | {peer and peer.fileno()})  # a thread that looks names up opens a file
     assert peer is None or ends(peer)
@@ -276,3 +278,32 @@ def test_a_transfer_of_curl_that_is_dropped_leaves_its_handle_for_the_next(silen
             assert client.fetch(server.url()).code == 200
     finally:
         AsyncHTTPClient.configure(None)
+
+
+def test_a_body_that_expands_a_thousandfold_lets_others_run(silent: Silent, client: HTTPClient) -> None:
+    size = 32 << 20
+    packed = gzip.compress(bytes(size))
+    turns = after_head = 0
+
+    def on_header(line: str) -> None:
+        nonlocal after_head
+        if not line.strip():
+            after_head = turns
+
+    fetching = dhaga.spawn(client.fetch, silent.url, header_callback=on_header)
+    peer = read_request(silent)
+    peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed)
+    while fetching.is_alive():
+        turns += 1
+        dhaga.sleep(0)
+    assert fetching.result().body == bytes(size) and turns - after_head > size // DECOMPRESSED_BYTES // 2
+
+
+def test_a_body_that_expands_beyond_the_limit_is_an_error(silent: Silent) -> None:
+    packed = gzip.compress(bytes(3 << 20))
+    with HTTPClient(max_body_size=1 << 20) as client:
+        fetching = dhaga.spawn(client.fetch, silent.url)
+        peer = read_request(silent)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed)
+        with pytest.raises(HTTPStreamClosedError):
+            fetching.result()

@@ -132,6 +132,14 @@ def test_a_password_goes_along_with_a_redirect_but_not_to_another_host(
     assert client.fetch(elsewhere, **password).headers["X-Authorization"] == "none"
 
 
+def test_a_login_at_a_proxy_does_not_go_along_with_a_redirect(server: Server, client: HTTPClient) -> None:
+    headers = {"Proxy-Authorization": "Basic x", "X-Sent": "yes"}
+    for url, login in ((server.url(), "Basic x"), (server.url("/moved"), "none")):
+        seen = client.fetch(url, headers=headers).headers
+        assert (seen["X-Proxy-Authorization"], seen["X-Seen"]) == (login, "yes")
+    assert headers["Proxy-Authorization"] == "Basic x"
+
+
 def test_what_comes_compressed_is_expanded_unless_asked_for(kind: str, server: Server, client: HTTPClient) -> None:
     response = client.fetch(server.url())
     assert response.body == b"hello " * 200
@@ -294,7 +302,7 @@ def test_an_error_while_a_body_is_written_ends_the_fetch(server: Server, client:
 
     with pytest.raises(ZeroDivisionError):
         client.fetch(server.url(), method="POST", body_producer=produce)
-    assert repr(client) == "<HTTPClient open, 0 on their way>"
+    assert repr(client) == "<HTTPClient open, 0 in flight>"
 
 
 @pytest.mark.parametrize("url", ["http://localhost/a b", "http://localhost/a\r\nX: y", "http://localhost/\x7f"])

@@ -283,7 +283,7 @@ def test_a_forked_child_goes_on_fetching(kind: str | None) -> None:
     stuck.pop().cancel()
     """
     lines = prints(FETCHES.format(kind=kind) + code, "-W", "ignore::DeprecationWarning")
-    assert lines == ["b'ok'", "child b'ok'", "parent b'ok' <HTTPClient open, 1 on their way>"]
+    assert lines == ["b'ok'", "child b'ok'", "parent b'ok' <HTTPClient open, 1 in flight>"]
 
 
 @pytest.mark.once
@@ -307,4 +307,4 @@ def test_ctrl_c_ends_a_fetch_and_closes_its_connection(kind: str | None) -> None
     """
     outcome = Program(FETCHES.format(kind=kind) + code).interrupt_at("waiting").outcome()
     assert (outcome.status, outcome.err) == (0, "")
-    assert outcome.lines == ["<HTTPClient open, 0 on their way>", "closed [b'']"]
+    assert outcome.lines == ["<HTTPClient open, 0 in flight>", "closed [b'']"]

@@ -54,7 +54,7 @@ class Client:
             except OSError:
                 break
             dhaga.sleep(seconds)
-            if self.dhaga._done:
+            if self.dhaga.has_ended:
                 break
         return to_the_end(self.sock)
 

@@ -73,7 +73,7 @@ def test_garbage_is_answered_or_the_connection_ends(data: bytes) -> None:
         served = dhaga.spawn(Server(app).serve, near, "")
         far.sendall(data)
         far.shutdown(socket.SHUT_WR)
-        served.result(5)
+        served.result(30)
         near.close()
         statuses = [answer.status[:3] for answer in answers(to_the_end(far))]
     assert set(statuses[:-1]) <= {"200"} and set(statuses[-1:]) <= {"200", "400", "501", "505"}

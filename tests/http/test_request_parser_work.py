@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dhaga.http._server import request_parser
 from dhaga.http.limits import Limits
-from tests.http.test_request_parser_smuggling import CASES
+from tests.http.framings import REFUSED
 from tests.http.wire import chunked, get, parse, post
 
 LIMITS = Limits(line=200, head=1000, fields=10, body=2000)
@@ -32,7 +32,7 @@ TOKENS = [
     *(b"0\r\n\r\n", b"5\r\nhello\r\n", b"9" * 25, b"0" * 4400, b"A" * 250, b"Expect: 100-continue\r\n", b"x" * 1100),
 ]
 SEEDS = [
-    *(data for data, _ in CASES.values()),
+    *(data for data, _ in REFUSED.values()),
     *(
         get("/a"),
         post(b"abc"),

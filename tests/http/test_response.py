@@ -212,7 +212,7 @@ def test_a_close_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     result = Result(b"abc")
     result.close = lambda: 1 / 0  # type: ignore[method-assign,assignment]
     assert answer(returning(result)).body == b"abc"
-    assert "close() of what the app has returned failed" in caplog.text
+    assert "close() of the app's result failed" in caplog.text
 
 
 def test_a_length_given_twice_is_sent_once() -> None:

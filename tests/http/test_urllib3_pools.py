@@ -25,6 +25,7 @@ from dhaga.testing import cancel_at_every_park, virtual_clock
 from tests.http.site import Gathering, Proxy, Request, Site, answer
 from tests.kit.certificates import NAME, authority, certificate, server_context, stranger
 from tests.kit.parking import victim
+from tests.kit.scripts import prints
 from tests.kit.sessions import Trickling, failing, get_all, socket_of
 
 
@@ -43,6 +44,48 @@ def trust(tmp_path: Path) -> str:
 def written(path: Path, data: bytes) -> str:
     path.write_bytes(data)
     return str(path)
+
+
+# ---- forks
+
+
+@pytest.mark.once
+def test_a_forked_child_and_its_parent_have_connections_of_their_own() -> None:
+    lines = prints(
+        """
+        import http.server, os, threading
+        from dhaga.http import Session
+
+        class TellsConnection(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            def do_GET(self):
+                body = str(self.client_address[1]).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", len(body))
+                self.end_headers()
+                self.wfile.write(body)
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TellsConnection)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        session = Session()
+        get = lambda: session.get(f"http://127.0.0.1:{server.server_port}/").text
+        first = get()
+        pid = os.fork()
+        if not pid:
+            own = get()
+            print(own != first, get() == own, flush=True)
+            session.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        print(get() == first)
+        """,
+        "-W",
+        "ignore::DeprecationWarning",
+    )
+    assert lines == ["True True", "True"]
 
 
 # ---- cancels

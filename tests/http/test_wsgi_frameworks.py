@@ -160,7 +160,7 @@ def test_fifty_long_polls_wait_at_once_each_with_its_own_request(site: Any) -> N
     while site.news.waiting < 50:
         dhaga.sleep(0.001)
     site.news.tell("hello")
-    assert [poll.result(10).body.decode() for poll in polls] == [f"{n}: hello {n}" for n in range(50)]
+    assert [poll.result(30).body.decode() for poll in polls] == [f"{n}: hello {n}" for n in range(50)]
 
 
 def test_a_stream_comes_in_chunks(site: Any) -> None:

@@ -153,4 +153,4 @@ def test_clients_that_leave_at_any_moment_leave_nothing_behind(clients: int) -> 
         while server.connections:
             dhaga.sleep(0.001)
         assert not server.http_connections
-        assert not server.scheduler._timers
+        assert not server.scheduler.timers

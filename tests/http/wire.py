@@ -102,9 +102,9 @@ Parsed = tuple[list[tuple[str, str, bytes]], str]
 """The requests understood, as method, path and body, and the status of the refusal that ended them."""
 
 
-def parse(segments: list[bytes], limits: Limits) -> Parsed:
+def parse(segments: list[bytes], limits: Limits, host_required: bool = True) -> Parsed:
     """Feed a parser as a connection does, until it is refused, or closes after a request."""
-    parser = RequestParser(limits)
+    parser = RequestParser(limits, host_required)
     found: list[tuple[str, str, bytes]] = []
     environ: Any = None
     try:

@@ -18,7 +18,7 @@ import requests
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.integrations.served:app"
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which what should come does not; the machine may be busy."""
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from typing import Any
 
 from dhaga import threading
@@ -16,6 +17,7 @@ Reply = tuple[str, Any]
 
 gathering = threading.Barrier(int(os.environ.get("DHAGA_CROWD", "2")))
 gates: dict[str, threading.Event] = {}
+last_query: ContextVar[str] = ContextVar("last_query")
 
 
 def gate(environ: dict[str, Any]) -> threading.Event:
@@ -33,7 +35,7 @@ def worker(environ: dict[str, Any]) -> Reply:
 
 def meet(environ: dict[str, Any]) -> Reply:
     """Answered once as many as the crowd are in here at once."""
-    gathering.wait(20)
+    gathering.wait(30)
     return "200 OK", [b"met\n"]
 
 
@@ -90,6 +92,13 @@ def file(environ: dict[str, Any]) -> Reply:
     return "200 OK", environ["wsgi.file_wrapper"](large)
 
 
+def remember(environ: dict[str, Any]) -> Reply:
+    """What the last request of this context has asked to remember."""
+    remembered = last_query.get("nothing")
+    last_query.set(environ["QUERY_STRING"])
+    return "200 OK", [f"{remembered}\n".encode()]
+
+
 def fail(environ: dict[str, Any]) -> Reply:
     raise LookupError("a view that fails")
 
@@ -115,6 +124,7 @@ VIEWS: dict[str, Callable[[dict[str, Any]], Reply]] = {
     "/hints": hints,
     "/nothing": nothing,
     "/file": file,
+    "/remember": remember,
     "/fail": fail,
     "/leave": leave,
     "/block": block,

@@ -55,6 +55,12 @@ def test_a_connection_is_kept_for_the_next_request(shared: Gunicorn) -> None:
 
 
 @pytest.mark.once
+def test_context_variables_of_a_request_do_not_reach_the_next_of_its_connection(shared: Gunicorn) -> None:
+    with requests.Session() as session:
+        assert {session.get(f"{shared.url}/remember?{user}").text for user in ("alice", "bob")} == {"nothing\n"}
+
+
+@pytest.mark.once
 def test_pipelined_requests_are_answered_in_order(shared: Gunicorn) -> None:
     with socket.create_connection(shared.address, 10) as sock:
         sock.sendall(b"GET /worker HTTP/1.1\r\n\r\nHEAD / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nConnection: close\r\n\r\n")
@@ -236,7 +242,7 @@ def test_max_requests_replaces_the_worker_and_loses_no_request(tmp_path: Path) -
 def test_what_the_worker_cannot_obey_is_refused(tmp_path: Path) -> None:
     with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", "-k", "egg:dhaga#dhaga", "--threads", "4") as gunicorn:
         assert gunicorn.ends() == 1
-        assert gunicorn.said("Error: threads = 4 makes no sense") and not gunicorn.said("Traceback")
+        assert gunicorn.said("Error: threads = 4 does not apply") and not gunicorn.said("Traceback")
     with pytest.raises(RuntimeError, match="worker_connections must be one or more, not 0"):
         Worker.check_config(SimpleNamespace(threads=1, worker_connections=0), None)
 

@@ -73,7 +73,7 @@ def test_an_end_that_is_swallowed_is_raised_again(world: World, said: Said, monk
     with world.working():
         with pytest.raises(TimeLimitExceeded):
             come_to(stubborn.delay())
-    assert "has swallowed its end (its hard time limit has come)" in said.text()
+    assert "has swallowed the error that ends it (its hard time limit is over)" in said.text()
 
 
 def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World, said: Said) -> None:
@@ -91,7 +91,7 @@ def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World,
     with world.working(concurrency=1):
         assert come_to(busy.delay()) == "its result"
         come_to(parks.delay())  # what was meant for the task before does not strike this one
-    assert "and its time limit is 0.1 s: a limit reaches a task where it parks" in said.text()
+    assert "although its time limit is 0.1 s: a limit ends a task only where it parks" in said.text()
     named = [line for line in said.lines if " has held " in line]
     assert len(named) == 1 and named[0].startswith("busy[") and "in busy" in named[0]
 
@@ -123,7 +123,7 @@ def test_what_a_revoked_task_returns_all_the_same_is_not_stored(world: World, sa
         until(lambda: not pool.jobs)
         with pytest.raises(TaskRevokedError):
             come_to(result)
-    assert "was revoked, but went on: what it came to is not stored" in said.text()
+    assert "was revoked, but continued: its result is not stored" in said.text()
 
 
 def test_a_revoke_by_sigusr1_is_a_soft_limit(world: World) -> None:

@@ -42,7 +42,7 @@ def test_settings_may_have_the_namespace_of_the_app() -> None:
 
 def test_locals_by_os_thread_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(celery_threads, "USE_FAST_LOCALS", "1")
-    with pytest.raises(ImproperlyConfigured, match="USE_FAST_LOCALS keeps current_task by OS thread"):
+    with pytest.raises(ImproperlyConfigured, match="USE_FAST_LOCALS keeps current_task per OS thread"):
         TaskPool(2)
 
 

@@ -49,7 +49,7 @@ def connected() -> Iterator[tuple[Any, Any]]:
         client, server = connection(near, False), connection(far, True)
         serving = dhaga.spawn(server.do_handshake)
         client.do_handshake()
-        serving.result(10)
+        serving.result(30)
         yield client, server
 
 
@@ -64,15 +64,15 @@ def test_both_ends_may_be_in_one_os_thread() -> None:
     with connected() as (client, server):
         reader = dhaga.spawn(received, server, len(BIG))
         assert client.sendall(BIG) == len(BIG)
-        assert reader.result(10) == BIG
+        assert reader.result(30) == BIG
         buffer = bytearray(5)
         reader = dhaga.spawn(client.recv_into, buffer)
         settle()
-        assert server.write(memoryview(b"hello")) == 5 and (reader.result(10), buffer) == (5, b"hello")
+        assert server.write(memoryview(b"hello")) == 5 and (reader.result(30), buffer) == (5, b"hello")
         ending = dhaga.spawn(client.shutdown)
         with pytest.raises(SSL.ZeroReturnError):
             server.read(1)
-        assert server.shutdown() is True and ending.result(10) is False and client.shutdown() is True
+        assert server.shutdown() is True and ending.result(30) is False and client.shutdown() is True
 
 
 def test_others_run_while_a_connection_waits_and_a_cancel_ends_the_wait() -> None:
@@ -82,7 +82,7 @@ def test_others_run_while_a_connection_waits_and_a_cancel_ends_the_wait() -> Non
         assert "read fd" in repr(reader)
         reader.cancel()
         with pytest.raises(dhaga.Cancelled):
-            reader.result(10)
+            reader.result(30)
         server.send(b"x")
         assert client.recv(1) == b"x"
 
@@ -93,7 +93,7 @@ def test_closing_the_socket_wakes_who_waits() -> None:
         settle()
         client.gettimeout.__self__.close()
         with pytest.raises(SSL.SysCallError) as caught:
-            reader.result(10)
+            reader.result(30)
         assert caught.value.args[1] == "EBADF"
         with pytest.raises(SSL.SysCallError):
             client.recv(1)
@@ -108,7 +108,7 @@ def test_with_a_timeout_the_program_waits_by_itself() -> None:
         reader = dhaga.spawn(client.recv, 1)
         settle()
         server.send(b"x")
-        assert reader.result(10) == b"x"
+        assert reader.result(30) == b"x"
 
 
 def test_plain_threads_block_and_coroutines_are_told_the_way() -> None:
@@ -117,7 +117,7 @@ def test_plain_threads_block_and_coroutines_are_told_the_way() -> None:
         thread = threading.Thread(target=lambda: got.append(client.recv(1)))
         thread.start()
         server.send(b"x")
-        thread.join(10)
+        thread.join(30)
         assert got == [b"x"]
 
         async def reads() -> None:
@@ -143,9 +143,9 @@ def test_an_accepted_connection_parks_as_well() -> None:
         near = socket.socket()
         client = connection(near, False)
         client.connect(listener.getsockname())
-        server = serving.result(10)
+        server = serving.result(30)
         shaking = dhaga.spawn(server.do_handshake)
         client.do_handshake()
-        shaking.result(10)
+        shaking.result(30)
         server.gettimeout.__self__.close()
         near.close()

@@ -181,7 +181,7 @@ def test_with_the_courier_all_orders_end(store: Store, ways: CommandBatcher) -> 
         with pytest.raises(dhaga.Cancelled, match="its thread ends"):
             each.result()
     assert not ways.pending and not store.lines
-    assert dhaga.spawn(ways.get, "a").result(10) is None
+    assert dhaga.spawn(ways.get, "a").result(30) is None
 
 
 def test_whoever_is_cancelled_wherever_the_others_get_what_they_asked_for() -> None:

@@ -47,7 +47,7 @@ def test_the_pool_grows_and_shrinks(world: World) -> None:
         world.app.control.pool_grow(2)
         until(lambda: len(world.begun) == 3)
         assert pool.info["max-concurrency"] == pool.num_processes == 3
-        with pytest.raises(ValueError, match="a pool for 3 tasks"):
+        with pytest.raises(ValueError, match="cannot lower the limit of 3 tasks"):
             pool.shrink(4)
         pool.shrink(2)
         world.gate.set()

@@ -20,7 +20,7 @@ from celery.worker import state
 import dhaga
 from dhaga.integrations.celery import TaskPool
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 def until(condition: Callable[[], object]) -> None:

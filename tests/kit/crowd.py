@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import dhaga
+from dhaga._kernel.wait.thread_waiter import os_threads
 
 SCHEDULERS = 4
 DHAGAS = 3
@@ -33,10 +34,10 @@ ROUND = 20_000
 SCENARIOS = 32
 """How many there are, those with a share of the operations counted by that; may be a bit too low."""
 
-STALL = 20
+STALL = 60
 """Seconds without any operation after which a run counts as hung: the machine may be busy, but it runs somebody."""
 
-DEADLINE = 60
+DEADLINE = 120
 """Seconds after which it counts as hung even if somebody still tries something."""
 
 AFTERMATH = 3
@@ -217,9 +218,15 @@ class Stress:
 
 
 def describe(one: Any) -> str:
-    """Tell where a dhaga or thread stands."""
+    """Tell where a dhaga or thread stands; of a thread that waits also whether its wake has come, and by which park."""
     if isinstance(one, dhaga.Dhaga):
-        frame, head = one.gr_frame, f"{one!r} on {one._waits_on!r}"
+        frame, head = one.gr_frame, f"{one!r} on {one.waits_on!r}"
     else:
-        frame, head = sys._current_frames().get(one.ident), repr(one)
+        waiters = [
+            f"{each!r}, woken: {each._woken}, lock open: {not each.wake_lock.locked()}, ticket: {each.parked}, "
+            f"on {each.wait_target!r}, value {each._value!r}"
+            for each in list(os_threads)
+            if each.ident == one.ident
+        ]
+        frame, head = sys._current_frames().get(one.ident), "; ".join([repr(one), *waiters])
     return f"{head}\n" + "".join(traceback.format_stack(frame)[-6:] if frame is not None else ())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 import dhaga
-from dhaga._kernel import deadlock
+from dhaga._kernel.wait import deadlock
 from dhaga.testing import other_threads
 from tests.kit.socket_cases import eventually
 

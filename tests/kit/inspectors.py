@@ -7,5 +7,5 @@ import dhaga
 
 def park_all(scheduler: dhaga.Scheduler, *dhagas: dhaga.Dhaga) -> None:
     """Wait until all of them wait."""
-    while not all(each._parked for each in dhagas):
+    while not all(each.parked for each in dhagas):
         scheduler.spawn(dhaga.sleep, 0).join()

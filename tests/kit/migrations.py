@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import dedent
 
-from dhaga._cli.migrate_edits import Text
-from dhaga._cli.migrate_files import Source
-from dhaga._cli.migrate_follow import Elsewhere, Follower
-from dhaga._cli.migrate_rewrite import Rewriting, rewrite_all
-from dhaga._cli.migrate_uses import Module
+from dhaga._cli.migrate.edits import Text
+from dhaga._cli.migrate.files import Source
+from dhaga._cli.migrate.follow import Elsewhere, Follower
+from dhaga._cli.migrate.rewrite import Rewriting, rewrite_all
+from dhaga._cli.migrate.uses import Module
 from tests.kit.scripts import PATIENCE, ROOT
 
 

@@ -13,4 +13,4 @@ has_epoll = pytest.mark.skipif(originals.epoll is None, reason="this platform ha
 
 
 def poller_here() -> Any:
-    return dhaga.current().scheduler._poller
+    return dhaga.current().scheduler.poller

@@ -11,8 +11,8 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATIENCE = 30
-"""Seconds after which a program that hangs is killed; the machine may be busy."""
+PATIENCE = 60
+"""Seconds after which a program that hangs is killed. Where twenty processes want each core, one takes 15 to start."""
 
 
 @dataclasses.dataclass

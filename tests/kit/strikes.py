@@ -36,16 +36,16 @@ import dhaga
 from dhaga import queue, threading
 from dhaga import signal as dhaga_signal
 from dhaga._kernel import originals
-from dhaga._kernel.current import this_thread
-from dhaga._kernel.signals import on_ctrl_c
+from dhaga._kernel.process.signals import on_ctrl_c
+from dhaga._kernel.wait.current import this_thread
 
 POINTS = ("RESUME", "JUMP_BACKWARD", "CALL")
 """How the instructions begin after which CPython looks for signals."""
 
-PATIENCE = 2.0
+PATIENCE = 30.0
 """Seconds until what must happen counts as lost; the machine may be busy."""
 
-APART = 6.0
+APART = 60.0
 """Seconds for one strike in a process of its own."""
 
 Check = Callable[[], object]
@@ -497,14 +497,14 @@ def result(world: World) -> tuple[Callable[[], object], Check]:
 
     def check() -> None:
         world.until(lambda: not partner.is_alive(), "the partner does not end")
-        assert partner._result_waiters <= 1, "it counts as one who waits twice"  # 1: it has seen the result
+        assert partner.result_waiters <= 1, "it counts as one who waits twice"  # 1: it has seen the result
 
     return partner.result, check
 
 
 def cancel(world: World) -> tuple[Callable[[], object], Check]:
     partner = world.spawn(dhaga.park, "never")
-    world.until(lambda: partner._parked, "the partner does not park")
+    world.until(lambda: partner.parked, "the partner does not park")
 
     def check() -> None:
         if world.again:
@@ -626,7 +626,7 @@ def drain(world: World, raised: list[type[BaseException]]) -> None:
         except ERRORS as error:
             raised.append(type(error))
     main = this_thread.main
-    assert main is None or not (main._parked or main._pending), "the main code is left half parked"
+    assert main is None or not (main.parked or main.pending_errors), "the main code is left half parked"
 
 
 def points_to_strike(world: World, case: Case, sample: int, seed: int) -> Iterator[int]:

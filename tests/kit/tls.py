@@ -19,7 +19,7 @@ def shake(near: Any, far: Any, client: Any, server: Any, **options: Any) -> tupl
     options.setdefault("server_hostname", NAME)
     serving = dhaga.spawn(server.wrap_socket, far, server_side=True)
     one = client.wrap_socket(near, **options)
-    return one, serving.result(10)
+    return one, serving.result(30)
 
 
 def tcp_pair() -> tuple[Any, Any]:

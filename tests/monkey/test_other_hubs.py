@@ -15,7 +15,7 @@ def write_package(folder: pathlib.Path, name: str) -> None:
     module, patched = PATCHERS[name]
     (folder / name).mkdir()
     (folder / name / "__init__.py").write_text("")
-    (folder / name / f"{module}.py").write_text(f"{patched} = {{}}\ndef patch(): {patched}['socket'] = True\n")
+    (folder / name / f"{module}.py").write_text(f"{patched} = {{}}\ndef monkey_patch(): {patched}['socket'] = True\n")
 
 
 @pytest.mark.parametrize("name", PATCHERS)
@@ -35,7 +35,7 @@ def test_the_import_of_another_hub_under_the_patch_is_warned_of_once(tmp_path: p
                 print(len(caught), caught[0].category.__name__)
                 print({before} or caught[0].filename == "<string>")
                 print(str(caught[0].message).partition(":")[0])
-                print("examples/migrate" in str(caught[0].message))
+                print("python -m dhaga --as {name} ..." in str(caught[0].message))
         """) == ["1 RuntimeWarning", "True", f"{name} is imported into a program that dhaga has patched", "True"]
 
 
@@ -47,10 +47,10 @@ def test_a_patch_over_that_of_another_hub_is_refused(tmp_path: pathlib.Path, nam
         import sys
         sys.path.insert(0, {str(tmp_path)!r})
         import {module}
-        {module}.patch()
+        {module}.monkey_patch()
         import dhaga.monkey
         try:
             dhaga.monkey.patch()
         except dhaga.monkey.PatchError as error:
-            print(str(error).partition(",")[0], "examples/migrate" in str(error), dhaga.monkey.is_patched())
+            print(str(error).partition(",")[0], "--as {name} ..." in str(error), dhaga.monkey.is_patched())
     """) == [f"{name} has patched this program already True False"]

@@ -24,6 +24,14 @@ DIFFERENT_BUT_LEFT = {
     ("asyncio", "DefaultEventLoopPolicy"): "from Python 3.14 on it is a deprecated name for the one of unix_events",
     ("threading", "excepthook"): "a program sets the standard one, which is called",
     **{
+        (
+            "time",
+            name + unit,
+        ): "it differs on a virtual clock, and would cost each call in a program three times as much"
+        for name in ("monotonic", "perf_counter", "time")
+        for unit in ("", "_ns")
+    },
+    **{
         ("subprocess", name): "it calls Popen, which is replaced"
         for name in ("call", "check_call", "check_output", "getoutput", "getstatusoutput", "run")
     },

@@ -10,7 +10,7 @@ TRY = """
         dhaga.monkey.patch()
     except RuntimeError as error:
         assert type(error) is dhaga.monkey.PatchError
-        print(str(error).replace("dhaga.monkey.patch() comes too late; let it be called before ", "")
+        print(str(error).replace("dhaga.monkey.patch() comes too late; call it before ", "")
               .replace(". Programs run by `python -m dhaga` are patched before their first line", ""))
     print(dhaga.monkey.is_patched())
 """

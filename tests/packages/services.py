@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 SSHD = os.environ.get("DHAGA_SSHD") or shutil.which("sshd") or "/usr/sbin/sshd"
-PATIENCE = 20
+PATIENCE = 30
 """Seconds for which one waits for the others."""
 
 

@@ -136,7 +136,9 @@ COMPACT = (
     Program("own_servers zmq", "zmq", "", 20),
 )
 OFFLOADED = (
-    Program("grpc_offloaded", "grpc", "", 20),
+    Program("grpc_calls otlp", "opentelemetry.exporter.otlp.proto.grpc", "", 20),
+    Program("grpc_calls plain", "grpc", "", 20),
+    Program("grpc_calls pubsub", "google.pubsub_v1", "", 20),
     Program("http_clients pycurl", "pycurl", "http", 20),
 )
 """What waits in C: each call has an OS thread of its own."""

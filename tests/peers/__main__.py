@@ -1,14 +1,15 @@
-"""Run gevent's and eventlet's own tests on Dhaga, and compare with what is expected: ``python -m tests.peers gevent``.
+"""Run tests of gevent, eventlet and programs on them on Dhaga, and compare: ``python -m tests.peers gevent``.
 
 What counts is each test that passes with the real peer in the same environment. It fails if one of these fails on Dhaga
-and the peer's list (``gevent.toml``, ``eventlet.toml``) does not have it with its reason; if one passes that the list
-has; and if less than the target passes.
+and the list of its suite (``gevent.toml``) does not have it with its reason; if one passes that the list has; and if
+less than the target passes. A suite that cannot be installed, as when offline, is skipped.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.kit.suite import terminated
-from tests.peers.peer import NAMES, PYTHON, ROOT, Environment, Peer
+from tests.peers.peer import NAMES, PYTHON, ROOT, Environment, Peer, Unavailable
 from tests.peers.run import PeerTrial
 from tests.stdlib.__main__ import why
 from tests.stdlib.run import over
@@ -34,7 +35,6 @@ class Run:
 
     def run(self, workers: int, fresh: bool) -> None:
         """Run them. What passes with the peer is taken from the last run unless ``fresh``."""
-        self.environment.make(self.peer)
         file = self.environment.baseline(self.peer)
         if file.exists():
             self.baseline = json.loads(file.read_text())
@@ -46,7 +46,7 @@ class Run:
                     self.trials.append(trial := done.result())
                     self.baseline[trial.module] = trial.baseline
                     file.write_text(json.dumps(self.baseline, indent=1))
-                    print(f"{trial.module:24} {share([trial])}", flush=True)
+                    print(f"{trial.module:26} {share([trial])}", flush=True)
             except BaseException:
                 over.set()
                 pool.shutdown(cancel_futures=True)
@@ -84,8 +84,10 @@ def share(trials: Sequence[PeerTrial]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.peers", description="Run the peers' own tests on Dhaga.")
-    parser.add_argument("peer", nargs="?", choices=NAMES, help="both, unless given")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.peers", description="Run suites of gevent, eventlet and programs on them on Dhaga."
+    )
+    parser.add_argument("peer", nargs="?", choices=NAMES, help="all, unless given")
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="such as test__pool; all listed, unless given")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="how many modules to run at a time")
     parser.add_argument("--fresh", action="store_true", help="measure anew what passes with the peer itself")
@@ -97,6 +99,12 @@ def main() -> int:
     for name in [options.peer] if options.peer else NAMES:
         began = time.monotonic()
         run = Run(Peer.named(name), Environment(options.environment.absolute()), options.modules)
+        try:
+            run.environment.make(run.peer)
+        except Unavailable as reason:
+            print(f"skipped: {reason}")
+            well = well and "DHAGA_REQUIRE_SERVICES" not in os.environ
+            continue
         try:
             run.run(options.workers, options.fresh)
         finally:

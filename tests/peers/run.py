@@ -33,7 +33,7 @@ class PeerRun(ModuleRun):
 
     def plan(self) -> dict[str, Any]:
         bridge = self.peer.bridge if self.patched else ""
-        path = [str(self.sources)] if self.peer.sdist else []
+        path = [] if self.peer.source == "wheel" else [str(self.sources)]
         return super().plan() | {"module": f"{self.package}.{self.module}", "path": path, "bridge": str(bridge)}
 
 
@@ -54,7 +54,8 @@ class PeerTrial:
 
     def run(self, baseline: list[str] | None = None) -> PeerTrial:
         """Run the module on Dhaga, and with the peer unless it is known what passes there."""
-        self.baseline = self.passing_with_peer() if baseline is None else baseline
+        passing = self.passing_with_peer() if baseline is None else baseline
+        self.baseline = [test for test in passing if test not in self.peer.left_out]
         only = {test for test in self.baseline if not self.loss(test).hangs}
         records = self.tried(True, only)
         failed = {test for test in only if records.get(test, MISSING).outcome != "passed"}

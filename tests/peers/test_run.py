@@ -53,32 +53,24 @@ SAMPLE = """
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Sample(Peer):
-    """A peer whose tests are in a folder of this test."""
-
-    folder: Path
-
-    @property
-    def bridge(self) -> Path:
-        return self.folder / "bridge.py"
-
-
 @pytest.fixture
-def peer(tmp_path: Path) -> Sample:
+def peer(tmp_path: Path) -> Peer:
+    """A peer whose tests are in a folder of this test."""
     (package := tmp_path / "sample_tests").mkdir()
     (package / "__init__.py").touch()
     (package / "mixed.py").write_text(textwrap.dedent(SAMPLE))
     (tmp_path / "bridge.py").write_text("import sys\nsys.on_dhaga = True\n")
-    return Sample("sample", "sample==1", "sample_tests", True, ("mixed",), 0.9, {}, Limits(2), {}, folder=tmp_path)
+    return Peer(
+        *("sample", "sample==1", "sample_tests", "sdist", ("mixed",), 0.9, {}, Limits(2), {}, tmp_path / "bridge.py")
+    )
 
 
-def trial_of(peer: Sample, **known: Loss) -> PeerTrial:
+def trial_of(peer: Peer, **known: Loss) -> PeerTrial:
     peer = dataclasses.replace(peer, known={f"mixed.Mixed.{test}": loss for test, loss in known.items()})
-    return PeerTrial("mixed", peer, Path(sys.executable), peer.folder).run()
+    return PeerTrial("mixed", peer, Path(sys.executable), peer.bridge.parent).run()
 
 
-def test_what_passes_with_the_peer_and_not_here_fails(peer: Sample) -> None:
+def test_what_passes_with_the_peer_and_not_here_fails(peer: Peer) -> None:
     trial = trial_of(peer)
     assert {test: record.outcome for test, record in trial.unknown.items()} == {
         "mixed.Mixed.test_fails_here": "failed",
@@ -90,7 +82,7 @@ def test_what_passes_with_the_peer_and_not_here_fails(peer: Sample) -> None:
     assert "mixed.test_is_a_function" in trial.baseline and "mixed.test_takes" not in trial.baseline
 
 
-def test_a_known_failure_is_none_and_one_that_passes_is(peer: Sample) -> None:
+def test_a_known_failure_is_none_and_one_that_passes_is(peer: Peer) -> None:
     trial = trial_of(
         peer,
         test_fails_here=Loss("known"),
@@ -103,18 +95,29 @@ def test_a_known_failure_is_none_and_one_that_passes_is(peer: Sample) -> None:
     assert trial.failing["mixed.Mixed.test_hangs_here"].text == "known"
 
 
-def test_a_baseline_that_is_given_is_not_measured_again(peer: Sample) -> None:
-    trial = PeerTrial("mixed", peer, Path(sys.executable), peer.folder).run(["mixed.Mixed.test_fails_with_the_peer"])
+def test_a_baseline_that_is_given_is_not_measured_again(peer: Peer) -> None:
+    trial = PeerTrial("mixed", peer, Path(sys.executable), peer.bridge.parent).run(
+        ["mixed.Mixed.test_fails_with_the_peer"]
+    )
     assert (trial.passed, trial.failing) == (1, {})
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if (Path(__file__).parent / f"{name}.toml").exists()])
+def test_a_test_left_out_is_asked_of_neither(peer: Peer) -> None:
+    peer = dataclasses.replace(peer, left_out={"mixed.Mixed.test_fails_here": Loss("of another time")})
+    trial = PeerTrial("mixed", peer, Path(sys.executable), peer.bridge.parent).run()
+    assert "mixed.Mixed.test_fails_here" not in {*trial.baseline, *trial.failing}
+    assert share([trial]) == "2 of 5 passed, 40.0%"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_data_name_each_test_once_and_a_reason_for_each(name: str) -> None:
     import tomllib
 
     data = tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text())
-    tests = [test for entry in data.get("loss", []) for test in entry["tests"]]
-    assert len(tests) == len(set(tests)) == len(Peer.named(name).known)
-    assert {test.partition(".")[0] for test in tests} <= set(data["modules"])
-    assert all(entry["reason"] and {*entry} <= {"reason", "tests", "flaky", "hangs"} for entry in data.get("loss", []))
-    assert Peer.named(name).bridge.exists() and importlib.util.find_spec(f"dhaga.compat.{name}")
+    peer = Peer.named(name)
+    entries = [*data.get("loss", []), *data.get("left_out", [])]
+    tests = [test for entry in entries for test in entry["tests"]]
+    assert len(tests) == len(set(tests)) == len(peer.known) + len(peer.left_out)
+    assert all(test.startswith(tuple(f"{module}." for module in data["modules"])) for test in tests)
+    assert all(entry["reason"] and {*entry} <= {"reason", "tests", "flaky", "hangs"} for entry in entries)
+    assert peer.bridge.exists() and importlib.util.find_spec(f"dhaga.compat.{peer.library or name}")

@@ -17,7 +17,7 @@ import pytest
 import dhaga
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.threading import Barrier, BoundedSemaphore, BrokenBarrierError, Condition, Event, Lock, RLock, Semaphore
-from tests.kit.crowd import WORKERS, Crowd, Worker
+from tests.kit.crowd import SWITCH_INTERVALS, WORKERS, Crowd, Worker
 
 slow = pytest.mark.share(0.2)
 
@@ -586,7 +586,7 @@ def test_two_who_come_at_once_miss_nothing(crowd: Crowd, kind: str) -> None:
             parts[side](things[pair])
             me.operations += 3
 
-    crowd.run(work, cancel=False, interval=0.000005)
+    crowd.run(work, cancel=False, interval=SWITCH_INTERVALS[0])
     assert all(door.empty() for pair in doors for door in pair)
 
 

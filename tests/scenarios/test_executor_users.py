@@ -45,7 +45,7 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 def meet(number: int) -> int:
     """Park until the whole crowd is there: they must all be under way at once."""
-    crowd.wait(20)
+    crowd.wait(30)
     return number
 
 

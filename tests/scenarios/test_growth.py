@@ -20,12 +20,13 @@ import pytest
 
 import dhaga
 from dhaga import futures, metrics, queue, select, socket, testing, threading
-from dhaga._kernel import deadlock, hooks
-from dhaga._kernel.current import this_thread
-from dhaga._kernel.scheduler import schedulers
-from dhaga._kernel.shutdown import ended_schedulers
-from dhaga._kernel.thread_waiter import os_threads
-from dhaga._kernel.wait_queue import WaitQueue
+from dhaga._kernel import hooks
+from dhaga._kernel.process.shutdown import ended_schedulers
+from dhaga._kernel.run.scheduler import schedulers
+from dhaga._kernel.wait import deadlock
+from dhaga._kernel.wait.current import this_thread
+from dhaga._kernel.wait.thread_waiter import os_threads
+from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga._kernel.weak_sets import members
 from dhaga._workers.dhaga_pool import worker_pools
 from dhaga._workers.switch_interval import switch_interval
@@ -71,15 +72,15 @@ def registries() -> dict[str, int]:
         "OS threads": standard.active_count(),
         "OS threads known as waiters": len(members(os_threads)),
         "file descriptors": len(testing.open_fds()),
-        "dhagas": len(scheduler._live),
+        "dhagas": len(scheduler.live),
         "Dhaga objects": len(waited_for),
-        "runnable": scheduler._runnable(),
-        "timers": len(scheduler._timers.heap),
-        "watched fds": len(scheduler._poller.watchers),
-        "fds to recheck": len(scheduler._poller.to_recheck),
-        "thread-local references": len(me._thread_local_refs or ()),
-        "pending errors": len(me._pending),
-        "calls in OS threads": scheduler._outside_calls,
+        "runnable": scheduler.count_runnable(),
+        "timers": len(scheduler.timers.heap),
+        "watched fds": len(scheduler.poller.watchers),
+        "fds to recheck": len(scheduler.poller.to_recheck),
+        "thread-local references": len(me.thread_local_refs or ()),
+        "pending errors": len(me.pending_errors),
+        "calls in OS threads": scheduler.outside_calls,
         "calls for the switch interval": sum(switch_interval.running_calls),
         "wait queues": len(queues),
         "tickets in wait queues": sum(map(len, queues)),
@@ -286,7 +287,7 @@ def waits_for_several_that_live() -> Iterator[Operation]:
     lives, never, standard_future = dhaga.spawn(dhaga.park, "end"), futures.Future(), concurrent.futures.Future()
     all_of_them: list[Any] = [lives, never, standard_future]
     yield lambda: dhaga.wait(all_of_them, timeout=0.001)
-    assert not standard_future._waiters and not lives._result_waiters
+    assert not standard_future._waiters and not lives.result_waiters
     lives.wake()
 
 

@@ -16,28 +16,58 @@ import pytest
 
 import dhaga
 from dhaga import queue
-from dhaga._kernel import current, deadlock, thread_waiter
-from dhaga._kernel import waiter as waiter_room
+from dhaga._kernel.errors import Cancelled
+from dhaga._kernel.wait import cancellation, current, deadlock, thread_waiter
+from dhaga._kernel.wait import waiter as waiter_room
+from dhaga._kernel.wait.cancellation import ScopeCancel, pending_errors_of
 from dhaga._sync import event, lock, mutex, semaphore, simple_queue
 from dhaga._sync.barrier import Barrier, BrokenBarrierError
 from dhaga._sync.condition import Condition
 from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
 from dhaga._sync.semaphore import BoundedSemaphore, Semaphore
+from dhaga._workers import thread_pool
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 
 pytestmark = pytest.mark.once
 
 FILES = {
     module.__file__
-    for module in (event, lock, mutex, queue, semaphore, simple_queue, thread_waiter, waiter_room, current)
+    for module in (
+        thread_pool,
+        event,
+        lock,
+        mutex,
+        queue,
+        semaphore,
+        simple_queue,
+        thread_waiter,
+        waiter_room,
+        current,
+        cancellation,
+    )
 }
 PARK_FILES = {module.__file__ for module in (thread_waiter, waiter_room, deadlock)}
-PARK = thread_waiter.OSThread._park.__code__
+PARK = thread_waiter.OSThread.park_until_woken.__code__
 BLOCKS = {thread_waiter.OSThread.block.__code__, thread_waiter.OSThread.block_forever.__code__}
 GUARDS = {mutex.Mutex.acquire.__code__, mutex.Mutex.acquire_slowly.__code__}
 """The functions in which a thread waits for what another one has to give, and for another one to go on."""
 
+
+class Guard:
+    """An OS lock whose waits are told from work."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+GUARDS.add(Guard.__enter__.__code__)
 SOON = 10.0
 
 
@@ -60,7 +90,7 @@ class Run(threading.Thread):
 
     def waits(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
-        return frame is not None and frame.f_code in BLOCKS and bool(self.waiter._parked)
+        return frame is not None and frame.f_code in BLOCKS and bool(self.waiter.parked)
 
     def is_stuck(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
@@ -411,14 +441,14 @@ def test_what_is_given_just_when_a_dhaga_is_cancelled_is_not_lost(kind: Kind) ->
         def scenario() -> Any:
             it = kind.make()
             d = other.spawn(kind.take, it, None)
-            while not d._parked:
+            while not d.parked:
                 time.sleep(0.00005)
             later = waiting_thread(lambda: kind.take(it, None))
 
             def cancel() -> None:
                 d.cancel()
                 through = threading.Event()
-                other._call(through.set)
+                other.call(through.set)
                 through.wait()
 
             def check(first: Run, second: Run) -> None:
@@ -466,8 +496,79 @@ def take_struck_at(nth: int, kind: Kind, timeout: float | None, given_before: bo
     giver.end()
     struck = first.left <= 0
     assert taken + kind.left(it) == 1
-    assert [type(error) for error in first.waiter._pending] == [KeyboardInterrupt] * (taken and struck)
+    assert [type(error) for error in first.waiter.pending_errors] == [KeyboardInterrupt] * (taken and struck)
     return taken, struck
+
+
+# ---- cancels of one that does not wait
+
+
+def add_error(waiter: Any, error: Cancelled) -> None:
+    waiter.cancel_with(error)
+
+
+def add_scope_cancel(waiter: Any, error: Cancelled) -> None:
+    waiter.cancel_by_scope(ScopeCancel(None, 7, error))
+
+
+def lift_shield(waiter: Any, error: Cancelled) -> None:
+    """Let through what a shield has held off, and be cancelled."""
+    pending_errors_of(waiter).unshield(5)
+    waiter.cancel_with(error)
+
+
+@pytest.mark.parametrize(
+    ("add_first", "shielded"),
+    [(add_error, False), (add_error, True), (add_scope_cancel, False), (add_scope_cancel, True), (lift_shield, True)],
+)
+@pytest.mark.parametrize("add_second", [add_error, add_scope_cancel])
+def test_of_two_cancels_at_once_none_is_lost(add_first: Any, add_second: Any, shielded: bool) -> None:
+    def scenario() -> Any:
+        waiter: Any = thread_waiter.OSThread()
+        earlier, one, other = Cancelled("earlier"), Cancelled("one"), Cancelled("other")
+        if shielded:
+            pending_errors_of(waiter).shield(5)
+            waiter.cancel_with(earlier)
+
+        def check(first: Run, second: Run) -> None:
+            ends(first, second)
+            causes = [*waiter.pending_errors, *getattr(waiter.pending_errors, "held", ())]
+            reasons = sorted(str(getattr(cause, "reason", cause)) for cause in causes)
+            assert reasons == ["earlier"] * shielded + ["one", "other"]
+
+        return lambda: add_first(waiter, one), lambda: add_second(waiter, other), check
+
+    assert at_every_line(scenario) > 3
+
+
+# ---- threads of an offload pool
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("then", ["call", "shutdown"])
+def test_an_idle_thread_that_ends_leaves_no_call_and_no_shutdown_behind(
+    monkeypatch: pytest.MonkeyPatch, threads: int, then: str
+) -> None:
+    monkeypatch.setattr(thread_pool, "IDLE_SECONDS", 0.0001)
+
+    def scenario() -> Any:
+        pool = thread_pool.OffloadPool("ending", threads)
+        thread = thread_pool.WorkerThread(pool)
+        pool._threads.add(thread)
+        pool._guard = Guard()
+
+        def serve() -> None:
+            while thread.run_next_call():
+                pass
+
+        def check(first: Run, second: Run) -> None:
+            ends(first, second)
+            assert second.outcome == (8 if then == "call" else None)
+            pool.shutdown(wait=False)
+
+        return serve, (lambda: pool.offload(pow, 2, 3)) if then == "call" else pool.shutdown, check
+
+    assert at_every_line(scenario) > 5
 
 
 # ---- events

@@ -23,8 +23,8 @@ import pytest
 import dhaga
 from dhaga import queue, socket, ssl, testing, threading
 from dhaga._kernel import hooks
-from dhaga._kernel.microthread import Dhaga
-from dhaga._kernel.wait_queue import WaitQueue
+from dhaga._kernel.run.microthread import Dhaga
+from dhaga._kernel.wait.wait_queue import WaitQueue
 from tests.kit.tls import tls
 
 OPERATIONS = int(os.environ.get("DHAGA_LEAK_OPERATIONS") or 200_000)
@@ -100,8 +100,8 @@ def everywhere() -> list[object]:
     """Return what every switch and wake takes in hand."""
     me = dhaga.current()
     scheduler: Any = me.scheduler
-    poller = scheduler._poller
-    of_it = [scheduler._hub, scheduler._run_queue, scheduler._low, poller, poller.watchers]
+    poller = scheduler.poller
+    of_it = [scheduler.hub, scheduler.run_queue, scheduler._low, poller, poller.watchers]
     return [me, scheduler, *of_it, vars(hooks), Dhaga, None, True, False]
 
 
@@ -597,7 +597,7 @@ def served_and_cancelled(victim: Any, wait: Wait) -> None:
 
 def struck(victim: Any, wait: Wait) -> None:
     """Raise an error of the program's own, as a Timeout does."""
-    victim._cancel_with(LookupError("struck"))
+    victim.cancel_with(LookupError("struck"))
 
 
 def late(victim: Any, wait: Wait) -> None:

@@ -125,14 +125,14 @@ def test_a_finalizer_in_a_lap_finds_the_scheduler_and_is_refused_where_it_would_
         lock.acquire()
         scheduler = dhaga.spawn(int).scheduler
         call = HubDrop(scheduler, [Dropped()])
-        scheduler._run_queue.append(call)
+        scheduler.run_queue.append(call)
         items.mutex.acquire()
         await dhaga.spawn(dhaga.sleep, 0)
         items.mutex.release()
         lock.release()
         return scheduler
 
-    from dhaga._kernel.scheduler import HubCall
+    from dhaga._kernel.run.entries import HubCall
 
     class HubDrop(HubCall):
         def __init__(self, scheduler: dhaga.Scheduler, kept: list[object]) -> None:

@@ -99,8 +99,9 @@ def test_a_forked_child_has_one_thread_whoever_forks() -> None:
             thread = threading.Thread(target=fork, args=(what,))
             thread.start()
             thread.join()
-        _thread.start_new_thread(fork, ("_exit",))
-        time.sleep(0.3)
+        forked = threading.Event()
+        _thread.start_new_thread(lambda: (fork("_exit"), forked.set()), ())
+        forked.wait(30)
         print(threading.current_thread() is threading.main_thread(), len(threading.enumerate()))
         os._exit(0)
     """

@@ -30,7 +30,7 @@ standard = [(module, name, getattr(resolve_name(module), name)) for module, name
 def all_at_once(fn):
     began = time.monotonic()
     dhagas = [dhaga.spawn(fn, n) for n in range(COUNT)]
-    answers = [d.result(timeout=25) for d in dhagas]
+    answers = [d.result(timeout=60) for d in dhagas]
     assert threading.active_count() == 1, threading.enumerate()
     return answers, time.monotonic() - began
 
@@ -81,7 +81,7 @@ def test_pymysql_waits_a_hundred_times_at_once() -> None:
         def connection():
             while True:
                 try:
-                    return pymysql.connect(host=url.hostname, port=url.port, user=url.username)
+                    return pymysql.connect(host=url.hostname, port=url.port, user=url.username, ssl_disabled=True)
                 except pymysql.err.OperationalError as error:
                     if error.args[0] != 1040:  # too many connections: those of other tests
                         raise
@@ -89,11 +89,11 @@ def test_pymysql_waits_a_hundred_times_at_once() -> None:
 
         def work(n):
             with connection() as c, c.cursor() as cursor:
-                cursor.execute("select %s, sleep(0.2)", (n,))
+                cursor.execute("select %s, sleep(0.5)", (n,))
                 return cursor.fetchone()
 
         answers, took = all_at_once(work)
-        assert answers == [(n, 0) for n in range(COUNT)] and took < 10, took
+        assert answers == [(n, 0) for n in range(COUNT)] and took < COUNT * 0.5 / 2, took
         assert pymysql is not public and sys.modules["pymysql"] is public
         assert pymysql.connections.socket.socket is dhaga.socket.socket
         assert public.connections.socket.socket is socket.socket and is_untouched()

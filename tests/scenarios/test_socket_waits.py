@@ -13,7 +13,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.poller import IOLoopPoller
+from dhaga._kernel.run.poller import IOLoopPoller
 from dhaga.testing import settle, virtual_clock
 from tests.kit.socket_cases import EVENTFUL, LONG, TRYING, WAITS, Wait, connect_tcp, eventually
 
@@ -93,7 +93,7 @@ def test_a_plain_thread_waits_for_real(case: Case, stack: ExitStack) -> None:
         thread.join(0.01)
         assert thread.is_alive() and not results
         wait.release()
-        thread.join(10)
+        thread.join(30)
         assert results == [wait.outcome]
 
 
@@ -313,7 +313,7 @@ def test_timeouts_are_kept_as_the_standard_keeps_them() -> None:
 
 @pytest.mark.parametrize("case", WAITS)
 def test_a_cancel_ends_the_wait_and_loses_nothing(case: Case, stack: ExitStack) -> None:
-    endings: list[Any] = [lambda d: d.cancel("enough"), lambda d: d._time_out()]
+    endings: list[Any] = [lambda d: d.cancel("enough"), lambda d: d.time_out_park()]
     if case.__name__ == "readline" or case in TRYING:
         endings.pop()  # after a timeout a file of a socket is not read on; and a pause that is over is not an error
     with virtual_clock(), stack:
@@ -345,8 +345,8 @@ def test_a_cancel_after_the_wake_waits_for_the_next_park(case: Case, stack: Exit
         settle()
         wait.release()
         while d.state == "WAITING":
-            d.scheduler._poller.poll()
-            if case in TRYING or isinstance(d.scheduler._poller, IOLoopPoller):
+            d.scheduler.poller.poll()
+            if case in TRYING or isinstance(d.scheduler.poller, IOLoopPoller):
                 dhaga.sleep(0.001)
         if d.state == "RUNNABLE":
             d.cancel()
@@ -414,7 +414,7 @@ def test_closing_wakes_every_waiter_with_an_error(case: Case, close: Any, stack:
         close(wait)
         for d in dhagas:
             d.join()
-        thread.join(10)
+        thread.join(30)
         assert [error.errno for error in errors] == [errno.EBADF] * 4
         assert len({id(error) for error in errors}) == 4
 

@@ -23,7 +23,7 @@ LATER = {
 def test_import_dhaga_imports_no_more_than_the_kernel_needs() -> None:
     (names,) = prints("import sys, dhaga; print(*sys.modules)")
     imported = set(names.split())
-    assert "dhaga._kernel.scheduler" in imported
+    assert "dhaga._kernel.run.scheduler" in imported
     assert not imported & LATER
 
 

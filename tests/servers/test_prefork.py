@@ -57,6 +57,7 @@ def test_a_program_that_cannot_be_set_up_is_told_once_and_the_master_gives_up(tm
         assert running.end() == 1
         assert sum("ZeroDivisionError" in line for line in running.log) == 1
         assert running.log[-1].endswith("ended with status 1 before it served: the master gives up")
+        assert not any("listens" in line for line in running.log)
 
 
 # ---- reload
@@ -98,7 +99,9 @@ def test_the_old_workers_stay_when_the_new_ones_cannot_come_up(tmp_path: pathlib
         with wait_within(running) as sock:
             (tmp_path / "served.py").write_text("import no_such_module")
             running.signal(signal.SIGHUP)
-            running.wait_for("ended with status 1 before it served: (the old workers go on, nothing is reloaded)")
+            running.wait_for(
+                "ended with status 1 before it served: (the old workers keep serving, the reload is abandoned)"
+            )
             assert any("no_such_module" in line for line in running.log)
             assert running.ask() == b"old"
             (tmp_path / "served.py").write_text(version("new"))
@@ -174,7 +177,7 @@ def test_with_reuse_port_each_worker_listens_at_each_port_and_unix_sockets_are_s
 
 def test_a_master_runs_before_anything_has_parked() -> None:
     dhaga.spawn(lambda: None).join()
-    with pytest.raises(RuntimeError, match="before anything has parked"):
+    with pytest.raises(RuntimeError, match="before the first park"):
         Master(lambda: TCPServer, ("127.0.0.1", 0)).run()  # type: ignore[arg-type, return-value]
 
 

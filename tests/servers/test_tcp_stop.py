@@ -68,7 +68,7 @@ def test_stop_again_does_nothing_and_before_the_start_forbids_that() -> None:
     server = TCPServer(echo)
     server.stop()
     server.stop()
-    with pytest.raises(RuntimeError, match="started before"):
+    with pytest.raises(RuntimeError, match="already started"):
         server.start()
 
 

@@ -108,7 +108,7 @@ def test_a_connection_cancelled_at_any_park_is_closed() -> None:
         victim = Connection(server, far, "somebody")
         server.permits.acquire()
         server.connections.add(victim)
-        server.scheduler._admit(victim)
+        server.scheduler.admit(victim)
 
         def talk() -> None:
             with near:

@@ -32,7 +32,7 @@ def test_a_second_sigterm_or_ctrl_c_ends_at_once(tmp_path: pathlib.Path, numbers
         with wait_within(running) as sock:
             for number in numbers:  # one after the other: two of a kind may come as one
                 running.signal(number)
-                running.wait_for("master .* ends the workers by (.*)")
+                running.wait_for("master .* ends the workers with (.*)")
             assert sock.recv(100) == b""
         assert running.end() == 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import dhaga
-from dhaga._kernel.scheduler import schedulers
+from dhaga._kernel.run.scheduler import schedulers
 
 MB = 1 << 20
 STATM = Path("/proc/self/statm")
@@ -34,7 +34,7 @@ def memory() -> int:
 
 def live_dhagas() -> int:
     """Return how many dhagas have not ended. From: any thread."""
-    return sum(len(scheduler._live) for scheduler in list(schedulers))
+    return sum(len(scheduler.live) for scheduler in list(schedulers))
 
 
 def dhagas_in_memory() -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 BEAT = 0.05
 """Seconds between two beats of a place's pulse: it shows that nobody is starved there."""
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds that a place has to start, and to be empty once all is over."""
 
 

@@ -29,7 +29,7 @@ TELL_EVERY = 10.0
 SAMPLE_EVERY = 0.5
 """Seconds between two lines, and between two samples of the memory."""
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds that those who keep the load up have to end."""
 
 TIDY = 5.0

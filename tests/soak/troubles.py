@@ -76,7 +76,7 @@ class Troubles:
         """Have a connection cut at its server's end, if there is any."""
         if servers := self.run.servers():
             server = self.choose.choice(servers)
-            server.scheduler._call(self.cut_one, server, self.choose.random(), self.choose.random() < 0.5)
+            server.scheduler.call(self.cut_one, server, self.choose.random(), self.choose.random() < 0.5)
         return False  # it is counted there
 
     def cut_one(self, server: Any, which: float, resets: bool) -> None:

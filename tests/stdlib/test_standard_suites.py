@@ -97,7 +97,7 @@ def sleeping_retry(seconds: float, *_: object) -> Iterator[None]:
 @contextlib.contextmanager
 def wait_threads_exit(timeout: float | None = None) -> Iterator[None]:
     """Wait until the dhagas of the block have ended."""
-    live = dhaga.current().scheduler._live
+    live = dhaga.current().scheduler.live
     before = set(live)
     yield
     while left := live - before:

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from dhaga import await_, sleep, spawn
+from dhaga import await_, spawn
 from examples.notifications import redis_link as link_module
-from examples.notifications.messages import Id, Refused
+from examples.notifications.messages import Refused
 from examples.notifications.redis_link import RedisLink
 from examples.notifications.server import NotificationServer
 from tests.examples.notifications.conftest import REDIS
-from tests.examples.notifications.test_broker import RecordingSubscriber
 from tests.examples.notifications.test_endpoints import Serve, listening, until
 
 Joined = Callable[[], NotificationServer]
@@ -72,29 +71,6 @@ def test_what_is_posted_at_one_reaches_the_clients_of_all_in_one_order(
     assert sorted(map(int, heard[0])) == list(range(40))
 
 
-def test_a_client_may_go_on_at_another_server_even_if_that_is_behind(joined: Joined) -> None:
-    one, other = joined(), joined()
-    with listening(one, "sse") as (listener, heard):
-        publish(one, 1, 2)
-        until(lambda: len(heard) == 2)
-        last = listener.last
-    publish(one, 3)
-    with listening(other, "sse", last=last) as (listener, heard):
-        until(lambda: heard == ["3"])
-        assert listener.gaps == 0
-
-
-def test_a_server_that_starts_knows_what_has_been(joined: Joined) -> None:
-    one = joined()
-    first = one.service.publish("t", b"1")
-    publish(one, 2, 3)
-    other = joined()
-    subscriber = RecordingSubscriber()
-    assert subscriber.listen(other.service.broker, "t", after=first).gap is False
-    assert subscriber.heard == ["2", "3"]
-    assert RecordingSubscriber().listen(other.service.broker, "t", after=Id(1, 0)).gap
-
-
 def test_a_stream_that_was_lost_is_put_back_and_nobody_hears_twice(joined: Joined) -> None:
     one, other = joined(), joined()
     with listening(one, "tcp") as (_, heard), listening(other, "tcp") as (_, heard_too):
@@ -145,21 +121,6 @@ def test_what_was_accepted_and_not_read_back_is_put_back_too(joined: Joined) -> 
         assert texts(one) == ["1", "2"] and not link.unread
 
 
-def test_what_was_put_back_under_a_new_id_is_not_put_back_again(joined: Joined) -> None:
-    one, other = joined(), joined()
-    with stopped_reader(one) as link:
-        publish(one, 1)
-        until(lambda: texts(other) == ["1"])
-        lose_the_stream(one, other)
-        until(lambda: other.link and other.link.linked)
-        publish(other, 2)  # so that what `one` puts back is late, and gets a new id
-        await_(link.redis.xdel(link.stream, str(next(iter(link.unread)))))
-        link.join()
-        for _, entries in await_(link.redis.xread({link.stream: str(link.last)}, count=100)):
-            link.take(entries)
-        assert texts(one) == ["2", "1"] and not link.unread
-
-
 def test_without_redis_messages_are_refused_at_once_and_clients_stay(
     joined: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,13 +143,3 @@ def test_without_redis_messages_are_refused_at_once_and_clients_stay(
 
 def gone(*_: Any) -> None:
     raise ConnectionError("gone")
-
-
-def test_a_server_that_finds_no_redis_does_not_start_and_leaves_nothing() -> None:
-    from examples.notifications.server import Settings
-
-    server = NotificationServer(Settings(redis="redis://127.0.0.1:1"))
-    with pytest.raises(ConnectionError, match="there is no Redis"):
-        server.start()
-    sleep(0)
-    assert not server.service.broker.courier.is_alive()

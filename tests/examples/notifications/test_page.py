@@ -31,7 +31,7 @@ def wait_for(browser: Any, script: str) -> Any:
     """Wait until a piece of JavaScript gives something."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 15, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
+    return WebDriverWait(browser, 60, 0.05).until(lambda browser: browser.execute_script(f"return {script}"))
 
 
 def text_of(browser: Any, id: str) -> str:

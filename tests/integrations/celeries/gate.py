@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-PATIENCE = 30
+PATIENCE = 60
 """Seconds to wait for what is to come; a worker alone takes 13 to start where 20 processes want each core."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 """Seconds after which one that is alone gives up."""
 
 inside = most = 0

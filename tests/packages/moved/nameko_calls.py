@@ -59,7 +59,7 @@ try:
         replies = [cluster[unique].meet.call_async(COUNT) for _ in range(COUNT)]
         assert [reply.result() for reply in replies] == [COUNT] * COUNT
         cluster[unique].tell("hello")
-        assert heard.wait(20) == ("hello", COUNT)
+        assert heard.wait(30) == ("hello", COUNT)
 finally:
     runner.stop()
     with kombu.Connection(config["AMQP_URI"]) as connection, connection.channel() as channel:

@@ -10,23 +10,29 @@ COUNT = 20
 url = os.environ["DHAGA_POSTGRES"]
 
 
+asleep, most = set(), 0
+
+
 def sleep(number):
+    global most
+    asleep.add(number)
+    most = max(most, len(asleep))
     with psycopg2.connect(url) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_sleep(0.5), %s", (number,))
+        cursor.execute("SELECT pg_sleep(0.1), %s", (number,))
         found = cursor.fetchone()[1]
     connection.close()
+    asleep.remove(number)
     return found
 
 
 def sleep_for_long():
     connection = psycopg2.connect(url)
     try:
-        connection.cursor().execute("SELECT pg_sleep(10)")
+        connection.cursor().execute("SELECT pg_sleep(60)")
     finally:
         connection.close()
 
 
-began = time.monotonic()
 if sys.argv[1] == "gevent":
     import gevent
     import psycogreen.gevent
@@ -43,14 +49,14 @@ else:
     psycogreen.eventlet.patch_psycopg()
     results = list(eventlet.GreenPool(COUNT).imap(sleep, range(COUNT)))
     Timeout = eventlet.Timeout
-took = time.monotonic() - began
 assert results == list(range(COUNT))
-assert took < COUNT * 0.5 / 2, took
+assert most == COUNT, most
+began = time.monotonic()
 late = None
 try:
     with Timeout(0.2) as timeout:
         sleep_for_long()
 except Timeout as error:
     late = error
-assert late is timeout and time.monotonic() - began < took + 5
+assert late is timeout and time.monotonic() - began < 30
 print("peak", COUNT)

@@ -13,7 +13,7 @@ answers, ticks, enough = {}, [], threading.Event()
 
 
 def work(n):
-    together.wait(20)
+    together.wait(30)
     answers[n] = threading.current_thread().name
 
 
@@ -28,7 +28,7 @@ scheduler.start()
 for n in range(COUNT):
     scheduler.add_job(work, args=[n], misfire_grace_time=20)
 scheduler.add_job(tick, "interval", seconds=0.1, next_run_time=datetime.now().astimezone(), misfire_grace_time=20)
-assert enough.wait(20)
+assert enough.wait(30)
 while len(answers) < COUNT:
     time.sleep(0.01)
 scheduler.shutdown()

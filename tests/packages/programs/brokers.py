@@ -72,7 +72,7 @@ listen, publish = globals()[sys.argv[1]]()
 threads = [threading.Thread(target=listen) for _ in range(COUNT)]
 for thread in threads:
     thread.start()
-ready.wait(20)
+ready.wait(30)
 publish()
 for thread in threads:
     thread.join()

@@ -93,7 +93,7 @@ def serve(connection):
             waiting.add(connection)
             if len(waiting) >= COUNT:
                 together.set()
-            together.wait(20)
+            together.wait(30)
 
 
 def accept():
@@ -116,7 +116,7 @@ threading.Thread(target=accept, daemon=True).start()
 threads = [threading.Thread(target=work) for _ in range(COUNT)]
 for thread in threads:
     thread.start()
-assert together.wait(20), f"only {len(waiting)} wait at once"
+assert together.wait(30), f"only {len(waiting)} wait at once"
 print("peak", COUNT, flush=True)
 if name in ("kafka", "pymongo"):  # they go on to try for as long as they may
     os._exit(0)

@@ -14,7 +14,7 @@ done = threading.Semaphore(0)
 
 
 def job(n):
-    barrier.wait(20)
+    barrier.wait(30)
     done.release()
 
 
@@ -59,6 +59,6 @@ def joblib():
 
 for _ in globals()[sys.argv[1]]():
     for _ in range(COUNT):
-        assert done.acquire(timeout=20)
+        assert done.acquire(timeout=30)
 print("peak", COUNT)
 sys.stdout.flush()

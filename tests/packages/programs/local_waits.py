@@ -85,7 +85,7 @@ def watchdog():
         observer.schedule(Handler(), folder)
         observer.start()
         waiting.release()
-        assert seen.wait(20)
+        assert seen.wait(30)
         observer.stop()
         observer.join()
 
@@ -107,7 +107,7 @@ threads = [threading.Thread(target=work, args=(n,)) for n in range(COUNT)]
 for thread in threads:
     thread.start()
 for _ in range(COUNT):
-    assert waiting.acquire(timeout=20)
+    assert waiting.acquire(timeout=30)
 open_gate.set()
 if let_go is not None:
     let_go()

@@ -63,7 +63,7 @@ with Server(("127.0.0.1", 0), Receiver) as server:
     for thread in threads:
         thread.join()
     listener.stop()
-    assert all_received.wait(20)
+    assert all_received.wait(30)
     server.shutdown()
     serving.join()
 expected = sorted((f"worker-{n}", f"number {n}, round {round}") for n in range(COUNT) for round in range(2))

@@ -35,7 +35,7 @@ if __name__ == "__main__":
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=echo, args=(questions, there, ready))
     process.start()
-    assert ready.wait(20)
+    assert ready.wait(30)
     with context.Pool(2, initializer=time.sleep, initargs=(0.3,)) as pool:
         threads = [threading.Thread(target=work, args=(n,)) for n in range(COUNT)]
         for thread in threads:
@@ -48,7 +48,7 @@ if __name__ == "__main__":
         questions.put(n)
     assert [here.recv() for _ in range(COUNT)] == [-n for n in range(COUNT)]
     questions.put(None)
-    process.join(20)
+    process.join(30)
     assert process.exitcode == 0
     assert results == {n: n * n for n in range(COUNT)}
     print("peak", max(peaks))

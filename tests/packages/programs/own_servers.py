@@ -36,7 +36,7 @@ def waitress():
     from waitress import create_server
 
     def app(environ, start_response):
-        barrier.wait(20)
+        barrier.wait(30)
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
@@ -51,7 +51,7 @@ def websockets():
 
     def handle(connection):
         message = connection.recv()
-        barrier.wait(20)
+        barrier.wait(30)
         connection.send(message.upper())
 
     with serve(handle, "127.0.0.1", 0) as server:

@@ -1,0 +1,22 @@
+"""The compiled methods, from the registry of the kernel: what the tests of all of them go through."""
+
+from __future__ import annotations
+
+from types import MethodDescriptorType
+
+from dhaga import queue, socket, ssl, threading
+from dhaga._kernel.fast.compiled import python_functions
+
+IMPORTED = (queue, socket, ssl, threading)
+"""With these all compiled functions are in the registry."""
+
+
+def compiled_methods() -> list[tuple[type, str]]:
+    """Return class and name of each compiled method, by each name that its class has it under; none in pure mode."""
+    owners = {each.__objclass__: None for each in python_functions if isinstance(each, MethodDescriptorType)}
+    return [
+        (owner, name)
+        for owner in owners
+        for name, each in vars(owner).items()
+        if isinstance(each, MethodDescriptorType) and each in python_functions
+    ]

@@ -1,0 +1,109 @@
+"""Which files of tests/ test a module of dhaga/.
+
+tests/ mirrors dhaga/. The district of a module is the first folder below dhaga/. ``dhaga/x/_y/z.py`` is tested by
+``tests/x/test_z*.py`` or ``tests/x/_y/test_z*.py``; a face, ``dhaga/x.py`` or ``dhaga/x/__init__.py``, by
+``tests/test_x*.py``, or in its district.
+
+``python -m tests.kit.mirror _sync/lock`` prints the files of one module, for ``make check MODULE=…``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted(path.relative_to(ROOT / "dhaga") for path in (ROOT / "dhaga").rglob("*.py"))
+FOLDERS = {path.parent for path in MODULES}
+FILES = sorted(
+    path.relative_to(ROOT / "tests") for folder in FOLDERS for path in (ROOT / "tests" / folder).glob("test_*.py")
+)
+"""Of tests; what is in other folders (scenarios, kit, examples, benchmarks, …) is of no single module."""
+
+SCENARIOS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests/scenarios").glob("test_*.py"))
+
+WITHOUT_TESTS = {
+    "_cli/top_table.py": "drawn by tests/_cli/test_top.py and test_top_screen.py",
+    "_kernel/errors.py": "exceptions without code; raised all over the tests",
+    "_kernel/run/scheduler_state.py": "slots and their first values: by test_scheduler.py",
+    "_kernel/hooks.py": "a table of names; each hook is called in the tests of its listener",
+    "_pytest_entry/_dhaga_pytest.py": "by tests/test_pytest_plugin.py and tests/scenarios/test_startup.py",
+    "_iowait/accept_errors.py": "by tests/servers/test_tcp.py and tests/compat/test_wsgi_eventlet.py",
+    "_workers/future.py": "by tests/test_futures.py: its face, dhaga.futures, exports it",
+    "aio/_sqlalchemy.py": "by tests/scenarios/test_asyncio_libraries.py, with the real SQLAlchemy",
+    "compat/_shared/delayed_start.py": "by test_greenlet_gevent.py and test_greenthread.py",
+    "compat/_shared/prompt.py": "by tests/compat/test_backdoor_eventlet.py and test_backdoor_gevent.py",
+    "compat/_shared/tls.py": "by test_server_gevent.py and test_convenience.py",
+    "compat/eventlet/_settings.py": "set by debug.py, and seen in test_greenthread.py and test_tpool.py",
+    "compat/eventlet/asyncio.py": "small: by tests/compat/test_eventlet.py",
+    "compat/eventlet/corolocal.py": "small: by tests/compat/test_eventlet.py",
+    "compat/eventlet/debug.py": "small: by tests/compat/test_eventlet.py",
+    "compat/eventlet/greenio.py": "small: by tests/compat/test_eventlet.py",
+    "compat/eventlet/green/ssl.py": "by tests/compat/test_finder.py",
+    "compat/eventlet/support/_errors.py": "small: by tests/compat/test_eventlet.py",
+    "compat/eventlet/support/greenlets.py": "small: by tests/compat/test_eventlet.py",
+    "integrations/zmq/_context.py": "by test_zmq.py: what a program does with a context, its sockets and its proxies",
+    "integrations/zmq/_install.py": "by test_zmq.py",
+    "integrations/zmq/_poll.py": "by test_zmq.py",
+    "integrations/zmq/_proxy.py": "by test_zmq.py",
+    "integrations/zmq/_socket.py": "by test_zmq.py",
+    "compat/gevent/_interfaces.py": "other names, which test_interfaces_are_the_classes in test_hub_gevent.py compares",
+    "compat/gevent/builtins.py": "the standard ones: by test_absent.py",
+    "compat/gevent/contextvars.py": "the standard ones: by test_absent.py",
+    "compat/gevent/baseserver.py": "by test_server_gevent.py",
+    "compat/gevent/core.py": "by test_loop_gevent.py",
+    "compat/gevent/exceptions.py": "by test_hub_gevent.py",
+    "compat/gevent/local.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/monkey.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/os.py": "by test_fileobject_gevent.py",
+    "compat/gevent/select.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/selectors.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/signal.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/ssl.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/subprocess.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/thread.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/threading.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/time.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
+    "compat/gevent/util.py": "by test_threadpool_gevent.py",
+    "monkey/_patch_table.py": "by tests/monkey/test_patcher.py, which compares each row with both modules",
+    "debug/_helper_thread.py": "by tests/debug/test_thread_server.py and test_watchdog.py, whose threads these are",
+}
+"""Modules that tests of another name exercise, and which: each ``test_x.py`` in the text is one of these."""
+
+
+def names_of(module: Path) -> set[tuple[str, str]]:
+    """Return the folder below tests/ and the beginning of the name, of each file that may test a module."""
+    district = module.parts[0] if len(module.parts) > 1 else "."
+    if module.name != "__init__.py":
+        return {(folder, module.stem.strip("_")) for folder in (district, str(module.parent))}
+    face = module.parent.name
+    return {(".", face), (district, face)}
+
+
+def is_named_so(file: Path, names: set[tuple[str, str]]) -> bool:
+    subject = file.stem.removeprefix("test_")
+    return any(file.parent == Path(folder) and f"{subject}_".startswith(f"{name}_") for folder, name in names)
+
+
+def tests_of(module: Path) -> list[Path]:
+    """Return the files that test a module: those of its name, or else those that ``WITHOUT_TESTS`` names."""
+    own = [file for file in FILES if is_named_so(file, names_of(module))]
+    if own:
+        return own
+    named = re.findall(r"test_\w+\.py", WITHOUT_TESTS.get(str(module), ""))
+    return [file for file in FILES + SCENARIOS if file.name in named]
+
+
+def main(argument: str) -> None:
+    """Print the files that test a module, or all modules of a folder, given by its path below dhaga/."""
+    path = Path(argument.removeprefix("dhaga/").removesuffix("/"))
+    modules = [each for each in MODULES if path in (each, each.with_suffix(""), *each.parents)]
+    if not modules:
+        sys.exit(f"no module dhaga/{path}.py: give its path below dhaga/, as in make check MODULE=_sync/lock")
+    files = {f"tests/{file}" for module in modules for file in tests_of(module)}
+    print(*sorted(files) or ["tests/test_mirror.py"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
