@@ -6,6 +6,7 @@ handler of the scheduler's IOLoop, and for a Future of asyncio, with nothing of 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 from typing import Any
@@ -43,6 +44,9 @@ def wait_for_future(future: asyncio.Future[Any]) -> Any:
 
 def main() -> None:
     """Wait for both, while another dhaga writes and the loop's own timer fires."""
+    argparse.ArgumentParser(
+        prog="python -m examples.park", description="Park on a pipe that becomes readable, and on a Future of asyncio."
+    ).parse_args()
     reader, writer = os.pipe()
     waiting = dhaga.spawn(wait_for_pipe, reader)
     dhaga.spawn(os.write, writer, b"through a pipe")

@@ -40,7 +40,9 @@ def size(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?I?)B?(?:/S)?", text.strip().upper())
     value = float(match[1]) * _UNITS_OF_SIZE.get(match[2], 0) if match else 0.0
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes a second: write one like 500K, 2.5M or 1Mi")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of bytes per second: write one like 500K, 2.5M or 1Mi"
+        )
     return value
 
 
@@ -54,7 +56,7 @@ def at_least_one(text: str) -> int:
 def seconds(text: str) -> float:
     """Read a number of seconds."""
     if not re.fullmatch(r"\d+(\.\d+)?", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds: write one like 30 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds: write one like 30 or 0.5")
     return float(text)
 
 

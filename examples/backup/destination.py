@@ -30,7 +30,7 @@ _OURS: Final = 0o700  # while the tree grows; the true modes come last
 def check_tree(entries: Iterable[Entry]) -> None:
     """Refuse a snapshot in which something lies below a link, or one path is two things.
 
-    Raises: Unsafe; so it does for a hard link to what is no file of the snapshot.
+    Raises: Unsafe; so it does for a hard link to what is not a file of the snapshot.
     """
     entries = list(entries)
     kinds: dict[bytes, str] = {}
@@ -41,7 +41,7 @@ def check_tree(entries: Iterable[Entry]) -> None:
         kinds[entry.path] = entry.kind
     for entry in entries:
         if entry.kind == NAME and kinds.get(entry.target) != FILE:
-            raise Unsafe(f"path {show(entry.path)} refused: {show(entry.target)} is no file of the snapshot")
+            raise Unsafe(f"path {show(entry.path)} refused: {show(entry.target)} is not a file of the snapshot")
     for path in kinds:
         for parent in _parents(path):
             if kinds.get(parent, DIRECTORY) != DIRECTORY:

@@ -47,7 +47,7 @@ def kind(read: Callable[[str], R], least: float | None = None) -> Callable[[str]
 def whole(text: str) -> int:
     """Read a whole number. Raises: ValueError."""
     if not text.strip().isdecimal():
-        raise ValueError(f"{text!r} is no whole number: write one like 1000")
+        raise ValueError(f"{text!r} is not a whole number: write one like 1000")
     return int(text)
 
 

@@ -12,7 +12,7 @@ def seconds(text: str) -> float:
     """Read a duration: 500ms, 10s, 2m, 1h; a bare number is seconds. Raises: ValueError."""
     match = re.fullmatch(rf"({NUMBER})\s*(us|µs|ms|s|m|h|)", text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no duration: write one like 500ms, 10s or 2m")
+        raise ValueError(f"{text!r} is not a duration: write one like 500ms, 10s or 2m")
     return float(match[1]) * UNITS[match[2] or "s"]
 
 
@@ -27,7 +27,7 @@ def share(text: str) -> float:
 def number(text: str) -> float:
     """Read a number that is not negative. Raises: ValueError."""
     if not re.fullmatch(NUMBER, text.strip()):
-        raise ValueError(f"{text!r} is no number: write one like 500 or 0.5")
+        raise ValueError(f"{text!r} is not a number: write one like 500 or 0.5")
     return float(text)
 
 

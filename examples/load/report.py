@@ -12,6 +12,7 @@ from .rate_search import RateSearch
 from .statistics import Figures, Statistics, Tally
 
 SHOWN = ("mean", "p50", "p90", "p99", "p99.9", "max")
+COLUMNS = 80  # of most terminals
 KINDS = 10  # of failures; the JSON holds all
 BUSY = 0.9
 """From this share of a CPU on the tester itself is likely to be what is slow."""
@@ -53,8 +54,9 @@ def table(book: Statistics, figures: Figures) -> str:
         count, failed = (sum(getattr(t, key).total for t in book.requests) for key in ("done", "failed"))
         lines.append(["all", f"{count:,}", f"{failed:,}", *(told(figures.latency(what)) for what in SHOWN)])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    gap = "  " if sum(widths) + 2 * len(widths) <= COLUMNS else " "
     return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines
+        gap.join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]).rstrip() for line in lines
     )
 
 

@@ -46,7 +46,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds: write one like 15 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds: write one like 15 or 0.5")
     return value
 
 

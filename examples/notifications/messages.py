@@ -40,7 +40,7 @@ class Id(NamedTuple):
         """Read an id. Raises: Refused."""
         match = _ID.fullmatch(text)
         if not match:
-            raise Refused(400, f"{text[:40]!r} is no id: send one back as you got it, such as 1763716939123-0")
+            raise Refused(400, f"{text[:40]!r} is not an id: send one back as you got it, such as 1763716939123-0")
         return cls(int(match[1]), int(match[2]))
 
     def next_at(self, seconds: float) -> Id:

@@ -190,7 +190,7 @@ def wait_of(query: dict[str, list[str]]) -> float:
     try:
         return min(max(0.0, float(text)), LONGEST_WAIT)
     except ValueError:
-        raise Refused(400, f"wait={text[:40]} is no number of seconds") from None
+        raise Refused(400, f"wait={text[:40]} is not a number of seconds") from None
 
 
 def as_text(status: int, text: str) -> Answer:
