@@ -3,7 +3,7 @@
 #
 #   make … PYTHON=python3.12    with this Python, in its own .venv-3.12, instead of those that .ci/find-python finds
 #   make … ARGS='…'             more arguments for what the target runs
-#   make check MODULE=…         the tests of one module, by its path below dhaga/: make check MODULE=_sync/lock
+#   make check MODULE=…         the same for one module, by its path below dhaga/: make check MODULE=_sync/lock
 
 .DEFAULT_GOAL := help
 
@@ -11,7 +11,7 @@
 
 export PYTHON
 ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
-VERSIONS := $(shell PYTHON='$(PYTHON)' .ci/find-python)
+VERSIONS := $(shell PYTHON='$(PYTHON)' .ci/find-python $(if $(MODULE),--main))
 ifeq ($(VERSIONS),)
 $(error nothing done)
 endif
@@ -34,7 +34,7 @@ define install
 endef
 
 # What an install reads; it compiles the accelerator (hatch_build.py).
-INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/*.c dhaga/_kernel/fast_paths/*.h)
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/fast/*.c dhaga/_kernel/fast/fast_paths/*.h)
 
 .PRECIOUS: .venv-%/.test
 .venv-%/.test: $(INSTALLED_FROM)
@@ -61,7 +61,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress soak hostile bench tables docs package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress soak hostile bench tables docs package format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
@@ -73,13 +73,12 @@ ifeq ($(MODULE),)
 check: format-check lint check-types check-first check-second  ## on every change, below a minute: format, lint, types of dhaga/, quick tests
 	@echo "== all passed, on Python $(MAIN)"
 else
-# tests/ mirrors dhaga/: dhaga/_sync/lock.py is tested by tests/_sync/test_lock*.py, dhaga/x/_y/z.py by tests/x/test_z*.py.
-parts := $(subst /, ,$(patsubst dhaga/%,%,$(MODULE:.py=)))
-tests_of := tests/$(if $(word 2,$(parts)),$(firstword $(parts))/)test_$(patsubst _%,%,$(lastword $(parts)))
-MODULE_TESTS := $(wildcard $(tests_of).py $(tests_of)_*.py)
 check: $(TOOLS)/.test
-	$(if $(MODULE_TESTS),,$(error there are no tests of $(MODULE): no $(tests_of)*.py))
-	$(TOOLS)/bin/python -m pytest -q $(MODULE_TESTS) $(ARGS)
+	$(TOOLS)/bin/python -m ruff format --quiet --diff .
+	$(TOOLS)/bin/python -m ruff check --quiet .
+	$(TOOLS)/bin/python -m mypy dhaga
+	files=$$($(TOOLS)/bin/python -m tests.kit.mirror $(MODULE)) && \
+	    $(TOOLS)/bin/python -m pytest -q $(QUICK) tests/test_layers.py tests/test_prose.py $$files $(ARGS)
 endif
 
 # Two halves that take about as long: what starts no process and is of no crowd.
@@ -179,8 +178,35 @@ stdlib: stdlib-$(OLDEST)  ## CPython's own tests under the patch on the oldest P
 stdlib-%: .venv-%/.test  ## the same on another Python: make stdlib-3.14
 	.venv-$*/bin/python -m tests.stdlib $(ARGS)
 
-peers: $(TOOLS)/.test  ## gevent's and eventlet's own tests on dhaga.compat, each beside its list of known failures: make peers ARGS=gevent
+peers: $(TOOLS)/.test  ## suites of gevent, eventlet, zerorpc, swift and oslo on dhaga.compat, each beside its list of known failures: make peers ARGS=gevent
 	$(TOOLS)/bin/python -m tests.peers $(ARGS)
+
+# The C code, compiled without a warning, in a CPython that checks itself, and under AddressSanitizer. greenlet moves
+# stacks, so asan-stack is off; it throws C++ exceptions, which the sanitizer finds only in a libstdc++ that is there
+# from the start.
+DEBUG_PYTHON := $(shell command -v python3.11-dbg)
+SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SANITIZER = $(shell cc -print-file-name=libasan.so) $(shell cc -print-file-name=libstdc++.so.6)
+UNDER_SANITIZER = LD_PRELOAD="$(SANITIZER)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONWARNINGS=ignore
+.venv-debug/.test: $(INSTALLED_FROM)
+	@echo "== .venv-debug: build greenlet and dhaga for $(DEBUG_PYTHON)"
+	@$(DEBUG_PYTHON) -m venv --clear .venv-debug
+	@.venv-debug/bin/python -W ignore -m pip install -qq --no-binary greenlet greenlet tornado hatchling pytest trustme hypothesis
+	@CFLAGS='-g -O1 -Wextra -Wshadow -Werror --param asan-stack=0 $(SANITIZED)' LDFLAGS='$(SANITIZED)' \
+	    .venv-debug/bin/python -W ignore -m pip install -qq --no-build-isolation --no-deps --editable .
+	@$(UNDER_SANITIZER) .venv-debug/bin/python -c 'from dhaga._kernel.fast.accelerator import *; fast_paths.twin, chunks.figures'
+	@touch $@
+
+WITH_COMPILED := tests/test_queue.py tests/test_socket.py tests/test_ssl.py \
+    $(addprefix tests/_kernel/test_,compiled.py compiled_memory.py compiled_replaced.py compiled_signals.py compiled_slots.py sleep.py timers.py wait_queue.py) \
+    $(addprefix tests/_sync/test_,lock.py condition.py condition_order.py event.py semaphore.py simple_queue.py)
+ifeq ($(DEBUG_PYTHON),)
+test-debug:  ## the tests of what is compiled, in a debug build of CPython 3.11 and under AddressSanitizer
+	@echo "nothing tested: there is no python3.11-dbg (Debian: apt-get install python3.11-dbg python3.11-venv g++)"
+else
+test-debug: .venv-debug/.test  ## the tests of what is compiled, in a debug build of CPython 3.11 and under AddressSanitizer
+	$(UNDER_SANITIZER) .venv-debug/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(WITH_COMPILED) $(ARGS)
+endif
 
 OPERATIONS := 10000000
 stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
