@@ -96,6 +96,9 @@ def redis_pool():
         finally:
             pool.release(connection)
 
+    # Made beforehand: the place of a connection that is still being made is taken, and yet others are served meanwhile.
+    for connection in [pool.get_connection() for _ in range(PLACES)]:
+        pool.release(connection)
     yield take
     pool.disconnect()
 
