@@ -9,6 +9,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from ._kernel.run.call_outs import calls_out
+
 COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
@@ -22,11 +24,13 @@ usage: python -m dhaga SCRIPT …     run a program with its threads as dhagas: 
        python -m dhaga -m MODULE …  run a module in this way
        python -m dhaga -c CODE …    run code given as a string
        python -m dhaga --as NAME …  run any of these with Dhaga's own gevent or eventlet; may be repeated
+       python -m dhaga --cooperative …  run any of these without preemption
        python -m dhaga --version    print the versions of Dhaga, Python and the dependencies
        python -m dhaga COMMAND …    run a command (see COMMAND --help; to run a file called serve, write ./serve):
 """ + "".join(f"         {command:8}{what}\n" for command, (_, what) in COMMANDS.items())
 
 
+@calls_out
 def main(arguments: list[str]) -> int:
     """Run a command or a program. Returns: an exit status."""
     first = arguments[0] if arguments else "--help"
@@ -59,6 +63,7 @@ def to_a_pager(command: Callable[[], int]) -> int:
         return 2
 
 
+@calls_out
 def run_command(command: str, arguments: list[str]) -> int:
     try:
         module = import_module(COMMANDS[command][0])
@@ -71,25 +76,32 @@ def run_command(command: str, arguments: list[str]) -> int:
     return module.main(arguments)  # type: ignore[no-any-return]
 
 
+@calls_out
 def run_program(arguments: list[str]) -> int:
     from ._cli import run
 
     try:
-        names, arguments = split_names(run, arguments)
+        names, cooperative, arguments = split_options(run, arguments)
         find, rest = what_to_run(run, arguments)
-        run.run(find, rest, names)
+        run.run(find, rest, names, cooperative)
     except run.NoProgram as error:
         print(f"python -m dhaga: {error}", file=sys.stderr)
         return error.status
     return 0
 
 
-def split_names(run: Any, arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names given with ``--as``, and the arguments after them. Raises: NoProgram."""
+def split_options(run: Any, arguments: list[str]) -> tuple[list[str], bool, list[str]]:
+    """Return the names given with ``--as``, if ``--cooperative``, and the arguments after them. Raises: NoProgram."""
     names = []
-    while arguments and (arguments[0] == "--as" or arguments[0].startswith("--as=")):
-        _, equals, name = arguments[0].partition("=")
+    cooperative = False
+    while arguments and arguments[0].partition("=")[0] in ("--as", "--cooperative"):
+        option, equals, name = arguments[0].partition("=")
         rest = arguments[1:]
+        if option == "--cooperative":
+            if equals:
+                raise run.NoProgram(f"--cooperative takes no value\n{USAGE}")
+            cooperative, arguments = True, rest
+            continue
         if not equals:
             name, rest = (rest[0], rest[1:]) if rest else ("", [])
         if name not in run.compat.NAMES:
@@ -97,8 +109,8 @@ def split_names(run: Any, arguments: list[str]) -> tuple[list[str], list[str]]:
         names.append(name)
         arguments = rest
     if not arguments:
-        raise run.NoProgram(f"a program is expected after --as\n{USAGE}")
-    return names, arguments
+        raise run.NoProgram(f"a program is expected after the options\n{USAGE}")
+    return names, cooperative, arguments
 
 
 def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list[str]]:

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ._kernel.arguments import check_timeout, check_wait_timeout
 from ._kernel.fast.compiled import compiled
+from ._kernel.run.call_outs import calls_out
+from ._kernel.run.preemption import found_nothing, overlong
 from ._kernel.wait.current import this_waiter
 from ._kernel.wait.wait_queue import WaitQueue
 from ._kernel.wait.waiter import TIMED_OUT, Waiter
@@ -142,6 +144,7 @@ class Queue(Generic[T]):
     # ---- put
 
     @compiled  # C: the item alone, a free mutex, items in a deque; waiters for items are getters, no others
+    @calls_out
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
 
@@ -149,6 +152,8 @@ class Queue(Generic[T]):
         """
         if timeout is not None and block:
             check_timeout(timeout)
+        if overlong and not block:
+            found_nothing()
         mutex = self.mutex
         if mutex._free: mutex._free = False  # atomic  # fmt: skip
         else:
@@ -223,6 +228,7 @@ class Queue(Generic[T]):
                 self.unfinished_tasks += 1
                 putter.deliver_wake(True)
 
+    @calls_out
     def put_nowait(self, item: T) -> None:
         """Add an item. Raises: Full, ShutDown."""
         self.put(item, block=False)
@@ -230,6 +236,7 @@ class Queue(Generic[T]):
     # ---- get
 
     @compiled  # C: items in a deque
+    @calls_out
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove and return an item.
 
@@ -246,6 +253,8 @@ class Queue(Generic[T]):
                 if self._putters:
                     self._use_room()
                 return item
+        if overlong and not block:
+            found_nothing()
         mutex = self.mutex
         if mutex._free: mutex._free = False  # atomic  # fmt: skip
         else:
@@ -282,22 +291,32 @@ class Queue(Generic[T]):
         self._admit_putters()
         return item
 
+    @calls_out
     def get_nowait(self) -> T:
         """Remove and return an item. Raises: Empty, ShutDown."""
         return self.get(block=False)
 
     # ---- the rest
 
+    @calls_out
     def qsize(self) -> int:
         """Return the number of items, which another OS thread may change at any time."""
+        if overlong:
+            found_nothing()
         return self._size()
 
+    @calls_out
     def empty(self) -> bool:
         """Return whether there is no item now."""
+        if overlong:
+            found_nothing()
         return not self._size()
 
+    @calls_out
     def full(self) -> bool:
         """Return whether a ``put`` would wait now."""
+        if overlong:
+            found_nothing()
         return 0 < self.maxsize <= self._size()
 
     def task_done(self) -> None:

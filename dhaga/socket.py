@@ -28,6 +28,7 @@ from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, TimeoutSocket, family_of, plain, type_of
 from ._kernel.fast.compiled import compiled
+from ._kernel.run.call_outs import calls_out
 from ._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
 from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import scheduler_of_caller, this_waiter
@@ -59,6 +60,7 @@ class socket(TimeoutSocket):
     # ---- receiving
 
     @compiled  # C: no flags, up to 64 KB
+    @calls_out
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes. Parks: while there are none (``read fd N``). Raises: TimeoutError, OSError.
 
@@ -84,6 +86,7 @@ class socket(TimeoutSocket):
                     return data
             watcher.wait_readable(this_waiter())
 
+    @calls_out
     def recv_slow_path(self, bufsize: int, flags: int) -> bytes:
         """Receive for flags, timeouts, and callers other than dhagas of the cached watcher's scheduler."""
         if flags & WAITALL and self.waits_for_all(flags):
@@ -113,6 +116,7 @@ class socket(TimeoutSocket):
         return got
 
     @compiled  # C: a bytearray or memoryview of up to 128 KB, no size
+    @calls_out
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer. Parks: as ``recv``. Returns: the number of bytes."""
         if flags & WAITALL and self.waits_for_all(flags):
@@ -125,18 +129,22 @@ class socket(TimeoutSocket):
             self.note_drained()
         return got
 
+    @calls_out
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]:
         """Receive, with the sender's address. Parks: as ``recv``."""
         return self.read_when_ready(flags, plain.recvfrom, bufsize, flags | DONTWAIT)  # type: ignore[no-any-return]
 
+    @calls_out
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
         """Receive into a buffer, with the sender's address. Parks: as ``recv``."""
         return self.read_when_ready(flags, plain.recvfrom_into, buffer, nbytes, flags | DONTWAIT)  # type: ignore[no-any-return]
 
+    @calls_out
     def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """Receive with ancillary data. Parks: as ``recv``."""
         return self.read_when_ready(flags, plain.recvmsg, bufsize, ancbufsize, flags | DONTWAIT)
 
+    @calls_out
     def recvmsg_into(self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """Receive into buffers, with ancillary data. Parks: as ``recv``."""
         return self.read_when_ready(flags, plain.recvmsg_into, list(buffers), ancbufsize, flags | DONTWAIT)
@@ -144,6 +152,7 @@ class socket(TimeoutSocket):
     # ---- sending
 
     @compiled  # C: bytes, up to 64 KB, no flags; the turn's clock is not due
+    @calls_out
     def send(self, data: Any, flags: int = 0, /) -> int:
         """Send what fits into the buffer. Parks: while it is full (``write fd N``). Returns: the number of bytes."""
         self.sends_until_check -= 1  # count_send(), written out
@@ -199,6 +208,7 @@ class socket(TimeoutSocket):
                 watcher = self.fd_watcher(me)
             deadline = self.park_within_timeout(watcher.wait_writable, me, deadline)
 
+    @calls_out
     def sendto(self, data: Any, *rest: Any) -> int:
         """Send a datagram: ``sendto(data, [flags,] address)``. Parks: while the buffer is full (``write fd N``)."""
         if not 1 <= len(rest) <= 2:
@@ -266,6 +276,7 @@ class socket(TimeoutSocket):
 
     # ---- connections
 
+    @calls_out
     def accept(self) -> tuple[socket, Any]:
         """Accept a connection. Parks: until one arrives (``read fd N``). Returns: a socket, and the peer's address."""
         fd, address = self.read_when_ready(0, accept_once)

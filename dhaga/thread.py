@@ -15,6 +15,7 @@ from greenlet import getcurrent
 
 from ._kernel.arguments import check_wait_timeout
 from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
 from ._kernel.stdlib_face import fall_back_to, refuse_copy
@@ -59,6 +60,7 @@ start_new = start_new_thread
 
 
 def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any], daemon: bool = True) -> Dhaga:
+    @calls_out
     def run() -> None:
         try:
             function(*args, **kwargs)

@@ -35,8 +35,10 @@ from ._kernel import hooks, originals
 from ._kernel.arguments import check_wait_timeout
 from ._kernel.errors import Cancelled, Expired
 from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
+from ._kernel.run.preemption import found_nothing, overlong
 from ._kernel.wait.cancellation import NoPark
 from ._kernel.wait.current import parking_waiter
 from ._kernel.wait.wait_queue import WaitQueue
@@ -185,6 +187,7 @@ class Thread(LegacyThreadNames):
             me.park_until_woken()
             raise_interrupt(me)
 
+    @calls_out
     def _bootstrap(self) -> None:
         if self._starter is not None:
             self._starter.wake_all()
@@ -199,6 +202,7 @@ class Thread(LegacyThreadNames):
         finally:
             _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
 
+    @calls_out
     def run(self) -> None:
         """Call the target. Subclasses override it."""
         try:
@@ -251,9 +255,12 @@ class Thread(LegacyThreadNames):
         self._check_initialised()
         return self._native_id
 
+    @calls_out
     def is_alive(self) -> bool:
         """Return whether the thread was started and has not ended."""
         self._check_initialised()
+        if overlong:
+            found_nothing()
         return self._dhaga is not None and not self._dhaga.has_ended
 
     @property
@@ -324,6 +331,7 @@ class Timer(Thread):
         self.finished.set()
         return True
 
+    @calls_out
     def run(self) -> None:
         if not self.finished.wait(self.interval):
             self.function(*self.args, **self.kwargs)

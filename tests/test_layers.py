@@ -41,7 +41,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "testing": frozenset({"_kernel"}),
     "pytest_plugin": frozenset({"_kernel", "debug", "testing"}),
     "dhaga": BASE | {"aio", "debug", "integrations"},
-    "__main__": frozenset({"_cli"}),
+    "__main__": frozenset({"_cli", "_kernel"}),
 }
 """What each district may import, besides itself. ``dhaga`` is the package's own face."""
 

@@ -17,6 +17,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple
 
 from .. import compat, monkey
+from .._kernel.run.call_outs import calls_out
 
 HAS_CACHED = sys.version_info < (3, 15)
 """Whether modules have a ``__cached__``."""
@@ -108,13 +109,17 @@ def program_from_file(path: str) -> Program:
 # ---- running it
 
 
-def run(find: Callable[[], Program], arguments: list[str], imitated: Sequence[str] = ()) -> None:
+@calls_out
+def run(
+    find: Callable[[], Program], arguments: list[str], imitated: Sequence[str] = (), cooperative: bool = False
+) -> None:
     """Patch, then run the program that ``find`` returns, with these arguments.
 
-    ``imitated``: packages that ``compat`` provides to the program. Raises: what the program raises, NoProgram.
+    ``imitated``: packages that ``compat`` provides to the program; ``cooperative``: without preemption. Raises: what
+    the program raises, NoProgram.
     """
     previous = sys.modules["__main__"]  # kept alive: its functions are on our stack
-    monkey.patch()
+    monkey.patch(cooperative=cooperative or bool(imitated))
     compat.install(*imitated)
     try:
         program = find()

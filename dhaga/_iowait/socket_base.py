@@ -20,7 +20,9 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
+from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.run.scheduler import sleep
 from .._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
 from .._kernel.wait.current import scheduler_of_caller, this_waiter
@@ -167,6 +169,7 @@ class TimeoutSocket(standard.socket):
             raise TimeoutError(message)
         return deadline
 
+    @calls_out
     def read_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
         """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: those that the caller passed."""
         me: Any = getcurrent()
@@ -189,6 +192,8 @@ class TimeoutSocket(standard.socket):
                     return operation(self, *args)
                 except BlockingIOError:
                     if now:
+                        if overlong:
+                            found_nothing()
                         raise
                 if watcher is None:
                     me = this_waiter()
@@ -196,6 +201,7 @@ class TimeoutSocket(standard.socket):
                 watcher.readable = False
             deadline = self.park_within_timeout(watcher.wait_readable, me, deadline)
 
+    @calls_out
     def write_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
         """Return ``operation(self, *args)`` as soon as the fd is writable. ``flags`` as in ``read_when_ready``."""
         watcher: Any = None
@@ -205,6 +211,8 @@ class TimeoutSocket(standard.socket):
                 return operation(self, *args)
             except BlockingIOError:
                 if self.call_timeout == 0 or flags & NOW:
+                    if overlong:
+                        found_nothing()
                     raise
             if watcher is None:
                 me = this_waiter()

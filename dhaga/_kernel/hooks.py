@@ -6,6 +6,8 @@
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
+| ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
+|                            |                                                         | watcher``                 |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
 |                            | scheduler                                               |                           |
 | ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
@@ -37,6 +39,9 @@ on_spawn: Callable[[Dhaga], object] | None = None
 
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
 on_wake: Callable[[Waiter], object] | None = None
+
+# Set while the preemption watcher sleeps; read once a lap.
+on_lap: Callable[[], object] | None = None
 
 # True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Scheduler, bool], object]] = []

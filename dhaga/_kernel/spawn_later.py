@@ -16,6 +16,7 @@ from greenlet import getcurrent
 from .api import spawn
 from .arguments import check_delay, check_function
 from .process.current_scheduler import current_scheduler
+from .run.call_outs import calls_out
 from .run.microthread import Dhaga
 from .run.run_queues import NORMAL, Priority
 from .wait.waiter import SLEEPING
@@ -55,6 +56,7 @@ def spawn_later(
     return spawn(call_later, deadline, fn, args, kwargs, **options)
 
 
+@calls_out
 def call_later(deadline: float, fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     """Park until the deadline, then make the call. From: the dhaga that it is to be made in."""
     me: Any = getcurrent()

@@ -15,6 +15,8 @@ import warnings
 
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.run.call_outs import calls_out
+from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
@@ -39,8 +41,11 @@ class Event:
     def __repr__(self) -> str:
         return f"<Event {'set' if self._flag else 'unset'}, {self._waiters.parked()} parked>"
 
+    @calls_out
     def is_set(self) -> bool:
         """Return whether the flag is set."""
+        if overlong and not self._flag:
+            found_nothing()
         return self._flag
 
     def isSet(self) -> bool:
@@ -71,6 +76,7 @@ class Event:
         self._flag = False
 
     @compiled
+    @calls_out
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the flag. Parks: while it is unset (``event.wait``). Returns: False after ``timeout`` seconds."""
         if self._flag:
@@ -78,7 +84,9 @@ class Event:
         if timeout is not None:
             check_wait_timeout(timeout)
             if timeout <= 0:
-                return False
+                if overlong:
+                    found_nothing()
+                return self._flag
         me, queue = this_waiter(), self._waiters
         me.prepare_park(queue.reason, queue)
         ticket = me.parked

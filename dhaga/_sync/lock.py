@@ -26,7 +26,9 @@ from greenlet import getcurrent, greenlet
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
+from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import on_event_loop, this_waiter
 from .._kernel.wait.thread_waiter import OSThread
@@ -53,8 +55,11 @@ class OwnedLock:
         self._holder: Any = None
         self._waiters = WaitQueue(self, "lock.acquire")
 
+    @calls_out
     def locked(self) -> bool:
         """Return whether the lock is held."""
+        if overlong and self._holder is not None:
+            found_nothing()
         return self._holder is not None
 
     def _holders(self) -> list[object]:
@@ -145,12 +150,17 @@ class Lock(OwnedLock):
         return f"<Lock {held}, {self._waiters.parked()} parked>"
 
     @compiled
+    @calls_out
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock. Parks: while it is held (``lock.acquire``). Returns: whether it was acquired."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
         me = getcurrent()
         if self._holder is None: self._holder = me; return True  # atomic  # fmt: skip
-        return bool(blocking and wait != 0 and self._wait_for_hand_over(wait))
+        if blocking and wait != 0:
+            return self._wait_for_hand_over(wait)
+        if overlong:
+            found_nothing()
+        return False
 
     @compiled  # C: a lock that is held
     def release(self, kind: object = None, error: object = None, trace: object = None) -> None:
@@ -212,6 +222,7 @@ class RLock(OwnedLock):
         return f"<RLock {held}, {self._waiters.parked()} parked>"
 
     @compiled  # C: no arguments; a lock that is free or the caller's own
+    @calls_out
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the lock, once more if the caller holds it. Parks: while another caller does (``lock.acquire``)."""
         wait = None if timeout == -1 else check_acquire_timeout(blocking, timeout)
@@ -225,6 +236,8 @@ class RLock(OwnedLock):
             # A hand-over to main code or an OS thread made its waiter the holder, but release() compares greenlets.
             self._holder = me
         else:
+            if overlong:
+                found_nothing()
             return False
         self._count = 1
         return True

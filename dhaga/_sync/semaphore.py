@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.run.call_outs import calls_out
+from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
 
@@ -33,6 +35,7 @@ class Semaphore:
         return f"<{type(self).__name__} {self._value} free, {self._waiters.parked()} parked>"
 
     @compiled
+    @calls_out
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was acquired."""
         if timeout is not None:
@@ -41,6 +44,8 @@ class Semaphore:
             check_wait_timeout(timeout)
         if self._value > 0: self._value -= 1; return True  # atomic  # fmt: skip
         if not blocking or (timeout is not None and timeout <= 0):
+            if overlong:
+                found_nothing()
             return False
         return self._waiters.wait(True, self._hand_out_permits, timeout) is not TIMED_OUT
 

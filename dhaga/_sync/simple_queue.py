@@ -15,6 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from .._kernel.arguments import check_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.run.call_outs import calls_out
+from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
@@ -65,6 +67,7 @@ class SimpleQueue(Generic[T]):
         self.put(item)
 
     @compiled
+    @calls_out
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove and return the oldest item.
 
@@ -81,6 +84,8 @@ class SimpleQueue(Generic[T]):
                 except IndexError:  # another OS thread took the last one
                     pass
             if not block or timeout == 0:
+                if overlong:
+                    found_nothing()
                 raise Empty
             item = self._wait_for_item(timeout)
         return item
@@ -99,14 +104,21 @@ class SimpleQueue(Generic[T]):
             raise Empty
         return item
 
+    @calls_out
     def get_nowait(self) -> T:
         """Remove and return the oldest item. Raises: Empty."""
         return self.get(False)
 
+    @calls_out
     def qsize(self) -> int:
         """Return the number of items, which another OS thread may change at any time."""
+        if overlong:
+            found_nothing()
         return len(self._items)
 
+    @calls_out
     def empty(self) -> bool:
         """Return whether there is no item now."""
+        if overlong:
+            found_nothing()
         return not self._items

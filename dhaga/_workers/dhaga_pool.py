@@ -31,6 +31,7 @@ from .._kernel import originals
 from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
 from .._kernel.process.shutdown import interrupted
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.wait_queue import WaitQueue
@@ -61,6 +62,7 @@ class PoolWorker(Dhaga):
         self._number = number
         self._call_future: Future[Any] | None = None
 
+    @calls_out
     def make(self, call: PoolCall) -> None:
         """Make a call that has begun, and end its Future."""
         future, fn, args, kwargs, context = call
@@ -159,6 +161,7 @@ class SchedulerWorkers:
                 self.free_numbers.append(number)
             raise
 
+    @calls_out
     def run_calls(self, me: PoolWorker) -> None:
         """Make calls of the backlog until the worker was idle for ``IDLE_SECONDS``: the function of each worker."""
         backlog, permits = self.pool.backlog, self.pool.permits

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import select
+from .._kernel.process import preemption_watcher
 from .._kernel.run.idents import use_addresses
 from ._absent import refuse_absent, refuse_names
 
@@ -98,6 +99,8 @@ def install(*names: str) -> None:
     if names:
         select.immediate.yield_at_each = True
         use_addresses()
+        # Their programs rely on a greenlet that runs until it waits.
+        preemption_watcher.turn_off()
     if names and finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from .._kernel.run.call_outs import calls_out
 from .._sync.semaphore import Semaphore
 from ..servers import Connection, TCPServer
 from ..servers._asgi import is_asgi, refusal
@@ -69,6 +70,7 @@ class Server(TCPServer):
         self.base_environs: dict[Any, dict[str, Any]] = {}
         self.http_connections: dict[Any, ServerConnection] = {}
 
+    @calls_out
     def serve(self, sock: socket, peer: Any) -> None:
         """Serve the HTTP connection of one socket to its end."""
         if sock.family in (AF_INET, AF_INET6):

@@ -42,6 +42,7 @@ from .._kernel.api import sleep, spawn
 from .._kernel.errors import Cancelled
 from .._kernel.extras import missing_extra
 from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import PACKAGE_PREFIX, Dhaga
 from .._kernel.run.scheduler import Scheduler, begin_new_work
 from .._kernel.run.turn_budget import yield_if_due
@@ -285,6 +286,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     # ---- connections
 
+    @calls_out
     def handle(self, bound_address: BoundAddress, client: Any, address: Any) -> None:
         """Serve a connection to its end."""
         if self.cfg.is_ssl:
@@ -315,6 +317,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
             for wait in list(self.idle_deadlines):
                 wait.end()
 
+    @calls_out
     def handle_request(self, name: Any, request: Any, client: Any, address: Any) -> Any:
         """Answer a request. Raises: StopIteration if the connection ends with it."""
         yield_if_due()  # with a client that pipelines endlessly, gunicorn's parser never waits

@@ -28,7 +28,7 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.errors import PatchError
-from .._kernel.process import shutdown
+from .._kernel.process import preemption_watcher, shutdown
 from ..io import parking_stdin
 from ._other_hubs import refuse_other_patches
 from ._patch_table import TABLE
@@ -51,16 +51,17 @@ def is_patched() -> bool:
     return bool(log)
 
 
-def patch() -> None:
+def patch(*, cooperative: bool = False) -> None:
     """Replace everything that ``TABLE`` names in the standard modules; no-op while they are patched.
 
+    Dhagas that compute are preempted from now on, as threads are; not if ``cooperative``.
     Parks: never. From: the main code, before other imports. All or nothing. Raises: PatchError if it comes too late,
     or after a patch of gevent's or eventlet's.
     """
-    patch_after()
+    patch_after(cooperative=cooperative)
 
 
-def patch_after(*known: str) -> None:
+def patch_after(*known: str, cooperative: bool = False) -> None:
     """Patch, although these packages are imported already: their subclasses of Thread are derived from ours instead.
 
     Other subclasses of theirs keep their bases, so each package was read to see what those do.
@@ -80,6 +81,8 @@ def patch_after(*known: str) -> None:
         add_hooks()
         use_standard_reprs(log)
         shutdown.threads_are_dhagas = True
+        if not cooperative:
+            preemption_watcher.turn_on_for_patch()
     except BaseException:
         unpatch()
         raise
@@ -107,6 +110,7 @@ def unpatch() -> None:
     if not log:
         return
     shutdown.threads_are_dhagas = False
+    preemption_watcher.turn_off()
     remove_hooks()
     downgrade_locks()
     log.undo()

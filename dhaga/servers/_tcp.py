@@ -23,6 +23,7 @@ from .._kernel.api import Timeout, spawn
 from .._kernel.arguments import check_function, check_seconds
 from .._kernel.errors import ParkError
 from .._kernel.process.current_scheduler import current_scheduler
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.current import this_waiter
@@ -69,6 +70,7 @@ class Connection(Dhaga):
     def name(self, name: str) -> None:
         self.own_name = name
 
+    @calls_out
     def serve(self) -> None:
         server = self.server
         if server.ssl_context is None:

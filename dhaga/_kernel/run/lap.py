@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
-from .. import originals
+from .. import hooks, originals
 from ..wait import deadlock
 from .scheduler_state import SchedulerState
 
@@ -77,11 +77,17 @@ class Lap(SchedulerState):
         """Run what is runnable, for one lap."""
         # A guest's host may run its loop in another greenlet than last time.
         self.hub = getcurrent()
+        # Read once: its listener takes itself off in another OS thread.
+        on_lap = hooks.on_lap
+        if on_lap is not None:
+            on_lap()
         now = self.clock()
         self.timers.fire(now)
         # Not in each lap: if one turn fills a lap, the HIGH dhagas would starve.
         if self._full_laps == 2:
             self._prevent_starvation()
+        if self._preempted:
+            self._preempted.promote_starved()
         self._next_poll_at = now + POLL_INTERVAL
         self._lap_ends_at = now + LAP_SECONDS
         self._lap_began = now
@@ -170,6 +176,12 @@ class Lap(SchedulerState):
     def count_switches(self) -> int:
         """Return the number of switches to dhagas so far; seen from another thread a few may be missing."""
         return self._counted_switches + self._uncounted_from - self._switches_left
+
+    def heartbeat(self) -> object:
+        """Return a value that changes with each switch; None while no dhaga or main code runs. From: any thread."""
+        if self.asleep or not self.thread_ident:
+            return None
+        return self.laps, self.count_switches()
 
     # ---- asking the loop for a lap
 

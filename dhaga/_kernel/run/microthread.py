@@ -29,6 +29,7 @@ from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
 from ..wait.cancellation import pending_errors_of
 from ..wait.current import check_own_loop, this_waiter
 from ..wait.waiter import TIMED_OUT, Waiter
+from .call_outs import calls_out
 from .run_queues import NORMAL, Priority
 
 if TYPE_CHECKING:
@@ -232,6 +233,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         return not self.has_ended
 
     @compiled  # C: a Python function, no keyword arguments
+    @calls_out
     def run(self, *_: object) -> None:
         """Call the function and end. From: the greenlet's first switch, never by hand."""
         try:

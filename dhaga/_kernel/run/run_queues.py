@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from greenlet import getcurrent
 
+from .preemption import quantum_of
+
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
@@ -108,3 +110,30 @@ class NewWorkQueue(LowQueue):
         if self.head == former:
             for _ in range(min(len(self), NEW_WORK_AT_ONCE)):
                 self.scheduler.run_queue.append(self.popleft())
+
+
+class PreemptedQueue(LowQueue):
+    """FIFO of NORMAL waiters whose turn was ended: they go on when no other NORMAL one can run, or as below.
+
+    So a dhaga that computes little between its waits passes all those that compute much: it waits for the end of one
+    turn at most, however many of them there are. They get half of the time all the same.
+    """
+
+    __slots__ = ("last_turn_ended_at",)
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        super().__init__(scheduler)
+        self.last_turn_ended_at = 0.0
+
+    def append(self, waiter: Any) -> None:
+        super().append(waiter)
+        self.last_turn_ended_at = self.scheduler.clock()
+
+    def promote_starved(self) -> None:
+        """Put the first one next in the run queue, if the others have run for as long as a turn may last.
+
+        From: the scheduler, at the start of a lap, while there are preempted ones.
+        """
+        quantum = quantum_of(self.scheduler) or 0
+        if self.scheduler.clock() - self.last_turn_ended_at >= 2 * quantum:
+            self.scheduler.run_queue.appendleft(self.popleft())

@@ -39,8 +39,9 @@ from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
 from .membership import Membership
 from .microthread import Dhaga, Main
 from .poller import new_poller
+from .preemption import check_quantum
 from .run_modes import OwnThreadMode, RunMode
-from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, Priority
+from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, PreemptedQueue, Priority
 from .timers import LoopTimer
 
 P = ParamSpec("P")
@@ -80,18 +81,29 @@ class Scheduler(Lap, Membership):
 
     __slots__ = ()
 
-    def __init__(self, name: str | None = None, *, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        preempt: float | None = None,
+    ) -> None:
         """Make a scheduler that has no thread yet; ``loop``: an asyncio loop to run instead of a new one.
 
+        ``preempt``: seconds after which a dhaga that computes must let others run; 0: never; by default as the program
+        (``dhaga.monkey.patch`` turns it on).
         The attribute ``loop`` is that loop, and ``ioloop`` Tornado's over it, once the scheduler has a thread. Neither
         is the current one of a dhaga, which asyncio takes for a plain thread.
         """
         super().__init__(name, loop)
+        if preempt is not None:
+            self.quantum = check_quantum(preempt)
         self._init_lap()
         self._init_membership()
         self._high = HighQueue(self)
         self._low = LowQueue(self)
         self._new_work = NewWorkQueue(self)
+        self._preempted = PreemptedQueue(self)
         self.new_queues = [NewQueue(self) for _ in Priority]
         self._loop_timer = LoopTimer(self)
         self.mode = RunMode(self)
@@ -137,6 +149,13 @@ class Scheduler(Lap, Membership):
         else:
             self._switch_away()
 
+    def _give_turn_up(self, me: Waiter) -> None:
+        """Let the others run once, as a yield does, but without a park: cancels and timeouts stay pending."""
+        (self._preempted if me.own_priority is NORMAL else me.wake_queue).append(me)
+        # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
+        self._end_stretch()
+        me.park_within(None)
+
     def _switch_away(self) -> None:
         """Switch to the next runnable entry, or to the hub. The caller has counted the switch."""
         if self.run_queue and self._switches_left:
@@ -164,7 +183,7 @@ class Scheduler(Lap, Membership):
                 self.poller.poll()
             if not self.run_queue:
                 # These are no part of the run queue: they are looked at when that is empty.
-                for later in (self._new_work, self._low):
+                for later in (self._new_work, self._preempted, self._low):
                     if later:
                         return later.popleft()
                 self._lap_over = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .entries import HubCall
     from .poller import Poller
     from .run_modes import RunMode
-    from .run_queues import HighQueue, LowQueue, NewWorkQueue
+    from .run_queues import HighQueue, LowQueue, NewWorkQueue, PreemptedQueue
     from .scheduler import NewQueue
 
 next_number = itertools.count(1).__next__
@@ -39,6 +39,7 @@ class SchedulerState:
         "_high",
         "_low",
         "_new_work",
+        "_preempted",
         "new_queues",
         "_next_on_hub",
         # switching
@@ -46,6 +47,9 @@ class SchedulerState:
         "around_park",
         "_turn",
         "turn_ends_at",
+        # preemption: see preemption.py
+        "quantum",
+        "preemptions",
         # the lap: see lap.py
         "busy_seconds",
         "_check_every",
@@ -96,6 +100,7 @@ class SchedulerState:
         self._high: HighQueue
         self._low: LowQueue
         self._new_work: NewWorkQueue
+        self._preempted: PreemptedQueue
         self.timers = Timers()
         self.hub: Any = None
         self.new_queues: list[NewQueue]
@@ -104,6 +109,9 @@ class SchedulerState:
         # The turn that was last looked at, by its number of switches, and when it is to end: see turn_budget.py.
         self._turn = -1
         self.turn_ends_at = 0.0
+        # After how many seconds a turn is overlong; 0: never; None: as for the others.
+        self.quantum: float | None = None
+        self.preemptions = 0
         self.started_at = 0.0
         self.thread_ident = 0
         self.mode: RunMode
@@ -122,7 +130,7 @@ class SchedulerState:
 
     def count_runnable(self) -> int:
         """Return the number of entries that are runnable."""
-        return len(self.run_queue) + len(self._new_work) + len(self._low)
+        return len(self.run_queue) + len(self._new_work) + len(self._preempted) + len(self._low)
 
     def wake_loop(self) -> None:
         """Make a sleeping loop begin a lap: see lap.py."""

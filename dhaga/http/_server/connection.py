@@ -20,6 +20,7 @@ from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..._kernel.api import Timeout
+from ..._kernel.run.call_outs import calls_out
 from ..._kernel.run.scheduler import begin_new_work
 from ..._kernel.run.turn_budget import yield_if_due
 from ..._kernel.wait.current import this_waiter
@@ -93,6 +94,7 @@ class ServerConnection:
     def __repr__(self) -> str:
         return f"<ServerConnection with {self.peer[0] or 'a local client'}, {'idle' if self.idle else 'busy'}>"
 
+    @calls_out
     def serve_requests(self) -> None:
         """Answer requests until the connection ends. Parks: while the client neither sends nor reads."""
         context = copy_context()
@@ -107,6 +109,7 @@ class ServerConnection:
             self.idle_timer.close()
             self.parser.close()
 
+    @calls_out
     def serve_next(self) -> bool:
         """Serve one request. Returns: whether another may follow."""
         environ = self.next_request()
@@ -266,6 +269,7 @@ class ServerConnection:
 
     # ---- answers
 
+    @calls_out
     def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
         """Answer once the app has fewer than ``concurrency`` requests. Parks: until then (``semaphore.acquire``)."""
         if not turns.acquire(blocking=False):
@@ -286,6 +290,7 @@ class ServerConnection:
         if turns is not None:
             turns.release()
 
+    @calls_out
     def answer(self, environ: dict[str, Any]) -> None:
         """Call the app and send its result. Raises: OSError if the client has disconnected."""
         response = self.response = Response(self, environ["REQUEST_METHOD"], environ["SERVER_PROTOCOL"])

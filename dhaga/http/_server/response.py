@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from email.utils import formatdate
 from typing import Any, Protocol
 
+from ..._kernel.run.call_outs import calls_out
 from .file_wrapper import FileWrapper
 
 logger = logging.getLogger("dhaga")
@@ -289,6 +290,7 @@ class Response:
 
     # ---- the app's result
 
+    @calls_out
     def send_all(self, result: Iterable[bytes]) -> None:
         """Send the app's result, piece by piece. Parks: as ``write``. Raises: the app's errors."""
         if result.__class__ is list and len(result) == 1 and not self.sent and self.status:

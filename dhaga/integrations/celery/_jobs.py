@@ -21,6 +21,7 @@ from celery.worker import state
 from greenlet import getcurrent
 
 from ..._kernel.errors import Cancelled
+from ..._kernel.run.call_outs import calls_out
 from ..._workers.dhaga_pool import PoolWorker
 from ...futures import Future
 
@@ -71,6 +72,7 @@ class Job(Future[None]):
 
     # ---- in the dhaga
 
+    @calls_out
     def run(self, target: Any, args: Any, kwargs: Any) -> None:
         """Run the task and report its outcome to Celery. From: a worker dhaga."""
         worker: Any = getcurrent()

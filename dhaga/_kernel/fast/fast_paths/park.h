@@ -34,8 +34,8 @@ pick_next(PyObject *scheduler, long left)
             return NULL;
         }
         if (deque_size(ready) == 0) {
-            const Py_ssize_t offsets[] = {scheduler_new_work, scheduler_low};
-            for (int i = 0; i < 2; i++) {
+            const Py_ssize_t offsets[] = {scheduler_new_work, scheduler_preempted, scheduler_low};
+            for (int i = 0; i < 3; i++) {
                 PyObject *later = Py_XNewRef(SLOT(scheduler, offsets[i]));
                 Py_ssize_t size = later == NULL ? 0 : PyObject_Size(later); /* a class in Python */
                 result = size > 0 ? PyObject_CallMethodNoArgs(later, str_popleft) : NULL;

@@ -1,0 +1,275 @@
+"""The preemption watcher: the OS thread that finds overlong turns, and arms the event that ends each (preemption.py).
+
+It compares heartbeats. A scheduler's heartbeat changes with each switch and is None while nothing runs there; the
+kernel keeps its parts anyway, so that dhagas pay nothing for it. A heartbeat that has not changed since a look, half a
+quantum ago or more, is an overlong turn. The watcher then needs the interpreter lock, which Python takes from the
+computing thread after another 5 ms: so a turn lasts one to two quanta.
+Once all schedulers have slept for a second, the watcher sleeps until one begins a lap.
+A process has one watcher; a forked child starts its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from types import CodeType, FrameType
+from typing import Any
+
+from .. import hooks, originals
+from ..run import preemption
+from ..run.call_outs import is_switchable, program_frame
+from ..run.run_modes import GuestMode
+from ..run.scheduler import Scheduler, schedulers
+from ..wait import deadlock
+
+LOOKS_PER_QUANTUM = 2
+
+IDLE_LOOKS = 200
+"""After this many looks at sleeping schedulers, a second with the default quantum, the watcher sleeps as well."""
+
+TOOL_NAME = "dhaga preemption"
+
+TOOLS = (4, 3)
+"""Ids that CPython leaves to anyone; 0 to 2 and 5 are for debuggers, coverage, profilers and optimisers."""
+
+monitoring: Any = getattr(sys, "monitoring", None)
+"""From CPython 3.12 on."""
+
+
+class Watcher:
+    """The thread that looks at the schedulers. It runs from the first preemptive scheduler until ``stop``."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self._stopping = False
+        self._rouse = originals.allocate_lock()
+        self._rouse.acquire()
+        # Of each scheduler that runs: its heartbeat, and when that was first seen.
+        self._beats: dict[Scheduler, tuple[object, float]] = {}
+        self._events = None if monitoring is None else Events()
+        self._start()
+
+    def _start(self) -> None:
+        self._thread = originals.Thread(target=self._run, name="dhaga-preemption", daemon=True)
+        self._thread.start()
+
+    def restart_in_child(self) -> None:
+        """Start the thread of a forked child's copy."""
+        self._rouse = originals.allocate_lock()
+        self._rouse.acquire()
+        self._beats.clear()
+        hooks.on_lap = None
+        self._start()
+
+    def stop(self) -> None:
+        """Stop looking, and join the thread."""
+        self._stopping = True
+        self.rouse()
+        self._thread.join()
+        hooks.on_lap = None
+        preemption.overlong.clear()
+        if self._events is not None:
+            self._events.close()
+
+    def rouse(self) -> None:
+        """End the watcher's sleep. From: any thread, a scheduler that begins a lap."""
+        hooks.on_lap = None
+        with suppress(RuntimeError):  # it was roused already
+            self._rouse.release()
+
+    def _run(self) -> None:
+        ident = originals.get_ident()
+        # It never wakes a dhaga: whether the others are stuck does not depend on it.
+        deadlock.mark_idle(ident)
+        idle_looks = 0
+        try:
+            while not self._stopping:
+                quanta = [self._look(scheduler) for scheduler in list(schedulers)]
+                self.looks += 1
+                shortest = min(filter(None, quanta), default=0)
+                idle_looks = 0 if shortest else idle_looks + 1
+                if idle_looks > IDLE_LOOKS:
+                    hooks.on_lap = self.rouse
+                    # Looked at again: a lap that has begun just now has not seen the hook.
+                    if not any(self._look(scheduler) for scheduler in list(schedulers)):
+                        self._rouse.acquire()
+                    hooks.on_lap = None
+                    idle_looks = 0
+                self._rouse.acquire(timeout=(shortest or preemption.QUANTUM) / LOOKS_PER_QUANTUM)
+        finally:
+            deadlock.idle.discard(ident)
+
+    def _look(self, scheduler: Scheduler) -> float | None:
+        """Look at a scheduler; if its turn is overlong, say so. Returns: its quantum if something runs there."""
+        quantum = preemption.quantum_of(scheduler)
+        beat = scheduler.heartbeat() if quantum else None
+        now = originals.monotonic()
+        former, since = self._beats.pop(scheduler, (None, now))
+        if not quantum or beat is None:
+            return None
+        if beat != former:
+            since = now
+            preemption.overlong.pop(scheduler, None)
+            if self._events is not None:
+                self._events.disarm(scheduler)
+        elif now - since >= quantum / LOOKS_PER_QUANTUM and others_wait(scheduler):
+            preemption.overlong[scheduler] = scheduler.count_switches()
+            if self._events is not None:
+                self._events.arm(scheduler)
+        self._beats[scheduler] = beat, since
+        return quantum
+
+
+def others_wait(scheduler: Scheduler) -> bool:
+    """Return whether anything else could run on the scheduler's thread: a turn that is alone may last.
+
+    From: another thread. In doubt True: an end of the turn that was not needed costs 0.1 ms.
+    """
+    return bool(
+        scheduler.count_runnable()
+        or len(scheduler.live) > 1
+        or len(scheduler.timers)
+        or scheduler.poller.watchers
+        or scheduler.outside_calls
+        or isinstance(scheduler.mode, GuestMode)
+    )
+
+
+class Events:
+    """Layer two: events of ``sys.monitoring`` at the function that computes."""
+
+    def __init__(self) -> None:
+        kinds = monitoring.events
+        self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
+        self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
+        self._armed: dict[Scheduler, CodeType] = {}
+        # None while others own all that there is.
+        self.tool: int | None = None
+        for tool in TOOLS:
+            try:
+                monitoring.use_tool_id(tool, TOOL_NAME)
+            except ValueError:
+                continue
+            self.tool = tool
+            for kind in (kinds.JUMP, kinds.CALL, kinds.PY_START, kinds.PY_RETURN, kinds.PY_YIELD):
+                monitoring.register_callback(tool, kind, self._on_event)
+            break
+
+    def close(self) -> None:
+        """Disarm all, and free the tool's id."""
+        for scheduler in list(self._armed):
+            self.disarm(scheduler)
+        if self.tool is not None:
+            monitoring.free_tool_id(self.tool)
+            self.tool = None
+
+    def arm(self, scheduler: Scheduler) -> None:
+        """Arm the innermost function of the program that runs on a scheduler, if a turn may end in it."""
+        self.disarm(scheduler)
+        if self.tool is None or debugger_is_on():
+            return
+        preemption.signal_handlers = codes_of_signal_handlers()
+        frame = program_frame(sys._current_frames().get(scheduler.thread_ident))
+        if frame is not None and is_switchable(frame, preemption.signal_handlers):
+            self._armed[scheduler] = frame.f_code
+            monitoring.set_local_events(self.tool, frame.f_code, self._kinds)
+
+    def disarm(self, scheduler: Scheduler) -> None:
+        code = self._armed.pop(scheduler, None)
+        if code is not None and self.tool is not None and code not in self._armed.values():
+            monitoring.set_local_events(self.tool, code, 0)
+
+    def _on_event(self, code: CodeType, *_: object) -> None:
+        """End the turn that the event was armed for. From: the function that computes."""
+        me = preemption.running_waiter()
+        # Another OS thread may run the same function.
+        if me is None or self._armed.get(me.scheduler) is not code:
+            return
+        scheduler = me.scheduler
+        self.disarm(scheduler)
+        turn = preemption.overlong.pop(scheduler, None)
+        frame: FrameType = sys._getframe(1)
+        if turn != scheduler.count_switches() or not preemption.may_end_turn(me, frame):
+            return
+        # The interpreter calls no tool while it calls one, in the whole OS thread: others must not run that way.
+        state = self._thread_state()
+        self._leave_tracing(state)
+        try:
+            preemption.end_turn(me, frame)
+        finally:
+            self._enter_tracing(state)
+
+
+def tracing_functions() -> tuple[Any, Any, Any]:
+    """Return CPython's functions that leave and enter tracing, and the one that returns the thread's state for them."""
+    import ctypes
+
+    state = ctypes.pythonapi.PyThreadState_Get
+    state.restype = ctypes.c_void_p
+    leave, enter = ctypes.pythonapi.PyThreadState_LeaveTracing, ctypes.pythonapi.PyThreadState_EnterTracing
+    leave.argtypes = enter.argtypes = [ctypes.c_void_p]
+    leave.restype = enter.restype = None
+    return leave, enter, state
+
+
+def debugger_is_on() -> bool:
+    """Return whether a debugger or a tool that measures coverage has registered for events: then they are its own."""
+    return any(monitoring.get_tool(tool) for tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID))
+
+
+def codes_of_signal_handlers() -> frozenset[CodeType]:
+    """Return the code objects of the program's signal handlers."""
+    import signal
+
+    handlers = map(signal.getsignal, signal.valid_signals())
+    return frozenset(filter(None, (getattr(handler, "__code__", None) for handler in handlers)))
+
+
+# ---- on and off
+
+watcher: Watcher | None = None
+
+
+def begin_watch() -> None:
+    """Start the watcher; no-op if it runs. From: any thread."""
+    global watcher
+    if watcher is None:
+        watcher = Watcher()
+
+
+def turn_on(quantum: float = preemption.QUANTUM) -> None:
+    """Make all schedulers preemptive that have no quantum of their own."""
+    preemption.default_quantum = quantum
+    begin_watch()
+
+
+def turn_on_for_patch() -> None:
+    """Turn preemption on, unless the environment says otherwise: a patched program was written for threads."""
+    if preemption.environment != 0:
+        turn_on(preemption.environment or preemption.QUANTUM)
+
+
+def turn_off() -> None:
+    """Make schedulers cooperative again, but for those that have a quantum of their own, or by the environment."""
+    global watcher
+    preemption.default_quantum = preemption.environment or None
+    if preemption.default_quantum:
+        return
+    if watcher is not None and not any(scheduler.quantum for scheduler in schedulers):
+        stopped, watcher = watcher, None
+        stopped.stop()
+
+
+def watch_scheduler(scheduler: Scheduler, attached: bool) -> None:
+    """Start the watcher with the first scheduler that has a quantum of its own."""
+    if attached and preemption.quantum_of(scheduler):
+        begin_watch()
+
+
+def restart_in_child() -> None:
+    if watcher is not None:
+        watcher.restart_in_child()
+
+
+hooks.in_forked_child.append(restart_in_child)
+hooks.on_scheduler.append(watch_scheduler)

@@ -1,0 +1,59 @@
+"""Call-outs: the functions of Dhaga in which a turn may end, as nothing of Dhaga's is under way there.
+
+They call the program's own code, or are calls of the faces that may end a turn themselves. A turn ends only where the
+program could be switched if it ran in OS threads: no other function of Dhaga may be on the stack. A function that is
+not marked is safe: what it calls keeps the turn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
+
+call_outs: set[CodeType] = set()
+
+
+def calls_out(function: F) -> F:
+    """Mark a function that holds nothing that another dhaga could need, wherever it calls what is no method of ours."""
+    call_outs.add(function.__code__)
+    return function
+
+
+@cache
+def is_of_dhaga(file: str) -> bool:
+    """Return whether a source file is one of this package."""
+    return file.startswith(PACKAGE)
+
+
+def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
+    """Return whether other dhagas may run while the code of this frame and its callers stands where it is.
+
+    Not in functions of Dhaga that are no call-outs, finalizers, imports (another dhaga of the OS thread would find a
+    half-made module) and the ``handlers`` of signals.
+    """
+    while frame is not None:
+        code = frame.f_code
+        file = code.co_filename
+        if is_of_dhaga(file):
+            # The module is __main__ of ``python -m dhaga``; beneath an import there are the import's own frames.
+            if code not in call_outs and code.co_name != "<module>":
+                return False
+        elif file.startswith("<frozen importlib.") or code.co_name == "__del__" or code in handlers:
+            return False
+        frame = frame.f_back
+    return True
+
+
+def program_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame that is none of Dhaga's."""
+    while frame is not None and is_of_dhaga(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame

@@ -1,0 +1,173 @@
+"""Preemption: a dhaga that computes or polls gives its turn up, in programs that were written for threads.
+
+A turn lasts from one switch to the next. The watcher, an OS thread (``process/preemption_watcher.py``), looks at each
+scheduler now and then. A turn that takes longer than the quantum, while others wait for the thread, is *overlong*. It
+ends at the first of two places:
+
+- Layer one, on every Python: a call of Dhaga that does not wait and finds nothing (``found_nothing``), such as
+  ``Event.is_set`` in a polling loop.
+- Layer two, from CPython 3.12 on: the next jump, call or return of the innermost function of the program. The watcher
+  arms ``sys.monitoring`` for this one function, and the event disarms it: nothing is armed while turns are short.
+
+There the dhaga goes to the end of its run queue, as if it yielded. That is no park: no cancel and no timeout is raised.
+A turn is never ended where a thread could not be switched either, or where the OS thread's own state is in use: see
+``may_end_turn``. CPython 3.11 has no layer two: a trace function costs at all times, a pending call is not reentrant,
+and a signal interrupts system calls.
+Rejected: events for the whole process, as each function that runs meanwhile would be rewritten, twice.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from asyncio import _get_running_loop
+from collections import Counter
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from greenlet import getcurrent
+
+from ..context_manager import contextmanager
+from ..wait.cancellation import NoPark
+from ..wait.current import parking_waiter, this_thread
+from ..wait.waiter import Waiter
+from .call_outs import is_switchable, program_frame
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+QUANTUM = 0.01
+"""After this time in seconds a turn is overlong, if preemption is on and the scheduler has no quantum of its own.
+
+As in Go. Each preemption of a loop costs about 0.1 ms with all that runs around it, 1 % of the quantum.
+"""
+
+MAX_QUANTUM = 60.0
+"""No longer quantum makes sense: a program that may be held up for a minute can do without preemption."""
+
+PLACES_KEPT = 1000
+"""Lines that are counted as places of preemptions; later ones are counted together."""
+
+OTHER_PLACES = "other places"
+
+VARIABLE = "DHAGA_PREEMPT"
+
+
+def quantum_from_environment() -> float | None:
+    """Return the seconds that ``DHAGA_PREEMPT`` gives; 0: never; None: it is not set. Raises: ValueError."""
+    text = os.environ.get(VARIABLE, "")
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+        if not 0 <= seconds <= MAX_QUANTUM:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{VARIABLE} takes seconds from 0 (never) to {MAX_QUANTUM:g}, not {text!r}") from None
+    return seconds
+
+
+environment: float | None = quantum_from_environment()
+"""What ``DHAGA_PREEMPT`` says of this process."""
+
+default_quantum: float | None = environment or None
+"""The quantum of schedulers that have none of their own; None: they are not preemptive."""
+
+overlong: dict[Scheduler, int] = {}
+"""Schedulers whose turn is overlong, and the number of that turn; empty nearly always, so that a look is cheap."""
+
+places: Counter[str] = Counter()
+"""How often turns were ended at each line of the program."""
+
+uninterrupted: dict[Any, int] = {}
+"""Waiters in ``no_preempt()`` blocks, and in how many."""
+
+signal_handlers: frozenset[CodeType] = frozenset()
+"""The code of the program's signal handlers, as the watcher last found it."""
+
+
+def check_quantum(seconds: float) -> float:
+    """Return the quantum that a program gives. Raises: ValueError, TypeError."""
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise TypeError(f"preempt takes seconds, a number such as {QUANTUM}, and not {seconds!r}")
+    if not 0 <= seconds <= MAX_QUANTUM:
+        raise ValueError(f"preempt takes seconds from 0 (never) to {MAX_QUANTUM:g}, not {seconds!r}")
+    return seconds
+
+
+def quantum_of(scheduler: Scheduler) -> float | None:
+    """Return the quantum of a scheduler in seconds; None if it is not preemptive."""
+    own = scheduler.quantum
+    return default_quantum if own is None else own or None
+
+
+def running_waiter() -> Any:
+    """Return the dhaga or main code that calls; None in other greenlets and in OS threads without a scheduler."""
+    me: Any = getcurrent()
+    if hasattr(me, "scheduler"):
+        return me
+    main = this_thread.main
+    return main if main is not None and main.own_greenlet is me else None
+
+
+def may_end_turn(me: Any, frame: FrameType | None) -> bool:
+    """Return whether the turn of the caller, whose code stands at ``frame``, may end there.
+
+    Not in a park, on the hub, in coroutines, within ``no_park()`` and ``no_preempt()``, at its end, under a debugger or
+    another trace function, and where ``is_switchable`` says no.
+    """
+    return (
+        not me.parked
+        and me not in uninterrupted
+        and not getattr(me, "has_ended", False)
+        and not any(isinstance(cause, NoPark) for cause in me.pending_errors)
+        and sys.gettrace() is None
+        and _get_running_loop() is None
+        and parking_waiter() is me
+        and is_switchable(frame, signal_handlers)
+    )
+
+
+def found_nothing() -> None:
+    """End the caller's turn if it is overlong. From: a call that does not wait and found nothing, a call-out itself.
+
+    Callers ask ``if overlong:`` first, which costs 10 ns. Parks: never, but others may run. Raises: KeyboardInterrupt
+    in main code.
+    """
+    me = running_waiter()
+    if me is not None and (turn := overlong.get(me.scheduler)) is not None:
+        frame = sys._getframe(1)
+        if turn == me.scheduler.count_switches() and may_end_turn(me, frame):
+            end_turn(me, frame)
+
+
+def end_turn(me: Waiter, frame: FrameType) -> None:
+    """End the turn of the caller, whose code stands at ``frame``. Raises: KeyboardInterrupt in main code."""
+    scheduler = me.scheduler
+    overlong.pop(scheduler, None)
+    scheduler.preemptions += 1
+    innermost = program_frame(frame) or frame
+    place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
+    places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
+    scheduler._give_turn_up(me)
+    # A Ctrl-C that came meanwhile strikes main code here, as it would between any two of its lines.
+    if me.pending_errors and isinstance(me.pending_errors[0], (KeyboardInterrupt, SystemExit)):
+        raise me.pending_errors.pop(0)
+
+
+@contextmanager
+def no_preempt() -> Iterator[None]:
+    """Keep the turn in the block: no dhaga of this OS thread runs before the caller parks or leaves the block.
+
+    For code that looks and then acts, as in a program without preemption. Parks: never. From: anywhere; without effect
+    in an OS thread without a scheduler.
+    """
+    me = parking_waiter()
+    uninterrupted[me] = uninterrupted.get(me, 0) + 1
+    try:
+        yield
+    finally:
+        uninterrupted[me] -= 1
+        if not uninterrupted[me]:
+            del uninterrupted[me]
