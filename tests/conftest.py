@@ -9,10 +9,13 @@ import re
 import time
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
 from dhaga import testing
+from dhaga._kernel.run import scheduler_state
+from dhaga._kernel.run.loop import HubSelector
 from dhaga._kernel.wait.current import this_thread
 from tests.kit.crowd import Crowd, Stress
 from tests.kit.marks import CROWD, starts_process
@@ -110,6 +113,18 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 # ---- what is left
 
+selectors_made: WeakSet[HubSelector] = WeakSet()
+"""Of schedulers' own loops. One that is not closed is reported by the next collection, in another test."""
+
+
+class RecordedSelector(HubSelector):
+    def __init__(self) -> None:
+        super().__init__()
+        selectors_made.add(self)
+
+
+scheduler_state.HubSelector = RecordedSelector  # type: ignore[misc]
+
 
 @pytest.fixture(autouse=True)
 def nothing_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
@@ -121,6 +136,13 @@ def nothing_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixtur
     while (left := testing.other_threads() - threads) and time.monotonic() < deadline:
         time.sleep(0.01)
     problems += [repr(thread) for thread in left]
+    problems += ["the loop of a Scheduler that was never started"] * sum(map(is_open, list(selectors_made)))
+    selectors_made.clear()
     if not request.node.get_closest_marker("logs"):
         problems += [r.getMessage() for r in caplog.get_records("call") if r.levelno >= logging.WARNING]
     assert not problems, f"left over: {problems}"
+
+
+def is_open(selector: HubSelector) -> bool:
+    """Return whether the loop of a selector is still to be closed. A forked child's was its parent's."""
+    return selector.get_map() is not None and selector.pid == os.getpid()

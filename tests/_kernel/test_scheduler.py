@@ -181,5 +181,5 @@ def test_a_scheduler_keeps_no_context_of_the_code_that_made_it() -> None:
 
 
 def test_a_scheduler_takes_no_other_attributes() -> None:
-    with pytest.raises(AttributeError):
-        dhaga.Scheduler("worker").run_queues = []  # type: ignore[attr-defined]
+    with dhaga.Scheduler("worker") as scheduler, pytest.raises(AttributeError):
+        scheduler.run_queues = []  # type: ignore[attr-defined]
