@@ -15,6 +15,7 @@ from ._iowait.offloaded_file import open as open  # not in __all__: a star impor
 from ._kernel.api import Timeout, current, park, priority, sleep, spawn
 from ._kernel.errors import Cancelled, Deadlock, ParkError
 from ._kernel.run.microthread import Dhaga, excepthook
+from ._kernel.run.preemption import no_preempt
 from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.spawn_later import spawn_later
@@ -28,8 +29,8 @@ from ._workers.thread_pool import OffloadPool, offload, offloaded
 __all__ = [
     "HIGH", "LOW", "NORMAL", "Cancelled", "CapacityLimiter", "Deadlock", "Dhaga", "OffloadPool", "ParkError",
     "Priority", "RateLimiter", "Scheduler", "Scope", "Timeout", "aio", "as_completed", "await_", "current",
-    "excepthook", "fail_after", "move_on_after", "no_park", "offload", "offloaded", "park", "priority", "race",
-    "shield", "sleep", "spawn", "spawn_later", "wait",
+    "excepthook", "fail_after", "move_on_after", "no_park", "no_preempt", "offload", "offloaded", "park", "priority",
+    "race", "shield", "sleep", "spawn", "spawn_later", "wait",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -27,6 +27,7 @@ from greenlet import getcurrent
 from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
+from ._kernel.process.preemption_watcher import Events, monitoring
 from ._kernel.process.shutdown import ended_schedulers, retire_closed_guests
 from ._kernel.run.loop import HubSelector
 from ._kernel.run.microthread import Dhaga
@@ -36,7 +37,9 @@ from ._kernel.run.scheduler import Scheduler, schedulers
 from ._kernel.wait.current import this_thread
 from ._kernel.wait.deadlock import DeadlockWatch
 
-__all__ = ["Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "settle", "virtual_clock"]
+__all__ = [
+    "Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "preempt_everywhere", "settle", "virtual_clock",
+]  # fmt: skip
 
 MAX_CANCELS = 5
 """How often ``abandon`` cancels a dhaga before it gives up."""
@@ -301,6 +304,24 @@ The check asserts that no permit, lock, item or byte is lost. The victim must no
 """
 
 Injection = Callable[[Dhaga], object]
+
+
+@contextmanager
+def preempt_everywhere() -> Iterator[None]:
+    """End the running dhaga's turn at each jump, call and return of the program's code, wherever preemption may.
+
+    A test of code that looks and then acts fails under it if the code needs a lock, or ``dhaga.no_preempt()``. Needs
+    CPython 3.12 or later. Raises: RuntimeError on an older one, or if other tools own all events.
+    """
+    events = None if monitoring is None else Events()
+    if events is None or events.tool is None:
+        raise RuntimeError("preempt_everywhere() needs a free tool id of sys.monitoring (CPython 3.12 or later)")
+    events.arm_everywhere(True)
+    try:
+        yield
+    finally:
+        events.arm_everywhere(False)
+        events.close()
 
 
 def cancel(victim: Dhaga) -> None:

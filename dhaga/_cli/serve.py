@@ -163,6 +163,7 @@ def command_line() -> argparse.ArgumentParser:
     add(
         "--no-patch", dest="patch", action="store_false", help="do not patch the standard library: blocking calls block"
     )
+    add("--cooperative", action="store_true", help="do not preempt views that compute (default: after 10 ms)")
     add(
         "--access-log", metavar="FILE", nargs="?", const="-", help="log each request to FILE, or to stdout without FILE"
     )
@@ -220,7 +221,7 @@ def inherited_socket(number: str) -> socket:
 def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address], Server]:
     """Patch, if ``patch``, and ``set_up``. From: a worker; the master stays unpatched."""
     if patch:
-        _doors.patch_after()
+        _doors.patch_after(cooperative=options.cooperative)
     return set_up(options)
 
 

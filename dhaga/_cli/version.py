@@ -11,6 +11,8 @@ import tornado
 
 from .. import __version__
 from .._kernel.fast import accelerator
+from .._kernel.process.preemption_watcher import monitoring
+from .._kernel.run import preemption
 from .._kernel.run.scheduler import Scheduler
 
 
@@ -22,6 +24,15 @@ def text() -> str:
     return (
         f"dhaga {__version__}, Python {platform.python_version()} ({sys.implementation.name}), "
         f"greenlet {greenlet.__version__}, tornado {tornado.version}, {poller} on {loop}, {system}, "
-        f"{accelerator.describe()}"
+        f"{accelerator.describe()}, {describe_preemption()}"
         f"{', DHAGA_POLLER=' + os.environ['DHAGA_POLLER'] if os.environ.get('DHAGA_POLLER') else ''}"
     )
+
+
+def describe_preemption() -> str:
+    """Return how dhagas that compute are preempted in a patched program."""
+    if preemption.environment == 0:
+        return f"no preemption ({preemption.VARIABLE}=0)"
+    quantum = (preemption.environment or preemption.QUANTUM) * 1000
+    where = "in calls of Dhaga" if monitoring is None else "anywhere"
+    return f"patched programs are preempted {where} after {quantum:g} ms"

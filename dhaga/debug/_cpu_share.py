@@ -19,7 +19,7 @@ from typing import Any
 from .._kernel.run.scheduler import Scheduler, schedulers
 from ._instrumentation import observe, unobserve
 from ._on_demand import OnDemand
-from ._watchdog import heartbeat_of, running_on
+from ._watchdog import running_on
 
 WINDOW = 1.0
 """Seconds of a window; a share covers the last one to two windows."""
@@ -30,7 +30,7 @@ class RunTimes:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.heartbeat = heartbeat_of(scheduler)
+        self.heartbeat = scheduler.heartbeat()
         self.window_began = self.last_switch = perf_counter()
         self.running: Any = None  # the current greenlet; None until the first switch is seen
         self.seconds: dict[Any, float] = {}
@@ -69,7 +69,7 @@ class RunTimes:
 
     def share_of_blocker(self) -> dict[int, float]:
         """Return a share of 1 for a dhaga that has blocked the scheduler since the last query, if any."""
-        before, self.heartbeat = self.heartbeat, heartbeat_of(self.scheduler)
+        before, self.heartbeat = self.heartbeat, self.scheduler.heartbeat()
         blocker = running_on(self.scheduler) if before is not None and self.heartbeat == before else None
         return {} if blocker is None else {blocker.ident: 1.0}
 

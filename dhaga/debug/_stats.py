@@ -16,12 +16,17 @@ from itertools import accumulate
 from .._kernel import originals
 from .._kernel.fast import accelerator
 from .._kernel.fast.accelerator import FrameChunks
+from .._kernel.run import preemption
 from .._kernel.run.entries import HubCall
 from .._kernel.run.scheduler import Scheduler, schedulers
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))
 """Bounds of the histograms in seconds, 1 µs to 17 s, each four times the one before; one more bin is beyond the last.
 """
+
+
+PLACES_SHOWN = 10
+"""Lines of the program at which turns were ended, in ``stats()``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class SchedulerStats:
     parked: int
     runnable: int  # in the run queues
     switches: int
+    preemptions: int  # turns ended because they took too long
     laps: int
     events: int  # of file descriptors
     timers: int  # armed
@@ -52,6 +58,7 @@ class Stats:
     bounds: tuple[float, ...] = BOUNDS
     accelerator: str = ""  # "compiled (…)", or "pure Python (why)"
     frame_chunks: FrameChunks | None = None  # None where they are not kept
+    preempted: tuple[tuple[str, int], ...] = ()  # the lines at which most turns were ended, and how many
 
 
 def stats() -> Stats:
@@ -62,6 +69,7 @@ def stats() -> Stats:
         tuple(map(stats_of, ordered)),
         accelerator=accelerator.describe(),
         frame_chunks=accelerator.frame_chunks(),
+        preempted=tuple(preemption.places.most_common(PLACES_SHOWN)),
     )
 
 
@@ -77,6 +85,7 @@ def stats_of(scheduler: Scheduler) -> SchedulerStats:
         parked=sum(bool(dhaga.parked) for dhaga in dhagas),
         runnable=scheduler.count_runnable(),
         switches=scheduler.count_switches(),
+        preemptions=scheduler.preemptions,
         laps=scheduler.laps,
         events=scheduler.poller.events,
         timers=len(scheduler.timers),

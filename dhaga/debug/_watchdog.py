@@ -1,6 +1,6 @@
 """The watchdog: an OS thread that reports dhagas which block their scheduler's thread, and where in their code.
 
-It compares heartbeats. A scheduler's heartbeat (``heartbeat_of``) changes with each switch, and is None while no dhaga
+It compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while no dhaga
 runs there; the kernel keeps its parts anyway, so that the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat and
 the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then only
 timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
@@ -113,7 +113,7 @@ class Watchdog(StopHandle):
         for scheduler in list(schedulers):
             _stats.sample(scheduler)
             hold = self._holds.get(scheduler)
-            heartbeat = heartbeat_of(scheduler)
+            heartbeat = scheduler.heartbeat()
             if hold is None or hold.heartbeat != heartbeat:
                 self._holds[scheduler] = Hold(scheduler, heartbeat, now)
             elif heartbeat is not None and now - hold.since >= self.threshold:
@@ -126,7 +126,7 @@ class Watchdog(StopHandle):
         """Time a hold longer than the threshold, and report it the first time."""
         if hold.place is None:
             blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler.thread_ident, ())
-            if heartbeat_of(hold.scheduler) != hold.heartbeat or blocker is None:  # it switched meanwhile
+            if hold.scheduler.heartbeat() != hold.heartbeat or blocker is None:  # it switched meanwhile
                 return
             hold.place = self._report(hold.scheduler, blocker, stack, seconds)
         hold.place.seconds += seconds - hold.counted
@@ -178,13 +178,6 @@ def files_of(name: str) -> frozenset[str]:
     """Return the source files of an imported standard module."""
     modules = [module for each, module in list(sys.modules.items()) if each == name or each.startswith(f"{name}.")]
     return frozenset(filter(None, (getattr(module, "__file__", None) for module in modules)))
-
-
-def heartbeat_of(scheduler: Scheduler) -> object:
-    """Return a value that changes with each switch of a scheduler; None while no dhaga or main code runs there."""
-    if scheduler.asleep or not scheduler.thread_ident:
-        return None
-    return scheduler.laps, scheduler.count_switches()
 
 
 def running_on(scheduler: Scheduler) -> Dhaga | Main | None:

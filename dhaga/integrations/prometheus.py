@@ -26,6 +26,7 @@ GAUGES = {
 }
 COUNTERS = {
     "switches": "Switches to dhagas",
+    "preemptions": "Turns ended by preemption",
     "laps": "Event loop iterations that ran dhagas",
     "events": "File descriptor events",
     "timers_fired": "Timers that fired",

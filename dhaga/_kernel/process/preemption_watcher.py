@@ -5,11 +5,12 @@ kernel keeps its parts anyway, so that dhagas pay nothing for it. A heartbeat th
 quantum ago or more, is an overlong turn. The watcher then needs the interpreter lock, which Python takes from the
 computing thread after another 5 ms: so a turn lasts one to two quanta.
 Once all schedulers have slept for a second, the watcher sleeps until one begins a lap.
-A process has one watcher; a forked child starts its own.
+A process has one watcher. It ends before a fork, and begins again, in parent and child, with the next lap.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from types import CodeType, FrameType
@@ -17,7 +18,7 @@ from typing import Any
 
 from .. import hooks, originals
 from ..run import preemption
-from ..run.call_outs import is_switchable, program_frame
+from ..run.call_outs import is_of_dhaga, is_switchable, program_frame
 from ..run.run_modes import GuestMode
 from ..run.scheduler import Scheduler, schedulers
 from ..wait import deadlock
@@ -46,30 +47,41 @@ class Watcher:
         self._rouse.acquire()
         # Of each scheduler that runs: its heartbeat, and when that was first seen.
         self._beats: dict[Scheduler, tuple[object, float]] = {}
-        self._events = None if monitoring is None else Events()
+        self.events = None if monitoring is None else Events()
         self._start()
 
     def _start(self) -> None:
         self._thread = originals.Thread(target=self._run, name="dhaga-preemption", daemon=True)
         self._thread.start()
 
-    def restart_in_child(self) -> None:
-        """Start the thread of a forked child's copy."""
-        self._rouse = originals.allocate_lock()
-        self._rouse.acquire()
-        self._beats.clear()
-        hooks.on_lap = None
-        self._start()
+    def pause(self) -> None:
+        """Stop looking, and join the thread, until the next lap of any scheduler.
 
-    def stop(self) -> None:
-        """Stop looking, and join the thread."""
+        From: a fork, which from CPython 3.12 on warns of every other thread; after the fork, so that only a lap may
+        start it again.
+        """
+        self._stop_thread()
+        hooks.on_lap = self._resume
+
+    def _resume(self) -> None:
+        hooks.on_lap = None
+        if not self._thread.is_alive() and watcher is self:
+            self._stopping = False
+            self._start()
+
+    def _stop_thread(self) -> None:
         self._stopping = True
         self.rouse()
         self._thread.join()
         hooks.on_lap = None
+        self._beats.clear()
         preemption.overlong.clear()
-        if self._events is not None:
-            self._events.close()
+
+    def stop(self) -> None:
+        """Stop looking, join the thread and free the events."""
+        self._stop_thread()
+        if self.events is not None:
+            self.events.close()
 
     def rouse(self) -> None:
         """End the watcher's sleep. From: any thread, a scheduler that begins a lap."""
@@ -110,12 +122,12 @@ class Watcher:
         if beat != former:
             since = now
             preemption.overlong.pop(scheduler, None)
-            if self._events is not None:
-                self._events.disarm(scheduler)
+            if self.events is not None:
+                self.events.disarm(scheduler)
         elif now - since >= quantum / LOOKS_PER_QUANTUM and others_wait(scheduler):
             preemption.overlong[scheduler] = scheduler.count_switches()
-            if self._events is not None:
-                self._events.arm(scheduler)
+            if self.events is not None:
+                self.events.arm(scheduler)
         self._beats[scheduler] = beat, since
         return quantum
 
@@ -143,6 +155,7 @@ class Events:
         self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
+        self.everywhere = False
         # None while others own all that there is.
         self.tool: int | None = None
         for tool in TOOLS:
@@ -179,18 +192,31 @@ class Events:
         if code is not None and self.tool is not None and code not in self._armed.values():
             monitoring.set_local_events(self.tool, code, 0)
 
+    def arm_everywhere(self, on: bool) -> None:
+        """Arm every function, long turn or not: see ``dhaga.testing.preempt_everywhere``."""
+        self.everywhere = on
+        monitoring.set_events(self.tool, self._kinds if on else 0)
+
     def _on_event(self, code: CodeType, *_: object) -> None:
         """End the turn that the event was armed for. From: the function that computes."""
         me = preemption.running_waiter()
+        if me is not None and (self.is_for_each(code) if self.everywhere else self.is_for(me.scheduler, code)):
+            frame: FrameType = sys._getframe(1)
+            if preemption.may_end_turn(me, frame):
+                self._end_turn(me, frame)
+
+    def is_for_each(self, code: CodeType) -> bool:
+        return not is_of_dhaga(code.co_filename)
+
+    def is_for(self, scheduler: Scheduler, code: CodeType) -> bool:
+        """Return whether an event is the one that a scheduler's overlong turn is to end at, and disarm it."""
         # Another OS thread may run the same function.
-        if me is None or self._armed.get(me.scheduler) is not code:
-            return
-        scheduler = me.scheduler
+        if self._armed.get(scheduler) is not code:
+            return False
         self.disarm(scheduler)
-        turn = preemption.overlong.pop(scheduler, None)
-        frame: FrameType = sys._getframe(1)
-        if turn != scheduler.count_switches() or not preemption.may_end_turn(me, frame):
-            return
+        return preemption.overlong.pop(scheduler, None) == scheduler.count_switches()
+
+    def _end_turn(self, me: Any, frame: FrameType) -> None:
         # The interpreter calls no tool while it calls one, in the whole OS thread: others must not run that way.
         state = self._thread_state()
         self._leave_tracing(state)
@@ -266,10 +292,10 @@ def watch_scheduler(scheduler: Scheduler, attached: bool) -> None:
         begin_watch()
 
 
-def restart_in_child() -> None:
+def pause_for_fork() -> None:
     if watcher is not None:
-        watcher.restart_in_child()
+        watcher.pause()
 
 
-hooks.in_forked_child.append(restart_in_child)
+os.register_at_fork(before=pause_for_fork)
 hooks.on_scheduler.append(watch_scheduler)

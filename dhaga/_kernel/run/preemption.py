@@ -87,13 +87,12 @@ signal_handlers: frozenset[CodeType] = frozenset()
 """The code of the program's signal handlers, as the watcher last found it."""
 
 
-def check_quantum(seconds: float) -> float:
-    """Return the quantum that a program gives. Raises: ValueError, TypeError."""
+def check_quantum(seconds: float) -> None:
+    """Check the quantum that a program gives. Raises: ValueError, TypeError."""
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         raise TypeError(f"preempt takes seconds, a number such as {QUANTUM}, and not {seconds!r}")
     if not 0 <= seconds <= MAX_QUANTUM:
         raise ValueError(f"preempt takes seconds from 0 (never) to {MAX_QUANTUM:g}, not {seconds!r}")
-    return seconds
 
 
 def quantum_of(scheduler: Scheduler) -> float | None:

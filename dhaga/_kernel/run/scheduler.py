@@ -95,9 +95,10 @@ class Scheduler(Lap, Membership):
         The attribute ``loop`` is that loop, and ``ioloop`` Tornado's over it, once the scheduler has a thread. Neither
         is the current one of a dhaga, which asyncio takes for a plain thread.
         """
-        super().__init__(name, loop)
         if preempt is not None:
-            self.quantum = check_quantum(preempt)
+            check_quantum(preempt)
+        super().__init__(name, loop)
+        self.quantum = preempt
         self._init_lap()
         self._init_membership()
         self._high = HighQueue(self)

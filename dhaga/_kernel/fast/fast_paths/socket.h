@@ -279,7 +279,10 @@ receive(PyObject *self, reception *wanted)
         done = fd == -2                 ? FAILED
                : wanted->buffer == NULL ? receive_bytes(fd, wanted)
                                         : receive_into(fd, wanted);
-        if (done == AGAIN && wanted->got < 0 && at_once) {
+        if (done == AGAIN && wanted->got < 0 && at_once && PyObject_Size(overlong) > 0) {
+            done = BY_TWIN; /* it may have to end the turn */
+        }
+        else if (done == AGAIN && wanted->got < 0 && at_once) {
             errno = EAGAIN;
             PyErr_SetFromErrno(PyExc_OSError);
             done = FAILED;

@@ -94,7 +94,7 @@ time_now(PyObject *scheduler)
 }
 
 /* Of modules that are not there yet when this one starts. */
-static PyObject *sleeping, *timed_out, *end_turn, *get_running_loop, *next_ident, *normal;
+static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
 
 static int
 know_late_names(void)
@@ -108,6 +108,9 @@ know_late_names(void)
     if (end_turn == NULL) {
         end_turn = imported("dhaga._kernel.run.turn_budget", "end_turn", NULL);
     }
+    if (overlong == NULL) { /* the dict of preemption.py */
+        overlong = imported("dhaga._kernel.run.preemption", "overlong", NULL);
+    }
     if (get_running_loop == NULL) { /* of asyncio, as _asyncio must not be imported before that */
         get_running_loop = imported("asyncio", "_get_running_loop", NULL);
     }
@@ -117,8 +120,8 @@ know_late_names(void)
     if (normal == NULL) {
         normal = imported("dhaga._kernel.run.run_queues", "NORMAL", NULL);
     }
-    return sleeping == NULL || timed_out == NULL || end_turn == NULL || get_running_loop == NULL || next_ident == NULL ||
-                   normal == NULL
+    return sleeping == NULL || timed_out == NULL || end_turn == NULL || overlong == NULL || get_running_loop == NULL ||
+                   next_ident == NULL || normal == NULL
                ? -1
                : 0;
 }
