@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -99,7 +100,8 @@ def district_of(name: str) -> str:
     return "dhaga" if first in ("", "_counterparts") else "faces" if first in FACES else first
 
 
-def imports_of(name: str, types: bool = False) -> set[str]:
+@functools.cache
+def imports_of(name: str, types: bool = False) -> frozenset[str]:
     """Return the modules that a module imports when it runs, lazily or not; ``types``: and those for type checkers."""
     tree = ast.parse(MODULES[name].read_text())
     for node in ast.walk(tree):
@@ -107,7 +109,7 @@ def imports_of(name: str, types: bool = False) -> set[str]:
             node.body = []
     package = name.split(".") if MODULES[name].name == "__init__.py" and name else name.split(".")[:-1]
     found = {module for node in ast.walk(tree) for module in modules_in(node, package)}
-    return (found & MODULES.keys()) - {name} - parents(name)
+    return frozenset((found & MODULES.keys()) - {name} - parents(name))
 
 
 def modules_in(node: ast.AST, package: list[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The patches of gevent and eventlet, refused while ours is active: half of theirs would replace ours, then fail."""
+"""The patches of gevent and eventlet, refused while ours is active: half of it would replace ours, and then fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .._kernel.errors import PatchError
 from ._other_hubs import PATCHERS, WAY_OUT, is_ours
 
 HELPERS = {"patch_item", "patch_module", "patch_function"}
-"""Functions of their patchers by which other packages patch themselves."""
+"""Functions of their patchers with which other packages patch themselves."""
 
 
 class RefusedPatch:
-    """A function of gevent's or eventlet's that patches the standard library, in front of its own."""
+    """Replacement of a function of gevent or eventlet that patches the standard library."""
 
     active = False
 

@@ -1,10 +1,9 @@
-"""The waiter of a finalizer that parks in the middle of a park of the code that it interrupts.
+"""The waiter of a finalizer that interrupts its dhaga in the middle of a park, and parks itself.
 
 A collection may call ``__del__`` between the two halves of a wait (``waiter.py``): the dhaga counts as parked, is
 in a queue, and has not switched away yet. If the finalizer parks there, for a contended lock, the dhaga would have two
-parks and one ticket. So the finalizer parks by an ``InnerWaiter`` of its own, with the greenlet of the outer one. A
-wake, timeout or cancel of the outer park that comes meanwhile switches to that greenlet too early: it is kept, and
-passed on once the finalizer is done.
+parks and one ticket. So the finalizer parks with an ``InnerWaiter`` of its own, on the same greenlet. A wake, timeout
+or cancel of the outer park switches to that greenlet too early: it is kept, and delivered once the finalizer is done.
 On the hub a finalizer cannot park at all: see ``current.py``.
 """
 

@@ -14,7 +14,7 @@ worker dhagas, their ``finish``, and the limits of jobs. The offload pool's OS t
 cannot park.
 
 A job is in ``jobs`` until it has ended. ``running`` counts the jobs given to the worker pool, ``limit`` at most; the
-others are in ``waiting``, from which ``move_waiting`` takes them, under ``lock``. For one task's way see ``_jobs``.
+others are in ``waiting``, from which ``move_waiting`` takes them, under ``lock``. The life of one task: ``_jobs``.
 """
 
 from __future__ import annotations
@@ -200,8 +200,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
     def finish(self, job: Job) -> None:
         """Discard an ended task and start waiting ones.
 
-        Where the consumer's thread has a loop, the loop starts them: not so in its signal handlers, as these stop the
-        worker.
+        If the consumer's thread has a loop, the loop starts them; its signal handlers do not, as they stop the worker.
         """
         with self.lock:
             self.running -= 1
