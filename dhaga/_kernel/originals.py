@@ -38,7 +38,7 @@ class Namespace(dict[str, Any]):
             raise KeyError(name) from None
 
 
-# For the modules whose functions and classes this module calls. ``monkey`` enters what it replaces.
+# For the modules whose functions and classes this module calls. ``monkey`` adds the replaced names.
 namespaces = {module.__name__: Namespace(module) for module in (threading, socket)}
 
 

@@ -3,7 +3,7 @@
 A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
 to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
 Ended: ``_waiter`` is None again and no reference to other scopes is left. All changes happen in the OS thread of
-``_waiter``; only ``cancel`` may be called from another thread, and passes the call on to this thread.
+``_waiter``; only ``cancel`` may be called from another thread: it forwards the call.
 
 A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): each park
 of the body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets

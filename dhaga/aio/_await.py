@@ -37,7 +37,7 @@ from .._kernel.wait.current import check_own_loop
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 0.1
-"""Seconds between checks of a cancelled await whether the other OS thread's loop still runs, which must cancel."""
+"""Seconds between checks of a cancelled await whether the loop that must cancel, in another thread, still runs."""
 
 OTHER_LOOP = "to a different loop", "to a different event loop"
 """The ends of asyncio's messages about a Future, or a lock or queue, of another loop than the running one."""

@@ -34,7 +34,7 @@ def install() -> None:
     """Refuse the patches of each package that is imported. From: the post-import hook."""
     RefusedPatch.active = True
     for package, (patcher, _) in PATCHERS.items():
-        # eventlet has its function in both.
+        # eventlet has its function in both modules.
         for module in (sys.modules.get(package), sys.modules.get(patcher)):
             if module is not None and not is_ours(package):
                 refuse_patches_in(module, package)

@@ -87,7 +87,7 @@ def listen_for_signals(scheduler: Scheduler) -> None:
         set_handler(signal.SIGINT, on_ctrl_c)
 
 
-# ---- a signal strikes: these run in its Python handler, wherever the main thread is
+# ---- a signal arrives: these run in its Python handler, in the middle of any code of the main thread
 
 
 def on_ctrl_c(number: int, frame: FrameType | None) -> None:

@@ -228,7 +228,7 @@ class Lap(SchedulerState):
     def _selecting(self) -> bool:
         """Return whether the loop may be inside its select, or about to be: only a write ends that.
 
-        There a signal handler may strike, and a finalizer in any thread.
+        A signal handler may run there, and a finalizer in any thread.
         """
         # A host's loop does not say.
         return self.selector is None or self.selector.selecting

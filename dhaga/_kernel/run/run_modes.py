@@ -246,7 +246,7 @@ class OwnThreadMode(RunMode):
 
     def cancel_and_end_lap(self) -> None:
         self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
-        # If no dhaga is left to cancel, no lap runs otherwise, and is_over() is never asked.
+        # With no dhaga left to cancel, no other lap would run, and is_over() would not be asked.
         self.scheduler.loop.call_soon(self.scheduler._end_lap)
 
     def wake_stop_waiters(self) -> None:

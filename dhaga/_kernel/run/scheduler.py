@@ -317,7 +317,7 @@ class Scheduler(Lap, Membership):
         self.ioloop = ioloop
         self.poller = Context().run(new_poller, ioloop, self._lap)
         if self.selector is not None:
-            # Counted before any handler of the program: with more fds than these the loop may wake by itself.
+            # Counted before any handler of the program: with further fds the loop may wake by itself.
             self.selector.own_fds = len(self.selector.get_map())
         schedulers.add(self)
         for hook in hooks.on_scheduler:

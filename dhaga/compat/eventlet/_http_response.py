@@ -98,7 +98,7 @@ class Response:
             raise
 
     def head(self) -> bytes:
-        """Return the head's bytes; the framing is settled by that. Raises: AssertionError, ValueError."""
+        """Return the head's bytes; this decides the framing. Raises: AssertionError, ValueError."""
         if not self.status:
             raise AssertionError("the app gives a body before it has called start_response")
         protocol = self.protocol

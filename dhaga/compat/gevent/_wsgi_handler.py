@@ -1,7 +1,7 @@
 """``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, by methods that a subclass may override.
 
-It runs for subclasses, those of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
-is WSGIHandler itself answers by ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
+It runs only for subclasses, of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
+is WSGIHandler itself answers with ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
 """
 
 from __future__ import annotations
