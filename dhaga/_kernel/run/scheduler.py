@@ -152,7 +152,7 @@ class Scheduler(Lap, Membership):
             self._switch_away()
 
     def _give_turn_up(self, me: Waiter) -> None:
-        """Let the others run once, as a yield does, but without a park: cancels and timeouts stay pending."""
+        """Go once around the run queue, as a yield does, but without a park: cancels and timeouts stay pending."""
         (self._preempted if me.own_priority is NORMAL else me.wake_queue).append(me)
         # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
         self._end_stretch()
