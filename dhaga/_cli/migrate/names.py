@@ -238,11 +238,6 @@ def is_of(last: str, path: str) -> bool:
     return last in COUNTERPARTS and COUNTERPARTS[last][1] is not NOTHING_TO_RUN and not path.startswith("threading.")
 
 
-def is_known(path: str) -> bool:
-    """Return whether ``--as`` has a module or name, or it has its own counterpart."""
-    return path in OWN or not not_imitated(path)
-
-
 @cache
 def not_imitated(path: str) -> str:
     """Return the error of ``python -m dhaga --as`` for a path; empty if it has it."""

@@ -540,12 +540,7 @@ class Main(Waiter):
         self.ident: int = originals.get_ident()
         self.name: str = "main code"
         self.own_greenlet.name = self.name  # type: ignore[attr-defined]
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
 
     def __repr__(self) -> str:
         return f"<Main code of {self.scheduler.name} {self.state}{f' {self.park_reason}' if self.parked else ''}>"

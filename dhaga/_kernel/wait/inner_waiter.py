@@ -42,13 +42,7 @@ class InnerWaiter(Waiter):
         self.ident = outer.ident
         self.name = outer.name
         self._was_switched_to = False
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.park_reason = ""
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
 
     def __repr__(self) -> str:
         return f"<Finalizer in {self.name} {'WAITING ' + self.park_reason if self.parked else 'RUNNING'}>"

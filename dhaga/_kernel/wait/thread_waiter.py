@@ -45,13 +45,7 @@ class OSThread(Waiter):
     )
 
     def __init__(self) -> None:
-        self.parked = []
-        self.park_reason = ""
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
         self.own_greenlet = getcurrent()
         self.ident: int = originals.get_ident()
         self.is_main: bool = self.ident == originals.main_thread().ident

@@ -105,6 +105,16 @@ class Waiter:
     # dhaga would take 56 bytes; see ``pending_errors_of``.
     pending_errors: PendingErrors
 
+    def _init_wait(self) -> None:
+        """Set the fields of a waiter that has never parked. A dhaga sets its own, written out."""
+        self.parked = []
+        self.park_reason = ""
+        self.pending_errors = ()  # type: ignore[assignment]
+        self.wait_target = None
+        self._value = None
+        self._error = None
+        self.parked_since = 0.0
+
     @property
     def priority(self) -> Priority:
         """HIGH, NORMAL or LOW; see ``dhaga.priority``."""
