@@ -9,8 +9,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 
 PYTHON = sorted((ROOT / "dhaga").rglob("*.py"))
@@ -132,19 +130,16 @@ def name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("file", PYTHON, ids=name)
-def test_docstrings_comments_and_messages_are_read_once(file: Path) -> None:
-    assert faults(file.read_text()) == []
+def test_docstrings_comments_and_messages_are_read_once() -> None:
+    assert [f"{name(file)}:{fault}" for file in PYTHON for fault in faults(file.read_text())] == []
 
 
-@pytest.mark.parametrize("file", C, ids=name)
-def test_comments_in_c_are_read_once(file: Path) -> None:
-    assert faults_of(list(c_comments(file.read_text()))) == []
+def test_comments_in_c_are_read_once() -> None:
+    assert [f"{name(file)}:{fault}" for file in C for fault in faults_of(list(c_comments(file.read_text())))] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_pages_are_read_once(page: Path) -> None:
-    assert faults_of(list(paragraphs(page.read_text()))) == []
+def test_pages_are_read_once() -> None:
+    assert [f"{name(page)}:{fault}" for page in PAGES for fault in faults_of(list(paragraphs(page.read_text())))] == []
 
 
 def test_the_check_finds_first_words_and_turns() -> None:
