@@ -217,7 +217,7 @@ class Events:
         return preemption.overlong.pop(scheduler, None) == scheduler.count_switches()
 
     def _end_turn(self, me: Any, frame: FrameType) -> None:
-        # During this call the interpreter calls no other tool in this OS thread; other dhagas must not run in that state.
+        # Until this returns the interpreter calls no tool in this OS thread: other dhagas must not run like that.
         state = self._thread_state()
         self._leave_tracing(state)
         try:
