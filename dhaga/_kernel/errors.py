@@ -18,30 +18,30 @@ class Cancelled(BaseException):
 
 
 class Expired(BaseException):
-    """Carries the end of one ``Timeout`` block up to that block, which turns it into ``TimeoutError``."""
+    """Travels from a park up to its expired ``Timeout`` block, which turns it into ``TimeoutError``."""
 
     def __init__(self, timeout: object, number: int = -1) -> None:
         super().__init__(timeout)
         self.timeout = timeout
-        # The number of the block, see _kernel/wait/cancellation.py; -1 is outside of all blocks.
+        # The number of the block, see _kernel/wait/cancellation.py; -1: outside all blocks.
         self.number = number
 
 
 class Deadlock(RuntimeError):
     """Every dhaga waits, and no event in this process could wake one. The text names each wait and what holds it.
 
-    Raised in the main code, at its park. How it is decided: see ``_kernel/wait/deadlock.py``.
+    Raised in the main code, at its park. ``_kernel/wait/deadlock.py`` says when.
     """
 
 
 class LeftBehind(RuntimeError):
-    """The dhaga or scheduler stayed in the parent process: a fork takes only the code along that makes it."""
+    """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
 
 
 class ParkError(RuntimeError):
     """A caller tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet.
 
-    A finalizer is on the hub where the collection that calls it comes there.
+    A finalizer runs on the hub if the garbage collection that calls it happens there.
     """
 
 
