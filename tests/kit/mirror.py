@@ -25,7 +25,6 @@ SCENARIOS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests/s
 
 WITHOUT_TESTS = {
     "_cli/top_table.py": "drawn by tests/_cli/test_top.py and test_top_screen.py",
-    "_kernel/errors.py": "exceptions without code; raised all over the tests",
     "_kernel/run/scheduler_state.py": "slots and their first values: by test_scheduler.py",
     "_kernel/hooks.py": "a table of names; each hook is called in the tests of its listener",
     "_pytest_entry/_dhaga_pytest.py": "by tests/test_pytest_plugin.py and tests/scenarios/test_startup.py",
