@@ -118,7 +118,8 @@ def rates(folder: Path) -> Iterator[list[str]]:
 def _rate(results: ServiceResults, row: str, server: str) -> str:
     if not results.of(row, server, "rate"):
         return "–"
-    return f"{results.median(row, server, 'rate'):,.0f} ({printed(results.median(row, server, 'p99'))}\N{NO-BREAK SPACE}ms)"
+    rate, p99 = (results.median(row, server, key) for key in ("rate", "p99"))
+    return f"{rate:,.0f} ({printed(p99)}\N{NO-BREAK SPACE}ms)"
 
 
 def told(times: float) -> str:
