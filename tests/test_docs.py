@@ -15,6 +15,7 @@ from types import ModuleType
 
 import pytest
 
+from dhaga._kernel import errors
 from tests.kit.snippets import ROOT, SERVICES, snippets
 from tests.scenarios.test_asyncio_libraries import address_of
 
@@ -100,6 +101,41 @@ def test_each_cause_and_cure_is_of_a_message_in_the_source() -> None:
     assert [each["text"] for each in cures if each["text"] not in texts] == []
     assert len(cures) >= 60 and all(each["cause"] and each["cure"] for each in cures)
     assert [text for text, times in Counter(each["text"] for each in cures).items() if times > 1] == []
+
+
+def test_each_message_of_the_errors_index_has_an_anchor_of_its_own() -> None:
+    index = messages_index()
+    found = index.messages()
+    anchors = index.anchors_of(found)
+    page = index.explained()
+    assert len(set(anchors.values())) == len(found)
+    assert [anchor for anchor in anchors.values() if page.count(f"{{#{anchor}}}[¶](#{anchor})") != 1] == []
+    assert all(re.fullmatch(r"[a-z0-9_-]+", anchor) for anchor in anchors.values())
+
+
+def test_the_address_at_the_end_of_an_error_leads_to_its_heading() -> None:
+    page = PAGES["reference/errors.md"].read_text() + messages_index().explained()
+    for error in (errors.Deadlock, errors.LeftBehind, errors.ParkError, errors.PatchError):
+        assert f"\n## {error.__name__}\n" in page
+
+
+# ---- the sidebar
+
+
+def test_the_sidebar_is_short_and_every_page_is_named_once() -> None:
+    trees = {name: re.findall(r"```{toctree}\n(.*?)```", path.read_text(), re.DOTALL) for name, path in PAGES.items()}
+    named = [
+        os.path.normpath(Path(name).parent / line) + ".md"
+        for name, found in trees.items()
+        for tree in found
+        for line in tree.splitlines()
+        if line and not line.startswith(":") and "*" not in line
+    ]
+    assert [name for name, times in Counter(named).items() if times > 1] == []
+    written = {name for name in PAGES if "/api/" not in name}
+    assert written - set(named) == {"index.md", "404.md"}
+    in_sidebar = [line for tree in trees["index.md"] for line in tree.splitlines() if line and line[0] != ":"]
+    assert len(in_sidebar) <= 32
 
 
 # ---- what is listed by hand
