@@ -18,7 +18,7 @@ extensions = [
     *("myst_parser", "sphinx.ext.autodoc"),
     *("messages_index", "api_pages", "docstring_form", "page_head", "status_tables"),
 ]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "_pictures"]
 
 # ---- links: each one within the site must lead to a place, headings included
 

@@ -87,7 +87,9 @@ def add_names(app: Sphinx, what: str, name: str, value: Any, options: Any, lines
         lines += [".. list-table::", "   :class: names", ""]
         for each in sorted(members, key=str.lower):
             words = first_sentence(getattr(value, each))
-            lines += [f"   * - :py:obj:`~{name}.{each}`" if words else f"   * - ``{each}``", f"     - {words}"]
+            kind = type(getattr(value, each)).__name__
+            name_of_it = f":py:obj:`~{name}.{each}`" if words else f"``{each}``"
+            lines += [f"   * - {name_of_it}", f"     - {words or f'a constant of type ``{kind}``'}"]
         lines.append("")
 
 
