@@ -10,12 +10,15 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from dhaga._kernel import errors
+from tests.kit.browser import browsing
 from tests.kit.snippets import ROOT, SERVICES, snippets
 from tests.scenarios.test_asyncio_libraries import address_of
 
@@ -117,6 +120,65 @@ def test_the_address_at_the_end_of_an_error_leads_to_its_heading() -> None:
     page = PAGES["reference/errors.md"].read_text() + messages_index().explained()
     for error in (errors.Deadlock, errors.LeftBehind, errors.ParkError, errors.PatchError):
         assert f"\n## {error.__name__}\n" in page
+
+
+# ---- the script of the pages
+
+BLOCK = '<div class="highlight-{}"><div class="highlight"><pre>{}</pre></div></div>'
+BLOCKS = {
+    "default": "pip install",
+    "console": "$ ls\nREADME\n$ pwd\n/",
+    "diff": "-import queue\n+from dhaga import queue\n q = queue.Queue()\n",
+    "text": "what it prints",
+}
+MESSAGES = """<div id="filter"></div>
+<section><h2>ParkError</h2><dl><dt>in a coroutine</dt><dd>await it</dd><dt>in a callback</dt><dd>spawn it</dd></dl>
+</section>
+<section><h2>ValueError</h2><details><ul><li><code id="name">no name</code></li><li>no address</li></ul></details>
+</section>"""
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Iterator[Any]:
+    """A browser with a page of such blocks and messages."""
+    blocks = "".join(BLOCK.format(*each) for each in BLOCKS.items())
+    script = f'<script src="{(DOCS / "_static" / "site.js").as_uri()}"></script>'
+    page = f'<!DOCTYPE html><meta charset="utf-8">{script}<article>{blocks}{MESSAGES}</article>'
+    (tmp_path / "page.html").write_text(page)
+    with browsing(tmp_path / "profile") as browser:
+        browser.get((tmp_path / "page.html").as_uri())
+        yield browser
+
+
+def test_a_button_copies_commands_without_prompts_and_the_new_lines_of_a_diff(scripted: Any) -> None:
+    scripted.execute_script("window.texts = []; navigator.clipboard.writeText = (text) => window.texts.push(text)")
+    for button in scripted.find_elements("css selector", "button.copy"):
+        scripted.execute_script("arguments[0].click()", button)
+    expected = ["pip install", "ls\npwd", "from dhaga import queue\nq = queue.Queue()\n"]
+    assert scripted.execute_script("return window.texts") == expected
+
+
+def test_the_filter_shows_what_has_all_words_and_unfolds_it(scripted: Any) -> None:
+    def shown() -> list[str]:
+        elements = "[...document.querySelectorAll('h2, dt, li')].filter((each) => each.checkVisibility())"
+        return scripted.execute_script(f"return {elements}.map((each) => each.textContent)")  # type: ignore[no-any-return]
+
+    everything = shown()
+    box = scripted.find_element("css selector", "input.filter")
+    box.send_keys("PARKERROR spawn")
+    assert shown() == ["ParkError", "in a callback"]
+    assert scripted.find_element("class name", "filter-count").text == "1 of 4 messages"
+    box.clear()
+    box.send_keys("address")
+    assert shown() == ["ValueError", "no address"]
+    box.clear()
+    box.send_keys(" ")
+    assert shown() == everything == ["ParkError", "in a coroutine", "in a callback", "ValueError"]
+
+
+def test_a_link_to_a_folded_message_unfolds_it(scripted: Any) -> None:
+    scripted.execute_script("location.hash = 'name'; dispatchEvent(new Event('hashchange'))")
+    assert scripted.find_element("id", "name").is_displayed()
 
 
 # ---- the sidebar

@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 CURES = ROOT / "docs" / "reference" / "errors.toml"
 PLACEHOLDER = "<!-- the messages -->"
-FIRST = ("LeftBehind", "ParkError", "PatchError")
+FIRST = ("ParkError", "PatchError", "LeftBehind")
 """The exceptions of Dhaga's own that users meet come before the others; Deadlock stands on the page itself."""
+
+FOLDED = 4
+"""Length from which on a list of messages without cause and cure is folded."""
 
 HTTP_REFUSALS = {"bad": "400 Bad Request", "too_large": "431 Request Header Fields Too Large"}
 """Functions that make a `Refusal`."""
@@ -74,15 +77,21 @@ def explained() -> str:
         by_error.setdefault(message.error, []).append(message)
     lines: list[str] = []
     anchors = anchors_of(messages())
-    for error, group in sorted(by_error.items(), key=lambda item: (item[0] not in FIRST, item[0].lower())):
+    for error in [*FIRST, *sorted(by_error.keys() - set(FIRST), key=str.lower)]:
+        group = by_error[error]
         lines += [f"## {error}", ""]
         lines += [line for each in group if each.text in known for line in entry(each, known[each.text], anchors[each])]
         rest = [each for each in group if each.text not in known]
-        if rest:
-            lines += ["" if len(rest) == len(group) else "Others:", ""]
-            lines += [f"- {linked(each.text, anchors[each])} ({each.module})" for each in rest]
+        lines += folded([f"- {linked(each.text, anchors[each])} ({each.module})" for each in rest])
         lines.append("")
     return "\n".join(lines)
+
+
+def folded(items: list[str]) -> list[str]:
+    """Return a list; a long one unfolds at a click, at a link into it, and where the filter finds something."""
+    if len(items) < FOLDED:
+        return items
+    return [f"<details><summary>{len(items)} without further explanation</summary>", "", *items, "", "</details>", ""]
 
 
 def entry(message: Message, known: dict[str, str], anchor: str) -> list[str]:

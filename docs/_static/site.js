@@ -63,13 +63,29 @@ function addFilter(place) {
         sections.add(section);
       }
     }
+    for (const fold of article.querySelectorAll("details")) {
+      fold.open = words.length > 0;
+      fold.hidden = words.length > 0 && !fold.querySelector("li:not([hidden])");
+    }
     for (const { section } of entries) section.hidden = !sections.has(section);
     count.textContent = words.length ? `${shown} of ${entries.length} messages` : "";
   };
   box.addEventListener("input", show);
 }
 
+// A link to a message in a folded list unfolds it.
+function unfold() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const fold = target?.closest("details");
+  if (fold && !fold.open) {
+    fold.open = true;
+    target.scrollIntoView();
+  }
+}
+
+window.addEventListener("hashchange", unfold);
 document.addEventListener("DOMContentLoaded", () => {
+  unfold();
   for (const block of document.querySelectorAll("div.highlight")) {
     if (!block.closest(".highlight-text")) addCopyButton(block);
   }
