@@ -114,8 +114,9 @@ test-readme: $(TOOLS)/.test
 format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
 	$(TOOLS)/bin/python -m ruff format --quiet --diff .
 
-lint: $(TOOLS)/.test  ## ruff's rules
+lint: $(TOOLS)/.test  ## ruff's rules, and those of prose: first words of docstrings, banned turns
 	$(TOOLS)/bin/python -m ruff check --quiet .
+	$(TOOLS)/bin/python -m pytest -q tests/test_prose.py
 
 types: $(TOOLS)/.test  ## mypy, strict but for tests; `make test-once` adds pyright, and how much of the API is typed
 	$(TOOLS)/bin/python -m mypy

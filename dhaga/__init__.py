@@ -1,4 +1,4 @@
-"""Dhaga: cooperative microthreads with the faces of the standard library, on the standard event loop.
+"""Dhaga: cooperative microthreads with the interfaces of the standard library, on the standard event loop.
 
 PYTEST_DONT_REWRITE: there is no assert here, and under ``python -m dhaga -m pytest``, where this is imported before,
 pytest would warn, which is an error in many projects.
@@ -44,7 +44,7 @@ SUBMODULES = frozenset(
 """The public modules of the package that the first use of ``dhaga.NAME`` imports."""
 
 if TYPE_CHECKING:
-    # As type checkers see them. A __getattr__ would make each misspelt name an Any.
+    # As type checkers see them. With a __getattr__, type checkers would take each misspelt name for an Any.
     from . import asyncio as asyncio
     from . import debug as debug
     from . import futures as futures

@@ -15,7 +15,7 @@ LATER = "dhaga.spawn_later"
 CANCEL = "Dhaga.cancel()"
 TIMEOUT = "dhaga.fail_after(seconds) or dhaga.Timeout(seconds) around the call"
 PATCH = "python -m dhaga program.py, or dhaga.monkey.patch()"
-NOTHING_TO_RUN = "not needed: main code may call what waits; in a coroutine await dhaga.aio.run_in_dhaga(fn)"
+NOTHING_TO_RUN = "not needed: main code may make calls that wait; in a coroutine await dhaga.aio.run_in_dhaga(fn)"
 
 COUNTERPARTS = {
     "AsyncResult": (GEVENT, "dhaga.futures.Future"),

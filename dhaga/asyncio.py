@@ -1,4 +1,4 @@
-"""The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside of its dhaga.
+"""The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside its dhaga.
 
 A program may block its own loop, close it, and cancel all of its tasks. So each dhaga that calls ``asyncio.run`` has
 one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
@@ -6,12 +6,12 @@ blocks, other dhagas run; its coroutines see the thread identity, locals and loc
 
 An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
 A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
-whenever it parks, ``around_park`` shows no loop, and the hooks from outside of that loop. A run begins in
-``beside_scheduler``, or late, where main code gets its scheduler only within the loop.
+whenever it parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in
+``beside_scheduler``, or later, if main code gets its scheduler only within the loop.
 
-Rejected: the scheduler's loop for all, where a coroutine that blocks stops all dhagas (that loop is reached by
-``dhaga.await_``); an OS thread for each loop, where locals and RLocks are not the caller's and no signals arrive. Only
-a loop that waits in C (uvloop) gets an OS thread, when a dhaga runs it by ``run`` or a Runner.
+Rejected: the scheduler's loop for all, as a coroutine that blocks would stop all dhagas (use that loop with
+``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
+signals. Only a loop that waits in C (uvloop) gets an OS thread, if a dhaga runs it with ``run`` or a Runner.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether an OS thread has one current task, as it has one running loop; older Pythons have one for each loop."""
+"""Whether the current task is kept per OS thread, like the running loop; older Pythons keep one for each loop."""
 
 swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
-"""Loops of other implementations that run at once, each in an OS thread."""
+"""The number of loops of other implementations that run at once, each in an OS thread."""
 
 
 # ---- loops inside of dhagas
 
 
 class LoopRun:
-    """One run of a program's loop by a waiter; ``hooks``: the asyncgen hooks that apply outside of that loop."""
+    """One run of a program's loop by a waiter; ``hooks``: the asyncgen hooks that apply outside that loop."""
 
     def __init__(self) -> None:
         self.hooks: tuple[Any, ...] = sys.get_asyncgen_hooks()
@@ -78,7 +78,7 @@ loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
 
 
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
-    """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the hooks from outside.
+    """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the outer hooks.
 
     ``Scheduler.around_park`` is this function while any of its waiters runs a loop, else None.
     """
@@ -131,7 +131,7 @@ def end_loop_run(me: Any) -> None:
 
 @contextmanager
 def beside_scheduler() -> Iterator[None]:
-    """Run the block as a program that runs its own loop, and may park in it."""
+    """Context manager for a program that runs its own loop, and may park in it."""
     me = parking_waiter()
     if me is None:
         try:
@@ -149,7 +149,7 @@ def beside_scheduler() -> Iterator[None]:
 
 
 def begin_late_loop_run(main: Main) -> None:
-    """Begin the run of main code if it gets its scheduler only within the loop. From: ``hooks.on_main_code``."""
+    """Begin a run of main code that gets its scheduler only within the loop. From: ``hooks.on_main_code``."""
     if getattr(_get_running_loop(), "parks", False):
         begin_loop_run(main)
         # The current hooks are the loop's; there were none outside.
@@ -168,7 +168,8 @@ def end_late_loop_run() -> None:
 class SelectorEventLoop(standard.SelectorEventLoop):
     """An event loop that parks while it is idle. Source: ``asyncio.SelectorEventLoop``.
 
-    A cancel or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when that has ended.
+    A cancel or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when the future has
+    ended.
     """
 
     parks = True
@@ -187,7 +188,7 @@ class SelectorEventLoop(standard.SelectorEventLoop):
                 raise
 
     def silence_left_tasks(self) -> None:
-        """Suppress warnings about unfinished tasks if a daemon ran them, which interpreter exit has cancelled."""
+        """Suppress warnings about unfinished tasks of a daemon that the interpreter's exit has cancelled."""
         if getattr(getcurrent(), "daemon", False):
             for task in standard.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -234,7 +235,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
     runs_in_thread: bool = False
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
-        """Run a coroutine. A cancel of the caller cancels it, and is raised when it has ended."""
+        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised when that has ended."""
         with beside_scheduler(), default_ctrl_c():
             nested = _get_running_loop() is not None or not standard.iscoroutine(coro)
             if nested or not isinstance(getcurrent(), Dhaga) or getattr(self.get_loop(), "parks", False):
@@ -243,19 +244,19 @@ class Runner(standard.Runner):  # type: ignore[misc]
             return RunInThread(self.get_loop(), coro).run(super().run, context)
 
     def close(self) -> None:
-        """Close the loop; if it waits in C, in an OS thread: here it would set the signals' wake-up fd."""
+        """Close the loop; if it waits in C, in an OS thread, as it would set the signals' wake-up fd here."""
         if not self.runs_in_thread:
             super().close()
             return
         threads.finish(super().close)
-        if getattr(self, "_set_event_loop", False):  # in that thread it was not the current one
+        if getattr(self, "_set_event_loop", False):  # the loop was not current in that thread
             standard.set_event_loop(None)
 
 
 @contextmanager
 def default_ctrl_c() -> Iterator[None]:
     """Show the default handler of Ctrl-C to the standard Runner, in main code, and restore ours afterwards."""
-    # The Runner installs its own handler, which cancels its task, only where it finds the default one.
+    # The Runner installs its own handler, which cancels its task, only in place of the default one.
     ours = not isinstance(getcurrent(), Dhaga) and signal.getsignal(signal.SIGINT) is on_ctrl_c
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -276,7 +277,7 @@ class RunInThread:
         self.task: Any = None
 
     def run(self, run: Callable[..., Any], context: Context | None) -> Any:
-        """Run the coroutine by ``run`` of a standard Runner. Parks: ``offload asyncio``."""
+        """Run the coroutine with ``run`` of a standard Runner. Parks: ``offload asyncio``."""
         call = spawn(threads.finish, self.run_blocking, run, context, name="asyncio.run")
         cancelled_by: BaseException | None = None
         while True:
@@ -293,7 +294,7 @@ class RunInThread:
 
     def run_blocking(self, run: Callable[..., Any], context: Context | None) -> Any:
         """Run the coroutine in this OS thread, which it may block."""
-        # Calls that would park now block this thread instead of raising ParkError.
+        # Calls that would park block this thread from now on, instead of raising ParkError.
         this_thread.loop_may_block = True
         try:
             return run(self.main(), context=context)
@@ -317,18 +318,18 @@ threads: OffloadPool = OffloadPool("asyncio", MAX_THREADS)
 
 
 class BaseEventLoop(standard.BaseEventLoop):
-    """Debug mode of a loop: dhagas share an OS thread, so their idents count as the loop's own thread."""
+    """Mixin for a loop's debug mode: dhagas share an OS thread, so their idents count as the loop's own thread."""
 
     def _check_thread(self) -> None:
         if self._thread_id not in (None, get_ident(), originals.get_ident()):  # type: ignore[attr-defined]
             raise RuntimeError("Non-thread-safe operation invoked on an event loop other than the current one")
 
 
-# ---- what is current
+# ---- the current loop
 
 
 class CurrentLoop(local):
-    """The loop that ``set_event_loop`` has made current, kept for each dhaga."""
+    """The loop set by ``set_event_loop``, kept for each dhaga."""
 
     _loop = None
     _set_called = False

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class LocalWaiters(list[Any]):
-    """The ``_waiters`` of a call for the caller's own scheduler, where a standard ``wait`` would never end."""
+    """The ``_waiters`` of a call on the caller's own scheduler, for which a standard ``wait`` would never end."""
 
     __slots__ = ("ident",)
 
@@ -50,7 +50,7 @@ class LocalWaiters(list[Any]):
     def append(self, waiter: Any) -> None:
         if self.ident == originals.get_ident():
             raise RuntimeError(
-                "the standard wait() and as_completed() would block the OS thread that is to make these calls: take "
+                "the standard wait() and as_completed() would block the OS thread that is to make these calls: use "
                 "those of dhaga.futures, or an Executor over a Pool"
             )
         super().append(waiter)
@@ -103,7 +103,7 @@ class Executor(concurrent.futures.Executor):
     def map(
         self, fn: Callable[..., T], *iterables: Iterable[Any], timeout: float | None = None, **options: Any
     ) -> Iterator[T]:
-        """Submit all calls now and iterate over their results in order. Source: the standard's, which this calls."""
+        """Submit all calls now and iterate over their results in order. Source: the standard one, which it calls."""
         check_seconds(timeout)
         return super().map(fn, *iterables, timeout=timeout, **options)
 
@@ -129,7 +129,7 @@ class Executor(concurrent.futures.Executor):
             for future in list(self._futures):
                 with contextlib.suppress(CancelledError):
                     future.exception()
-            with contextlib.suppress(ParkError):  # in a coroutine: idle workers end by themselves
+            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, as idle workers end by themselves
                 self._join_workers()
 
     def _join_workers(self) -> None:

@@ -2,9 +2,9 @@
 
 Files on disk, and all other names, are the standard module's own; for a slow disk see ``dhaga.open``.
 
-Operations run in the calling thread once the fd is ready: ``InlineFileLock`` is a ``FileLock`` without a pool. A patch
-replaces ``os.fdopen`` and the pipes of ``subprocess``, and leaves the built-in ``open`` alone: as a class attribute a
-Python function would become a method, and each opening of a path would cost more.
+Operations run in the calling thread once the fd is ready: ``InlineFileLock`` is a ``FileLock`` without a pool. The
+patch replaces ``os.fdopen`` and the pipes of ``subprocess``, but not the built-in ``open``: as a class attribute a
+Python function would become a method, and opening a path would cost more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class InlineFileLock(FileLock):
-    """File lock whose operations run in the calling thread: they come when the fd is ready."""
+    """File lock whose operations run in the calling thread, once the fd is ready."""
 
     __slots__ = ()
 
@@ -95,7 +95,7 @@ def is_stream(fd: int) -> bool:
 # ---- the standard input
 
 left_in_parent: list[Any] = []
-"""Standard inputs that a dhaga of the parent process may be reading; referenced for good, so that none is closed here.
+"""Standard inputs that a dhaga of the parent process may be reading; kept for ever, so that none is closed here.
 """
 
 

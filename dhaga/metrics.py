@@ -1,7 +1,7 @@
 """Counters and rate meters, usable from any dhaga, callback and OS thread without a lock.
 
-A Counter only goes up; each reader keeps a mark of how far it has read, so nothing is lost or counted twice. That rests
-on atomic lines, which ``_sync/lock.py`` explains. Histograms, labels and exports are left to other libraries.
+A Counter only increases; each reader remembers the count that it has read, so nothing is lost or counted twice. That
+rests on atomic lines, which ``_sync/lock.py`` explains. Histograms, labels and exports are left to other libraries.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Counter:
         self.total += n  # atomic
 
     def take(self) -> int:
-        """Read and reset. Parks: never. From: any thread. Returns: what was added since the last ``take`` anywhere."""
+        """Read and reset. Parks: never. From: any thread. Returns: the sum added since the last ``take``."""
         former = self._taken; total = self._taken = self.total  # atomic  # fmt: skip
         return total - former
 
@@ -71,8 +71,8 @@ class Reading:
 class RateMeter:
     """The rate of a Counter. Several meters may read one counter, each at its own pace.
 
-    A late poller reads a longer ``elapsed``, not a higher rate. For the rate over several readings add them up: the
-    mean of their rates would give the short ones too much weight.
+    A late poller reads a longer ``elapsed``, not a higher rate. For a rate over several readings, add the readings up:
+    the mean of their rates would give short ones too much weight.
 
     >>> meter = RateMeter()
     >>> meter.add(), meter.add(2), meter.read().count, meter.read().count
@@ -83,7 +83,7 @@ class RateMeter:
 
     def __init__(self, counter: Counter | None = None, clock: Callable[[], float] = originals.monotonic) -> None:
         self.counter: Counter = Counter() if counter is None else counter
-        self.add: Callable[..., None] = self.counter.add  # bound directly: a method around it would double the cost
+        self.add: Callable[..., None] = self.counter.add  # bound directly: a wrapping method would double the cost
         self._clock = clock
         self._mark = (self.counter.total, clock())
 
@@ -92,13 +92,13 @@ class RateMeter:
         return f"<RateMeter {self.counter.total - count} in {self._clock() - since:.3f} s since the last read>"
 
     def read(self) -> Reading:
-        """Return the count and time since the last ``read`` anywhere, or since the meter was made.
+        """Return the count and time since the last ``read`` by any caller, or since the meter was made.
 
         Parks: never. From: any thread.
         """
         former = self._mark
-        # The clock comes last, as its call may let another OS thread run: with the clock first, a thread that is
-        # switched out here would count what is added meanwhile, but not the time.
+        # The clock is read last, as that call may let another OS thread run: otherwise a thread that is switched out
+        # here would count additions of that time, but not the time itself.
         total = self.counter.total; now = self._clock()  # atomic  # fmt: skip
         mark = total, now
         if self._mark is former: self._mark = mark  # atomic  # fmt: skip

@@ -34,7 +34,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 def system(command: Any) -> int:
     """Run a command in a shell and return its status. Parks: ``offload os.system``. Source: ``os.system``.
 
-    A cancel releases the caller; the command runs on.
+    A cancel ends only the caller's wait; the command continues.
     """
     return shells.offload(standard_system, command)
 

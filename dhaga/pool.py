@@ -1,4 +1,4 @@
-"""Pool: several schedulers, each in an OS thread of its own, that run submitted calls in worker dhagas.
+"""Pool: several schedulers, each in its own OS thread, which run submitted calls in worker dhagas.
 
 Which worker takes which call: ``_workers/dhaga_pool.py``. The outcome of a call: ``_workers/future.py``. Executor, the
 standard interface to a pool: ``futures.py``.
@@ -29,7 +29,7 @@ new_number: Callable[[], int] = itertools.count(1).__next__
 
 
 class Pool:
-    """A pool of ``threads`` schedulers in OS threads of their own, with at most ``dhagas`` worker dhagas in each.
+    """A pool of ``threads`` schedulers, each in its own OS thread and with at most ``dhagas`` worker dhagas.
 
     From: a dhaga, main code, any thread, a coroutine. Workers are reused, and end after some idle time. Back-pressure:
     with ``max_pending``, ``submit`` parks while that many calls have not begun. The end of a ``with`` block waits for
@@ -108,11 +108,12 @@ class Pool:
         return results_as_completed(self.submit, fn, iter(iterable), ahead, time_left(timeout))
 
     def shutdown(self, wait: bool = True, cancel: bool = False, timeout: float | None = None) -> None:
-        """Reject further calls; when the accepted ones have ended, cancel the dhagas they left, and end the threads.
+        """Reject further calls; when the accepted ones have ended, cancel dhagas that they left behind, and end the
+        threads.
 
-        ``cancel``: calls that have not begun are not made, running ones get ``Cancelled`` at their park. Parks: if
-        ``wait``, until the threads have ended (``join``, ``stop NAME``). Raises: TimeoutError naming the calls that did
-        not end, RuntimeError in a call of this pool, which would wait for itself.
+        ``cancel``: pending calls are dropped, running ones get ``Cancelled`` at their park. Parks: if ``wait``, until
+        the threads have ended (``join``, ``stop NAME``). Raises: TimeoutError naming the calls that did not end,
+        RuntimeError in a call of this pool, which would wait for itself.
         """
         if wait and not self._workers.in_parent:
             self._check_caller()

@@ -1,14 +1,15 @@
-"""The pytest plugin: tests in dhagas, on a virtual clock if they ask for it, that must leave no dhaga behind.
+"""The pytest plugin: tests run in dhagas, on a virtual clock if they ask for it, and must leave no dhaga behind.
 
 ``@pytest.mark.dhaga`` runs a test in a dhaga; the fixture ``dhaga_clock`` gives it a clock that jumps to the next
 deadline; ``--dhaga-seed`` shuffles the run queues of such clocks. The rest of the kit is in ``dhaga.testing``.
 
 A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setUp`` and ``tearDown`` run in the main
-code. So the main code is parked meanwhile, and a test in which every dhaga waits for good ends with a Deadlock that
+code. So the main code is parked meanwhile, and a test in which every dhaga waits for ever ends with a Deadlock that
 names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
 
-The hooks are in ``_dhaga_pytest.py``, outside of the package, as pytest loads them wherever Dhaga is installed; they
-import this for the first marked test. Where plugins are named one by one, ``-p dhaga.pytest_plugin`` also has them.
+The hooks are in ``_dhaga_pytest.py``, outside the package, as pytest loads them in every environment with Dhaga; they
+import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one by
+one.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """
@@ -98,7 +99,7 @@ def in_dhaga(fn: Callable[..., Any], name: str, timeout: float | None) -> Callab
 
 
 def call_in_dhaga(call: Callable[[], Any], name: str, timeout: float | None) -> Any:
-    """Run a test in a dhaga, then cancel the dhagas it left. A passing test that left any is failed."""
+    """Run a test in a dhaga, then cancel the dhagas it left. A passing test that left dhagas fails."""
     from .debug import _spawn_sites
 
     __tracebackhide__ = True
@@ -145,7 +146,7 @@ def dump_without_pytest() -> str:
 
 
 def is_the_caller(view: DhagaView) -> bool:
-    """Return whether a view is of the code that took the snapshot: the only main code that did not wait then."""
+    """Return whether a view is of the code that took the snapshot: the only main code that did not wait."""
     return view.kind == "main code" and view.state == RUNNING
 
 

@@ -1,13 +1,13 @@
 """The standard ``queue`` on dhagas: Queue, LifoQueue, PriorityQueue, SimpleQueue, with 3.13's shutdown on every Python.
 
-Safe between dhagas of any scheduler and plain OS threads. A Queue has a lock of its own, ``mutex``, held for a few
-lines that never park; when it is free, there are never waiting getters beside items, nor waiting putters beside room.
-An item goes straight to the first getter (hand-over); the item of a waiting putter is in the putter's wake value
-until a ``get`` makes room and stores it. So a woken waiter has what it waited for, and no later caller overtakes.
+Safe between dhagas of any scheduler and plain OS threads. A Queue has a lock, ``mutex``, held for a few lines that
+never park; while it is free, getters wait only if there are no items, and putters only if there is no room. An item
+goes straight to the first getter (hand-over); the item of a waiting putter is in the putter's wake value until a
+``get`` makes room and stores it. So a woken waiter has its item, and no later caller overtakes it.
 
 ``get`` takes an item without the mutex where that is one atomic call of a deque or a list (``_sync/lock.py`` explains
-the atomic lines), and enters the mutex only if putters wait. All calls of a subclass with methods of its own, which
-may do anything, hold the mutex.
+the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
+always called with the mutex held.
 
 Rejected: an OS lock as the mutex, at six times the cost; conditions, as in the standard Queue: each item would wake a
 getter that then competes for the lock.
@@ -115,7 +115,7 @@ class Queue(Generic[T]):
         queue = property(attrgetter("_items"), _set_items)
 
     def _bind_shortcuts(self) -> None:
-        """Bind the methods of the deque or list directly, unless a subclass or a program has put others in their place.
+        """Bind the methods of the deque or list directly, unless a subclass or a program has replaced them.
 
         ``_stock`` is the items if they may be taken without the mutex; ``_hands_over`` says whether an item may go
         straight to a getter, without ``_put`` and ``_get``.
@@ -143,7 +143,7 @@ class Queue(Generic[T]):
 
     # ---- put
 
-    @compiled  # C: the item alone, a free mutex, items in a deque; waiters for items are getters, no others
+    @compiled  # C: only the item, a free mutex, items in a deque; only getters wait for items
     @calls_out
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item.
@@ -164,7 +164,7 @@ class Queue(Generic[T]):
             while self._getters and self._hands_over:
                 try:
                     getter = self._getters.popleft().pop()
-                except IndexError:  # it has left, or another OS thread took the last one
+                except IndexError:  # the waiter has left, or another OS thread took the last one
                     continue
                 getter.deliver_wake(item)
                 self.unfinished_tasks += 1
@@ -337,7 +337,7 @@ class Queue(Generic[T]):
 
     @property
     def all_tasks_done(self) -> AllTasksDone:
-        """What ``join`` waits for. Programs use it to wait with a timeout."""
+        """The condition that ``join`` waits for. Programs use it to wait with a timeout."""
         return AllTasksDone(self)
 
     def shutdown(self, immediate: bool = False) -> None:
@@ -444,7 +444,7 @@ PRIORITY: tuple[Any, Any, Any] = Queue._qsize, PriorityQueue._put, PriorityQueue
 
 
 def shortcuts(kind: type[Queue[Any]], items: Any) -> tuple[Any, Any, Any] | None:
-    """Return what takes, stores and counts items for a class of queues; None if it has methods of its own."""
+    """Return the functions that take, store and count items for a class of queues; None if it has its own methods."""
     own = kind._qsize, kind._put, kind._get
     if own == FIFO and type(items) is deque:
         return items.popleft, items.append, items.__len__

@@ -1,11 +1,11 @@
 """The standard ``select`` on dhagas: ``select``, ``poll`` and ``epoll`` park where they would block.
 
-Each polls the standard one first, with timeout 0. If nothing is ready, the caller parks until polling again can find
-something (``_iowait/fd_set.py``), as it can when a ``dhaga.socket`` among the fds is closed. A plain OS thread calls
-the standard one.
+Each polls the standard one first, with timeout 0. If nothing is ready, the caller parks until another poll can find an
+event (``_iowait/fd_set.py``), or the close of a ``dhaga.socket`` among the fds. A plain OS thread calls the standard
+one.
 
-A program that polls in a loop may always find something, and would then never park. So after ``ANSWERS_BEFORE_YIELD``
-immediate answers in a row the caller yields: it may be waiting for what other dhagas would do.
+A program that polls in a loop and always finds something would never park. So after ``ANSWERS_BEFORE_YIELD`` immediate
+answers in a row the caller yields: it may be waiting for an action of other dhagas.
 
 ``kqueue`` and all other names are the standard module's own.
 """
@@ -133,7 +133,7 @@ class poll:
         if isinstance(me, OSThread):
             return self.real.poll(limit)  # type: ignore[no-any-return]
         events_by_fd = dict(self.masks)
-        # A copy, as the standard takes note of changes made meanwhile only in the next call.
+        # A copy: as in the standard, changes made meanwhile count only for the next call.
         snapshot = originals.poll()
         for fd, mask in events_by_fd.items():
             snapshot.register(fd, mask)
@@ -262,7 +262,7 @@ class ImmediateAnswers:
 
     in_a_row: int = 0
     yield_at_each: bool = False
-    """Whether each answer yields, behind the poll: programs of gevent and eventlet count on it."""
+    """Whether each answer yields, after the poll: programs of gevent and eventlet rely on it."""
 
     def count_call(self) -> None:
         """Count a call; above ``ANSWERS_BEFORE_YIELD`` yield, if the caller can park. A park resets the count."""

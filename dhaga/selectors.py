@@ -16,8 +16,7 @@ from .select import select
 
 __all__ = ["DefaultSelector", "SelectSelector"]
 
-# The standard library's classes, taken before a patch can replace them.
-standard_default: Any = standard.DefaultSelector
+# The standard library's class, taken before a patch can replace it.
 standard_kqueue: Any = getattr(standard, "KqueueSelector", None)
 
 __getattr__: Callable[[str], Any]

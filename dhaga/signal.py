@@ -1,9 +1,9 @@
 """The standard ``signal`` on dhagas: handlers run in the main code, and waiting for a signal parks.
 
-A handler may strike any dhaga, which must not park for it: so the function given to ``signal`` is wrapped in a
-``Handler``, which passes the call to the main code (``_kernel/process/signals.py``). C lets each dhaga of the main OS
-thread set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard module's
-own.
+Python may call a handler in any dhaga, which must not park for it: so the function passed to ``signal`` is wrapped in a
+``Handler``, which passes the call on to the main code (``_kernel/process/signals.py``). C lets each dhaga of the main
+OS thread set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard
+module's own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
 class Handler:
-    """What the standard module calls for a signal: it has the main code call the program's function."""
+    """The handler that the standard module calls: it makes the main code call the program's function."""
 
     __slots__ = ("function",)
 
@@ -65,7 +65,7 @@ def signal(signalnum: int, handler: Any) -> Any:
 
     The handler runs in the main code of the process: at once if that is running, else in the middle of its park, as
     soon as the running dhaga parks. It may park itself, and its errors are raised in the main code. Raises: ValueError
-    outside of the main code. Source: ``signal.signal``.
+    outside the main code. Source: ``signal.signal``.
     """
     refuse_in_thread("signal")
     if handler is standard.default_int_handler or handler is on_ctrl_c:
@@ -78,7 +78,7 @@ def signal(signalnum: int, handler: Any) -> Any:
 def refuse_in_thread(function: str) -> None:
     """Raise ValueError, as C does for OS threads, unless the caller is the main thread of the program.
 
-    For a greenlet of ``dhaga.compat``, which is no thread to its program, C decides by the OS thread.
+    For a greenlet of ``dhaga.compat``, which its program does not regard as a thread, C decides by the OS thread.
     """
     if current_thread() is not main_thread() and getattr(this_waiter(), "stands_for_thread", True):
         raise ValueError(f"{function} only works in main thread of the main interpreter")
@@ -88,7 +88,7 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """Set the fd that the number of each signal is written to; -1: none. Returns: the former one, or -1.
 
     The scheduler of the main code has a self-pipe there while the program has no fd of its own; it is not returned.
-    Raises: ValueError outside of the main code. Source: ``signal.set_wakeup_fd``.
+    Raises: ValueError outside the main code. Source: ``signal.set_wakeup_fd``.
     """
     refuse_in_thread("set_wakeup_fd")
     own = wakeup_fd_of_scheduler()
@@ -119,7 +119,7 @@ def getsignal(signalnum: int) -> Any:
 
 
 def unwrap_handler(handler: Any) -> Any:
-    """Return the program's own handler in place of our wrapper."""
+    """Return the program's own handler instead of our wrapper."""
     if isinstance(handler, Handler):
         return handler.function
     return standard.default_int_handler if handler is on_ctrl_c else handler
@@ -138,7 +138,7 @@ def pause() -> None:
         me.scheduler.outside_calls -= 1
 
 
-# In a plain thread it returns once a handler was called: one that is held off would come after it.
+# In a plain thread it returns once a handler was called: a held-off signal would arrive later.
 BLOCKING.add(pause.__code__)
 
 
@@ -164,7 +164,7 @@ def sigwaitinfo(sigset: Iterable[int]) -> Any:
 def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
     """As ``sigwaitinfo``. Returns: None after ``timeout`` seconds. Raises: ValueError below 0 and for NaN."""
     sigset = set(sigset)
-    # The standard call refuses NaN and what is too large.
+    # The standard call refuses NaN and too large numbers.
     if isinstance(this_waiter(), OSThread) or not 0 < timeout <= originals.TIMEOUT_MAX:
         return standard_sigtimedwait(sigset, timeout)
     deadline = originals.monotonic() + timeout

@@ -1,7 +1,7 @@
 """The standard ``socket`` on dhagas: where a call would block it parks, within the socket's timeout.
 
-On Linux the fd is as blocking as the standard's, since processes that share it rely on that: each call passes
-MSG_DONTWAIT instead. Elsewhere the fd never blocks. Each scheduler that uses a socket watches it through a
+On Linux the fd has the same blocking mode as with the standard, since processes that share it rely on that: each call
+passes MSG_DONTWAIT instead. Elsewhere the fd never blocks. Each scheduler that uses a socket watches it through a
 ``FdWatcher`` of its own; a plain OS thread blocks for real. Any dhaga of any scheduler may use a socket, several at a
 time; bytes go to the reader that runs first.
 
@@ -186,13 +186,13 @@ class socket(TimeoutSocket):
             self.check_turn(flags)
 
     def check_turn(self, flags: int) -> None:
-        """Give the caller's turn up if its budget is spent; a call that promises not to wait never does."""
+        """End the caller's turn if its budget is spent, unless the call promises not to wait."""
         self.sends_until_check: int = CALLS_PER_CHECK
         if self.call_timeout != 0 and not flags & NOW:
             yield_if_due()
 
     def send_rest(self, data: memoryview, sent: int, flags: int) -> None:
-        """Send what the first try has left, parking at each full buffer."""
+        """Send the bytes that the first try has left, parking at each full buffer."""
         watcher: Any = None
         deadline: float | None = None
         while sent < len(data):
@@ -228,7 +228,7 @@ class socket(TimeoutSocket):
         return send(flags, plain.sendmsg, list(buffers), list(ancdata), flags | DONTWAIT, address)  # type: ignore[no-any-return]
 
     def writer_to(self, address: Any) -> Any:
-        """Return the way to wait for room: no event reports room at a named Unix socket."""
+        """Return the method that waits for room: no event reports room at a named Unix socket."""
         return (
             self.retry_with_backoff
             if address is not None and family_of(self) == standard.AF_UNIX
@@ -319,7 +319,7 @@ class socket(TimeoutSocket):
     # ---- ends
 
     def reset_blocking(self) -> None:
-        """Make the fd as blocking as the standard's would be."""
+        """Set the fd to the blocking mode that it would have with the standard."""
         if self.call_timeout is None and DONTWAIT:
             self.make_blocking()
 
@@ -335,7 +335,7 @@ class socket(TimeoutSocket):
         super()._real_close(*args)  # type: ignore[misc]
 
     def detach(self) -> int:
-        """Detach the fd, as blocking as the timeout says. The object is closed; its waiters get EBADF."""
+        """Detach the fd, in the blocking mode that the timeout implies. The object is closed; its waiters get EBADF."""
         self.stop_watching()
         if self.call_timeout is None:
             self.make_blocking()
@@ -399,13 +399,13 @@ def create_server(address: Any, **options: Any) -> socket:
 
 
 def socket_factory() -> Any:
-    """Return what makes sockets here: our class, or what a proxy or test put in the place of ``socket.socket``."""
+    """Return the class of new sockets: ours, or the replacement of ``socket.socket`` by a proxy or test."""
     factory: Any = standard.socket
     return socket if factory is standard_socket else factory
 
 
 def lookup_function() -> Any:
-    """Return ``getaddrinfo``: ours, or what a proxy or test put in its place."""
+    """Return ``getaddrinfo``: ours, or its replacement by a proxy or test."""
     lookup: Any = standard.getaddrinfo
     return getaddrinfo if lookup is standard_getaddrinfo else lookup
 

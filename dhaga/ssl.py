@@ -1,15 +1,15 @@
-"""The standard ``ssl`` on dhagas: where a handshake, a read, a write or ``unwrap`` would block, it parks.
+"""The standard ``ssl`` on dhagas: a handshake, a read, a write or ``unwrap`` parks where it would block.
 
 ``SSLSocket`` is the standard's, over a ``dhaga.socket`` whose fd never blocks: OpenSSL reports WANT_READ or WANT_WRITE,
 and the caller parks until the fd is ready for that, within the socket's timeout. ``SSLContext`` makes these sockets;
-any other context does so with ``context.sslsocket_class = SSLSocket``. What needs no network (``wrap_bio``,
-certificates, options) is the standard module's own, and so is every name not defined here.
+any other context does so with ``context.sslsocket_class = SSLSocket``. Names that need no network (``wrap_bio``,
+certificates, options), and all names not defined here, are the standard module's own.
 
-*Broken writes.* OpenSSL encrypts data as it accepts them, record by record. Until an accepted record is out, it takes
-the next data offered for a repetition of it (SSL_write(3): "the write operation must be repeated"), and would swallow
-them. So ``write_lock`` admits one writer, OpenSSL gets a piece of four records at a time, and the piece of a write that
-was cancelled or timed out is kept in ``pending_piece``. A next write that does not begin with that piece finishes it
-first. The peer therefore receives a prefix of each broken write, in order, and all of the others.
+*Broken writes.* OpenSSL encrypts data as it accepts them, record by record. Until an accepted record is sent, OpenSSL
+regards the next data as a repetition of it (SSL_write(3): "the write operation must be repeated"), and would swallow
+them. So ``write_lock`` admits one writer, OpenSSL gets pieces of four records, and the piece of a cancelled or timed
+out write is kept in ``pending_piece``. A next write that does not begin with that piece finishes it first. So the peer
+receives, in order, a prefix of each broken write and all of the other writes.
 
 *Locks.* ``openssl_lock`` is held for each call into OpenSSL, which allows one at a time per connection; only a callback
 that parks keeps it across a park. A close meanwhile leaves the fd in ``fds_to_close``: the caller closes it when its
@@ -126,8 +126,9 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     ) -> Any:
         """Return the result of an OpenSSL operation, retried whenever the fd is ready for what it wants.
 
-        A read may have to write too (renegotiation, key updates), and a write to read. ``failure``: how a first try
-        ended; it is raised if the connection fails again, as it may have been another's (``openssl_errors.py``).
+        A read may also have to write (renegotiation, key updates), and a write to read. ``failure``: the error of a
+        first try; it is raised only if the connection fails again, as it may be another connection's
+        (``openssl_errors.py``).
         """
         while True:
             try:
@@ -238,7 +239,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         return data
 
     def read_again(self, connection: Any, len: int, buffer: Any, error: OSError) -> Any:
-        """Read after OpenSSL has refused to, once: it wants more, or the stream has ended."""
+        """Read after one refusal of OpenSSL: it wants more, or the stream has ended."""
         if isinstance(error, WANTS):
             return self.read_slow_path(connection, len, buffer)
         if not isinstance(error, SSLError):
@@ -320,7 +321,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 self.finish_deferred()
 
     def write_again(self, connection: Any, data: bytes, error: OSError) -> int:
-        """Write under the write lock after OpenSSL has refused to, once: it keeps the data, and wants to send first."""
+        """Write under the write lock after one refusal of OpenSSL: it keeps the data, and wants to send first."""
         try:
             if not isinstance(error, SSLError):
                 forget_errors()
@@ -367,7 +368,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     def write_now(
         self, connection: Any, data: bytes | memoryview, deadline: float | None, failure: OSError | None = None
     ) -> int:
-        """Send the rest of a broken write, unless this one repeats it, then this one. Returns: how much of this one."""
+        """Send the rest of a broken write, unless this one repeats it; then this one. Returns: how much of this one."""
         broken = self.pending_piece
         self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
         try:
@@ -423,12 +424,12 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
 
 
 def nothing_pending(connection: Any, size: int, buffer: Any) -> bool:
-    """Return whether OpenSSL holds no decrypted bytes for a read of some."""
+    """Return whether OpenSSL holds no decrypted bytes, and the read wants some."""
     return not connection.pending() and (size if buffer is None else memoryview(buffer).nbytes) > 0
 
 
 def note_pending_bytes(watcher: Any, data: Any) -> None:
-    """Make the next read park at once if the fd is empty: FIONREAD costs 1 µs, a vain try 5 µs."""
+    """Make the next read park at once if the fd is empty: FIONREAD costs 1 µs, a failing read 5 µs."""
     if (len(data) if data.__class__ is bytes else data) < RECORD:
         try:
             watcher.readable = ioctl(watcher.fd, FIONREAD, ZERO_BYTES) != ZERO_BYTES
@@ -437,7 +438,7 @@ def note_pending_bytes(watcher: Any, data: Any) -> None:
 
 
 class SSLContext(standard.SSLContext):
-    """What connections have in common: certificates, protocols, options. Source: ``ssl.SSLContext``.
+    """Settings shared by connections: certificates, protocols, options. Source: ``ssl.SSLContext``.
 
     Its callbacks may park; a cancel that reaches them fails the handshake with ``SSLError``.
     """
@@ -446,7 +447,7 @@ class SSLContext(standard.SSLContext):
 
 
 def with_own_sockets(context: standard.SSLContext) -> SSLContext:
-    """Turn a standard context into one that makes our sockets."""
+    """Change a standard context so that it makes our sockets."""
     context.__class__ = SSLContext
     return context  # type: ignore[return-value]
 

@@ -1,9 +1,9 @@
 """Blocking-style reads and writes over Tornado's ``IOStream`` and ``SSLIOStream``, for code that shares them with
 Tornado.
 
-All reads rest on a single kind of Tornado read: the next bytes, however many. A Tornado read cannot be cancelled.
-So one that is under way outlives a cancelled reader (``pending_read``), its bytes go to ``buffer``, and the next reader
-of any kind is served from there. A Tornado read for a line could not serve a next reader that asks for five bytes.
+All reads use only one kind of Tornado read: the next bytes, in any number. A Tornado read cannot be cancelled.
+So it outlives a cancelled reader (``pending_read``); its bytes go to ``buffer``, which serves the next reader of any
+kind. A Tornado read for a line could not serve a next reader that asks for five bytes.
 
 A Stream is *open*, in a *handshake* (``handshake`` is set: reads and writes are refused), or *closed*. Any number of
 dhagas of one OS thread may use it: readers queue for ``read_lock``; Tornado queues the writes. ``close`` may be called
@@ -42,7 +42,7 @@ Position = Callable[[bytearray, int], int | None]
 
 
 class FutureWait:
-    """A Future on which a waiter is parked, and which outlives the wait: the wait target of that park."""
+    """Wait target of a waiter parked on a Future that may outlive the wait."""
 
     __slots__ = ("future", "me")
 
@@ -68,7 +68,7 @@ class FutureWait:
 
 
 def call_within(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
-    """Call a function within a Timeout, if any: a Timeout of None costs 2 µs, of 50 of a round trip."""
+    """Call a function, in a Timeout if there is one: a Timeout of None would cost 2 of the 50 µs of a round trip."""
     if timeout is None:
         return fn(*args)
     with Timeout(timeout):
@@ -79,7 +79,7 @@ class Stream:
     """An ``IOStream`` that is read and written like a blocking file, by any number of dhagas of one OS thread.
 
     Readers are served in FIFO order, and so are writers. A read cut short by a cancel or timeout consumes nothing: the
-    bytes are for the next reader. Data handed to a write are written in any case.
+    bytes are for the next reader. The data of a write are written in any case.
     """
 
     def __init__(self, iostream: Any) -> None:
@@ -95,7 +95,7 @@ class Stream:
             )
         self.buffer: bytearray = bytearray()
         self.pending_read: Future[bytes] | None = None
-        self.handshake: Future[Any] | None = None  # a done one has failed, and the socket is gone
+        self.handshake: Future[Any] | None = None  # a finished handshake has failed, and the socket is closed
         self.read_lock: Lock = Lock()
 
     def __repr__(self) -> str:
@@ -175,9 +175,9 @@ class Stream:
         return self.read(end_of, timeout)
 
     def read_until_close(self, timeout: float | None = None) -> bytes:
-        """Read until the peer closes. An error is raised, and what has arrived stays in the buffer.
+        """Read until the peer closes. An error is raised, and the received bytes stay in the buffer.
 
-        A reset is such an error; Tornado treats it as an end.
+        A reset is an error here; Tornado treats it as an end.
         """
         try:
             return self.read(lambda _, __: None, timeout)
@@ -197,7 +197,7 @@ class Stream:
         return call_within(timeout, self.read_locked, end_of)
 
     def read_locked(self, end_of: Position) -> bytes:
-        """Do what ``read`` does, under the read lock."""
+        """Read as ``read`` does, under the read lock."""
         me = self.check_caller()
         with self.read_lock:
             seen = 0
@@ -236,7 +236,8 @@ class Stream:
         """Write all of ``data``, after earlier writes.
 
         Parks: until the operating system has it (``stream.write``). From: see ``read_bytes``. A cancel or timeout ends
-        the wait, not the write; ``close`` stops that. Raises: StreamClosedError, TimeoutError, StreamBufferFullError.
+        the wait, not the write; only ``close`` stops the write. Raises: StreamClosedError, TimeoutError,
+        StreamBufferFullError.
         """
         check_seconds(timeout)
         me = self.check_caller()
@@ -252,7 +253,7 @@ class Stream:
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Switch to TLS by a handshake; if it fails or is cut short, the stream is closed.
+        """Switch to TLS with a handshake; if it fails or is interrupted, the stream is closed.
 
         Parks: ``await``. From: see ``read_bytes``. Raises: ssl.SSLError, StreamClosedError, TimeoutError, RuntimeError
         (a handshake is under way), ValueError (a read or write is under way, or bytes were read ahead).
@@ -260,12 +261,12 @@ class Stream:
         check_seconds(timeout)
         me = self.check_caller()
         if self.pending_read is not None or self.buffer or self.read_lock.locked():
-            raise ValueError(f"{self!r} is not idle: what it has read would be lost to TLS")
+            raise ValueError(f"{self!r} is not idle: the bytes that it has read would be lost to TLS")
         self.handshake = me.scheduler.call_as_callback(
             self.iostream.start_tls, server_side, ssl_options, server_hostname
         )
         try:
-            # In a Task: when that has ended, by a cancel as well, Tornado has closed the stream.
+            # In a Task: when the Task has ended, also by a cancel, Tornado has closed the stream.
             self.iostream = await_(as_coroutine(self.handshake), timeout)
         except CancelledError as error:
             raise StreamClosedError from error
@@ -307,7 +308,7 @@ def connect(
 
 
 def dial(address: tuple[str, int]) -> socket.socket:
-    """Return a connected standard socket for Tornado; a cancel leaves none behind.
+    """Return a connected standard socket for Tornado; after a cancel none is left open.
 
     Parks: while connecting. From: a dhaga, main code. Raises: OSError, TimeoutError.
     """

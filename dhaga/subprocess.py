@@ -1,6 +1,6 @@
 """The standard ``subprocess`` on dhagas: its own code, run in a namespace where ``os``, ``io`` and others are dhaga's.
 
-So the whole contract is the standard's, and a plain OS thread blocks. Only the wait for a process is written anew: it
+So the whole contract is the standard's, and a plain OS thread blocks. Only the wait for a process is our own code: it
 parks on a pidfd instead of polling. All other names are the standard module's own.
 
 ``namespace`` stands in for the globals of the standard module. Names that a face replaces are stored in it; all others
@@ -71,12 +71,12 @@ class Popen(standard.Popen[Any]):
     _killed = False
 
     def _execute_child(self, *args: Any) -> None:
-        """Start the process. A cancel meanwhile comes at the next park: nothing would know of the process."""
+        """Start the process. A cancel meanwhile is raised at the next park: otherwise the process would be lost."""
         with nullcontext() if parking_waiter() is None else shield():
             standard_execute_child(self, *args)
 
     def kill(self) -> None:
-        """Kill the process. From then on no cancel interrupts a wait for it, because the process is certain to end."""
+        """Kill the process. From then on no cancel interrupts a wait for the process, as it is certain to end."""
         self._killed = True
         super().kill()
 
@@ -85,7 +85,7 @@ class Popen(standard.Popen[Any]):
         check_seconds(timeout)
         if self.returncode is not None or timeout == 0 or isinstance(me := this_waiter(), OSThread):
             return standard_wait(self, timeout)
-        # A scope's cancel is raised at each park, also at the one in the `with` of `run`: a zombie would stay behind.
+        # Without this, a scope's cancel would also be raised at the park in the `with` of `run`, and leave a zombie.
         if self._killed:
             with shield():
                 return self._park_until_end(me, timeout)

@@ -1,13 +1,13 @@
 """Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park.
 
-- The **virtual clock** belongs to a scheduler whose selector, instead of sleeping until the next deadline, moves the
-  clock there. It stands still while a call is under way in an OS thread, since that takes real time.
-- ``settle`` parks until the loop would sleep: then every dhaga waits, for the clock or for something from outside.
+- The **virtual clock** belongs to a scheduler whose selector moves the clock to the next deadline instead of sleeping.
+  It stands still while a call is under way in an OS thread, since that takes real time.
+- ``settle`` parks until the loop would sleep: then every dhaga waits for the clock or for an external event.
 - ``cancel_at_every_park`` replays a scenario with its victim watched by a ``ParkWatch``, which
   sees each park and each wake, and injects a cancel or a timeout at the nth.
 
-The mark and the fixture for pytest are in ``pytest_plugin.py``; nothing else in the package imports this module. What
-``__all__`` does not name is for Dhaga's own tests.
+The mark and the fixture for pytest are in ``pytest_plugin.py``; nothing else in the package imports this module. Names
+that are not in ``__all__`` are for Dhaga's own tests.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_CANCELS = 5
-"""How often ``abandon`` cancels a dhaga before it gives up."""
+"""The number of cancels of a dhaga before ``abandon`` gives up."""
 
 seed: int | None = None
-"""Of ``pytest --dhaga-seed``: shuffles the run queues of virtual clocks; None for FIFO."""
+"""The seed of ``pytest --dhaga-seed``, which shuffles the run queues of virtual clocks; None for FIFO."""
 
 ROUNDING = 1e-6
-"""A deadline that differs by less, in seconds, from a sum of durations is the same deadline."""
+"""Deadlines that differ by less, in seconds, are the same: the difference is rounding."""
 
 
 class VirtualClock:
-    """The clock of ``virtual_clock()``: ``clock()`` returns seconds, from 0, that pass only while every dhaga sleeps.
+    """The clock of ``virtual_clock()``: ``clock()`` returns seconds from 0, which pass only while every dhaga sleeps.
 
     ``now`` may be set, to a later time; sleepers that are due are woken when the loop runs next.
     """
@@ -118,15 +118,15 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """Give the main code a scheduler on a clock that jumps to the next deadline as soon as every dhaga waits.
 
     Sleeps, timeouts and the loop's timers use it; calls in OS threads and sockets take real time. ``shuffle``: a seed
-    that shuffles the run queue, by default that of ``pytest --dhaga-seed``.
+    that shuffles the run queue (default: of ``pytest --dhaga-seed``).
     From: main code, outside a running loop.
     Raises: AssertionError at the end, naming the dhagas, timers and fds that are left; RuntimeError in a dhaga,
     coroutine or callback.
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
         raise RuntimeError(
-            "virtual_clock() is for main code: it cannot take over a loop that runs already; a pytest test that is "
-            "marked dhaga asks for the fixture dhaga_clock instead"
+            "virtual_clock() is for main code: it cannot take over a running loop; in a pytest test that is marked "
+            "dhaga, use the fixture dhaga_clock"
         )
     outer, this_thread.main = this_thread.main, None
     scheduler = new_virtual_scheduler(clock := VirtualClock(), seed if shuffle is None else shuffle)
@@ -157,7 +157,7 @@ def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler
 
 
 def leftovers(scheduler: Scheduler) -> list[str]:
-    """Describe what a scheduler has that a finished program would not: dhagas, timers, registered fds."""
+    """Describe the objects left in a scheduler: dhagas, timers, registered fds."""
     problems = [repr(dhaga) for dhaga in scheduler.in_order()]
     if len(scheduler.timers):
         problems.append(f"{len(scheduler.timers)} timers")
@@ -178,9 +178,9 @@ def abandon(scheduler: Scheduler) -> None:
 
 
 def settle() -> None:
-    """Wait until no other dhaga can run before the clock moves or something comes from outside.
+    """Wait until no other dhaga can run before the clock moves or an external event comes.
 
-    So a test sees the outcome of what it started, without a sleep.
+    So a test sees the outcome of the dhagas that it started, without a sleep.
     Parks: until then (``settle``). From: a dhaga or main code of a scheduler that runs its own loop. Raises:
     RuntimeError for a guest.
     """
@@ -240,7 +240,7 @@ class SequencerStep:
             self._sequencer._wake_next()
 
     def _cancel(self) -> None:
-        """Undo the park. Those after a cancelled step wait until it is taken again."""
+        """Undo the park. Later steps wait until a cancelled step is taken again."""
         if self._sequencer._waiting.pop(self._number, None) is None:
             raise ValueError("the step has begun")
 
@@ -252,7 +252,7 @@ class SequencerStep:
 class ParkWatch:
     """Counts the parks of a victim, calls ``at_park`` at the nth, and ``at_wake`` when that park ends.
 
-    The victim gets a class of its own, in which ``parked`` is a property, and a queue of its own for its wakes.
+    The victim gets its own class, in which ``parked`` is a property, and its own queue for wakes.
     """
 
     def __init__(self, nth: int) -> None:
@@ -336,7 +336,7 @@ def time_out(victim: Dhaga) -> None:
 
 
 MOMENTS = ("at once", "in its turn", "after the wake")
-"""Before any other dhaga runs; after all that are runnable; once the victim is woken but has not run."""
+"""The moments: before any other dhaga runs; after all runnable ones; when the victim is woken but has not run."""
 
 
 def cancel_at_every_park(scenario: Scenario) -> int:
@@ -377,7 +377,7 @@ def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool
 
 
 def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) -> None:
-    """Prepare the injection: by a dhaga that waits for nothing, or within the victim's own wake."""
+    """Prepare the injection: by another dhaga, or within the victim's own wake."""
     assert victim.state == "NEW", f"{victim!r} has parked before it could be watched"
 
     def inject_now() -> None:
@@ -398,12 +398,12 @@ def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) 
 
 
 def other_threads() -> set[threading.Thread]:
-    """Return the OS threads apart from those of the pools for ``offload`` and for name look-ups."""
+    """Return the OS threads, without those of the pools for ``offload`` and name look-ups."""
     return {thread for thread in threading.enumerate() if thread.name not in ("dhaga-offload", "dhaga-dns")}
 
 
 def close_leftover_schedulers() -> list[str]:
-    """Close the main code's scheduler, stop those with threads, forget guests. Returns: what was left in them."""
+    """Close the main code's scheduler, stop those with threads, forget guests. Returns: the objects left in them."""
     problems = []
     for scheduler in list(schedulers):
         problems += leftovers(scheduler)

@@ -28,7 +28,7 @@ __all__ = ["LockType", "RLock", "_local", "allocate", "allocate_lock", "get_iden
 LockType = lock = allocate_lock = allocate = Lock
 
 UnraisableHookArgs: Any = next(kind for kind in tuple.__subclasses__() if kind.__name__ == "UnraisableHookArgs")
-"""The type of the argument of ``sys.unraisablehook``, which ``sys`` does not name."""
+"""The type of the argument of ``sys.unraisablehook``, which has no public name in ``sys``."""
 
 running: dict[int, Dhaga] = {}
 """Dhagas that were started here and have not ended, by ident."""
@@ -78,7 +78,7 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
 
 
 def call_unraisablehook(function: Callable[..., object], error: BaseException) -> None:
-    """Report an error that ended a thread to ``sys.unraisablehook``, worded as by this Python."""
+    """Report an error that ended a thread to ``sys.unraisablehook``, in this Python's words."""
     message, culprit = "Exception ignored in thread started by", cast(Any, function)
     if sys.version_info >= (3, 13):
         message, culprit = f"{message} {function!r}", None
@@ -135,7 +135,7 @@ class _ThreadHandle:
 def start_joinable_thread(
     function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
 ) -> _ThreadHandle:
-    """Run ``function()`` in a dhaga. Returns: the handle to join it. Source: Python 3.13, for ``threading`` alone."""
+    """Run ``function()`` in a dhaga. Returns: the handle to join it. Source: Python 3.13, only for ``threading``."""
     if not callable(function):
         raise TypeError("thread function must be callable")
     if handle is None:

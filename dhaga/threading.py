@@ -1,11 +1,11 @@
 """The standard ``threading`` on dhagas: ``import dhaga.threading as threading`` is the whole swap.
 
-Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``. What concerns OS threads
-alone is left to the standard module, and ``__getattr__`` says so.
+Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``. Names that concern only OS
+threads are left to the standard module, and ``__getattr__`` says so.
 
-A Thread is not a Dhaga: it makes one at ``start``, and is in ``_active`` by the dhaga's ident until that ends. Code
-that no Thread of ours runs gets a stand-in from ``current_thread``: ``_MainThread`` for main code, ``_DummyThread`` for
-a spawned dhaga, ForeignThread for an OS thread.
+A Thread is not a Dhaga: it makes one at ``start``, and is in ``_active`` by the dhaga's ident until that ends. For code
+outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code, ``_DummyThread`` for a
+spawned dhaga, ForeignThread for an OS thread.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ excepthook = __excepthook__
 
 
 def __getattr__(name: str) -> Any:
-    """Raise AttributeError, saying why a name of the standard module is missing here."""
+    """Raise AttributeError with the reason why a name of the standard module is missing here."""
     if hasattr(threading, name):
         raise AttributeError(
-            f"dhaga.threading has no {name!r}, which is about OS threads alone: take it from the standard module, "
-            "import threading, where they are meant"
+            f"dhaga.threading has no {name!r}, which concerns only OS threads: use the standard module for "
+            "these, import threading"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -83,7 +83,7 @@ class Active(dict[int, "Thread"]):
     """Running Threads by ident; under the patch it is ``threading._active``."""
 
     def __init__(self) -> None:
-        # The idents of dhagas that have another one than their number, by number, which their end passes to pop().
+        # By a dhaga's number, its ident if that is another one: its end passes the number to pop().
         self.by_number: dict[int, int] = {}
 
     def add(self, dhaga: Dhaga, thread: Thread) -> None:
@@ -99,7 +99,7 @@ class Active(dict[int, "Thread"]):
         return super().pop(self.by_number.pop(ident, ident), *default)
 
     def __delitem__(self, ident: int) -> None:
-        """Remove a Thread. No-op if its end has removed it already, unlike in the standard's dict."""
+        """Remove a Thread. Unlike in the standard's dict, this is a no-op if its end has removed it already."""
         self.pop(ident, None)
 
 
@@ -109,9 +109,8 @@ _active = Active()
 class Thread(LegacyThreadNames):
     """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
 
-    It runs on the scheduler of its starter. Source: ``threading.Thread``; ``native_id`` is that of the OS thread, which
-    many share; ``context`` is as in 3.14, by default empty, or a copy of the starter's under
-    ``-X thread_inherit_context``.
+    It runs on the scheduler of its starter. Source: ``threading.Thread``; ``native_id`` is the OS thread's, which many
+    share; ``context`` is as in 3.14, by default empty, or a copy of the starter's under ``-X thread_inherit_context``.
     """
 
     _starter: WaitQueue | None = None
@@ -161,7 +160,7 @@ class Thread(LegacyThreadNames):
         try:
             scheduler.admit(self._dhaga)
         except BaseException:
-            # As in the standard: not started, hence not among the running ones, and it may be tried again.
+            # As in the standard: it is not started, not among the running ones, and may be started again.
             _active.pop(self._dhaga.ident, None)
             self._dhaga = None
             raise
@@ -173,17 +172,18 @@ class Thread(LegacyThreadNames):
             raise RuntimeError("Thread.__init__() was not called before this")
 
     def _wait_until_begun(self, dhaga: Dhaga) -> None:
-        """Park until the thread has begun, so that it gets as far as its first park: programs stop it right after.
+        """Park until the thread has begun, so that it runs to its first park: some programs stop it right after its
+        start.
 
-        Parks: until then (``thread.start``); a cancel stays pending, as the thread is on its way. Never within
-        ``no_park()``, in a coroutine, nor in a finalizer that strikes a caller in the middle of a park. Raises: what a
-        signal's handler raises meanwhile.
+        Parks: until then (``thread.start``); a cancel stays pending, as the thread is on its way. Does not park in
+        ``no_park()``, in a coroutine, or in a finalizer that interrupts a caller in the middle of a park. Raises: a
+        signal handler's error.
         """
         me = parking_waiter()
         if me is not None and not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors):
             self._starter = WaitQueue(self, "thread.start")
             me.park_on(self._starter)
-            dhaga._joiners.append(me.parked)  # for the end of one that is cancelled before it begins
+            dhaga._joiners.append(me.parked)  # for the end of a thread that is cancelled before it begins
             me.park_until_woken()
             raise_interrupt(me)
 
@@ -223,7 +223,7 @@ class Thread(LegacyThreadNames):
             raise RuntimeError("cannot join current thread")
         if timeout is not None:
             check_wait_timeout(timeout)
-        if not self._dhaga.has_ended:  # in a forked child it is done, as with the standard
+        if not self._dhaga.has_ended:  # in a forked child it has ended, as in the standard
             self._dhaga.join(timeout)
 
     def cancel(self, reason: object = None) -> bool:
@@ -282,7 +282,7 @@ new_context: Callable[[], Context] = copy_context if getattr(sys.flags, "thread_
 
 
 def raise_interrupt(me: Waiter) -> None:
-    """Raise the pending error of a Ctrl-C or of a signal's handler; cancels stay pending."""
+    """Raise a pending error of a Ctrl-C or a signal handler; cancels stay pending."""
     for error in list(me.pending_errors):
         if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
             me.pending_errors.remove(error)
@@ -339,7 +339,7 @@ class Timer(Thread):
 
 
 class ForeignThread(Thread):
-    """Stand-in for code that no Thread of ours runs; subclasses bear the standard's names."""
+    """Stand-in for code outside our Threads; the subclasses have the standard's names."""
 
     def __init__(self, name: str, ident: int, is_alive: Callable[[], bool], daemon: bool) -> None:
         self._name = name
@@ -373,7 +373,7 @@ class _MainThread(ForeignThread):
 class _DummyThread(ForeignThread):
     """Stand-in for a spawned dhaga, or an OS thread that Python has not started.
 
-    Source: that of 3.13, which is dropped at the end of its thread.
+    Source: Python 3.13, where it is dropped at the end of its thread.
     """
 
 
@@ -384,7 +384,7 @@ active_ref: weakref.ref[Active] = weakref.ref(_active)
 
 
 class CurrentThread(originals.local):
-    """The Thread of the code of an OS thread outside of dhagas; made on first use."""
+    """The Thread of an OS thread's code outside dhagas; made on first use."""
 
     thread: Thread | None = None
 
@@ -403,7 +403,7 @@ def current_thread() -> Thread:
 
 
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
-    # A class of dhagas may bring a stand-in of its own, as those of dhaga.compat do.
+    # A class of dhagas may have its own stand-in, as those of dhaga.compat do.
     make = getattr(dhaga, "_stand_in", None)
     dummy: Thread
     dummy = _DummyThread(dhaga.name, ident_of(dhaga), dhaga.is_alive, dhaga.daemon) if make is None else make()
@@ -417,7 +417,7 @@ def foreign_thread_of(thread: threading.Thread) -> ForeignThread:
 
 
 def main_thread() -> Thread:
-    """Return the Thread of the main code; in a forked child that of the caller of fork."""
+    """Return the Thread of the main code; in a forked child, the Thread that called fork."""
     return the_main_thread
 
 
@@ -432,19 +432,19 @@ def active_count() -> int:
 
 
 def currentThread() -> Thread:
-    """Return the current thread. Source: deprecated, in threading as well."""
+    """Return the current thread. Source: also deprecated in threading."""
     warnings.warn("currentThread() is deprecated, use current_thread() instead", DeprecationWarning, stacklevel=2)
     return current_thread()
 
 
 def activeCount() -> int:
-    """Return the number of running Threads. Source: deprecated, in threading as well."""
+    """Return the number of running Threads. Source: also deprecated in threading."""
     warnings.warn("activeCount() is deprecated, use active_count() instead", DeprecationWarning, stacklevel=2)
     return active_count()
 
 
 def get_ident() -> int:
-    """Return the ident of the running dhaga; outside of dhagas that of the OS thread."""
+    """Return the ident of the running dhaga; outside dhagas, of the OS thread."""
     me = getcurrent()
     return ident_of(me) if isinstance(me, Dhaga) else originals.get_ident()
 
@@ -453,7 +453,7 @@ get_native_id: Callable[[], int] = threading.get_native_id
 
 
 def after_fork_in_child() -> None:
-    """Make the caller of fork the main thread of the child, and the only one.
+    """Make the caller of fork the main thread of the child, and its only thread.
 
     Source: threading, which keeps a Thread that has forked, and makes a ``_MainThread`` for other code.
     """

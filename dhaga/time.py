@@ -1,8 +1,8 @@
-"""The standard ``time`` with a ``sleep`` that parks, and clocks that go with it; a dhaga has its OS thread's CPU clock.
+"""The standard ``time`` with a ``sleep`` that parks, and clocks to match; a dhaga has its OS thread's CPU clock.
 
-In a test on a virtual clock, ``monotonic``, ``perf_counter`` and ``time`` tell the time that ``sleep`` goes by, to the
-dhagas and the main code of that scheduler. The patch leaves those of the standard module alone: a Python function in
-front of them would triple the cost of each call. All other names are the standard module's own.
+In a test on a virtual clock, ``monotonic``, ``perf_counter`` and ``time`` return the time by which ``sleep`` counts,
+for the dhagas and the main code of that scheduler. The patch does not replace the standard module's clocks: a Python
+function would triple the cost of each call. All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SECONDS = 2.0**63 / 1e9
 """Longest sleep that the standard module accepts, 292 years."""
 
 WALL_START = standard.time()
-"""What ``time`` adds to a virtual clock, which begins at 0."""
+"""The seconds that ``time`` adds to a virtual clock, which begins at 0."""
 
 standard_getcpuclockid: Any = getattr(standard, "pthread_getcpuclockid", None)
 
@@ -60,7 +60,7 @@ def virtual_now() -> float | None:
 
 
 def monotonic() -> float:
-    """Return the seconds that ``sleep`` goes by: of the virtual clock in a test. Source: ``time.monotonic``."""
+    """Return the seconds by which ``sleep`` counts: of the virtual clock in a test. Source: ``time.monotonic``."""
     now = virtual_now()
     return standard.monotonic() if now is None else now
 
@@ -72,7 +72,7 @@ def monotonic_ns() -> int:
 
 
 def perf_counter() -> float:
-    """As ``monotonic``, by the most exact clock of the platform. Source: ``time.perf_counter``."""
+    """Like ``monotonic``, with the most exact clock of the platform. Source: ``time.perf_counter``."""
     now = virtual_now()
     return standard.perf_counter() if now is None else now
 
@@ -84,7 +84,7 @@ def perf_counter_ns() -> int:
 
 
 def time() -> float:
-    """Return the seconds since the epoch; a virtual clock moves them on. Source: ``time.time``."""
+    """Return the seconds since the epoch, which advance with a virtual clock. Source: ``time.time``."""
     now = virtual_now()
     return standard.time() if now is None else WALL_START + now
 

@@ -406,7 +406,7 @@ def test_the_standard_ones_refuse_to_wait_in_the_thread_that_is_to_make_the_call
     with Executor() as executor:
         calls = [executor.submit(dhaga.sleep, 1) for _ in range(2)]
         for waits in (concurrent.futures.wait, lambda fs: list(concurrent.futures.as_completed(fs))):
-            with pytest.raises(RuntimeError, match=r"take those of dhaga\.futures"):
+            with pytest.raises(RuntimeError, match=r"use those of dhaga\.futures"):
                 waits(calls)
         in_thread(lambda: concurrent.futures.wait(calls, timeout=0)).join()
         assert wait(calls).done == set(calls) == concurrent.futures.wait(calls).done

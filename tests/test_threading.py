@@ -38,7 +38,7 @@ def test_a_name_that_is_missing_says_why() -> None:
     assert threading.__excepthook__ is standard.__excepthook__
     for name in ("_shutdown", "_register_atexit", "_limbo"):
         assert hasattr(standard, name)
-        with pytest.raises(AttributeError, match=rf"dhaga\.threading has no '{name}', which is about OS threads"):
+        with pytest.raises(AttributeError, match=rf"dhaga\.threading has no '{name}', which concerns only OS threads"):
             getattr(threading, name)
     with pytest.raises(AttributeError, match=r"module 'dhaga\.threading' has no attribute 'nonsense'"):
         threading.nonsense

@@ -1,8 +1,8 @@
 """``python -m dhaga SCRIPT``: run an unchanged program as the interpreter would, with its threads as dhagas.
 
 The patch is applied before the program's first line. The program is ``__main__``, with the ``sys.argv`` and
-``sys.path`` that the interpreter would give it. A process that ``multiprocessing`` forks from it is patched as well;
-one that it spawns imports the script anew, without the patch.
+``sys.path`` that the interpreter would give it. A process that ``multiprocessing`` forks from it is also patched; a
+spawned one imports the script anew, without the patch.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ MEANINGS = {
     "write_timeout": "time for the client to read each 64 KB of a response",
     "queue_timeout": "time for a request to wait because of --concurrency",
 }
-"""What each field of ``Limits`` bounds, for ``--help``."""
+"""Descriptions of the fields of ``Limits``, for ``--help``."""
 
 
 def main(arguments: list[str]) -> int:

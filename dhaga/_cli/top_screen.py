@@ -1,4 +1,5 @@
-"""The state of a live ``top``: what is shown, and what each key does. Terminal: ``keyboard``; process: its inspector.
+"""The state of a live ``top``: the shown rows or text, and the effect of each key. Terminal: ``keyboard``; process: its
+inspector.
 
 ``mode`` is the method that handles the next key: browse, edit_filter, read_dump or confirm_cancel. The first row is
 marked until the user chooses another. The choice is kept as an ident, so that the row stays marked while rows move,
@@ -45,7 +46,7 @@ class Screen:
         self.message = ""
         self.finished = False
 
-    # ---- what is shown
+    # ---- content
 
     def refresh(self) -> None:
         """Query the table again. Raises: NotAnswered."""

@@ -1,1 +1,1 @@
-"""How dhagas wait for file descriptors, files, child processes and names (DNS)."""
+"""Waits for file descriptors, files, child processes and names (DNS)."""

@@ -8,10 +8,10 @@ PEER_ERRORS = (
     *(errno.ECONNABORTED, errno.ECONNRESET, errno.EPIPE, errno.EPROTO, errno.EPERM, errno.ENOPROTOOPT),
     *(errno.ENETDOWN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH),
 )
-"""They concern one connection: it ended in the backlog, or its network is down."""
+"""Errors of one connection: it ended in the backlog, or its network is down."""
 
 EXHAUSTED = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM
-"""The system has no descriptor or memory left for a connection."""
+"""Errors when the system has no descriptor or memory left for a connection."""
 
 ACCEPT_RETRY_SECONDS = 0.1
-"""Pause before the next accept then."""
+"""Seconds until the next accept in that case."""

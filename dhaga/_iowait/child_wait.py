@@ -1,8 +1,8 @@
-"""Waiting for child processes. A child is reaped only by the call that asks for it.
+"""Waiting for child processes. Only the call that asks for a child reaps it.
 
 One child's exit is waited for through a pidfd (Linux), a file descriptor that becomes readable when the process ends.
-No descriptor reports a stopped child, or the exit of *any* child, so those are polled with a growing pause. Polling
-also serves where pidfds are missing (macOS) or descriptors have run out.
+No descriptor reports a stopped child, or the exit of *any* child, so those are polled with a growing pause. Exits are
+also polled if there are no pidfds (macOS) or no free descriptors.
 
 Rejected: SIGCHLD, whose handler belongs to the program; an OS thread blocked in ``waitpid``, which cannot be cancelled.
 """
@@ -35,7 +35,7 @@ standard_waitid: Any = getattr(os, "waitid", None)
 def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
     """Park until a child has ended (``process N``), without reaping it.
 
-    Returns: False after ``timeout`` seconds, or at once where only polling can see the exit.
+    Returns: False after ``timeout`` seconds, or at once if the exit can only be polled for.
     """
     # A pidfd opens for any process. Only a child may be waited for: the caller must get ECHILD for another.
     if pidfd_open is None or not is_child(pid):
@@ -44,7 +44,7 @@ def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
         fd = pidfd_open(pid)
     except OSError:  # EMFILE, or a kernel older than 5.3
         return False
-    # The pidfd lives for this wait alone, and so does its watcher.
+    # The pidfd and its watcher exist only for this wait.
     watcher = FdWatcher(me.scheduler, fd)
     watcher.read_reason = f"process {pid}"
     try:
@@ -65,7 +65,7 @@ def is_child(pid: int) -> bool:
 
 
 def poll_child(poll: Callable[[int], Any], options: int, pid: int = 0) -> Any:
-    """Return ``poll(options)`` as soon as it names a child. ``pid``: wait for the exit of this process alone.
+    """Return ``poll(options)`` as soon as it names a child. ``pid``: wait only for the exit of this process.
 
     Parks: ``process N``, or ``sleep`` between two polls.
     """
@@ -75,8 +75,8 @@ def poll_child(poll: Callable[[int], Any], options: int, pid: int = 0) -> Any:
     pauses = backoff(*PAUSES)
     while not names_child(answer := poll(options | os.WNOHANG)):
         if pid and wait_for_exit(pid, me):
-            # A debugger that traces the child delays its reaping after its exit. The pidfd stays readable then: poll
-            # from here on.
+            # A debugger that traces the child delays its reaping after its exit. The pidfd stays readable in that case:
+            # poll from here on.
             pid = 0
         else:
             sleep(next(pauses))
@@ -91,7 +91,7 @@ def names_child(answer: Any) -> bool:
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
     """Wait for a child (-1: any; 0, -N: any of a group). Parks: ``process N`` or ``sleep``. Source: ``os.waitpid``."""
     exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
-    # A pidfd reports the exit alone: with WUNTRACED or WCONTINUED only polling sees the child stop.
+    # A pidfd reports only the exit: with WUNTRACED or WCONTINUED only polling sees the child stop.
     return poll_child(lambda flags: standard_waitpid(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
 
 

@@ -1,7 +1,7 @@
-"""Name resolution: the standard look-ups, made in an OS thread while the calling dhaga is parked.
+"""Name resolution: the standard look-ups, in an OS thread, while the calling dhaga is parked.
 
-So nsswitch.conf, mDNS and everything else that the C library consults stay in force. Numeric addresses are answered in
-the calling thread. These are the functions of ``dhaga.socket``, which also connects.
+So the C library consults nsswitch.conf, mDNS and so on, as ever. Numeric addresses are answered in the calling thread.
+These are the functions of ``dhaga.socket``, which also connects.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .._workers.thread_pool import SharedPool
 standard_getaddrinfo = standard.getaddrinfo
 standard_getfqdn = standard.getfqdn
 
-# Threads of their own. While a server does not answer, a look-up takes 5 s and more: 40 of them kept ``offload`` from
-# its threads for 5.9 s.
+# Threads of their own. If a name server does not answer, a look-up takes 5 s or more: 40 look-ups blocked the threads
+# of ``offload`` for 5.9 s.
 look_ups = SharedPool("dhaga-dns")
 
 NUMERIC_NAME = standard.NI_NUMERICHOST | standard.NI_NUMERICSERV
@@ -29,7 +29,7 @@ def is_numeric(host: Any) -> bool:
         host = host.decode("latin-1")
     for family in (_socket.AF_INET, _socket.AF_INET6):
         try:
-            # inet_pton refuses a scope such as ``%lo``, which getaddrinfo takes.
+            # inet_pton refuses a scope such as ``%lo``, which getaddrinfo accepts.
             _socket.inet_pton(family, host.partition("%")[0])
         except (OSError, ValueError):
             continue
@@ -38,7 +38,7 @@ def is_numeric(host: Any) -> bool:
 
 
 def needs_lookup(host: Any) -> bool:
-    """Return whether resolving this host may block. What is no host at all is refused in the calling thread."""
+    """Return whether resolving this host may block. An invalid host is refused in the calling thread."""
     return bool(host) and isinstance(host, (str, bytes, bytearray)) and not is_numeric(host)
 
 
@@ -67,7 +67,7 @@ def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
 
 
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
-    """Resolve an address to names. Parks: ``offload``, unless numbers are wanted. Source: ``socket.getnameinfo``."""
+    """Resolve an address to names. Parks: ``offload``, unless for numbers only. Source: ``socket.getnameinfo``."""
     if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:
         return _socket.getnameinfo(sockaddr, flags)
     return look_ups.offload(_socket.getnameinfo, sockaddr, flags)
@@ -81,7 +81,7 @@ def getfqdn(name: str = "") -> str:
 def resolve_address(family: int, address: Any) -> Any:
     """Return an address of the internet families with its host resolved; any other address unchanged.
 
-    Parks: ``offload``, if the host is a name. A wrong port is left for the caller's socket operation to refuse.
+    Parks: ``offload``, if the host is a name. The caller's socket operation refuses a wrong port.
     """
     if family not in (_socket.AF_INET, _socket.AF_INET6) or not isinstance(address, tuple) or len(address) < 2:
         return address
@@ -89,6 +89,6 @@ def resolve_address(family: int, address: Any) -> Any:
     # "<broadcast>" and "" are no names: the C socket calls understand both themselves.
     if host == "<broadcast>" or not needs_lookup(host):
         return address
-    # The socket type only limits the answer to one entry per address; the port plays no part in resolving.
+    # The socket type only limits the answer to one entry per address; the port does not matter.
     found = look_ups.offload(standard_getaddrinfo, host, None, family, _socket.SOCK_DGRAM)[0][4]
     return (found[0], port, *(rest or found[2:]))

@@ -1,6 +1,6 @@
 """Reading and writing by bare file descriptor, as ``os`` does, but parking where the call would block.
 
-``O_NONBLOCK`` stays as it is: it belongs to the open file description, which a parent or child process may share. So
+``O_NONBLOCK`` is not changed: it belongs to the open file description, which a parent or child process may share. So
 each call first polls the fd, then passes no more data than the fd accepts at once. For a regular file, which is always
 ready, that costs one poll.
 
@@ -50,7 +50,7 @@ def close(fd: int, /) -> None:
 
 
 def read(fd: int, length: int, /) -> bytes:
-    """Read what is available, ``length`` bytes at most; b"" at the end. Parks: ``read fd N``. Source: ``os.read``."""
+    """Read the available bytes, at most ``length``; b"" at the end. Parks: ``read fd N``. Source: ``os.read``."""
     wait_until(fd, POLLIN)
     return standard_read(fd, length)
 
@@ -87,7 +87,7 @@ def writev(fd: int, buffers: Sequence[Any], /) -> int:
     """Write several buffers. Parks: ``write fd N``. Source: ``os.writev``."""
     if parking_caller_for(fd) is None:
         return standard_writev(fd, buffers)
-    # Joined, as a partial writev would have to be resumed in the middle of a buffer.
+    # Joined: a partial writev would have to be resumed in the middle of a buffer.
     return write(fd, b"".join(buffers))
 
 
@@ -100,7 +100,7 @@ def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
         except (Cancelled, Expired) as error:  # an error raised by a signal handler is passed on, as in the standard
             if not done:
                 raise
-            # The reader has seen these bytes. Raising now would hide how many, so the caller gets the count first.
+            # The reader has seen these bytes. Raising now would hide their number, so the caller gets the count first.
             me.cancel_with(error)
             return done
         # Errors after the first part are raised, as by write(2) of the next part.
@@ -112,8 +112,7 @@ def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
 
 def write_now(fd: int, octets: memoryview) -> int:
     """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
-    # RWF_NOWAIT fills all room in one call. Without it only PIPE_BUF bytes are safe once the fd is
-    # writable.
+    # RWF_NOWAIT fills the free space in one call. Without it only PIPE_BUF bytes are safe once the fd is writable.
     if NOWAIT:
         try:
             return os.pwritev(fd, [octets], -1, NOWAIT)
@@ -165,7 +164,7 @@ def parking_caller_for(fd: int) -> Waiter | None:
 def wait_until(fd: int, event: int) -> None:
     """Park until the fd has ``event``; return at once if the caller cannot park or the fd is non-blocking.
 
-    Anything that is not an fd is left for the operation itself to refuse.
+    The operation itself refuses anything that is not an fd.
     """
     # poll(2), unlike select(2), takes fds above 1023; unlike epoll it leaves nothing registered.
     ready = originals.poll()
@@ -193,7 +192,7 @@ def wait_until(fd: int, event: int) -> None:
 def watch_once(me: Waiter, fd: int) -> FdWatcher:
     """Return a watcher for a single wait: a bare number may mean another file at the next one."""
     watcher = FdWatcher(me.scheduler, fd)
-    # No object owns a bare number, so only our close() can tell that it ends.
+    # No object owns a bare number, so only our close() can report its end.
     hooks.before_fd_close.setdefault(fd, {})[watcher.close] = None
     return watcher
 

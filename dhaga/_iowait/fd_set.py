@@ -1,8 +1,8 @@
-"""Multiplexed waits: ``select`` and ``poll`` park here until polling their fds again can find something.
+"""Multiplexed waits: ``select`` and ``poll`` park here until another poll of their fds can find an event.
 
 The fds are registered in a temporary epoll or kqueue, and the caller parks on that set's own fd. Registration is
-edge-triggered: an event that the caller did not ask for (POLLHUP, say) wakes it once, instead of without end. The set
-only says *when* to poll; what is ready, and in which format, is decided by the standard call in ``select.py``.
+edge-triggered: an unrequested event (such as POLLHUP) wakes the caller only once. The set only says *when* to poll; the
+standard call in ``select.py`` determines the ready fds, and their format.
 A single fd is registered with the scheduler's own poller (``WatcherSet``), which takes 2 system calls instead of 6.
 
 Closing one of the fds marks the set as stale (``fd_closing``), so that the waiter polls once more and sees EBADF or
@@ -53,7 +53,7 @@ def wait_for(call: str, me: Waiter, poll: Callable[[], T], events_by_fd: dict[in
 
 @contextmanager
 def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -> Iterator[FdSet | WatcherSet]:
-    """Watch fds together for the time of a ``with`` block; all registrations are undone at its end."""
+    """Watch several fds during a ``with`` block; all registrations are undone at its end."""
     fd_set = new_fd_set(reason, scheduler, len(events_by_fd))
     try:
         for fd, events in events_by_fd.items():
@@ -75,7 +75,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
 
 
 class FdSet:
-    """Base of the sets kept by the operating system: edge-triggered, with one fd to wait on for the whole set."""
+    """Base of the operating system's own sets: edge-triggered, with one fd to wait on for the whole set."""
 
     def __init__(self, reason: str, watcher: FdWatcher) -> None:
         self.watcher = watcher
@@ -155,10 +155,10 @@ class KqueueSet(FdSet):
 
 
 class WatcherSet:
-    """Fds at the scheduler's own poller, by one watcher each: for a single fd, and where there is no kernel set.
+    """Fds at the scheduler's own poller, each with a watcher: for a single fd, and for systems without a kernel set.
 
-    Over handlers of the IOLoop they are level-triggered, and urgent data is not reported. This object is the wait
-    target of the park.
+    With the portable poller they are level-triggered, and urgent data is not reported. This object is the wait target
+    of the park.
     """
 
     def __init__(self, reason: str, scheduler: Scheduler) -> None:
@@ -171,7 +171,7 @@ class WatcherSet:
 
     def add(self, fd: int, events: int) -> None:
         """Watch an fd for events of ``select.poll``. Raises: OSError."""
-        # An edge that was not asked for does no harm, and with a direction come hang-ups and urgent data.
+        # An unrequested edge is harmless, and each direction also reports hang-ups and urgent data.
         wants_read = events != POLLOUT if is_edge_triggered(self.poller) else events & ~(POLLOUT | POLLPRI)
         directions = (READ if wants_read else 0) | (WRITE if events & POLLOUT else 0)
         watcher = FdWatcher(self.scheduler, fd)
@@ -188,19 +188,19 @@ class WatcherSet:
     def wait(self, me: Waiter, timeout: float | None) -> None:
         """Park until an fd has an event, one is closed, or the time is over."""
         for watcher, directions in self.watched:
-            # Not twice: a level that was not asked for would be reported again, without end.
+            # Not twice: an unrequested level would be reported again and again.
             if watcher.interest & directions != directions:
                 self.poller.register(watcher, directions)
         me.prepare_park(self.reason, self)
         self.waiter = me
         for watcher, directions in self.watched:
-            # The waiter is queued at several watchers. The first that is ready wakes it; ``_remove`` takes it off the
+            # The waiter is queued at several watchers. The first ready one wakes it; ``_remove`` takes it off the
             # others.
             if directions & READ:
                 watcher.readers[me] = None
             if directions & WRITE:
                 watcher.writers[me] = None
-        # A close announced before the waiter was recorded had nothing to wake: look again after recording it.
+        # A close announced before the waiter was recorded woke no waiter: check again now.
         if self.fd_closing:
             me.wake_parked()
         try:

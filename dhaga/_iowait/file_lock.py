@@ -4,13 +4,13 @@ A second caller in the same OS thread, while the first is parked in the middle o
 reentrant call`` or a torn line. So each operation first takes the file's ``FileLock``, an RLock shared by all layers of
 that file. The files themselves are in ``offloaded_file.py``.
 
-Beside the owner the lock has four states. ``late_cancel``: a cancel arrived during an operation that could not be
+Besides its owner the lock has four states. ``late_cancel``: a cancel arrived during an operation that could not be
 undone; the next operation raises it. ``closing``: a caller of ``close`` waits, so a dhaga that waits for data gets
 EBADF. ``finalizing``: a finalizer closes the file, without locking or parking. ``watchers``: set only for pipes,
 sockets and terminals, whose operations wait for readiness first.
 
-Rejected: changing the ``__class__`` of the file while a caller is parked in it, and no locking otherwise. A line would
-take a third of the time, but the lock could not be handed over.
+Rejected: no lock, but another ``__class__`` of the file while a caller is parked in it. Reading a line would take a
+third of the time, but the file could not be handed over.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from .._workers.thread_pool import OffloadPool
 C = TypeVar("C", bound=type)
 
 MOSTLY_BUFFERED = {"read", "readline", "write"}
-"""Operations that the buffer serves most of the time; they take one argument at most."""
+"""Operations that the buffer usually serves; they have at most one argument."""
 
 
 class FileLock(RLock):
-    """Exclusive right of a dhaga or thread to operate on one file, and its way to the thread pool meanwhile."""
+    """Lock of one file for a dhaga or thread, which also runs the holder's blocking operations in the pool."""
 
     __slots__ = ("closing", "finalizing", "late_cancel", "leaves_fd_open", "pool", "watchers")
 
     def __init__(self, pool: OffloadPool) -> None:
         super().__init__()
-        self._count = 1  # preset: the written-out fast path takes the lock by setting ``_holder`` alone
+        self._count = 1  # preset: the written-out fast path takes the lock only by setting ``_holder``
         self.pool: OffloadPool = pool
         self.late_cancel: bool = False  # a cancel arrived too late for one operation; the next one raises it
         self.watchers: FdWatchers | None = None  # of a pipe, socket or terminal; None for a file on disk
@@ -79,8 +79,7 @@ class FileLock(RLock):
             return
         self.closing = True
         if self.watchers is not None and self._holder is not None:
-            # The holder is parked for data that may never come. Closing its watchers wakes it with EBADF; it then
-            # releases.
+            # The holder may wait forever for data. Closing its watchers wakes it with EBADF; it then releases.
             former, self.watchers = self.watchers, FdWatchers(self.watchers.fd)
             former.close()
         # As a Condition takes its lock back: cancels stay pending meanwhile.
@@ -128,8 +127,7 @@ def under_file_lock(*names: str) -> Callable[[C], C]:
             wrap = lock_written_out if name in MOSTLY_BUFFERED else lock_around
             setattr(kind, name, wrap(getattr(kind, name)))
         layer: Any = kind
-        # A close must succeed in spite of a cancel, and a finalizer must not park: neither can take the lock as others
-        # do.
+        # A close must succeed in spite of a cancel, and a finalizer must not park: both need their own wrappers.
         layer.close = lock_to_close(layer.close)
         layer.__del__ = finalize_unlocked(layer.__del__)
         layer.__reduce_ex__ = refuse_pickling
@@ -150,7 +148,7 @@ def lock_around(standard_method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def lock_written_out(standard_method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the method with the lock's fast path written out, and without star arguments: a third of the cost."""
+    """Return the method with the lock's fast path written out, and without star arguments, at a third of the cost."""
 
     @functools.wraps(standard_method)
     def method(self: Any, argument: Any = -1, /) -> Any:

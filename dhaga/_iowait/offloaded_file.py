@@ -1,11 +1,11 @@
 """``dhaga.open``: files whose blocking operations run in an OS thread while the calling dhaga is parked.
 
-The layers are the standard library's own. At the bottom is a ``FileIO`` that offloads each system call; the
-compiled buffer and the text layer above it stay unaware of that. Each layer is called by one dhaga at a time
-(``file_lock.py``). A system call under way is always finished, as its effect on the file position cannot be undone;
-only waiting for a pipe, socket or terminal is cancelled at once.
+The layers are the standard library's own. At the bottom is a ``FileIO`` that offloads each system call; the compiled
+buffer and text layers above do not know about it. Each layer is called by one dhaga at a time (``file_lock.py``). A
+system call under way is always finished, as its effect on the file position cannot be undone; only waiting for a pipe,
+socket or terminal is cancelled at once.
 
-Rejected: offloading the operations of the upper layers, where each line would cost a hop to the pool.
+Rejected: offloading the operations of the upper layers: each line would cost a hop to the pool.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PIPE_BUF = originals.select_module.PIPE_BUF
 
 
 LAYER_FLAGS = dict.fromkeys(map(ord, "bt"))
-"""Characters of a mode that select layers, as opposed to how the file itself is opened."""
+"""Characters of a mode that select layers; the others say how to open the file."""
 
 
 READ_METHODS = ("read", "readline", "read1", "readinto", "readinto1", "readlines", "peek")
@@ -52,13 +52,13 @@ COMMON_METHODS = ("flush", "seek", "tell", "truncate", "detach")
 
 @under_file_lock("read", "readall", "readinto", "readline", "readlines", *WRITE_METHODS, "seek", "tell", "truncate")
 class OffloadedFile(io.FileIO):
-    """The raw file. A pipe, terminal or socket is first waited for until it is ready."""
+    """The raw file. First it waits until a pipe, terminal or socket is ready."""
 
     def __init__(self, file_lock: FileLock, file: Any, mode: str, closefd: bool, opener: Any) -> None:
         super().__init__(file, mode, closefd, opener)
         kind = os.fstat(self.fileno()).st_mode
         if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or self.isatty():
-            # Only these can keep a pool thread waiting forever; a disk is slow, but answers.
+            # Only these can block a pool thread forever; a disk is slow, but answers.
             file_lock.watchers = FdWatchers(self.fileno())
         file_lock.leaves_fd_open = not closefd
         self.file_lock = file_lock
@@ -92,7 +92,7 @@ class OffloadedFile(io.FileIO):
             return len(data)
 
     def write(self, data: Any, /) -> Any:
-        """Write a copy of mutable data, for the reason of ``readinto``. Returns: the number of bytes written."""
+        """Write a copy of mutable data, as in ``readinto``. Returns: the number of bytes written."""
         copy = data if type(data) is bytes else bytes(memoryview(data))
         if self.file_lock.watchers is not None and self.writable():
             self.file_lock.wait_until(originals.select_module.POLLOUT)
@@ -111,7 +111,7 @@ class OffloadedFile(io.FileIO):
     def close(self) -> None:
         if not self.closed:
             if self.file_lock.watchers is not None:
-                # Off the pollers before the number is free for reuse.
+                # Leave the pollers before the number can be reused.
                 self.file_lock.watchers.close()
             self.file_lock.finish(super().close)
 
@@ -139,12 +139,12 @@ class BufferedRandom(io.BufferedRandom):
 
 @under_file_lock("read", "readline", "readlines", "reconfigure", *WRITE_METHODS, *COMMON_METHODS)
 class TextFile(io.TextIOWrapper):
-    """Source: ``io.TextIOWrapper``; in addition ``tell`` works within a loop. It reads its buffer's size at a time."""
+    """Source: ``io.TextIOWrapper``; in addition ``tell`` works within a loop. It reads one buffer's size at a time."""
 
     file_lock: FileLock
 
     def __next__(self) -> str:  # type: ignore[override]
-        """Return the next line. The compiled method disables ``tell``, and changes that state outside of the lock."""
+        """Return the next line. The compiled method disables ``tell``, and changes that state outside the lock."""
         line = self.readline()
         if not line:
             raise StopIteration
@@ -196,7 +196,7 @@ def stack_layers(
 
 
 class PendingOpen:
-    """An ``open`` under way in the pool. If its caller is cancelled meanwhile, the file is closed when it is there."""
+    """An ``open`` under way in the pool. If its caller is cancelled meanwhile, the file is closed once it is open."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
@@ -326,8 +326,8 @@ def open(
     """Open a file whose blocking operations park instead of blocking other dhagas. Source: ``open``.
 
     Parks: while a system call runs in an OS thread (``offload``, through ``pool``); operations that the buffer serves
-    never park. Of a million lines one takes 0.47 µs, with ``open`` 0.07; a write 0.5 and 0.12 (CPU,
-    benchmarks/offload.py). An operation under way is finished before the next one starts; a cancel that arrives
+    never park. CPU time (benchmarks/offload.py): 0.47 µs for each of a million lines, 0.07 with ``open``; 0.5 µs for a
+    write, 0.12 with ``open``. An operation under way is finished before the next one starts; a cancel that arrives
     meanwhile is raised by the next one. Waiting for a pipe, terminal or socket is cancelled at once. In a plain thread
     it equals ``open``.
     """

@@ -1,11 +1,11 @@
-"""Base of all sockets: the timeout, the fd watchers, and the ways to park until an operation succeeds.
+"""Base of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
 
 *Timeout.* ``call_timeout`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
 stays blocking on Linux, as a process that shares it expects, and each call passes MSG_DONTWAIT; otherwise the fd is
-non-blocking. So no call waits in C. *Watchers.* ``watchers`` holds one for each scheduler that used the socket (None:
-plain OS threads). ``watcher`` caches the first of them while there is no timeout: a hot path that finds its own
-scheduler there needs no deadline. *Readiness* is edge-triggered. ``watcher.readable`` is False after a read that found
-nothing, or less than it asked for, until the next edge: a read then parks without trying. Writers always try first.
+non-blocking. So no call waits in C. *Watchers.* ``watchers`` holds one for each scheduler that has used the socket
+(None: plain OS threads). ``watcher`` caches the first of them while there is no timeout: a hot path that finds its own
+scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than it asked
+for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try first.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ type_of = plain.type.__get__
 DONTWAIT = int(standard.MSG_DONTWAIT) if sys.platform == "linux" else 0
 OOB, NOW = int(standard.MSG_OOB), int(standard.MSG_DONTWAIT)
 PAUSES = 0.001, 0.02
-"""First and longest pause between two tries where no event reports when to try again, in seconds."""
+"""First and longest pause, in seconds, between two tries of an operation for which there is no event."""
 
 NO_WATCHER: Any = ThreadFdWatcher(-1)
-NO_WATCHER.scheduler = object()  # equal to that of no caller
+NO_WATCHER.scheduler = object()  # equal to no caller's flags
 
 
 class TimeoutSocket(standard.socket):
@@ -52,11 +52,11 @@ class TimeoutSocket(standard.socket):
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         self.watcher: Any = NO_WATCHER
         self.watchers: FdWatchers = FdWatchers(-1)
-        # Whether the fd's mode was set by a timeout: that of an fd from elsewhere is unknown.
+        # Whether we know the fd's mode: a foreign fd's mode is unknown until a timeout is set.
         self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
         self.watchers.fd = fd = self.fileno()
-        # Until a send looks at its turn's clock. Staggered: a broadcast sends once to each of many sockets.
+        # Sends until one checks its turn's clock. Staggered: a broadcast sends once to each of many sockets.
         self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
         self.sync_timeout()
 
@@ -75,7 +75,7 @@ class TimeoutSocket(standard.socket):
         # blocking.
         if timeout or (timeout is None and not DONTWAIT):
             plain.setblocking(self, False)
-        # A cached watcher means: no deadline to look at.
+        # A cached watcher means that there is no deadline to check.
         if timeout is not None:
             self.watcher = NO_WATCHER
 
@@ -85,8 +85,8 @@ class TimeoutSocket(standard.socket):
 
     def settimeout(self, value: float | None, /) -> None:
         """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
-        # Where the fd has the mode already, no system call is made. redis-py sets 0 and back before each command
-        # (0.86 -> 0.2 µs), PyMySQL sets its timeout before each of 10 reads of a query (0.35 -> 0.1 µs each).
+        # If the fd already has the mode, no system call is made. redis-py sets 0 and back before each command (0.86 ->
+        # 0.2 µs), PyMySQL sets its timeout before each of 10 reads of a query (0.35 -> 0.1 µs each).
         if not self.watchers.closed:
             if value is None:
                 if self.call_timeout is None and self.mode_set:
@@ -139,11 +139,11 @@ class TimeoutSocket(standard.socket):
         if watcher is not None and watcher.short_read_means_empty:
             watcher.readable = False
             if watcher.may_have_more:
-                # The poller polls this fd again, as more data may lie behind a passed descriptor.
+                # The poller polls this fd again, as more data may follow a passed descriptor.
                 watcher.poller.to_recheck.append(watcher)
 
     def read_until_blocked(self) -> None:
-        """Trust short reads no longer: urgent data ends a read too, even after it was read itself."""
+        """Do not trust short reads any more: urgent data also ends a read, even after it was read itself."""
         for watcher in list(self.watchers.values()):
             watcher.short_read_means_empty = False
 
@@ -154,7 +154,7 @@ class TimeoutSocket(standard.socket):
         deadline: float | None,
         message: str = "timed out",
     ) -> float | None:
-        """Park by ``wait``, which may return TIMED_OUT, within the timeout.
+        """Park with ``wait``, which may return TIMED_OUT, within the timeout.
 
         Returns: the deadline of the whole call, for its next park. Raises: TimeoutError with ``message``.
         """
@@ -181,12 +181,12 @@ class TimeoutSocket(standard.socket):
             me = this_waiter()
         if not now and (watcher is None or watcher.readable):
             yield_if_due()
-        # After urgent data a short read is no sign of an empty socket, and no further edge may come.
+        # After urgent data a short read does not mean that the socket is empty, and there may be no further edge.
         if flags & OOB:
             self.read_until_blocked()
         while True:
-            # Known to be empty: park first, unless the call is to be refused for its arguments. Otherwise a try is
-            # cheaper than a poll, and tells more.
+            # Known to be empty: park first, unless the arguments are invalid. Otherwise a try is cheaper than a poll,
+            # and tells more.
             if watcher is None or watcher.readable or not are_usual(args):
                 try:
                     return operation(self, *args)
@@ -223,7 +223,7 @@ class TimeoutSocket(standard.socket):
         """Return ``operation(self, *args)``, retrying with growing pauses. Parks: ``sleep``. ``flags`` as in
         ``read_when_ready``.
 
-        For Unix sockets that wait for room at a peer, which no event reports.
+        For Unix sockets whose peer has no room: no event reports room.
         """
         deadline: float | None = None
         for pause in backoff(*PAUSES):
@@ -236,12 +236,12 @@ class TimeoutSocket(standard.socket):
 
 
 def is_usual_timeout(value: object) -> TypeGuard[float]:
-    """Return whether C takes a timeout as it is: 0, or more than what it rounds."""
+    """Return whether C accepts a timeout unchanged: 0, or long enough not to be rounded to 0."""
     return (value.__class__ is float or value.__class__ is int) and (value == 0 or 1e-6 <= value <= 1e6)
 
 
 def are_usual(args: tuple[Any, ...]) -> bool:
-    """Return whether C takes the arguments of a read for sure: sizes, flags, and buffers with room for what follows."""
+    """Return whether C certainly accepts the arguments of a read: sizes, flags, and buffers with enough room."""
     room = sys.maxsize
     for each in args:
         if each.__class__ is int:

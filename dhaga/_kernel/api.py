@@ -26,7 +26,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# A checker compares arguments with ``fn`` where all of them are for it (PEP 612: no keyword may stand between them).
+# Type checkers check the arguments of ``fn`` only if all arguments are its own (PEP 612 allows no keyword between
+# them).
 @overload
 def spawn(
     fn: Callable[..., R],
@@ -70,7 +71,7 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
 
     Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: cancelled at
     interpreter exit instead of joined; ``priority``: HIGH, NORMAL or LOW, see ``dhaga.priority``; ``context``: its
-    context variables, by default a copy of the caller's. For a function with a parameter of one of these names:
+    context variables, by default a copy of the caller's. If ``fn`` has a parameter of one of these names, use
     ``functools.partial``. Raises: TypeError.
 
     >>> import dhaga
@@ -80,7 +81,7 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
     me: Any = getcurrent()
     try:
         scheduler = me.scheduler
-    # Main code and the hub are plain greenlets. EAFP keeps the common case, a dhaga, free of an isinstance check.
+    # Main code and the hub are plain greenlets. EAFP saves the common case, a dhaga, an isinstance check.
     except AttributeError:
         scheduler = current_scheduler()
     dhaga: Dhaga[R] = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
@@ -94,8 +95,8 @@ def priority(level: Priority) -> Iterator[None]:
 
     A HIGH dhaga that becomes runnable runs next; a LOW one runs when no other is runnable. Starvation is bounded: one
     NORMAL and one LOW dhaga run in every second lap of 1 ms (or of one turn that takes longer). ``sleep(0)`` lets every
-    HIGH and NORMAL dhaga run once. What a block spawns is NORMAL again.
-    Parks: never; it counts from the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
+    HIGH and NORMAL dhaga run once. Dhagas spawned in the block are NORMAL.
+    Parks: never; the priority takes effect at the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
     """
     me = current()
     former = me.own_priority
@@ -107,7 +108,7 @@ def priority(level: Priority) -> Iterator[None]:
 
 
 def current() -> Dhaga | Main:
-    """Return the dhaga that runs, or the stand-in of the main code, which parks and is woken like one.
+    """Return the running dhaga, or the waiter of the main code, which parks and is woken like a dhaga.
 
     Parks: never. Raises: ParkError on the hub and in coroutines, where neither runs.
 
@@ -129,11 +130,11 @@ def park(
     *,
     start: Callable[[], object] | None = None,
 ) -> Any:
-    """Suspend the caller until a call of its ``wake``; see ``current()``. Every wait of Dhaga ends in this.
+    """Suspend the caller until a call of its ``wake``; see ``current()``. All waits of Dhaga are built on it.
 
     Parks: ``reason``. From: a dhaga, main code. ``undo()`` removes the caller from what it waits for, and runs before a
     timeout or a cancel ends the park; if it raises ValueError or returns False, a wake is under way and wins.
-    ``start()`` runs once the caller counts as parked: a wake by another OS thread cannot come too early from there on.
+    ``start()`` runs once the caller counts as parked, so that a wake by another OS thread cannot come too early.
     Returns: the wake's value. Raises: the wake's error, TimeoutError, Cancelled, ParkError, ValueError (NaN).
 
     >>> import dhaga
@@ -149,8 +150,8 @@ def park(
         try:
             start()
         except BaseException:
-            # start() failed, so that no waker knows of this park. The waiter must still leave the parked state in
-            # the only way, by a wake and its turn in the run queue.
+            # start() failed: no waker knows of this park. A waiter leaves the parked state only by a wake and its turn
+            # in the run queue, also in this case.
             me.wake_parked()
             me.park_until_woken()
             raise
@@ -229,8 +230,7 @@ class Timeout:
         assert waiter is not None
         if self.entry is not None:
             waiter.scheduler.timers.discard(self.entry)
-        # The block ended after the expiry but before its next park: an expiry that stayed pending would strike code
-        # outside.
+        # The block ended after the expiry but before its next park: the pending expiry would be raised in code outside.
         if own_error is not None and own_error in waiter.pending_errors:
             waiter.pending_errors.remove(own_error)
         if own_error is not None and own_error is error:
@@ -244,7 +244,7 @@ refuse_async_with(Timeout, "async with asyncio.timeout(...)")
 
 
 def check_error(error: object) -> None:
-    """Check what a Timeout is to raise. Raises: TypeError."""
+    """Check the error that a Timeout is to raise. Raises: TypeError."""
     if error is False:
         raise TypeError("a Timeout raises an error; for a silent one: with dhaga.move_on_after(seconds): ...")
     if not isinstance(error, BaseException) and not (isinstance(error, type) and issubclass(error, BaseException)):

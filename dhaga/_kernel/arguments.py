@@ -16,12 +16,12 @@ NAN = "Invalid value NaN (not a number)"
 def check_function(fn: object, call: str, generators: bool = True) -> None:
     """Check that ``fn`` is a plain function, as ``call`` (``spawn``, ``submit``, ``offload``) needs one.
 
-    ``generators``: whether a generator function will do; False where its body would run in the caller. Raises:
+    ``generators``: whether generator functions are allowed; False where the body would run in the caller. Raises:
     TypeError, which names what to write instead.
     """
     if inspect.iscoroutine(fn):
         if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
-            # Closed, the coroutine does not warn besides that it was never awaited.
+            # A closed coroutine does not also warn that it was never awaited.
             fn.close()
         raise TypeError(f"{call} needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
     if not callable(fn):
@@ -62,10 +62,11 @@ def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None
 
 
 def check_seconds(seconds: float | None) -> None:
-    """Check a number of seconds; None, negative ones and infinity will do. Raises: ValueError for NaN; TypeError.
+    """Check a number of seconds; None, negative numbers and infinity are allowed. Raises: ValueError for NaN;
+    TypeError.
 
-    From: a call that waits, before the waiter is in any queue. A heap of deadlines with NaN in it loses its order: with
-    NaN in front no other timer fires, and the loop never sleeps.
+    From: a call that waits, before the waiter is in any queue. NaN breaks the order of a heap of deadlines: with NaN in
+    front no other timer fires, and the loop never sleeps.
     """
     if seconds is not None and not seconds <= math.inf:
         raise ValueError(NAN)
@@ -92,7 +93,7 @@ def checked_timeout(timeout: float | None) -> float | None:
 
 
 def check_wait_timeout(timeout: float) -> None:
-    """Check the timeout of a wait that takes a negative one for 0. Raises: ValueError, OverflowError."""
+    """Check the timeout of a wait; a negative one means 0. Raises: ValueError, OverflowError."""
     if not timeout <= originals.TIMEOUT_MAX:
         if timeout != timeout:
             raise ValueError(NAN)

@@ -1,4 +1,4 @@
-"""Growing pauses between two polls of what no event reports."""
+"""Growing pauses between polls, for changes that no event reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def backoff(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, without end: ``first``, then twice the former one, ``longest`` at most."""
+    """Yield pauses in seconds, endlessly: ``first``, then twice the previous one, at most ``longest``."""
     pause = first
     while True:
         yield pause

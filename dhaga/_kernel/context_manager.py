@@ -1,7 +1,7 @@
 """``contextmanager``, as in ``contextlib``, for blocks with users' code, or with a park, where any error may be raised.
 
-The standard one sets ``__traceback__`` on the error that leaves the block. An error of a frozen dataclass refuses that,
-and its caller gets a FrozenInstanceError instead. So no module of the package uses the standard one.
+The standard one sets ``__traceback__`` of the error that leaves the block. An exception that is a frozen dataclass
+refuses that, and the caller gets a FrozenInstanceError instead. So this package does not use the standard one.
 """
 
 from __future__ import annotations

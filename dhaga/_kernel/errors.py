@@ -27,12 +27,12 @@ class Cancelled(BaseException):
 
 
 class Expired(BaseException):
-    """Carries the end of one ``Timeout`` block up to that block, which turns it into ``TimeoutError``."""
+    """Travels from a park up to its expired ``Timeout`` block, which turns it into ``TimeoutError``."""
 
     def __init__(self, timeout: object, number: int = -1) -> None:
         super().__init__(timeout)
         self.timeout = timeout
-        # The number of the block, see _kernel/wait/cancellation.py; -1 is outside of all blocks.
+        # The number of the block, see _kernel/wait/cancellation.py; -1: outside all blocks.
         self.number = number
 
 
@@ -46,7 +46,7 @@ class Deadlock(RuntimeError):
 
 
 class LeftBehind(RuntimeError):
-    """The dhaga or scheduler stayed in the parent process: a fork takes only the code along that makes it."""
+    """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
 
     __init__ = point_to_index
 
@@ -54,7 +54,7 @@ class LeftBehind(RuntimeError):
 class ParkError(RuntimeError):
     """A caller tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet.
 
-    A finalizer is on the hub where the collection that calls it comes there.
+    A finalizer runs on the hub if the garbage collection that calls it happens there.
     """
 
     __init__ = point_to_index

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def missing_extra(needed_by: str, extra: str, error: ImportError) -> ModuleNotFoundError:
-    """Return the error to raise for one of a package's import. It names the extra that brings the package."""
+    """Return an error to raise in place of a package's ImportError. It names the extra that installs the package."""
     package = str(error.name).partition(".")[0]
     return ModuleNotFoundError(f"{needed_by} needs {package}: pip install 'dhaga[{extra}]'", name=error.name)

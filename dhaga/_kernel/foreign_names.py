@@ -1,8 +1,9 @@
-"""Names that our classes have in gevent, eventlet, trio or asyncio, each an AttributeError that says its name here.
+"""Names that our classes have in gevent, eventlet, trio or asyncio; each raises an AttributeError that gives our name.
 
-A ``__getattr__`` raises them. On CPython 3.11, which specialises attributes only of classes without one (48 ns an
-attribute instead of 14; no difference from 3.12 on), a descriptor for each name does. Completion, which reads the
-class, offers these names there. ``show_only`` keeps ``dir()`` of an object to the names that users may call.
+A ``__getattr__`` raises them. Each name is a descriptor, and not handled by a ``__getattr__``: CPython 3.11 does not
+specialise the attributes of classes that have one (48 ns an attribute instead of 14; no difference from 3.12 on).
+Completion, which reads the class, offers these names there. ``show_only`` keeps ``dir()`` of an object to the names
+that users may call.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class ForeignName:
 
 
 def refuse_async_with(of: Any, instead: str) -> None:
-    """Make ``async with`` of a class that has only ``with`` say what to write in a coroutine."""
+    """Give a class that supports only ``with`` an error for ``async with`` that says what to write in a coroutine."""
 
     def refuse(self: object, *error: object) -> NoReturn:
         name = of.__name__
@@ -115,7 +116,7 @@ def refuse_async_with(of: Any, instead: str) -> None:
 def show_only(*public: str) -> Callable[[C], C]:
     """Make ``dir()`` of an object show these names of its class, those of subclasses, and Python's own. For decorating.
 
-    The others are the internal API: names that other districts use have no underscore, and are not for users either.
+    The other names are the internal API: those that other districts use have no underscore, but are not for users.
     """
 
     def decorate(cls: C) -> C:
@@ -133,10 +134,10 @@ def show_only(*public: str) -> Callable[[C], C]:
 
 
 class OwnName:
-    """Attribute of a greenlet in ``compat`` that reads as Dhaga's until the program sets one of its own.
+    """Attribute of a greenlet in ``compat``: Dhaga's value, until the program sets its own.
 
     Greenlets of gevent and eventlet have an open ``__dict__``, and programs put there what they like: Celery's timers a
-    ``priority``. Dhaga's properties of these names refuse that. The kernel reads none; a dump shows the program's.
+    ``priority``. Dhaga's properties of these names cannot be set. The kernel reads none; a dump shows the program's.
     """
 
     def __init__(self, own: property) -> None:

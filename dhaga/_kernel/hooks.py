@@ -1,4 +1,5 @@
-"""Hooks of the kernel: districts above it listen here. A callback the kernel makes upwards goes through this table.
+"""Hooks of the kernel: districts above it listen here. Each callback from the kernel to a higher district goes through
+this table.
 
 | hook                       | called by, and when                                     | listener                  |
 |----------------------------|---------------------------------------------------------|---------------------------|
@@ -21,7 +22,8 @@
 A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or dict
 holds several listeners, a plain global at most one.
 One function is nevertheless replaced from elsewhere: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every
-module at interpreter exit. A hook in each lock would cost 10 % of a lock, for the finalizers of the last milliseconds.
+module at interpreter exit. (A hook in each lock would slow locks by 10 %, only for finalizers in the last
+milliseconds.)
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ on_scheduler: list[Callable[[Scheduler, bool], object]] = []
 on_main_code: Callable[[Main], object] | None = None
 
 # By fd: select() and friends watch a bare number, and the object that closes it knows nothing of them.
-# Dictionaries, as one of many waits for one fd leaves in O(1).
+# Dictionaries: one of many waits for an fd is removed in O(1).
 before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
 
 # Work that still needs daemon dhagas. They are cancelled right after.

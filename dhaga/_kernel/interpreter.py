@@ -1,4 +1,4 @@
-"""What Dhaga needs of the interpreter: a build with the lock (GIL), and to be the main one. Imported first."""
+"""Dhaga's demands on the interpreter: a build with the lock (GIL), and the main interpreter. Imported first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 
 def check_interpreter() -> None:
     """Check the running interpreter. Raises: ImportError, which says what to do, where Dhaga cannot work."""
-    # The build, and not whether the lock is on: PYTHON_GIL=1 leaves the collector of the build, which frees functions
-    # under suspended greenlets before Python 3.15 (greenlet 3.5.6: a segmentation fault in each of five runs).
+    # The build counts, and not whether the lock is on: even with PYTHON_GIL=1 the collector of this build frees
+    # functions under suspended greenlets before Python 3.15 (greenlet 3.5.6: a segmentation fault in each of five
+    # runs).
     if "t" in getattr(sys, "abiflags", ""):
         raise ImportError(
             "dhaga does not run on a free-threaded build of Python such as this one, PYTHON_GIL=1 included: greenlet "
@@ -19,7 +20,7 @@ def check_interpreter() -> None:
         )
     if is_subinterpreter():
         raise ImportError(
-            "dhaga works in the main interpreter alone, and this is a subinterpreter: signals do not reach it, and "
+            "dhaga works only in the main interpreter, and this is a subinterpreter: signals do not reach it, and "
             "greenlet does not load in an isolated one. Import dhaga in the main interpreter, and call "
             "subinterpreters by dhaga.offload (mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
             name="dhaga",
@@ -27,7 +28,7 @@ def check_interpreter() -> None:
 
 
 def is_subinterpreter() -> bool:
-    """Return whether this is not the main interpreter, by a module that has no public counterpart before 3.14."""
+    """Return whether this is a subinterpreter. The module used has no public counterpart before 3.14."""
     try:
         if sys.version_info >= (3, 13):
             import _interpreters as interpreters

@@ -1,9 +1,9 @@
 """The standard library's own functions, taken before a patch can replace them. The kernel calls only these.
 
-A function written in Python looks up names of its module whenever it runs, so that a reference alone does not keep it
-as it was: a patched ``threading.Lock`` would be found from inside ``threading.enumerate``. ``unpatched`` therefore
-copies the function with a ``Namespace`` for its globals. There, names that a patch replaces keep their former meaning,
-and all others are looked up in the module as ever.
+A function written in Python looks up the names of its module at each call. So a mere reference does not preserve it: a
+saved ``threading.enumerate`` would use a patched ``threading.Lock``. ``unpatched`` therefore copies the function with a
+``Namespace`` for its globals. There, names that a patch replaces keep their former meaning, and all others are looked
+up in the module as ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Namespace(dict[str, Any]):
-    """The globals of a standard module for its own functions: what a patch replaced is as before, the rest is live."""
+    """The globals of a standard module for its own functions: patched names have their former values."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -38,7 +38,7 @@ class Namespace(dict[str, Any]):
             raise KeyError(name) from None
 
 
-# Of the modules whose functions and classes are called here. ``monkey`` enters what it replaces.
+# For the modules whose functions and classes this module calls. ``monkey`` adds the replaced names.
 namespaces = {module.__name__: Namespace(module) for module in (threading, socket)}
 
 
@@ -51,7 +51,7 @@ def unpatched(function: F) -> F:
     if function.__module__ not in namespaces:
         package = function.__module__.partition(".")[0]
         raise PatchError(
-            f"{package} has patched this program already ({function.__name__}() is that of {function.__module__}), and "
+            f"{package} has patched this program already ({function.__name__}() is now of {function.__module__}), and "
             f"of two patches neither works: run the unchanged program with python -m dhaga --as {package} ..., or list "
             "what to change with python -m dhaga migrate"
         )
@@ -68,10 +68,10 @@ def unpatched(function: F) -> F:
 
 
 def unpatched_methods(kind: type, replaced: Set[str]) -> Iterator[tuple[type, str, Any]]:
-    """Yield the methods to keep as before, of a class that a patch replaces and of its subclasses in the same module.
+    """Yield the methods to preserve: of a class that a patch replaces, and of its subclasses in the same module.
 
-    Methods that look up nothing replaced stay as they are: a Namespace would slow them down, a socket's ``makefile``
-    and ``close`` to 3.8 µs from 2.1.
+    Methods that use no replaced name stay unchanged: a Namespace would slow them down (``makefile`` and ``close`` of a
+    socket: 3.8 µs instead of 2.1).
     """
     for name, value in list(vars(kind).items()):
         if not isinstance(value, FunctionType) or value.__module__ != kind.__module__:
@@ -99,7 +99,7 @@ enumerate_threads = unpatched(threading.enumerate)
 main_thread = unpatched(threading.main_thread)
 RLock = _thread.RLock
 local = threading.local
-# How many threads there are beside the main one.
+# The number of threads besides the main one.
 thread_count = _thread._count
 monotonic = time.monotonic
 thread_sleep = time.sleep

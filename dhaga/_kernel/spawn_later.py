@@ -1,8 +1,8 @@
-"""``spawn_later``: a dhaga that waits for its start by the clock of its scheduler.
+"""``spawn_later``: a dhaga that starts later, by the clock of its scheduler.
 
 It is spawned at once, and parked (``spawn_later``) until its time has come: so a cancel, a join, a deadline of the
-virtual clock, the dump and the interpreter's exit find it as any other dhaga that waits. Rejected: a NEW dhaga and a
-timer that admits it, which saves the 6 KB of its stack, but is a state of its own to each of these.
+virtual clock, the dump and the interpreter's exit find it as any other dhaga that waits. Rejected: a NEW dhaga that a
+timer admits. It saves 6 KB of stack, but adds a state that each of these would have to know.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def spawn_later(
     context: Context | None = None,
     **kwargs: Any,
 ) -> Dhaga[R]:
-    """Start a dhaga that calls ``fn(*args, **kwargs)`` after ``seconds``; ``cancel()`` before that calls nothing.
+    """Start a dhaga that calls ``fn(*args, **kwargs)`` after ``seconds``; after an earlier ``cancel()`` it is not
+    called.
 
     Until its start it is WAITING for ``spawn_later``; ``wake()`` starts it early. Interpreter exit waits for it, as for
     a ``threading.Timer``, unless it is a ``daemon``. Parks: never. From and options: as ``spawn``. Raises: TypeError,

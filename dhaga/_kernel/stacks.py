@@ -1,4 +1,4 @@
-"""Stacks: of a parked dhaga from its frame, of a running OS thread from what ``faulthandler`` writes about it.
+"""Stacks: of a parked dhaga, from its frame; of a running OS thread, from the output of ``faulthandler``.
 
 ``sys._current_frames`` is not used: it makes frame objects of running code, which on Python 3.11 is a segmentation
 fault now and then.
@@ -22,7 +22,7 @@ MAX_FRAMES = 100
 
 
 class Frame(NamedTuple):
-    """A place in the code: one that runs, or one that has called further."""
+    """A place in the code: a line of a stack."""
 
     file: str
     line: int
@@ -66,7 +66,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _without_kernel(frames: list[F], of_kernel: Callable[[F], bool]) -> list[F]:
-    """Leave out, at the inner and at the outer end, how a dhaga parks and how it is started."""
+    """Leave out the frames of a dhaga's park and start, at both ends of the stack."""
     inner, outer = 0, len(frames)
     while inner < outer and of_kernel(frames[inner]):
         inner += 1
@@ -84,10 +84,10 @@ def _frame_at(frame: FrameType) -> Frame:
 
 
 def stacks_of_threads() -> dict[int, Stack]:
-    """Return what each OS thread executes right now, by its ident.
+    """Return the current stack of each OS thread, by its ident.
 
     Without the kernel's own frames at either end. Parks: never; about 0.1 ms. From: any thread. Of more than a hundred
-    threads the youngest hundred.
+    threads, only the youngest hundred are listed.
     """
     # 5 ms, paid only by programs that take such stacks.
     import tempfile
@@ -106,6 +106,6 @@ def _threads_in(text: str) -> Iterator[tuple[int, Stack]]:
     folders = tuple(f"{PACKAGE}{name.removeprefix('dhaga.')}{os.sep}" for name in hidden_packages)
     for thread in THREAD_BLOCK.finditer(text):
         frames = [Frame(file, int(line), name) for file, line, name in FRAME_LINE.findall(thread[2])]
-        # A thread that is inside the kernel altogether keeps its frames: an empty stack would say nothing.
+        # A stack of nothing but kernel frames is kept whole: an empty one would say nothing.
         outside = _without_kernel(frames, lambda frame: frame.file.startswith(folders))
         yield int(thread[1], 16), tuple(reversed(outside or frames))

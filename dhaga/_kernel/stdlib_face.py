@@ -1,4 +1,4 @@
-"""What faces of standard modules share: the names that they do not define, and objects that cannot be copied."""
+"""Shared by faces of standard modules: access to names that they do not define, and objects that cannot be copied."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 
 def fall_back_to(standard: ModuleType, face: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` (PEP 562) of a face: all else is the standard module's own.
+    """Return ``__getattr__`` and ``__dir__`` (PEP 562) of a face: all other names are the standard module's own.
 
     ``face``: the ``globals()`` of the face. Names are looked up at each access, so that a patch of the standard module
     shows through the face.
@@ -24,5 +24,5 @@ def fall_back_to(standard: ModuleType, face: dict[str, Any]) -> tuple[Callable[[
 
 
 def refuse_copy(self: object, *_: object) -> NoReturn:
-    """Refuse to be copied or pickled, as the standard's object; as ``__getstate__``, which a subclass may define."""
+    """Refuse copying and pickling, like the standard's object; for ``__getstate__``, which a subclass may define."""
     raise TypeError(f"cannot pickle {type(self).__name__!r} object")

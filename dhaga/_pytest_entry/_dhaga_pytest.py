@@ -1,7 +1,7 @@
-"""What each run of pytest loads where Dhaga is installed: the hooks of the plugin, which import Dhaga when it is used.
+"""The plugin's hooks, which each run of pytest loads if Dhaga is installed; they import Dhaga only when it is used.
 
-pytest imports this by its entry point, in projects that have nothing to do with Dhaga, too. In the package it would
-bring that along, with asyncio and Tornado: 100 ms a run. What the hooks do is in ``dhaga.pytest_plugin``.
+pytest imports this by its entry point, also in projects that do not use Dhaga. A module in the package would also
+import the package, with asyncio and Tornado: 100 ms a run. Their code is in ``dhaga.pytest_plugin``.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """
@@ -48,7 +48,7 @@ def seed_or_random(text: str) -> int | str:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "dhaga(timeout=None): run the test in a dhaga, for so many seconds at most, and fail it if it leaves others",
+        "dhaga(timeout=None): run the test in a dhaga, within timeout seconds, and fail it if it leaves others",
     )
     seed = config.getoption("--dhaga-seed")
     if seed is not None:

@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race") -> T:
-    """Call each function in a dhaga of its own; return the first result and cancel the others.
+    """Call each function in a separate dhaga; return the first result and cancel the others.
 
     Parks: until the last has ended (``scope race``). From: a dhaga, main code. Raises: ExceptionGroup of all errors if
-    all fail; TimeoutError after ``timeout`` seconds, its cause being the errors until then; TypeError, ValueError.
+    all fail; TimeoutError after ``timeout`` seconds, with the errors until then as its cause; TypeError, ValueError.
 
     >>> race(lambda: 1 / 0, lambda: "first")
     'first'

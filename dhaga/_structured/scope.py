@@ -3,13 +3,13 @@
 A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
 to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
 Ended: ``_waiter`` is None again and no reference to other scopes is left. All changes happen in the OS thread of
-``_waiter``; only ``cancel`` may be called from another thread; it forwards the call to that of ``_waiter``.
+``_waiter``; only ``cancel`` may be called from another thread: it forwards the call.
 
 A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): each park
 of the body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets
-the next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one, for a child's
-first block the scope that it was spawned in. A cancel passes inwards, as an inner scope whose body raises cancels its
-own children. ``shield()`` holds back what comes from outside of it.
+the next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one. For a child's
+first block, it is the scope in which the child was spawned. A cancel passes inwards, as an inner scope whose body
+raises cancels its own children. ``shield()`` holds back cancels from outside.
 
 Errors pass outwards: ``_errors`` collects those of children and body, and the first one cancels all others. A Cancelled
 of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
@@ -54,7 +54,7 @@ class Child(Dhaga[T]):
     _scope: Scope
 
     def _report(self, error: BaseException) -> None:
-        """Report an error to the scope; as a plain dhaga does if the scope stayed in the parent of a fork."""
+        """Report an error to the scope; as a plain dhaga if the scope stayed in the parent of a fork."""
         if self._scope._waits_for(self):
             self._scope._child_failed(self, error)
         else:
@@ -68,10 +68,11 @@ class Child(Dhaga[T]):
 class Scope:
     """A block that ends after all dhagas spawned in it have ended.
 
-    An error of a child or the body cancels all others and comes out in an ExceptionGroup, a lone SystemExit or
-    KeyboardInterrupt as it is. After ``timeout`` seconds all are cancelled, and TimeoutError is raised. A cancel of a
-    single child is no error. ``cancelled_caught``: the cancel has cut a park short; ``expired``: by the timeout.
-    Parks: at the end of the block, while a child lives (``scope NAME``). From: a dhaga, main code. Raises: ValueError.
+    An error of a child or the body cancels all others, and is raised in an ExceptionGroup; a single SystemExit or
+    KeyboardInterrupt is raised unchanged. After ``timeout`` seconds all are cancelled, and TimeoutError is raised. A
+    cancel of a single child is no error. ``cancelled_caught``: the cancel interrupted a park; ``expired``: the timeout
+    cancelled. Parks: at the end of the block, while a child lives (``scope NAME``). From: a dhaga, main code. Raises:
+    ValueError.
 
     >>> with Scope() as scope:
     ...     child = scope.spawn(max, 1, 2)
@@ -162,7 +163,7 @@ class Scope:
         return child
 
     def _check_caller(self) -> Dhaga | Main:
-        """Return the waiter that runs the body. Raises: RuntimeError outside of the block, and in another OS thread."""
+        """Return the waiter that runs the body. Raises: RuntimeError outside the block, and in another OS thread."""
         waiter = self._waiter
         if waiter is None:
             raise RuntimeError(f"{self!r} takes no dhagas: spawn inside its block, before it ends")
@@ -185,7 +186,7 @@ class Scope:
         return waiter.scheduler.call(self._cancel_once, reason)
 
     def _cancel_once(self, reason: object) -> None:
-        """Do what ``cancel`` does, the first time. From: the OS thread of the scope."""
+        """Carry out the first ``cancel``. From: the OS thread of the scope."""
         if self.cancel_called or self._waiter is None:
             return
         self.cancel_called = True
@@ -232,7 +233,7 @@ class Scope:
         timers = me.scheduler.timers
         if self.timeout is not None and self.timeout < math.inf:
             self._timer_entry = timers.add(me.scheduler.clock() + self.timeout, self)
-        # Numbers tell which block was entered first, so that a shield knows what is outside of it. A scope with a
+        # Numbers tell which block was entered first, so that a shield recognises cancels from outside. A scope with a
         # timeout takes the number of its timer, as both are drawn from one sequence.
         self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
         self._entered = True
@@ -251,7 +252,7 @@ class Scope:
             self._close(waiter)
             return self._raise_outcome(waiter, error)
         finally:
-            # The tracebacks of these errors lead to this frame: without this, each would be in a reference cycle.
+            # The tracebacks of these errors refer to this frame: otherwise each error would be in a reference cycle.
             self._errors, self._outside_cancel = [], None
             del error, self
 
@@ -283,7 +284,7 @@ class Scope:
         self._cancel_once("its body has ended early")
 
     def _has_error(self, error: BaseException) -> bool:
-        """Return whether an error is noted already: a child's ``result()`` may have raised it in the body."""
+        """Return whether an error was noted before: a child's ``result()`` may have raised it in the body."""
         # Each Ctrl-C raises another KeyboardInterrupt: one of them is enough.
         kind = KeyboardInterrupt
         return any(error is other or (isinstance(error, kind) and isinstance(other, kind)) for other in self._errors)
@@ -295,18 +296,18 @@ class Scope:
                 del self._children[child]
         while self._children:
             try:
-                # Once the children are cancelled, a pending cancel must not end this park: it is for their end.
+                # Once the children are cancelled, a pending cancel must not end this park, which waits for their end.
                 prepare = waiter.prepare_uncancellable if self.cancel_called else waiter.prepare_park
                 prepare(f"scope {self.name}", self)
                 waiter.park_until_woken()
             except BaseException as error:
-                # A Ctrl-C while the cancelled children end: they are shielded, or slow.
+                # A Ctrl-C while the cancelled children are still ending: they are shielded, or slow.
                 if self.cancel_called and isinstance(error, KeyboardInterrupt):
                     self._cancel_by_force()
                 self._take_error(error)
 
     def _cancel_by_force(self) -> None:
-        """Cancel the children at their parks in spite of their shields, as a second Ctrl-C wants it."""
+        """Cancel the children at their parks in spite of their shields, at a second Ctrl-C."""
         for child in list(self._children):
             for scope in pending_errors_of(child).scopes:
                 scope._cancel_by_force()
@@ -315,7 +316,7 @@ class Scope:
                 child.wake_from(ticket, error=Cancelled("by force"))
 
     def _remove(self, waiter: object) -> bool:
-        """Undo the wait for the children. Returns: False once they are cancelled: it lasts until their end."""
+        """Undo the wait for the children. Returns: False once they are cancelled."""
         return not self.cancel_called
 
     def _close(self, waiter: Dhaga | Main) -> None:
@@ -328,14 +329,15 @@ class Scope:
         for error in [each for each in cancels if block_number(each) == math.inf]:
             cancels.remove(error)
             self._take_error(error)
-        # A reference that stays would make a cycle through the waiter's frame.
+        # A remaining reference would make a cycle through the waiter's frame.
         waiter.wait_target = self._waiter = self._parent = self._standing_cancel = None
 
     def _raise_outcome(self, waiter: Dhaga | Main, error: BaseException | None) -> bool:
         """Raise the outcome of the block. Returns: True if the body's error was the scope's own cancel."""
         outcome = self._outcome()
         outside = self._outside_cancel
-        # Errors go first; a plain cancel is then pending for the next park. Another scope's cancel stands anyway.
+        # Errors are raised first; a plain cancel then stays pending for the next park. Another scope's cancel stands
+        # anyway.
         if outcome is not outside and outside is not None and getattr(outside, "scope", None) is None:
             waiter.cancel_with(outside)
         try:
@@ -357,7 +359,7 @@ class Scope:
         if len(self._errors) == 1 and not isinstance(self._errors[0], Exception | BaseExceptionGroup):
             return self._errors[0]
         group = BaseExceptionGroup(f"scope {self.name}", self._errors)
-        # The group of a scope within has the note already.
+        # An inner scope has already added the note to its group.
         if not any(isinstance(error, BaseExceptionGroup) for error in self._errors):
             kind = type(self._errors[0]).__name__
             group.add_note(f"a scope raises its errors in a group: to catch this one, write except* {kind}")
@@ -383,7 +385,7 @@ def fail_after(seconds: float | None, name: str | None = None) -> Scope:
 def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
     """Make a scope that cancels its block after some seconds, without an error: ``with move_on_after(2) as scope:``.
 
-    ``scope.cancelled_caught`` is True if that cut the block short. Raises: ValueError.
+    ``scope.cancelled_caught`` is True if this interrupted the block. Raises: ValueError.
 
     >>> import dhaga
     >>> with move_on_after(0.001) as scope: dhaga.sleep(5)
@@ -396,11 +398,11 @@ def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
 
 
 class shield:
-    """Hold back cancels from outside of a block until it has ended, for example in a ``finally``.
+    """Hold back cancels from outside a block until it has ended, for example in a ``finally``.
 
-    Held back are ``cancel()`` of the dhaga, and cancels of scopes and ends of Timeouts entered before; they are raised
-    at the next park after the block. A Ctrl-C is raised within; a second one also ends the shielded parks of
-    a scope's children. Bound the block by a ``fail_after`` within. Parks: never. From: a dhaga, main code.
+    This holds back ``cancel()`` of the dhaga, and cancels of scopes and expiries of Timeouts entered before; they are
+    raised at the next park after the block. A Ctrl-C is raised nevertheless; a second one also ends the shielded parks
+    of a scope's children. Bound the block with a ``fail_after`` inside. Parks: never. From: a dhaga, main code.
 
     >>> import dhaga
     >>> with move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)
@@ -432,9 +434,9 @@ class shield:
 
 
 class no_park:
-    """Make each call in a block that would park raise ParkError: ``with no_park(): update(table)``.
+    """Raise ParkError in each call of a block that would park: ``with no_park(): update(table)``.
 
-    For code that other dhagas must not interrupt, and to find out what parks. A call that need not wait succeeds, and
+    For code that other dhagas must not interrupt, and to find calls that park. A call that need not wait succeeds, and
     so does the return to a lock after ``Condition.wait``. Parks: never. From: a dhaga, main code, any OS thread.
     """
 
@@ -459,7 +461,7 @@ class no_park:
 
 
 def scopes_of(waiter: Waiter) -> list[Scope]:
-    """Return the scopes that a waiter is in, outermost first: those it is a child of, and whose blocks it runs."""
+    """Return the scopes that a waiter is in, outermost first: the scopes of which it is a child or runs the body."""
     innermost = getattr(waiter.pending_errors, "scopes", None) or [getattr(waiter, "_scope", None)]
     found = []
     scope: Scope | None = innermost[-1]

@@ -1,1 +1,1 @@
-"""Primitives by which dhagas and OS threads synchronise: locks, conditions, semaphores, events, barriers, locals."""
+"""Primitives to synchronise dhagas and OS threads: locks, conditions, semaphores, events, barriers, locals."""

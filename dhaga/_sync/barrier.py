@@ -1,8 +1,8 @@
 """Barrier: a number of callers wait for each other.
 
 Each filling is a Generation: it gathers arrivals, then is open (all came) or broken (one left early), and never changes
-again. The barrier starts a new one when the last has opened, and when it is reset. A waiter keeps the generation that
-it arrived in, so a fast caller that comes round again is counted in the next one and cannot disturb the slow ones.
+again. The barrier starts a new one when the last has opened, and when it is reset. A waiter keeps the generation in
+which it arrived: so a fast caller that calls again is counted in the next one, and cannot disturb slow ones.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Barrier:
         return self._generation.arrived
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have come. Returns: the order of arrival, from 0.
+        """Wait until all parties have arrived. Returns: the order of arrival, from 0.
 
-        Parks: until the last one has come (``barrier.wait``). Raises: BrokenBarrierError if the barrier is broken, or
-        after ``timeout`` seconds (default: the barrier's).
+        Parks: until the last one has arrived (``barrier.wait``). Raises: BrokenBarrierError if the barrier is broken,
+        or after ``timeout`` seconds (default: the barrier's).
         """
         if timeout is not None:
             check_wait_timeout(timeout)
@@ -89,7 +89,7 @@ class Barrier:
     def _open(self, generation: Generation) -> None:
         if self._action is not None:
             self._action()
-        # A new generation first: a woken waiter may come back before the others have left this one.
+        # A new generation first: a woken waiter may call again before the others have left this one.
         generation.open = True
         self._generation = Generation()
         self._condition.notify_all()

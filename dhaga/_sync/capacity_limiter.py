@@ -1,8 +1,8 @@
-"""CapacityLimiter: tokens that callers borrow, each at most one, of a number that may be changed.
+"""CapacityLimiter: a changeable number of tokens; each caller may borrow one.
 
 ``_lent`` counts the tokens that are borrowed, or handed over to a waiter that has not run since. As in
-``semaphore.py``, a token that is given back goes to the first waiter, and a caller that finds none queues up first and
-looks a second time. ``_borrowers`` knows a caller by its greenlet, as a lock knows its holder.
+``semaphore.py``, a returned token goes to the first waiter, and a caller that finds none queues up first and then
+checks a second time. ``_borrowers`` knows a caller by its greenlet, as a lock knows its holder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .._kernel.wait.waiter import TIMED_OUT
 
 
 class CapacityLimiterStatistics(NamedTuple):
-    """What ``CapacityLimiter.statistics()`` returns; ``borrowers`` are names."""
+    """The result of ``CapacityLimiter.statistics()``; ``borrowers`` are names."""
 
     total_tokens: float
     borrowed_tokens: int
@@ -28,10 +28,10 @@ class CapacityLimiterStatistics(NamedTuple):
 
 
 class CapacityLimiter:
-    """Lend tokens, one to each caller, to bound how many do something at once; first come, first served.
+    """Lend one token to each caller, to limit the callers in a block; first come, first served.
 
-    As a Semaphore, but a token is its borrower's to give back, the number can be changed (``total_tokens``, an int or
-    ``math.inf``), and ``statistics()`` tells who has one. From: a dhaga, main code, any OS thread.
+    Like a Semaphore, but only the borrower can return a token, the number can be changed (``total_tokens``, an int or
+    ``math.inf``), and ``statistics()`` names the borrowers. From: a dhaga, main code, any OS thread.
     Source: trio's and anyio's CapacityLimiter. Raises: TypeError, ValueError.
 
     >>> import dhaga
@@ -51,7 +51,7 @@ class CapacityLimiter:
 
     @property
     def total_tokens(self) -> float:
-        """The number of tokens; may be set. With fewer than are borrowed none is lent until enough are given back."""
+        """The number of tokens; may be set. If more are borrowed, none is lent until enough are returned."""
         return self._total
 
     @total_tokens.setter
@@ -70,7 +70,7 @@ class CapacityLimiter:
         return max(0, self._total - self._lent)
 
     def statistics(self) -> CapacityLimiterStatistics:
-        """Return a snapshot: how many tokens there are, who has borrowed one, how many callers wait."""
+        """Return a snapshot: the number of tokens, the borrowers, the number of waiting callers."""
         borrowers = tuple(map(name_of, list(self._borrowers)))
         return CapacityLimiterStatistics(self._total, len(borrowers), borrowers, self._waiters.parked())
 

@@ -1,11 +1,11 @@
 """``wait`` and ``as_completed``: for several dhagas and futures at once.
 
-Each waitable gets a joiner, which puts it into the caller's queue at its end: O(1) a completion. A joiner
-is a ticket, like that of a caller that joins: a wait that is over withdraws it, in O(1) amortised. A standard
-Future knows no joiners; it gets the queue itself, by the interface of the standard's waiters.
+Each waitable gets a joiner, which puts it into the caller's queue at its end: O(1) a completion. A joiner has a ticket,
+as in ``Dhaga.join``: a finished wait withdraws it, in O(1) amortised. A standard Future has no joiners: it gets the
+queue itself, which has the interface of the standard's waiters.
 
-While a caller waits here for a dhaga, it is the caller who sees its error, as in ``Dhaga.result``. An error handed
-over that no caller asks for is reported when the dhaga is freed (``UnseenError``), so it is never lost.
+While a caller waits here for a dhaga, the caller gets its error, as with ``Dhaga.result``. If no caller reads the error
+of a returned dhaga, it is reported when the dhaga is freed (``UnseenError``), so it is never lost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ D = TypeVar("D", bound=Dhaga[Any])
 F = TypeVar("F", bound=concurrent.futures.Future[Any])
 
 ENDED = ("CANCELLED_AND_NOTIFIED", "FINISHED")
-"""The states of a Future whose waiters have been told, or will never be."""
+"""The states of a Future whose waiters have been notified, or never will be."""
 
 
 class DoneAndNotDone(NamedTuple, Generic[W]):
-    """What ``wait`` returns: two sets."""
+    """The result of ``wait``: two sets."""
 
     done: set[W]
     not_done: set[W]
@@ -51,7 +51,7 @@ class CompletionQueue(SimpleQueue[Any]):
 
 
 class CompletionJoiner:
-    """Joiner for a dhaga or a Future of ours: its wake puts what it has joined into the queue of the caller."""
+    """Joiner for a dhaga or a Future of ours: its wake puts that into the queue of the caller."""
 
     __slots__ = ("queue", "ticket", "waitable")
 
@@ -72,7 +72,7 @@ class CompletionJoiner:
 
 
 class Completions:
-    """The waitables of one caller, each in one of three ways: not ended, in the queue, handed over."""
+    """The waitables of one caller. Each has not ended, is in the queue, or was returned."""
 
     def __init__(self) -> None:
         self.queue = CompletionQueue()
@@ -119,7 +119,7 @@ class Completions:
         return waitable
 
     def leave(self) -> None:
-        """Remove the joiners of waitables that were not handed over."""
+        """Remove the joiners of waitables that were not returned."""
         for joiner in self.joiners.values():
             joiner.leave()
         for dhaga in self.withheld:
@@ -167,7 +167,7 @@ def time_left(timeout: float | None) -> Callable[[], float | None]:
     return lambda: max(0.0, deadline - clock())
 
 
-# The last form of each is for both kinds at once, of which type checkers would make Iterable[object].
+# The last overload of each is for a mixture, for which type checkers would infer Iterable[object].
 @overload
 def wait(
     waitables: Iterable[D], timeout: float | None = None, return_when: str = ALL_COMPLETED

@@ -1,10 +1,10 @@
-"""Condition: wait for a change of what a lock guards.
+"""Condition: wait for a change of data that a lock guards.
 
 Over a Lock or RLock of ours, ``notify`` moves the first waiter from the condition's queue to the lock's queue, still
 parked (wait morphing): the notifier's release then hands the lock over, and the waiter runs once, as the owner. So
 ``notify_all`` wakes no crowd that would queue up for the lock again. The waiter's place there is by its arrival at the
-condition: at the end of the queue, later callers would take what it was woken for (SQLAlchemy's pool, 300 dhagas on 20
-connections, p50 / p99 of the wait: 25 / 189 ms at the end, 39 / 43 by arrival).
+condition: at the end of the queue, later callers would overtake it (SQLAlchemy's pool, 300 dhagas on 20 connections,
+p50 / p99 of the wait: 25 / 189 ms at the end, 39 / 43 by arrival).
 
 Over any other lock, which cannot hand over, each waiter parks on a lock of its own, its gate. ``notify`` opens the
 gate, and the waiter takes the condition's lock back by itself.
@@ -13,8 +13,8 @@ A notifier on the event loop cannot wait for a lock. After a hand-over it would 
 not run yet, at its next ``with``: asyncio's ``run_coroutine_threadsafe`` takes the condition of its Future several
 times. So it wakes the waiter ``WITHOUT_LOCK``, and the waiter acquires the lock by itself, by its arrival.
 
-Rejected: gates for all locks, as in the standard Condition. Each waiter would be switched to twice, and a cancel
-between the notify and the lock would have to pass the notify on.
+Rejected: gates for all locks, as in the standard Condition. Each waiter would need two switches, and a cancel between
+the notify and the lock would have to pass the notify on.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from .._structured.scope import shield
 from .lock import Lock, OwnedLock, RLock, clock_here
 
 WITHOUT_LOCK = object()
-"""The value of a wake by which a waiter is notified, but not made the lock's holder."""
+"""The value of a wake that notifies a waiter, but does not make it the lock's holder."""
 
 
 class Condition:
-    """A lock, and a queue of waiters for a change of what it guards. Source: ``threading.Condition``.
+    """A lock, and a queue of waiters for a change of the data that it guards. Source: ``threading.Condition``.
 
     >>> changed, items = Condition(), [1]
     >>> with changed: print(changed.wait_for(lambda: items), changed.wait(timeout=0))
@@ -49,12 +49,12 @@ class Condition:
 
     def __init__(self, lock: Any = None) -> None:
         self._lock = RLock() if lock is None else lock
-        # Instance attributes, as in the standard Condition: the lock's methods without a call in between.
+        # Instance attributes, as in the standard Condition: these are the lock's own methods, which saves a call.
         self.acquire: Callable[..., bool] = self._lock.acquire
         self.release: Callable[..., None] = self._lock.release
         self._owned_lock: OwnedLock | None = self._lock if isinstance(self._lock, OwnedLock) else None
         self._waiters = WaitQueue(self, "condition.wait")
-        # Used instead of the waiters if the lock is of another kind.
+        # Used instead of the waiters if the lock is not ours.
         self._gates: OrderedDict[Lock, None] = OrderedDict()
         # The lock's own protocol replaces the methods below: an RLock must be released as often as it is held.
         for name in ("_release_save", "_acquire_restore", "_is_owned", "_recursion_count"):
@@ -78,7 +78,7 @@ class Condition:
         self._lock.release()
 
     def _acquire_restore(self, state: Any) -> None:
-        # Shielded, as a scope's cancel would be raised at this park as well, and the caller's block must end with the
+        # Shielded: a scope's cancel would otherwise be raised at this park, and the caller's block must end with the
         # lock held. An OS thread cannot be cancelled.
         if isinstance(this_waiter(), OSThread):
             self._acquire_uncancelled()
@@ -115,7 +115,7 @@ class Condition:
             raise RuntimeError("cannot wait on un-acquired lock")
         if timeout is not None:
             check_wait_timeout(timeout)
-            # The lock is released even so: in a loop of `wait(0)` other callers must get it, as with the standard.
+            # The lock is released nevertheless: in a loop of `wait(0)` other callers must get it, as with the standard.
             if timeout <= 0:
                 self._acquire_restore(self._release_save())
                 return False
@@ -141,8 +141,7 @@ class Condition:
     def _wait_at_gate(self, timeout: float | None) -> bool:
         """Wait on a gate that ``notify`` opens, since this kind of lock cannot be handed over."""
         me = this_waiter()
-        # A pending cancel is raised before the lock is released. One that comes later, when the gate is open already,
-        # stays pending.
+        # A pending cancel is raised before the lock is released. A later one, once the gate is open, stays pending.
         if me.pending_errors:
             raise me.pending_errors.pop(0)
         gate = Lock()
@@ -176,7 +175,7 @@ class Condition:
                 self.wait()
                 result = predicate()
         elif not result:
-            # The caller's clock, which may be a virtual one: all rounds together must not exceed the timeout.
+            # Measured by the caller's clock, which may be virtual: all rounds together must not exceed the timeout.
             clock = clock_here()
             left, deadline = timeout, clock() + timeout
             while not result:
@@ -208,7 +207,8 @@ class Condition:
             waiter.deliver_wake(WITHOUT_LOCK)
             return True
         waiter.park_on(lock._waiters, waiter.arrival)
-        # Any thread may release a plain Lock, even while another one notifies: then no release would serve the waiter.
+        # Any thread may release a plain Lock, even during a notify in another thread: then no release would serve the
+        # waiter.
         if lock._holder is None:
             lock._hand_over_if_free()
         return True
@@ -222,6 +222,6 @@ class Condition:
         self.notify(len(self._waiters) or len(self._gates))
 
     def notifyAll(self) -> None:
-        """Notify all current waiters. Source: deprecated, in threading as well."""
+        """Notify all current waiters. Source: also deprecated in threading."""
         warnings.warn("notifyAll() is deprecated, use notify_all() instead", DeprecationWarning, stacklevel=2)
         self.notify_all()

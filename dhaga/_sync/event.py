@@ -1,9 +1,10 @@
 """Event: a flag to wait for.
 
-Unset, it has a queue of waiters; ``set`` swaps that queue for an empty one and sets the flag in one atomic line
-(``lock.py``), then wakes what it took. So a waiter is in the queue of the current ``set`` or of the next one, never in
-neither, and ``set`` needs no lock: signal handlers and finalizers may call it at any bytecode. A waiter in another OS
-thread that comes back while ``set`` still wakes the others is in the new queue, and waits for the next ``set``.
+While unset, it has a queue of waiters; ``set`` replaces that queue by an empty one and sets the flag in one atomic line
+(``lock.py``), then wakes the waiters of the former queue. So a waiter is in the queue of the current ``set`` or of the
+next one, never in neither, and ``set`` needs no lock: signal handlers and finalizers may call it at any bytecode. A
+waiter in another OS thread that waits again while ``set`` still wakes the others joins the new queue, and waits for the
+next ``set``.
 
 Rejected: waking out of the one queue until it is empty. With ``clear`` and ``wait`` in a loop, one ``set`` might never
 end.
@@ -35,7 +36,7 @@ class Event:
     def __init__(self) -> None:
         self._flag = False
         self._waiters = WaitQueue(self, "event.wait")
-        # The queue that the last set() emptied, for the next one: to make a WaitQueue costs as much as a switch.
+        # The queue emptied by the last set(), reused by the next one: a new WaitQueue costs as much as a switch.
         self._spare_queue: WaitQueue | None = None
 
     def __repr__(self) -> str:
@@ -49,7 +50,7 @@ class Event:
         return self._flag
 
     def isSet(self) -> bool:
-        """Return whether the flag is set. Source: deprecated, in threading as well."""
+        """Return whether the flag is set. Source: also deprecated in threading."""
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self._flag
 
@@ -66,7 +67,7 @@ class Event:
         while waiting:
             try:
                 waiter = waiting.popleft().pop()
-            except IndexError:  # it has left, or another OS thread took the last one
+            except IndexError:  # the waiter has left, or another OS thread took the last one
                 continue
             waiter.deliver_wake(True)
         self._spare_queue = waiting

@@ -13,9 +13,9 @@ P = ParamSpec("P")
 
 
 class serialize_iterator(Generic[T]):
-    """Iterator whose steps follow each other: a caller parks while another one is in the middle of a step.
+    """Iterator that runs one step at a time: a caller parks during another caller's step.
 
-    A generator that parks may so be shared; without this a second caller gets ValueError (already executing).
+    So a generator that parks can be shared; otherwise a second caller gets ValueError (already executing).
     Parks: while another caller's step runs (``lock.acquire``). Source: ``threading.serialize_iterator``.
 
     >>> numbers = serialize_iterator(n * n for n in range(3))
@@ -53,7 +53,7 @@ class serialize_iterator(Generic[T]):
 
 
 def synchronized_iterator(func: Callable[P, Iterable[T]]) -> Callable[P, serialize_iterator[T]]:
-    """Decorate a function that returns iterators, such as a generator function, so that these are serialized."""
+    """Decorate a function that returns iterators, such as a generator function, to serialize these iterators."""
 
     @wraps(func)
     def inner(*args: P.args, **kwargs: P.kwargs) -> serialize_iterator[T]:
@@ -63,7 +63,7 @@ def synchronized_iterator(func: Callable[P, Iterable[T]]) -> Callable[P, seriali
 
 
 class TeeIterator(Generic[T]):
-    """One of the copies of ``concurrent_tee``: walks a linked list of values, and pulls at its end.
+    """One of the copies of ``concurrent_tee``: follows a linked list of values, and reads the source at its end.
 
     A link is ``[value, next link]``, ``[None, None]`` until the value is there.
     """
@@ -87,15 +87,16 @@ class TeeIterator(Generic[T]):
             with self._lock:
                 if link[1] is None:
                     link[0] = next(self._iterator)
-                    link[1] = [None, None]  # last: a reader that sees it sees the value
+                    link[1] = [None, None]  # set last: a reader that sees the link also sees the value
         value, self._link = link
         return value  # type: ignore[no-any-return]
 
 
 def concurrent_tee(iterable: Iterable[T], n: int = 2) -> tuple[TeeIterator[T], ...]:
-    """Return ``n`` iterators over the same values, one for each dhaga or thread; ``itertools.tee`` is not so safe.
+    """Return ``n`` iterators over the same values, one for each dhaga or thread; ``itertools.tee`` is not safe for
+    that.
 
-    Parks: never; its iterators, while another one pulls a value (``lock.acquire``). Raises: ValueError if n < 0.
+    Parks: never; its iterators park while another one reads the source (``lock.acquire``). Raises: ValueError if n < 0.
     Source: ``threading.concurrent_tee``.
     """
     if n < 0:

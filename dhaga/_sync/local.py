@@ -1,10 +1,10 @@
 """``threading.local`` on dhagas: each dhaga, and all other code of each OS thread, has attributes of its own.
 
-A local keeps a Namespaces: a dict from a dhaga's ident to that dhaga's attributes, and a standard local for code that
-runs in none. A dhaga holds a weak reference to each Namespaces that it has used and takes its entry out as it ends, so
-a local lives as long as its owner wants, and its values no longer than the dhaga.
+A local keeps a Namespaces: a dict from a dhaga's ident to that dhaga's attributes, and a standard local for code
+outside dhagas. A dhaga holds a weak reference to each Namespaces that it has used, and removes its entry when it ends:
+so the dhaga does not keep the local alive, and its values do not outlive the dhaga.
 
-Rejected: a context variable. A copied context would hand the values on to spawned dhagas, which ``threading.local``
+Rejected: a context variable. A spawned dhaga would get the values with its copied context, which ``threading.local``
 must not do.
 """
 
@@ -20,11 +20,11 @@ from .._kernel.run.microthread import Dhaga
 from .._kernel.stdlib_face import refuse_copy
 
 MISSING = object()
-"""Stands for no attribute, as None is a value."""
+"""Marks a missing attribute, as None is a value."""
 
 
 class Namespaces(dict[int, dict[str, Any]]):
-    """The attributes of one local by the dhaga's ident; ``threads``: those of code outside of dhagas."""
+    """The attributes of one local, by the dhaga's ident; ``threads``: attributes of code outside dhagas."""
 
     __slots__ = ("__weakref__", "args", "kwargs", "threads")
 
@@ -40,7 +40,7 @@ class Namespaces(dict[int, dict[str, Any]]):
             found = self.get(me.ident)
             if found is None:
                 found = self[me.ident] = {}
-                # A weak reference: a dhaga that runs for long must not keep a dropped local alive.
+                # A weak reference: a long-running dhaga must not keep a dropped local alive.
                 me.drop_at_end(weakref.ref(self))
                 initialise(owner, self)
         else:
@@ -60,7 +60,8 @@ def initialise(owner: local, namespaces: Namespaces) -> None:
 class local:  # the standard name
     """Attributes that each dhaga has for itself. Source: ``threading.local``.
 
-    A subclass's ``__init__`` runs once for each dhaga that uses the object. Each dhaga's attributes go at its end.
+    A subclass's ``__init__`` runs once for each dhaga that uses the object. A dhaga's attributes are dropped when it
+    ends.
 
     >>> import dhaga
     >>> mine = local(); mine.x = 1
@@ -91,7 +92,7 @@ class local:  # the standard name
         attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
         if name == "__dict__":
             return attributes
-        # As object.__getattribute__() looks: data descriptors of the class first, then attributes, then the class.
+        # In the order of object.__getattribute__(): data descriptors of the class, then attributes, then the class.
         value = attributes.get(name, MISSING)
         if value is MISSING or is_data_descriptor(type(self), name):
             return object.__getattribute__(self, name)

@@ -1,19 +1,20 @@
 """Lock and RLock: hand-over of ownership in FIFO order, and the atomic lines on which every primitive rests.
 
 A lock is free (``_holder`` is None) or held. ``release`` wakes the first waiter as the new holder instead of freeing
-the lock, so a woken waiter owns it without another look, and no later caller overtakes. Dhagas of any scheduler and
-plain OS threads may call everything here. There is no inner lock: a caller that finds the lock held appends itself to
-``_waiters`` first and looks at ``_holder`` a second time (``_hand_over_if_free``). That closes the race with a release
-in another OS thread that saw an empty queue.
+the lock: so a woken waiter owns it without checking again, and no later caller overtakes. Dhagas of any scheduler and
+plain OS threads may call everything here. There is no inner lock: a caller that finds the lock held first joins
+``_waiters``, and then checks ``_holder`` a second time (``_hand_over_if_free``). That closes the race with a release in
+another OS thread that saw an empty queue.
 
 **Atomic lines.** CPython switches OS threads, and runs signal handlers and finalizers, only at the start of a function,
 at a backward jump and after a call. A line without a call, or with one call of a C function as its last step, is
 therefore atomic: ``if self._holder is None: self._holder = me``. Such lines are tagged ``# atomic``, here and in the
-other modules of primitives; ``tests/test_atomic_lines.py`` checks their bytecode. What belongs together stays on one
-line, ``# fmt: skip`` where the formatter would split it, since a debugger's trace function runs between two lines.
+other modules of primitives; ``tests/test_atomic_lines.py`` checks their bytecode. Operations that belong together are
+on one line (``# fmt: skip`` keeps the formatter from splitting it), since a debugger's trace function runs between two
+lines.
 
-Rejected: a token taken out of a deque, which is atomic as well, but makes ``with lock`` 30 % slower; an OS lock inside,
-which costs 94 ns to take and give.
+Rejected: a token taken out of a deque, which is also atomic, but makes ``with lock`` 30 % slower; an OS lock inside,
+which costs 94 ns to acquire and release.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ from .._kernel.wait.waiter import TIMED_OUT, Waiter
 from .mutex import RETRY_SECONDS
 
 LOOP_PATIENCE = 0.5
-"""Seconds for which a caller on the event loop, who cannot park, waits for a holder in another OS thread."""
+"""Seconds for which a caller on the event loop, which cannot park, waits for a holder in another OS thread."""
 
 
 class OwnedLock:
     """Base of Lock and RLock: one holder at a time, and the hand-over to the first waiter.
 
-    ``_holder`` is a dhaga, or the greenlet of any other caller. After a hand-over to such a caller it is its waiter.
+    ``_holder`` is a dhaga, or the greenlet of any other caller. After a hand-over to such a caller, ``_holder`` is the
+    caller's waiter.
     """
 
     __slots__ = ("__weakref__", "_holder", "_waiters")
@@ -80,9 +82,9 @@ class OwnedLock:
         return me.park_within(timeout) is not TIMED_OUT
 
     def _acquire_on_loop(self) -> bool:
-        """Acquire the lock on the event loop, if its holder is in another OS thread, and so may release it soon.
+        """Acquire the lock on the event loop, if its holder is in another OS thread and may release it soon.
 
-        Returns: False if the holder needs this OS thread to go on, or keeps the lock for ``LOOP_PATIENCE``.
+        Returns: False if the holder needs this OS thread to continue, or keeps the lock for ``LOOP_PATIENCE``.
         """
         me = getcurrent()
         deadline = originals.monotonic() + LOOP_PATIENCE
@@ -113,7 +115,7 @@ class OwnedLock:
         while self._waiters:
             try:
                 waiter = self._waiters.popleft().pop()
-            except IndexError:  # it has left, or another OS thread took the last one
+            except IndexError:  # the waiter has left, or another OS thread took the last one
                 continue
             # Owner before wake: a waiter in another OS thread may run, and release, as soon as it is woken.
             self._holder = waiter
@@ -122,9 +124,9 @@ class OwnedLock:
         return False
 
     def _reacquire(self, arrival: int | None = None) -> None:
-        """Acquire the lock in spite of timeouts and cancels, which must be raised with the lock held again.
+        """Acquire the lock in spite of timeouts and cancels: they must be raised with the lock held again.
 
-        With the ``arrival`` of a wait at a condition, before all that came later; else as the last.
+        With the ``arrival`` of a wait at a condition, before all later waiters; else as the last.
         """
         me = getcurrent()
         if self._holder is None: self._holder = me  # atomic  # fmt: skip
@@ -188,7 +190,7 @@ class Lock(OwnedLock):
     # ---- the protocol by which Condition releases and retakes a lock
 
     def _is_owned(self) -> bool:
-        # Any thread may release a Lock, so "held" is all that Condition can ask, as with the standard.
+        # Any thread may release a Lock, so Condition can only check that it is held, as with the standard.
         return self._holder is not None
 
     def _release_save(self) -> None:
@@ -258,7 +260,7 @@ class RLock(OwnedLock):
     @compiled
     def __enter__(self) -> bool:
         me = getcurrent()
-        # Holder and count in one line: a signal handler in between would find a lock of ours with the former count.
+        # Holder and count in one line: a signal handler in between would find our lock with the former count.
         if self._holder is None: self._holder = me; self._count = 1; return True  # atomic  # fmt: skip
         return self.acquire()
 
@@ -275,7 +277,7 @@ class RLock(OwnedLock):
     def _release_save(self) -> int:
         if not self._is_owned():
             raise RuntimeError("cannot release un-acquired lock")
-        # With a count of 1 the release gives the lock away, however often it was acquired.
+        # With a count of 1 the release frees the lock, however often it was acquired.
         count, self._count = self._count, 1
         self.release()
         return count
@@ -309,7 +311,7 @@ def is_in_this_thread(holder: Any) -> bool:
 
 
 def first_of(each: greenlet) -> greenlet:
-    """Return the greenlet that the OS thread of another one began with."""
+    """Return the first greenlet of another greenlet's OS thread."""
     while each.parent is not None:
         each = each.parent
     return each

@@ -1,4 +1,4 @@
-"""The mutex of a Queue: a spin lock for a few lines that never park, against other OS threads."""
+"""The mutex of a Queue: a spin lock against other OS threads, held for a few lines that never park."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
 
 RETRY_SECONDS = 0.00005
-"""Seconds between two tries of a held Mutex. Its holder needs far less, once its OS thread runs again."""
+"""Seconds between two tries of a held Mutex. Once its OS thread runs again, the holder needs far less time."""
 
 RETRIES = 40
-"""After these, 2 ms or more, the holder may be a parked dhaga of this OS thread: others get their turn."""
+"""After this number of tries (2 ms or more) the holder may be a parked dhaga of this OS thread: others get a turn."""
 
 FREEZE_SECONDS = 5.0
-"""Where the caller cannot park, and so may itself keep the holder from running, it gives up after this time."""
+"""A caller that cannot park, and so may keep the holder from running, gives up after these seconds."""
 
 
 @known_layout
 class Mutex:
     """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
 
-    Not re-entrant, as an OS lock: a signal handler or a finalizer in the dhaga that holds it waits forever. A program
-    that parks while it holds one, which it must not, makes others wait, but freezes no OS thread. It is taken by
-    ``acquire`` and try/finally: a handler that raises at the start of ``__exit__`` would leave it held.
+    Like an OS lock it is not re-entrant: a signal handler or a finalizer in the dhaga that holds it waits forever. A
+    program must not park while it holds one; if it does, others wait, but no OS thread freezes. Use ``acquire`` and
+    try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
     """
 
     __slots__ = ("_free",)
@@ -32,7 +32,7 @@ class Mutex:
         self._free = True
 
     def acquire(self) -> None:
-        """Acquire the mutex. Sleeps, as its holder, another OS thread, may be preempted; else it needs microseconds."""
+        """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted."""
         for _ in range(RETRIES):
             if self._free: self._free = False; return  # atomic  # fmt: skip
             originals.thread_sleep(RETRY_SECONDS)
@@ -66,9 +66,9 @@ class Mutex:
 
 
 class MutexRetry:
-    """The pause of a caller between two tries of a Mutex whose holder parks, and the wait target of that.
+    """The wait target of a caller that pauses between two tries of a Mutex whose holder has parked.
 
-    No timeout and no cancel ends it: the caller's operation must not be cut in two.
+    Neither a timeout nor a cancel ends it, as the caller's operation must not stay half done.
     """
 
     __slots__ = ("me",)

@@ -1,4 +1,4 @@
-"""A method that programs may replace on one object: what a Queue's ``_put``, ``_get`` and ``_qsize`` are."""
+"""A method that programs may replace on one object, such as ``_put``, ``_get`` and ``_qsize`` of a Queue."""
 
 from __future__ import annotations
 

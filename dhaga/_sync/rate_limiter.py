@@ -1,10 +1,11 @@
-"""RateLimiter: a token bucket. Tokens come at a steady rate; a caller takes some, or waits for them in its turn.
+"""RateLimiter: a token bucket. RateLimiter: tokens come at a steady rate; a caller takes some, or waits in turn for
+them.
 
 The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves it by
-``n`` intervals, and may go on once it is at most a bucketful away. So nothing has to be filled up by a timer, no
-rounding adds up, and a late wake does not slow the rate down (the virtual scheduling of ATM's cell rate algorithm).
-Callers take turns by a lock, which is fair: the first one sleeps until its tokens are there, the others park behind it.
-One that leaves has taken nothing.
+``n`` intervals, and may go on once it is at most a bucketful away. So no timer has to fill it, rounding errors do not
+add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A fair lock gives
+callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A caller that leaves
+has taken nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .lock import Lock, clock_here
 
 
 class RateLimiter:
-    """Admit ``rate`` calls in ``per`` seconds, evenly, and up to ``burst`` at once after a rest; fair.
+    """Admit ``rate`` calls in ``per`` seconds, evenly, and up to ``burst`` at once after a pause; fair.
 
-    ``with limiter:`` before a call, or ``acquire()``. ``burst``, 1 by default, is how many tokens are saved up while
-    none is taken; with 1 no span of ``per`` seconds sees more than ``rate`` + 1 calls begin. ``rate`` may be set.
-    From: a dhaga, main code, any OS thread. Raises: TypeError, ValueError.
+    ``with limiter:`` before a call, or ``acquire()``. ``burst`` (default 1) is the number of tokens saved up while none
+    is taken; with 1, at most ``rate`` + 1 calls begin in any ``per`` seconds. ``rate`` may be set. From: a dhaga, main
+    code, any OS thread. Raises: TypeError, ValueError.
 
     >>> import dhaga, time
     >>> limiter, began = dhaga.RateLimiter(100), time.monotonic()
@@ -49,26 +50,26 @@ class RateLimiter:
 
     @property
     def rate(self) -> float:
-        """How many tokens come in ``per`` seconds; may be set, for callers whose turn is still to come."""
+        """The number of tokens that come in ``per`` seconds; may be set, for later turns."""
         return self.per / self._interval
 
     @rate.setter
     def rate(self, rate: float) -> None:
         interval = self.per / checked_positive("rate", rate)
         now = clock_here()()
-        # What is missing in the bucket comes at the new rate.
+        # Missing tokens come at the new rate.
         self._full_at = now + max(0.0, self._full_at - now) * interval / self._interval
         self._interval = interval
 
     @property
     def tokens(self) -> float:
-        """How many tokens are saved now."""
+        """The number of tokens saved now."""
         return self.burst - max(0.0, self._full_at - clock_here()()) / self._interval
 
     def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
-        """Remove ``n`` tokens, or wait in turn until there are as many.
+        """Acquire ``n`` tokens; wait in turn until there are enough.
 
-        Parks: until then (``rate.acquire``, ``sleep``). Returns: False, as soon as that is sure, if they would not be
+        Parks: until then (``rate.acquire``, ``sleep``). Returns: False as soon as it is certain that they will not be
         there within ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.
         """
         if not 0 < tokens <= self.burst:
@@ -98,7 +99,7 @@ class RateLimiter:
         return self.acquire()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Keep the token: it was for a call, however long that took."""
+        """Do nothing: the token was for the call, however long it took."""
 
     def _at_fork_reinit(self) -> None:
         # The caller whose turn it was, and those behind it, stayed in the parent.

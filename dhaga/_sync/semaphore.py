@@ -2,7 +2,7 @@
 
 ``_value`` counts the free permits. ``release`` wakes the first waiters with a permit each, and adds the rest to
 ``_value``: a caller that comes later cannot overtake. As in ``lock.py``, which explains the atomic lines, a caller that
-finds no permit queues up and looks a second time (``_hand_out_permits``), so no inner lock is needed.
+finds no permit queues up and then checks a second time (``_hand_out_permits``), so no inner lock is needed.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class BoundedSemaphore(Semaphore):
         super().__init__(value)
         self._initial_value = self._value
 
-    @compiled  # C: one permit, which is not one too many
+    @compiled  # C: one permit, within the bound
     def release(self, n: int = 1) -> None:
         """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
-        # Check and add are one line: two threads cannot both find the last room.
+        # Check and addition in one line: two threads cannot both find room for the last permit.
         room = self._initial_value - n
         if n > 0 and not self._waiters and self._value <= room: self._value += n; return  # atomic  # fmt: skip
         if self._value > room:

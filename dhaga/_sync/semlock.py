@@ -2,8 +2,8 @@
 
 It is a semaphore of the operating system. No file descriptor reports its release, so a waiter polls: a release in the
 same process wakes it at once, a release in another process is seen at the next poll. Only the first waiter of a process
-polls; the others queue up behind it. A process without dhagas blocks in the system call, as ever. ``_holder`` matters
-for an RLock alone: the standard one knows only the OS thread, and would let each of its dhagas in.
+polls; the others queue up behind it. A process without dhagas blocks in the system call, as with the standard.
+``_holder`` is needed only for an RLock: the standard one knows only the OS thread, and would admit each of its dhagas.
 
 Rejected: an OS thread for each wait. It might acquire the semaphore for a caller that was cancelled meanwhile.
 """
@@ -42,9 +42,9 @@ standard: Any = _multiprocessing.SemLock
 class SemLock(standard):  # type: ignore[misc]
     """A semaphore shared by processes. Source: ``_multiprocessing.SemLock``; the holder of an RLock is a dhaga."""
 
-    # On the class, since unpickling in another process makes the object without __init__().
+    # On the class, since unpickling in another process does not call __init__().
     _holder: Any = None
-    # Both are made by the first wait. The turn is to poll; the queue holds the waiter whose turn it is.
+    # Both are made by the first wait. The queue holds the waiter that polls; the others wait for their turn.
     _turn: Lock | None = None
     _queue: WaitQueue | None = None
 
@@ -60,12 +60,12 @@ class SemLock(standard):  # type: ignore[misc]
         return block and (self._acquire_parking(me, timeout) if me is not None else self._acquire_blocking(timeout))
 
     def _is_awaited(self) -> bool:
-        """Return whether callers of this process came earlier; who holds an RLock need not queue up behind them."""
+        """Return whether earlier callers of this process wait; the holder of an RLock need not queue up behind them."""
         return self._turn is not None and self._turn.locked() and self._holder is not getcurrent()
 
     def _try_acquire(self) -> bool:
         """Acquire without waiting. Returns: whether it was acquired."""
-        # The standard RLock takes every dhaga of the holder's OS thread for its holder: the check is ours.
+        # To the standard RLock every dhaga of the holder's OS thread is the holder: so we check.
         me = getcurrent() if self.kind == RECURSIVE else None
         if self._holder not in (None, me) or not super().acquire(False):
             return False
@@ -95,7 +95,7 @@ class SemLock(standard):  # type: ignore[misc]
             self._turn.release()
 
     def _poll(self, clock: Callable[[], float], deadline: float | None) -> bool:
-        """Try again and again; park in between until the pause is over, or this process releases."""
+        """Try repeatedly; park in between until the pause is over, or this process releases."""
         assert self._queue is not None
         pauses = backoff(*PAUSES)
         pause = next(pauses)
@@ -142,7 +142,8 @@ class SemLock(standard):  # type: ignore[misc]
 def end_processes() -> None:
     """Run the exit function of ``multiprocessing``, which joins child processes and flushes queues by feeder threads.
 
-    It has also registered with ``atexit``. By then daemon dhagas have ended, the feeders among them: that is too late.
+    ``multiprocessing`` has also registered it with ``atexit``. That is too late: the daemon dhagas, including the
+    feeders, have ended by then.
     """
     module = sys.modules.get("multiprocessing.util")
     if module is not None:

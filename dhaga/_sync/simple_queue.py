@@ -1,9 +1,9 @@
 """SimpleQueue, which ``dhaga.queue`` exports: an unbounded FIFO queue without a lock.
 
 There are never items and waiting getters at once. ``put`` appends the item only if no getter waits, and ``get`` queues
-up only if there is no item; each looks and appends in one atomic line (``lock.py`` explains them). So a ``put`` from a
-signal handler or a finalizer, at any bytecode of a ``get``, is seen. An item that finds a getter is its wake's value:
-the getter does not look again, and a caller that comes later cannot take the item first.
+up only if there is no item; each checks and appends in one atomic line (``lock.py`` explains them). So ``get`` notices
+a ``put`` from a signal handler or a finalizer at any of its bytecodes. A getter gets the item as the value of its wake:
+it does not check again, and a later caller cannot take the item first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._kernel.wait.waiter import TIMED_OUT
 T = TypeVar("T")
 
 NOTHING: Any = object()
-"""Stands for no item, as None is one."""
+"""Marks the absence of an item, as None is one."""
 
 
 class SimpleQueue(Generic[T]):
@@ -57,7 +57,7 @@ class SimpleQueue(Generic[T]):
             if not self._getters: self._items.append(item); return  # atomic  # fmt: skip
             try:
                 getter = self._getters.popleft().pop()
-            except IndexError:  # it has left, or another OS thread took the last one
+            except IndexError:  # the getter has left, or another OS thread took the last one
                 continue
             getter.deliver_wake(item)
             return
@@ -76,7 +76,7 @@ class SimpleQueue(Generic[T]):
         if timeout is not None and block:
             check_timeout(timeout)
         item: T = NOTHING
-        # More than one round only if other getters, in other OS threads, take what was put meanwhile.
+        # More than one round only if getters in other OS threads take the new items.
         while item is NOTHING:
             if self._items:
                 try:
@@ -91,7 +91,7 @@ class SimpleQueue(Generic[T]):
         return item
 
     def _wait_for_item(self, timeout: float | None) -> Any:
-        """Park until an item is handed over. Returns: NOTHING if one was put meanwhile, which is to be taken."""
+        """Park until an item is handed over. Returns: NOTHING if an item was put meanwhile, for the caller to take."""
         me = this_waiter()
         # Parked before it queues up: a put in another OS thread may pop this getter at once,
         # and its wake must count.

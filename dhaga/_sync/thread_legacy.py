@@ -31,22 +31,22 @@ class LegacyThreadNames:
         def is_alive(self) -> bool: ...
 
     def getName(self) -> str:
-        """Return the name. Source: deprecated, in threading as well."""
+        """Return the name. Source: also deprecated in threading."""
         warn("getName() is deprecated, get the name attribute instead")
         return self.name
 
     def setName(self, name: str) -> None:
-        """Set the name. Source: deprecated, in threading as well."""
+        """Set the name. Source: also deprecated in threading."""
         warn("setName() is deprecated, set the name attribute instead")
         self.name = name
 
     def isDaemon(self) -> bool:
-        """Return ``daemon``. Source: deprecated, in threading as well."""
+        """Return ``daemon``. Source: also deprecated in threading."""
         warn("isDaemon() is deprecated, get the daemon attribute instead")
         return self.daemon
 
     def setDaemon(self, daemonic: bool) -> None:
-        """Set ``daemon``. Source: deprecated, in threading as well."""
+        """Set ``daemon``. Source: also deprecated in threading."""
         warn("setDaemon() is deprecated, set the daemon attribute instead")
         self.daemon = daemonic
 
@@ -64,8 +64,8 @@ class LegacyThreadNames:
 
     @property
     def _started(self) -> Event:
-        """An event that is set once the thread was started."""
-        # Made on first use: few programs ask, and an Event in each thread would cost as much as a switch.
+        """An event that is set once the thread has started."""
+        # Made on first use: few programs read it, and an Event in each thread would cost as much as a switch.
         event = self._start_event
         if event is None:
             event = self._start_event = Event()
@@ -93,9 +93,9 @@ class LegacyThreadNames:
 
 
 class ThreadEndLock(Lock):
-    """A lock that is released at the end of a thread; until then the exit of the process waits for it."""
+    """A lock that is released at the end of a thread; the exit of the process waits for it."""
 
-    # It stands among the joiners of the dhaga, whose end calls wake_parked() on each.
+    # One of the dhaga's joiners: the end of the dhaga calls wake_parked() of each.
     __slots__ = ()
 
     def __init__(self, daemon: bool) -> None:

@@ -1,15 +1,15 @@
-"""Worker dhagas: they take submitted calls off one backlog, on one scheduler or several, and are reused.
+"""Worker dhagas: they take submitted calls from one backlog, on one scheduler or several, and are reused.
 
-A WorkerPool has the backlog, and a SchedulerWorkers for each scheduler with its workers: busy, idle (``idle``, the last
-one first, so that the others reach ``IDLE_SECONDS`` and end) or not started (``free_numbers``). A call is pending in
-the backlog, running in one worker, or ended; the ``guard`` of ``future.py`` protects these changes.
+A WorkerPool has the backlog, and for each scheduler a SchedulerWorkers with its workers: busy, idle (``idle``; the last
+one is woken first, so that the others reach ``IDLE_SECONDS`` and end) or not started (``free_numbers``). A call is
+pending in the backlog, running in one worker, or ended; the ``guard`` of ``future.py`` protects these changes.
 
-No wake is lost: a submitter appends the call first and looks for a worker second; a worker goes idle first and looks at
-the backlog second. ``wake_pending`` saves wakes: it is set from a wake until that worker runs, which takes calls until
-the backlog is empty, and wakes the next worker if it leaves a call there. A call goes to a scheduler whose thread
-sleeps; if none does, to each one with room, as any of them may compute for long.
+No wake is lost: a submitter first appends the call and then looks for a worker; a worker first becomes idle and then
+checks the backlog. ``wake_pending`` saves wakes: it is set from a wake until that worker runs. The worker takes calls
+until the backlog is empty, and wakes the next one if it leaves a call there. A call wakes a worker of a scheduler whose
+thread sleeps; if none sleeps, one of each scheduler with room, as any of them may compute for long.
 
-Rejected: a backlog for each scheduler. A call behind a long one would wait while another thread sleeps.
+Rejected: a backlog for each scheduler. A call behind a long one would wait while other threads sleep.
 
 Not here: the outcome of a call (``future.py``), and the OS threads (``dhaga/pool.py``).
 """
@@ -47,7 +47,7 @@ PoolCall: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], di
 
 
 class CallCancelled(Cancelled):
-    """Cancels the running call, but not the worker that makes it."""
+    """Cancels the running call, but not its worker."""
 
 
 class PoolWorker(Dhaga):
@@ -76,10 +76,10 @@ class PoolWorker(Dhaga):
             if not self._group.pool.in_parent:
                 future.set_result(value)
         finally:
-            del call, future  # the traceback of an error leads to this frame: they would be in a cycle
+            del call, future  # the traceback of an error refers to this frame, which would be a cycle
 
     def fail(self, future: Future[Any], error: BaseException) -> None:
-        """End the Future with the error of its call. Raises: the error, if it cancels the worker as well."""
+        """End the Future with the error of its call. Raises: the error, if it also cancels the worker."""
         if self._group.pool.in_parent:
             raise error
         if not isinstance(error, Cancelled):
@@ -92,12 +92,12 @@ class PoolWorker(Dhaga):
             raise error
 
     def cancel_call(self, future: Future[Any]) -> None:
-        """Raise Cancelled in a call, if the worker still makes it. From: the worker's OS thread."""
+        """Raise Cancelled in a call, if the worker still runs it. From: the worker's OS thread."""
         if self._call_future is future:
             self.cancel_with(CallCancelled("its future was cancelled"))
 
     def drop_late_cancels(self) -> None:
-        """Drop cancels that came too late for the call before. Raises: a cancel of the worker itself."""
+        """Drop cancels that came too late for the previous call. Raises: a cancel of the worker itself."""
         for error in [*self.pending_errors]:
             if isinstance(error, CallCancelled):
                 self.pending_errors.drop(error)
@@ -153,7 +153,7 @@ class SchedulerWorkers:
         try:
             self.scheduler.admit(worker)
         except BaseException as error:
-            # Admitted nevertheless if a Ctrl-C struck late in admit(): then the worker runs, and keeps its number.
+            # A Ctrl-C late in admit() may raise after the admission: then the worker runs, and keeps its number.
             if isinstance(error, RuntimeError) or worker not in self.scheduler.live:
                 self.scheduler.live.discard(worker)
                 self.workers.discard(worker)
@@ -163,7 +163,7 @@ class SchedulerWorkers:
 
     @calls_out
     def run_calls(self, me: PoolWorker) -> None:
-        """Make calls of the backlog until the worker was idle for ``IDLE_SECONDS``: the function of each worker."""
+        """The function of each worker: make calls of the backlog until idle for ``IDLE_SECONDS``."""
         backlog, permits = self.pool.backlog, self.pool.permits
         self.wake_pending = False
         while not self.pool.in_parent:
@@ -191,7 +191,7 @@ class SchedulerWorkers:
         me.gr_context = None
         me.prepare_park(self.idle.reason, self.idle)
         self.idle.append(me.parked)
-        # Second looks, as a submit or a close in another OS thread may have missed this worker: both wake it.
+        # Checked again, as a submit or a close in another OS thread may have missed this worker.
         if self.pool.backlog:
             self.wake_one()
         if self.pool.should_end():
@@ -208,7 +208,7 @@ class SchedulerWorkers:
                 worker.cancel_call(worker._call_future)
 
     def worker_ends(self, worker: PoolWorker) -> None:
-        """Free a worker's number at its end. A call in the backlog may have counted on it: wake another worker."""
+        """Free a worker's number at its end. A call in the backlog may have relied on this worker: wake another one."""
         self.free_numbers.append(worker._number)
         if self.pool.backlog:
             if self.scheduler.closing or (at_exit and worker._error is not None):
@@ -224,7 +224,7 @@ class SchedulerWorkers:
 
 
 class WorkerPool:
-    """One backlog, and the workers that take calls off it: a SchedulerWorkers for each scheduler."""
+    """One backlog, and the workers that take calls from it: a SchedulerWorkers for each scheduler."""
 
     def __init__(
         self, schedulers: Iterable[Scheduler], limit: int, max_pending: int | None = None, owned: bool = False
@@ -299,7 +299,7 @@ class WorkerPool:
         self.closed = True
         for group in self.groups:
             group.idle.wake_all()
-            # A Ctrl-C may have struck in submit() between the append and the wake.
+            # A Ctrl-C may have interrupted submit() between the append and the wake.
             if self.backlog:
                 with contextlib.suppress(
                     RuntimeError
@@ -319,7 +319,7 @@ class WorkerPool:
             future._cancel_unbegun()
 
     def cancel(self) -> None:
-        """Cancel all calls: those that have not begun are not made, the others get ``Cancelled``."""
+        """Cancel all calls: pending ones are dropped, running ones get ``Cancelled``."""
         self.withdraw()
         for group in self.groups:
             group.scheduler.call(group.cancel_calls)
@@ -377,7 +377,7 @@ os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_i
 # ---- the interpreter's exit
 
 at_exit: list[bool] = []
-"""Not empty from the beginning of the interpreter's exit: from then on no worker stays idle, and none is a daemon."""
+"""Not empty once the interpreter exits: from then on no worker stays idle or is a daemon."""
 
 
 def end_idle_workers() -> None:

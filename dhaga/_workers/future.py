@@ -1,11 +1,11 @@
-"""Future: the outcome of a call that a worker dhaga makes. ``dhaga.futures`` exports it.
+"""Future: the outcome of a call in a worker dhaga. ``dhaga.futures`` exports it.
 
 A Future is pending, running (``_worker`` is the dhaga that makes its call), or ended: finished or cancelled. All
 changes happen under the one ``guard``; waiters are woken and callbacks called after it is released. A waiter queues up
-first and then checks the state again, so it needs no guard. The standard ``wait`` and ``as_completed`` work as
-well, since a Future has the private attributes that they use.
+first and then checks the state again, so it needs no guard. The standard ``wait`` and ``as_completed`` also work, since
+a Future has the private attributes that they use.
 
-Which worker makes a call: ``dhaga_pool.py``.
+The choice of a worker: ``dhaga_pool.py``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 guard = originals.RLock()
 """Held for a few lines, which never park, when a call is taken or the state of a Future changes, and during a fork.
 
-One for all Futures: a lock and a Condition in each, as the standard has them, cost more than all the rest of a call.
+One for all Futures: a lock and a Condition in each, as in the standard, cost more than the rest of a call.
 """
 
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
@@ -42,7 +42,7 @@ ENDED = (CANCELLED, NOTIFIED, FINISHED)
 
 
 class Future(concurrent.futures.Future[T]):
-    """The outcome of a call to come. Source: ``concurrent.futures.Future``, its base; ``cancel`` differs.
+    """The outcome of a submitted call. Source: ``concurrent.futures.Future``, its base; ``cancel`` differs.
 
     ``result`` and ``exception`` park a dhaga and block a plain OS thread. A coroutine awaits the Future; its own cancel
     cancels the call.
@@ -80,7 +80,7 @@ class Future(concurrent.futures.Future[T]):
             self._wait_for_end(timeout)
         if self._exception is not None:
             try:
-                # From the traceback that the call ended with: it would grow by each call of this otherwise.
+                # Start from the call's own traceback: otherwise it would grow with each call of this method.
                 raise self._exception.with_traceback(self._traceback)
             finally:
                 del self  # the traceback holds this frame, which would be a cycle
@@ -137,10 +137,10 @@ class Future(concurrent.futures.Future[T]):
         return asyncio.wrap_future(self).__await__()
 
     def cancel(self) -> bool:
-        """Cancel the call: one that has not begun is not made; one that runs gets ``Cancelled`` at its next park.
+        """Cancel the call: a pending one is dropped; a running one gets ``Cancelled`` at its next park.
 
-        Parks: never. From: any thread. Returns: whether the Future is cancelled now: False for a running call, which
-        may clean up first, or nevertheless return a value. Source: the standard does no more than return False then.
+        Parks: never. From: any thread. Returns: whether the Future is cancelled now; False for a running call, which
+        may clean up first, or still return a value. Source: the standard only returns False for a running call.
         """
         if self._cancel_unbegun():
             return True

@@ -1,8 +1,9 @@
-"""The switch interval of the interpreter lock while offloaded calls run: how soon a thread gets the lock from a dhaga.
+"""The switch interval of the interpreter while offloaded calls run: it decides how soon a thread gets the interpreter
+lock from a dhaga.
 
 The interval is one value for the process. ``SwitchInterval`` counts running calls in two classes, of HIGH dhagas and
-all others, and sets the interval at each first and last one. An interval that the program sets meanwhile becomes the
-one to restore. Calls begin and end in any OS thread, also in a signal handler: an RLock of the OS guards the counts.
+all others, and sets the interval at each first and last one. If the program sets an interval meanwhile, that one is
+restored. Calls begin and end in any OS thread, also in a signal handler: an RLock of the OS guards the counts.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from .._kernel.wait.waiter import Waiter
 OFFLOAD_INTERVAL = 0.000_1
 """Seconds that a thread waits for the interpreter lock before it requests it, while a call runs.
 
-Python's default of 5 ms starts anew whenever the lock is released and taken again. A scheduler whose dhagas compute
-does so every 0.25 ms, to poll for events, so a call beside it waits until it wins a race, up to 1.2 s. (With 0.2 ms
-still 0.1 s, where the system adds 50 µs to each wait.)
+Python's default of 5 ms starts anew whenever the lock is released and acquired again. A scheduler whose dhagas compute
+does so every 0.25 ms, to poll for events: a call then waits until it wins a race, up to 1.2 s. (With 0.2 ms still 0.1
+s, if the system adds 50 µs to each wait.)
 """
 
 URGENT_INTERVAL = 0.000_02
-"""The same while a call of a HIGH dhaga runs.
+"""The interval while a call of a HIGH dhaga runs.
 
-A call that blocks for 0.15 ms and takes 0.35 in all takes 0.45 beside 100 dhagas that compute and 16 busy threads; with
-50 µs 0.51, with 5 µs no less than with 20. It costs threads that compute side by side about a quarter: so it is for
-urgent calls alone.
+A call that blocks for 0.15 ms takes 0.35 ms in all; beside 100 computing dhagas and 16 busy threads it takes 0.45, with
+an interval of 50 µs 0.51, and 5 µs gain nothing more than 20. It slows down threads that compute at the same time by
+about a quarter, so it is only for urgent calls.
 """
 
 
@@ -63,7 +64,7 @@ class SwitchInterval:
     def adjust(self) -> None:
         """Set the interval that the running calls need, if it differs. Under the guard."""
         now = sys.getswitchinterval()
-        # Changed by the program: that is what to restore, and the upper bound.
+        # The program has changed it: this value is to be restored, and is the upper bound.
         if now != self.last_set:
             self.usual = now
         urgent, others = self.running_calls
@@ -82,7 +83,7 @@ switch_interval = SwitchInterval()
 def set_timer_slack(thread: int | None) -> None:
     """Set the timer slack of an OS thread to 1 ns, without which Linux ends each of its waits up to 50 µs late.
 
-    That is half of what it takes to get the interpreter lock beside dhagas that compute: 0.12 -> 0.07 ms.
+    This halves the time to get the interpreter lock beside computing dhagas: 0.12 -> 0.07 ms.
     """
     try:
         with open(f"/proc/{thread}/timerslack_ns", "w") as file:

@@ -1,4 +1,4 @@
-"""One offloaded call: which functions are accepted, the context it runs in, and the race of its answer with a cancel.
+"""One offloaded call: its function and context, and the race of its answer with a cancel.
 
 Not here: the threads (``thread_pool.py``).
 """
@@ -30,10 +30,10 @@ class ThreadCall:
         self.pool = pool
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.function: Any = functools.partial(copy_context().run, fn, *args, **kwargs)
-        # The answer and a cancel come from two OS threads: the one that pops the caller, an atomic step, has won.
+        # The answer and a cancel come from two OS threads: the one that pops the caller (an atomic step) wins.
         self.callers = [caller]
-        # Its class for the switch interval while it counts there. The first to pop it, thread or caller, ends that: a
-        # caller whose loop was closed without a shutdown never runs again.
+        # The class under which SwitchInterval counts the call. The first one to pop it, thread or caller, ends the
+        # count: a caller whose loop was closed without a shutdown never runs again.
         self.urgency: list[int] = []
         self.value: Any = None
         self.error: BaseException | None = None
@@ -44,8 +44,8 @@ class ThreadCall:
     def run(self, thread: WorkerThread) -> None:
         """Make the call and wake the caller. From: a thread of the pool.
 
-        Arguments and outcome are kept in this object alone. After the wake the thread may not run again for a while, at
-        interpreter exit never, and a local variable of it would keep a file open.
+        Arguments and outcome are kept only in this object. After the wake the thread may not run for a while, or never
+        at interpreter exit, and its local variables would keep a file open.
         """
         try:
             self.value = self.function()
@@ -74,7 +74,7 @@ class ThreadCall:
         caller.wake_parked()
 
     def end_urgency(self) -> None:
-        """Count the call no more for the switch interval; no-op the second time."""
+        """Stop counting the call for the switch interval; no-op the second time."""
         try:
             urgency = self.urgency.pop()
         except IndexError:
@@ -93,7 +93,7 @@ class ThreadCall:
             del error  # its traceback holds this frame: that would be a cycle
 
     def _remove(self, waiter: object) -> bool:
-        """Undo the park of a cancelled caller: a call not begun is not made, another one runs to its end unanswered."""
+        """Undo the park of a cancelled caller: a pending call is dropped, a running one ends without an answer."""
         self.pool._withdraw(self)
         return self.detach()
 
@@ -107,9 +107,9 @@ class ThreadCall:
 
 
 def end_lost_child(call: ThreadCall) -> None:
-    """End a forked child that returns from the offloaded call that forked: the caller is in the parent alone."""
+    """End a forked child that returns from the offloaded call that forked: only the parent has the caller."""
     error = call.error
     if not isinstance(error, SystemExit):
-        logger.error("%r has forked: end the child within the call, its caller is in the parent", call, exc_info=error)
+        logger.error("%r has forked: end the child within the call; its caller is in the parent", call, exc_info=error)
         error = SystemExit(LOST_CHILD)
     shutdown.end_process(error)

@@ -1,18 +1,18 @@
 """Offload: run a blocking call in an OS thread while its caller is parked.
 
-``offload`` uses a pool shared by the whole program. An ``OffloadPool`` has threads of its own, so that its calls queue
-behind each other only: the commit path of a store must not wait behind other calls, nor anything behind name look-ups.
+``offload`` uses a pool shared by the whole program. An ``OffloadPool`` has its own threads, so that its calls wait only
+for each other: commits of a store must not wait for other calls, and no call for slow name look-ups.
 
 A call is in the backlog (``_calls``), in a thread, or answered. A thread is busy, or idle with its gate closed
-(``_idle``, the last one first, so that the others reach ``IDLE_SECONDS`` and end). ``_guard``, an OS lock held for a
-few lines, protects all three and ``_closed``. A caller that submits wakes an idle thread, else starts one below the
-limit; every thread takes from the backlog until it is empty, so a call whose thread could not be started is still made
-if another thread lives. The answer and a cancel race for ``ThreadCall.callers``, not for the guard.
+(``_idle``; the last one is woken first, so that the others reach ``IDLE_SECONDS`` and end). ``_guard``, an OS lock held
+for a few lines, protects all three and ``_closed``. A submitting caller wakes an idle thread, or starts one below the
+limit. Each thread takes calls until the backlog is empty: so if a thread cannot be started, another one makes the call.
+The answer and a cancel race for ``ThreadCall.callers``, not for the guard.
 
-Rejected: a condition variable for idle threads. It wakes them in FIFO order, which keeps all of them alive.
+Rejected: a condition variable for idle threads. It wakes threads in FIFO order, so that all of them stay alive.
 
-Not here: what is offloaded (``_iowait/dns.py``, ``_iowait/offloaded_file.py``), one call (``thread_call.py``), pools of
-dhagas (``dhaga_pool.py``).
+Not here: the users of offload (``_iowait/dns.py``, ``_iowait/offloaded_file.py``), one call (``thread_call.py``), pools
+of dhagas (``dhaga_pool.py``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MAX_THREADS = 16
-"""Threads of the shared pool; more calls than that queue up. Reads and fsync gain nothing from more on a few cores."""
+"""Threads of the shared pool; further calls queue up. Reads and fsync gain nothing from more on a few cores."""
 
 IDLE_SECONDS = 10.0
 """An idle thread of a pool ends after this time."""
@@ -59,7 +59,7 @@ class WorkerThread(originals.Thread):
 
     def run(self) -> None:
         current_pool.pool = self.pool
-        if self.run_next_call():  # before anything else: its caller waits for the start of this thread
+        if self.run_next_call():  # first of all, as the caller waits for the start of this thread
             set_timer_slack(self.native_id)
             while self.run_next_call():
                 pass
@@ -76,7 +76,7 @@ class WorkerThread(originals.Thread):
 
 
 def is_started(thread: WorkerThread) -> bool:
-    """Return whether a thread whose start has raised runs nevertheless, or is about to: a handler has struck there."""
+    """Return whether a thread whose start raised runs nevertheless, or is about to: a signal handler raised there."""
     return thread.ident is not None or thread in originals.enumerate_threads()
 
 
@@ -92,9 +92,9 @@ current_pool = CurrentPool()
 class OffloadPool:
     """At most ``threads`` OS threads for blocking calls, and a FIFO backlog.
 
-    With one thread, calls are made one after the other, wherever they come from. Threads start on demand and end after
-    ``IDLE_SECONDS`` without a call. At interpreter exit the accepted calls have ``EXIT_SECONDS`` in all to end;
-    then the rest is logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
+    With one thread, the calls of all callers are made one after the other. Threads start on demand and end after
+    ``IDLE_SECONDS`` without a call. At interpreter exit the accepted calls have ``EXIT_SECONDS`` in total; unfinished
+    ones are logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -133,9 +133,9 @@ class OffloadPool:
         """Run a blocking call in a thread of this pool, in a copy of the caller's context; return or raise its outcome.
 
         Parks: until the call returns (``offload NAME``); a plain OS thread blocks. A cancel or a ``Timeout`` ends the
-        park at once: a call that has not begun is not made, another one runs to its end and its result is dropped.
-        From a thread of this pool the call is made inline. For a HIGH dhaga the thread also gets the interpreter lock
-        sooner (``SwitchInterval``). Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
+        park at once: a pending call is dropped; a running one goes on, and its result is dropped. From a thread of this
+        pool the call is made inline. For a HIGH dhaga the thread also gets the interpreter lock sooner
+        (``SwitchInterval``). Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
         """
         check_function(fn, "offload", generators=False)
         me = this_waiter()
@@ -172,7 +172,7 @@ class OffloadPool:
         try:
             self._submit(call)
         except BaseException as error:
-            # Answered like any call, as the caller is prepared: it must park to become a running waiter again.
+            # Answered like any call: the caller is prepared for a park, and must park to become a running waiter again.
             failure = error
             self._withdraw(call)
             call.answer()
@@ -194,8 +194,8 @@ class OffloadPool:
     def _submit(self, call: ThreadCall) -> None:
         """Append a call to the backlog.
 
-        Raises: RuntimeError after shutdown, or if no thread can be started for it; what a signal's handler raises in
-        the wait for the start of a thread. Then the call may be in the backlog, or in a thread.
+        Raises: RuntimeError after shutdown, or if no thread can be started for it; a signal handler's error, raised
+        while a thread starts. In the latter case the call may be in the backlog, or in a thread.
         """
         with self._guard:
             if self._closed:
@@ -213,7 +213,7 @@ class OffloadPool:
         except BaseException as error:
             if is_started(thread):
                 raise
-            # With another thread left, the call is not lost: that one takes it, or fails to start as well.
+            # The call is not lost if another thread is left: that one takes it, or also fails to start.
             left_behind = self._forget(thread)
             for other in left_behind:
                 if other is not call:
@@ -259,7 +259,7 @@ class OffloadPool:
         return None
 
     def _end_if_idle(self, thread: WorkerThread) -> None:
-        """End a thread after its idle time; no-op if it was woken meanwhile. A caller sees it idle or gone."""
+        """End a thread after its idle time; no-op if it was woken meanwhile. Callers see it idle or gone."""
         with self._guard:
             if thread in self._idle:
                 self._idle.remove(thread)
@@ -290,7 +290,7 @@ class OffloadPool:
                 self._wake_idle_thread()
         if me is not None:
             self._wait_for_threads(me, timeout)
-            # They have left their last call: this waits for the ends of the OS threads alone, for microseconds.
+            # Their last calls have ended: this only waits some microseconds for the OS threads to end.
             for thread in threads:
                 if thread.ident is not None:  # otherwise it could not be started
                     thread.join()
@@ -327,7 +327,7 @@ class SharedPool(OffloadPool):
 
 @contextmanager
 def outside_call(me: Waiter) -> Iterator[None]:
-    """Count a wake to come from an OS thread: no deadlock is reported meanwhile, and no virtual clock jumps."""
+    """Count an expected wake from an OS thread: until then no deadlock is reported, and no virtual clock jumps."""
     scheduler = None if isinstance(me, OSThread) else me.scheduler
     if scheduler is not None:
         scheduler.outside_calls += 1
@@ -343,11 +343,11 @@ shared = SharedPool("dhaga-offload")
 
 
 def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a blocking call in an OS thread; return or raise what it does. A plain OS thread runs it inline.
+    """Run a blocking call in an OS thread; return its result or raise its error. A plain OS thread runs it inline.
 
     Parks: until the call returns (``offload``); else as ``OffloadPool.offload``. The program shares ``MAX_THREADS``; at
-    interpreter exit a call without a caller is dropped. A hop takes 160 µs alone, 80 of CPU: call inline what takes
-    below 100 µs (a key-value store is reported to commit 46 % cheaper so). With 100 concurrent callers offloading wins
+    interpreter exit a call without a caller is dropped. A hop takes 160 µs, 80 of them CPU time: make calls below 100
+    µs inline (a key-value store reports commits that are 46 % cheaper). With 100 concurrent callers offloading wins
     from 70 µs a call (13x at 1 ms); other dhagas wait 0.1 ms instead of 111 (benchmarks/offload.py).
     Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
 

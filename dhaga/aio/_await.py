@@ -1,13 +1,13 @@
 """Waiting for awaitables of asyncio: a coroutine, a Task or a Future, of the scheduler's loop or another one.
 
 Each coroutine runs as a Task of the scheduler's loop, stepped on the hub, never in the dhaga's own greenlet: libraries
-such as SQLAlchemy expect every step of a Task in one greenlet. The Task runs in the caller's own Context object, so
-that each sees variables that the other sets.
+such as SQLAlchemy expect every step of a Task in one greenlet. The Task runs in the caller's Context, so that each sees
+the variables that the other sets.
 
 An ``Awaited`` is the wait target of the park. It is *waiting* until its future is done. A timeout or cancel makes it
 *cancelling*: the future is cancelled, and the caller stays parked until it has ended; later cancels are passed on and
-remain pending. So nothing awaited goes on unattended, and no result is lost. All methods run in the scheduler's OS
-thread, but for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
+remain pending. So no awaited work continues without a waiter, and no result is lost. All methods run in the scheduler's
+OS thread, except for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
 
 Several awaits in one Task: ``_task_session.py``.
 """
@@ -37,13 +37,13 @@ from .._kernel.wait.current import check_own_loop
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 0.1
-"""How often a cancelled await looks whether the loop of another OS thread, which has to cancel, still runs."""
+"""Seconds between checks of a cancelled await whether the loop that must cancel, in another thread, still runs."""
 
 OTHER_LOOP = "to a different loop", "to a different event loop"
-"""How asyncio's errors for a Future, and for a lock or a queue, of another loop than the running one end."""
+"""The ends of asyncio's messages about a Future, or a lock or queue, of another loop than the running one."""
 
 EAGER = sys.version_info >= (3, 12)
-"""Whether a Task can take its first step at once (3.12); most hops then cost no iteration of the loop."""
+"""Whether a Task can take its first step at once (3.12): then most awaits need no iteration of the loop."""
 
 
 def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: float | None = None) -> T:
@@ -76,7 +76,7 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
         awaited.wait(timeout)
         return awaited.outcome()  # type: ignore[no-any-return]
     finally:
-        del awaited  # an error's traceback holds this frame, and a Task its error: a cycle without this
+        del awaited  # without this a cycle: a Task holds its error, whose traceback holds this frame
 
 
 def discard(awaitable: object) -> None:
@@ -104,7 +104,7 @@ def make_awaited(awaitable: Any, me: Dhaga | Main) -> Awaited:
 
 
 def wrap_awaitable(awaitable: Any) -> Coroutine[Any, Any, Any]:
-    """Return a coroutine for an awaitable of another kind. Raises: TypeError, naming the right call, for all else."""
+    """Return a coroutine for an awaitable of another kind. Raises: TypeError, naming the right call."""
     if hasattr(type(awaitable), "__await__") or inspect.isawaitable(awaitable):
         return as_coroutine(awaitable)
     if inspect.iscoroutinefunction(awaitable):
@@ -119,7 +119,7 @@ def wrap_awaitable(awaitable: Any) -> Coroutine[Any, Any, Any]:
 
 
 async def as_coroutine(awaitable: Awaitable[T]) -> T:
-    """Await an object within a coroutine: Tasks take nothing else."""
+    """Await an object in a coroutine, as Tasks accept only coroutines."""
     return await awaitable
 
 
@@ -132,11 +132,11 @@ class Awaited:
         self.me: Any = me
         self.future = future
         self.cancelling = False
-        self.context_copy: Context | None = None  # a copy of the caller's context, if that itself cannot be shared
+        self.context_copy: Context | None = None  # a copy of the caller's context, if that cannot be shared
 
     @property
     def owner(self) -> object:
-        """What a dump names as the object waited for."""
+        """The object that a dump names as waited for."""
         return self.future
 
     def wait(self, timeout: float | None) -> None:
@@ -160,7 +160,7 @@ class Awaited:
                 copy_variables_back(self.context_copy)
 
     def start(self) -> None:
-        """Arrange for ``on_done`` to be called. The waiter counts as parked already, so that a wake is never missed."""
+        """Register ``on_done`` as a callback. The waiter counts as parked already, so that a wake is never missed."""
         self.future.add_done_callback(self.on_done)
 
     def on_done(self, _: object) -> None:
@@ -180,10 +180,10 @@ class Awaited:
         self.future.cancel()
 
     def cancel_and_wait(self, error: BaseException, started: bool) -> None:
-        """Cancel the future and wait for its end, then raise ``error``; a future that ended well leaves it pending
+        """Cancel the future, wait for its end, and raise ``error``; if the future has a value, ``error`` stays pending
         instead.
 
-        So nothing goes on unattended, and no result is lost; ``asyncio.timeout`` does the same.
+        So no work continues without a waiter, and no result is lost; ``asyncio.timeout`` does the same.
         """
         self.cancelling = True
         self.cancel()
@@ -194,12 +194,12 @@ class Awaited:
         me, self.me = self.me, None
         if self.future.cancelled():
             raise error
-        # A timeout that came too late is dropped. A scope's cancel stands anyway, until the scope ends.
+        # A timeout that came too late is dropped. A scope's cancel stays pending in any case, until the scope ends.
         if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
             me.cancel_with(error)
 
     def finish(self) -> None:
-        """Park until the future is done. Cancels are passed on to it, and raised at the next park."""
+        """Park until the future is done. Cancels are passed on to the future, and raised at the next park."""
         self.cancelling = True
         self.start()
         self.park_until_done("await")
@@ -234,9 +234,9 @@ class Awaited:
 
 
 class AwaitedOnOtherLoop(Awaited):
-    """A Future of a loop that runs in another OS thread: registered and cancelled there, its end reported here.
+    """A Future of a loop in another OS thread: callbacks and cancels run there, and report its end here.
 
-    Once that loop has stopped, nothing would carry out a cancel: the Future then counts as cancelled.
+    Once that loop has stopped, a cancel would never take effect: the Future then counts as cancelled.
     """
 
     __slots__ = ()
@@ -273,12 +273,12 @@ class AwaitedOnOtherLoop(Awaited):
             scheduler.timers.discard(entry)
 
     def _expire(self) -> None:
-        """End the park, to look at the loop again."""
+        """End the park, to check the loop again."""
         self.me.wake_parked()
 
 
 def cancelled_future(scheduler: Scheduler) -> asyncio.Future[Any]:
-    """Return a cancelled future, standing for one that can no longer be reached."""
+    """Return a cancelled future, in place of one that can no longer be reached."""
     future: asyncio.Future[Any] = asyncio.Future(loop=scheduler.loop)
     future.cancel()
     return future
@@ -316,7 +316,7 @@ class AwaitedCoroutine(Awaited, HubCall):
         """Start the Task eagerly, on the hub: a coroutine that never waits is done without an iteration of the loop."""
         if self.future is not None:  # cancelled before its start
             return
-        task: Any = asyncio.Task.__new__(asyncio.Task)  # made apart from its first step, which may raise
+        task: Any = asyncio.Task.__new__(asyncio.Task)  # created separately from its first step, which may raise
         _set_running_loop(self.scheduler.loop)
         try:
             task.__init__(self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True)
@@ -349,8 +349,8 @@ class AwaitedCoroutine(Awaited, HubCall):
         except RuntimeError as error:
             if str(error).endswith(OTHER_LOOP):
                 error.add_note(
-                    "It was made in code that blocks, where asyncio.get_event_loop() is not the loop that await_ runs "
-                    "coroutines on. Make it in a coroutine given to await_, or, if it has an async with, with "
+                    "It was made in blocking code, where asyncio.get_event_loop() is not the loop on which await_ runs "
+                    "coroutines. Make it in a coroutine passed to await_, or, if it has an async with, with "
                     "dhaga.aio.enter(lambda: ...)"
                 )
             raise
@@ -359,9 +359,9 @@ class AwaitedCoroutine(Awaited, HubCall):
 
 
 def context_to_share() -> tuple[Context, Context | None]:
-    """Return the caller's context for a Task, and None; or twice a copy, if the context cannot be entered again.
+    """Return the caller's context for a Task, and None; or a copy, twice, if the context cannot be entered again.
 
-    A context inside ``Context.run`` is such a one.
+    A context inside ``Context.run`` cannot.
     """
     me = getcurrent()
     context = me.gr_context
@@ -378,7 +378,7 @@ def context_to_share() -> tuple[Context, Context | None]:
 
 
 def copy_variables_back(copy: Context) -> None:
-    """Set in the caller's context what the Task has set in its copy."""
+    """Copy the variables that the Task has set in its copy to the caller's context."""
     for variable, value in copy.items():
         if variable.get(copy) is not value:  # the copy as default means: not set in this context
             variable.set(value)

@@ -1,16 +1,16 @@
-"""What ``asyncio.get_event_loop()`` returns in code that blocks: the loop on which ``await_`` runs coroutines.
+"""The result of ``asyncio.get_event_loop()`` in blocking code: the loop on which ``await_`` runs coroutines.
 
-From Python 3.14 on the standard function raises RuntimeError where no loop is running or set. Libraries that bind to
-its result there (asyncpg's pools, ``asyncio.Future``, ``asyncio.gather``, Tornado's ``IOLoop.current()``) could then
-not be awaited from a dhaga or from main code. ``install`` gives them the caller's loop instead of that error. A loop
-that is running, or that ``asyncio.set_event_loop`` has set, still comes first.
+From Python 3.14 on, the standard function raises RuntimeError if no loop is running or set. Objects that bind to its
+result (asyncpg's pools, ``asyncio.Future``, ``asyncio.gather``, Tornado's ``IOLoop.current()``) could not be awaited
+from a dhaga or from main code. ``install`` returns the caller's loop instead of that error. A loop that is running, or
+that ``asyncio.set_event_loop`` has set, still comes first.
 
-A program that catches the error makes a loop, and runs and closes it. So the loop that is given out becomes a
-``SharedLoop``, on which such calls from code that blocks neither start a second run nor end the scheduler's.
+Some programs catch the error, and create, run and close a loop. So the returned loop becomes a ``SharedLoop``: such
+calls from blocking code neither start a second run nor end the scheduler's.
 
-Rejected: installing at the import of ``dhaga``, for programs that never await there; Python 3.11 to 3.13, where the
-standard function makes a loop in the main thread, which programs may run in another thread; and it has no hook from
-3.16 on, where event loop policies are gone.
+Rejected: installing at the import of ``dhaga``, also in programs that never await there; installing on Python 3.11 to
+3.13, where the standard function creates a loop in the main thread, which programs may run in another thread. From 3.16
+on there is no hook, as event loop policies are gone.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .._kernel.wait.current import on_event_loop, this_thread
 from ._await import await_
 
 HAS_HOOK = (3, 14) <= sys.version_info < (3, 16)
-"""Whether the standard function raises where no loop is current, and asks an event loop policy before."""
+"""Whether the standard function asks an event loop policy, and raises if there is no current loop."""
 
 
 def install() -> None:
-    """Make ``asyncio.get_event_loop()`` return the loop of the caller's scheduler where it would raise.
+    """Make ``asyncio.get_event_loop()`` return the loop of the caller's scheduler instead of raising.
 
-    A policy of the program with a ``get_event_loop`` of its own stays as it is, and so does one that is set later.
+    The program's policy is not changed if it has its own ``get_event_loop``, or is set later.
     """
     if not HAS_HOOK:
         return
@@ -44,12 +44,12 @@ def install() -> None:
     policy = asyncio_events._get_event_loop_policy()
     kind = type(policy)
     if getattr(kind, "get_event_loop", None) is asyncio_events._BaseDefaultEventLoopPolicy.get_event_loop:
-        # Not a new policy: this one knows the loops that threads have set.
+        # Not a new policy, as this one knows the loops that threads have set.
         policy.__class__ = type(kind.__name__, (PolicyOfBlockingCode, kind), {"__module__": kind.__module__})
 
 
 class PolicyOfBlockingCode:
-    """The part of an event loop policy that knows the loop of the caller's scheduler."""
+    """Mixin for an event loop policy that returns the loop of the caller's scheduler."""
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that was set for this thread, or else the loop of the caller's scheduler."""
@@ -65,7 +65,7 @@ class PolicyOfBlockingCode:
 def blocking_scheduler() -> Scheduler | None:
     """Return the scheduler on which the caller may park; None on a hub, in a foreign greenlet or in a plain OS thread.
 
-    The main code of the process gets one; that of another thread only has one if it has used Dhaga before.
+    The main code of the process gets one; another thread's main code only has one if it has used Dhaga before.
     """
     me = getcurrent()
     if isinstance(me, Dhaga):
@@ -88,17 +88,17 @@ def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
 
 
 class SharedLoop(originals.SelectorEventLoop):
-    """The loop of a scheduler, as code that blocks sees it: there it does not run, and running it is an await.
+    """The loop of a scheduler, for blocking code: there it is not running, and to run it means to await.
 
     On the hub, in coroutines and callbacks, and for other threads it is the standard loop.
     """
 
     scheduler: Scheduler
     forever: list[asyncio.Future[None]]
-    """One for each caller of ``run_forever`` that ``stop`` is to release."""
+    """One for each caller of ``run_forever``; ``stop`` releases it."""
 
     def is_for_caller(self) -> bool:
-        """Return whether the caller is code that blocks, and that this loop wakes."""
+        """Return whether the caller is blocking code that this loop wakes."""
         if _get_running_loop() is not None:
             return False
         me, main = getcurrent(), this_thread.main
@@ -107,7 +107,7 @@ class SharedLoop(originals.SelectorEventLoop):
         return main is not None and main.own_greenlet is me and main.scheduler is self.scheduler
 
     def is_running(self) -> bool:
-        """Return whether the loop runs; False in code that blocks, as for any loop outside of its coroutines."""
+        """Return whether the loop runs; False in blocking code, as for any loop outside its coroutines."""
         return super().is_running() and not self.is_for_caller()
 
     def run_until_complete(self, future: Any) -> Any:
@@ -118,7 +118,7 @@ class SharedLoop(originals.SelectorEventLoop):
         return super().run_until_complete(future)
 
     def run_forever(self) -> None:
-        """Wait for ``stop``. Parks: ``await``, in code that blocks. The hub runs the loop by this."""
+        """Wait for ``stop``. Parks: ``await``, in code that blocks. The hub runs the loop with this method."""
         if not self.is_for_caller():
             self.check_thread()
             super().run_forever()

@@ -1,9 +1,9 @@
-"""Calling functions that park from coroutines.
+"""``run_in_dhaga``: call functions that park from coroutines.
 
 A coroutine runs on the hub, where parking raises ParkError. ``run_in_dhaga`` spawns a dhaga for the call and awaits it;
 it is the mirror of ``await_``, and both pass cancels on. The dhaga is *running*, or *cancelled* by the coroutine's own
 cancel, which is remembered, so that the coroutine ends as asyncio expects: with CancelledError, not Cancelled. Any
-coroutine may call: a loop without a scheduler gets one, as its guest.
+coroutine may call it: a loop without a scheduler gets a guest scheduler.
 
 Rejected: ``await spawn(...)`` as the whole answer. A cancel of the coroutine leaves that dhaga running.
 """

@@ -4,12 +4,12 @@
 iteration has a ``TaskSession``: a Task that serves calls of the dhaga, one after the other, in the dhaga's context.
 
 The session is *serving* (``calls[0]`` runs), *idle* (its Task awaits ``idle``), or *stopping* (it ends after the last
-call). A cancel of the Task while serving goes to the call. While idle it cannot reach the dhaga as an exception of
-asyncio, so it becomes ``interruption``, a cancel pending in the dhaga, which the end of the block translates back.
-``submit`` and ``stop`` belong to the scheduler's OS thread; ``finish_unattended`` may be called anywhere, also by a
-finalizer. Only dhagas and main code of that scheduler may wait for a call.
+call). A cancel of the serving Task is passed on to the call. A cancel of the idle Task cannot reach the dhaga as an
+exception of asyncio: it becomes ``interruption``, a pending cancel of the dhaga, which the end of the block translates
+back. ``submit`` and ``stop`` belong to the scheduler's OS thread; ``finish_unattended`` may be called anywhere, also by
+a finalizer. Only dhagas and main code of that scheduler may wait for a call.
 
-How a dhaga waits for one awaitable is in ``_await.py``.
+The wait for one awaitable: ``_await.py``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SessionCall(asyncio.Future[Any]):
 
 
 class TaskSession:
-    """A Task that awaits calls for a dhaga, one after the other, as if the dhaga were itself that Task.
+    """A Task that awaits calls for a dhaga, one after the other, as if the dhaga were that Task.
 
     A cancel between two calls, for example by an ``asyncio.timeout`` entered in it, interrupts the dhaga.
     """
@@ -90,7 +90,7 @@ class TaskSession:
         self.context_copy: Context | None
         context, self.context_copy = context_to_share()
         self.for_block = for_block
-        # Shields compare it to learn whether they are inside of this block.
+        # Shields compare it to find out whether they are inside this block.
         self.number: int = self.scheduler.timers.sequence()
         self.interruption: BaseException | None = None
         self.cancelled: CancelledError | None = None
@@ -184,7 +184,7 @@ class TaskSession:
             del awaited  # see await_
 
     def finish(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Submit the last call and wait for it. As in asyncio, a pending cancel does not keep it from starting.
+        """Submit the last call and wait for it. As in asyncio, the call starts even if a cancel is pending.
 
         Returns: ``WAS_CANCELLED`` if a cancel has ended it; that cancel is still pending.
         """
@@ -289,7 +289,7 @@ class Block(Generic[T]):
         if not can_wait(session.scheduler):
             session.finish_unattended(self.leave, session, error)
             return False
-        # The block is over: an interruption that was not raised by now has nothing left to interrupt.
+        # The block is over: an interruption that was not raised has nothing left to interrupt.
         session.withdraw_interruption()
         pending = None
         if error is None and session.me.pending_errors:
@@ -303,7 +303,7 @@ class Block(Generic[T]):
         except CancelledError:
             if not isinstance(error, Cancelled | Expired):
                 raise
-            handled = False  # the manager got the dhaga's cancel in this form
+            handled = False  # the form in which the manager got the dhaga's cancel
         if error is None or (handled and handled is not WAS_CANCELLED):
             return bool(handled)
         if error is session.interruption:
@@ -356,7 +356,7 @@ def steps(iterator: AsyncIterator[T], timeout: float | None) -> Iterator[T]:
 
 
 def close(session: TaskSession, iterator: Any) -> None:
-    """Close the iterator in its session and stop that; wait for the end if the caller can park."""
+    """Close the iterator in its session and stop the session; wait for the end if the caller can park."""
     aclose = getattr(iterator, "aclose", None)
     if aclose is None:
         session.scheduler.call(session.stop)

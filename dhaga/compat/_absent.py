@@ -6,14 +6,14 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 RESOLVER = (
-    "names are resolved in OS threads here, by the system's own resolver, while the caller is parked: call "
+    "the system's own resolver looks up names here, in OS threads, while the caller is parked: call "
     "dhaga.socket.getaddrinfo, or leave the resolver out"
 )
 LOOP = (
     "all waits run on the asyncio loop of the thread, gevent.get_hub().loop; for a loop of your own: "
     "dhaga.Scheduler(loop=loop)"
 )
-INSIDE = "it is an inner part, which is made otherwise here: take what the documentation of the original names"
+INSIDE = "it is an internal part, and is different here: use the names in the original's documentation"
 
 ABSENT = {
     "eventlet.coros": "its semaphores are in eventlet.semaphore, its events in eventlet.event",
@@ -35,8 +35,8 @@ ABSENT = {
 }
 """Absent modules with their submodules, and the alternative."""
 
-MONITOR = "DHAGA_DEBUG=1 logs what holds the others up, and dhaga.debug tells of all microthreads"
-INTERFACE = "events are told by their classes, such as gevent.events.GeventDidPatchEvent"
+MONITOR = "DHAGA_DEBUG=1 logs code that blocks the others, and dhaga.debug shows all microthreads"
+INTERFACE = "use the classes of events, such as gevent.events.GeventDidPatchEvent"
 
 REFUSED = {
     "eventlet.backdoor": {INSIDE: "FileProxy SocketConsole"},
@@ -52,7 +52,7 @@ REFUSED = {
         INSIDE: "CONNECT_ERR CONNECT_SUCCESS",
     },
     "eventlet.hubs.hub": {
-        "get_hub() is the one hub; DHAGA_DEBUG=1 logs what holds it up": (
+        "get_hub() is the one hub; DHAGA_DEBUG=1 logs code that blocks it": (
             "DebugListener FdListener alarm_handler alarm_itimer arm_alarm closed_callback noop"
         ),
     },
@@ -81,10 +81,10 @@ REFUSED = {
     "gevent.ssl": {"Python 3.12 has removed it: call wrap_socket of an SSLContext": "wrap_socket"},
     "gevent.util": {
         "call dhaga.debug.dump() or gevent.util.format_run_info()": "GreenletTree",
-        "with dhaga.no_park() says where a block would wait": "assert_switches",
+        "dhaga.no_park() finds the calls of a block that would wait": "assert_switches",
     },
 }
-"""By module: the alternative, and its names. They can be imported; their use is refused."""
+"""By module: the alternative, and its names. The names can be imported; their use is refused."""
 
 
 class AbsentError(ImportError, NotImplementedError):

@@ -35,7 +35,7 @@ ALIASES = {
     "eventlet.hubs.selects": "eventlet.hubs._hub",
     "gevent.monkey.api": "gevent.monkey",
 }
-"""Foreign modules that are another module here."""
+"""Foreign modules that have another name here."""
 
 
 class CompatFinder(MetaPathFinder):
@@ -80,8 +80,8 @@ def install(*names: str) -> None:
     """Install Dhaga's packages for ``import gevent`` and ``import eventlet``, each if named, in this process.
 
     ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message
-    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs. A greenlet's ``id()`` is its
-    ident in ``threading``, again as theirs.
+    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs. A greenlet's ident in
+    ``threading`` is also its ``id()``, as theirs.
 
     Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
     """

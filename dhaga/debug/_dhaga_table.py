@@ -26,7 +26,7 @@ DEFAULT_ROWS = 200
 """Rows shown by default."""
 
 ROWS_OF_GROUP = 20
-"""Where rows are to be grouped, this many of each state and reason are shown before more of any other."""
+"""In a grouped table, this number of rows of each state and reason are chosen before further rows."""
 
 TOP_REASONS = 8
 """Number of the most frequent reasons (without trailing numbers) that are listed with their counts."""
@@ -142,7 +142,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def group_of(row: DhagaRow) -> tuple[str, str]:
-    """Return what the rows of a group have in common: the state, and the reason without its number."""
+    """Return the key of a row's group: the state, and the reason without its number."""
     return row.state, stem(row.reason)
 
 

@@ -77,7 +77,7 @@ global_observers: list[Observer] = []
 """Observers of all schedulers, including later ones."""
 
 hubs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-"""The hub of each scheduler that was observed, with the scheduler's name."""
+"""The hub of each observed scheduler, with the scheduler's name."""
 
 
 def observe(scheduler: Scheduler, observer: Observer) -> None:

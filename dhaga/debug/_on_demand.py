@@ -1,9 +1,9 @@
 """On-demand probes: a costly measurement runs only while it is queried.
 
 A probe is off until the first query, which starts a helper thread; after ``KEEP_SECONDS`` without a query, that thread
-calls ``on_idle`` and ends. The next query starts both anew. ``close`` ends the probe for good: a later query is still
-answered, and the probe is switched off right after it. ``guard`` serialises queries and switching off; it is an OS
-lock, as queries come from OS threads while schedulers may be blocked.
+calls ``on_idle`` and ends. The next query starts thread and measurement again. ``close`` ends the probe for good: a
+later query is still answered, and the probe is switched off right after it. ``guard`` serialises queries and switching
+off; it is an OS lock, as queries come from OS threads while schedulers may be blocked.
 
 Rejected: start and stop commands from the client, as a killed client never sends the stop.
 """

@@ -1,9 +1,9 @@
-"""The trace: when each dhaga ran, what it waited for and which others it woke, in Chrome's trace format (Perfetto).
+"""The trace: the runs and waits of each dhaga, and the wakes between dhagas, in Chrome's trace format (Perfetto).
 
 Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch and the kernel at each wake, and it
 appends a tuple to a ring of the last ``most`` events, in the thread of the event (``deque.append`` is atomic, so no
 lock is needed). ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
-costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while the inspector is asked for the last seconds.
+costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while clients query the inspector for the last seconds.
 Without a trace, none of this is called. If the ring has overflowed, slices that began before its first event begin
 there (``complete_since``).
 """

@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of what a client may send, in bytes and fields, and of each step's time, in seconds (None: no limit)."""
+    """Limits of a client's requests, in bytes and fields, and of each step's time, in seconds (None: no limit)."""
 
     line: int = 8192
     """Size of the request line or of a field. RFC 9112, 3 recommends at least 8000. Larger: 414, 431."""

@@ -38,8 +38,8 @@ class Server(TCPServer):
     others wait in order of arrival; ``multiprocess``: the value of ``wsgi.multiprocess``.
     Environ, besides PEP 3333: ``dhaga.upgrade()`` takes over the connection and returns its socket and the bytes
     already received; WebSocket libraries use ``werkzeug.socket`` or ``gunicorn.socket`` for that.
-    ``dhaga.disconnected()`` reports whether the client has disconnected: an app otherwise notices that only when it
-    reads or writes, so a long poll waits in slices and checks between them.
+    ``dhaga.disconnected()`` reports whether the client has disconnected. An app otherwise notices this only when it
+    reads or writes: a long poll should wait in slices, and check between them.
     """
 
     def __init__(

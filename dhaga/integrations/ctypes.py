@@ -1,4 +1,4 @@
-"""ctypes in a patched program: C functions that take a thread's ident get an OS thread's in place of a dhaga's.
+"""ctypes in a patched program: C functions that take a thread's ident get the OS thread's ident instead of a dhaga's.
 
 C takes an ident for a ``pthread_t`` and dereferences it; a dhaga's ident is not an address. After ``install``,
 libraries return the functions of ``FUNCTIONS`` as instances of subclasses of their own classes, which translate the
@@ -42,7 +42,7 @@ def uninstall() -> None:
 
 
 def getitem(self: ctypes.CDLL, name: Any) -> Any:
-    """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` calls as well."""
+    """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` also calls."""
     function = standard_getitem(self, name)
     translate = FUNCTIONS.get(name)
     if translate is None:

@@ -9,8 +9,8 @@ a server's handlers are dhagas. Cancelling a dhaga in a blocking call cancels th
 Under ``dhaga.monkey.patch`` a post-import hook installs this. Channels and servers made earlier still block. In an
 unpatched program use ``grpc.aio`` with ``dhaga.await_``.
 
-Rejected: grpcio's own support of gevent (``grpc.experimental.gevent``), which needs a thread pool as well. There, an
-error that ends the wait of a blocking call (a timeout, a kill) frees its completion queue while a thread waits in it.
+Rejected: grpcio's own support of gevent (``grpc.experimental.gevent``), which also needs a thread pool. There, an error
+that ends the wait of a blocking call (a timeout, a kill) frees its completion queue while a thread waits in it.
 """
 
 from __future__ import annotations

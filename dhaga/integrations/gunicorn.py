@@ -12,8 +12,8 @@ handlers and ``wake_heartbeat`` write. (As the pipe and the handlers are gunicor
 cannot replace them.) Signal handlers that log or exit do so in a dhaga, as no handler may switch. A connection is idle
 while ``timeout_ctx`` is entered; it is then in ``idle_deadlines``, in the order of the deadlines, as all have the same
 keepalive. To end it, its receiving side is shut down: data already received is still answered. A stop closes the
-listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. Not bounded, as with
-gunicorn's own asynchronous workers: how long a body may stall or trickle in, and how long a client may read nothing.
+listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. As with gunicorn's own
+asynchronous workers, there is no time limit for a body that stalls or trickles in, or for a client that reads nothing.
 gunicorn advises a proxy in front for that; ``python -m dhaga serve`` has ``http.limits``.
 
 Rejected: the parser of ``http``, which refuses a little more. gunicorn's settings have their meaning in its own parser,
@@ -232,7 +232,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     def wake_heartbeat(self) -> None:
         """End the wait of ``heartbeat`` through its self-pipe."""
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
+        with contextlib.suppress(BlockingIOError):  # a full pipe also wakes it
             os.write(self.PIPE[1], b".")
 
     def stop_accepting(self) -> None:
@@ -379,5 +379,5 @@ def add_log_handlers(log: Any) -> None:
 
 
 def cache_settings(settings: Any) -> None:
-    """Store gunicorn's settings as plain attributes as well: a request reads 21, and each lookup would take 0.2 µs."""
+    """Also store gunicorn's settings as plain attributes: a request reads 21, and each lookup would take 0.2 µs."""
     vars(settings).update({name: setting.get() for name, setting in settings.settings.items()})

@@ -40,7 +40,7 @@ class CellRunner:
         self.interrupt: CellInterrupt = CellInterrupt()
 
     def should_run_async(self, raw_cell: str, **options: Any) -> bool:
-        """Return True for each cell of the kernel's loop; for a cell that another cell runs, the shell's own answer."""
+        """Return True for each cell of the kernel's loop; for a cell run by another cell, the shell's own answer."""
         if not on_running_loop():
             return self.shell_should_run_async(raw_cell, **options)
         self.awaits = True

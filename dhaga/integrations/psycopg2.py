@@ -5,7 +5,7 @@ ProgrammingError. libpq resolves host names itself, which blocks; pass ``hostadd
 Threads may share a connection (DB API, threadsafety 2). psycopg2 guards it with a mutex in C, which is held while the
 callback parks: another dhaga that calls ``commit()`` would block the OS thread for ever. So connections are of a class
 with a lock of ours, which each call that may wait, of the connection or of a cursor, acquires first. ``cancel()`` does
-not. A connection from before ``install``, or from a ``connection_factory`` that is a function, has no such lock: only
+not. A connection opened before ``install``, or by a ``connection_factory`` that is a function, has no such lock: only
 one thread at a time may use it.
 Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as psycopg2 is imported.
 """

@@ -1,7 +1,7 @@
-"""The patch as ``serve``, the gunicorn worker and Celery's pool apply it: the doors that serve other people's code.
+"""The patch for the doors, which run other people's code: ``serve``, the gunicorn worker and Celery's pool.
 
-They patch by default, so that blocking code serves many at once, and go on unpatched where they cannot. The engine has
-imported its own modules by then; each door knows which of those may keep what they have bound (``patch_after``).
+They patch by default, so that blocking code serves many clients at once, and run unpatched if they cannot. By then the
+door has imported its own packages, and names those that may keep unpatched names (``patch_after``).
 """
 
 from __future__ import annotations
@@ -45,5 +45,5 @@ def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
     """Return the line that a door logs once, at its start, if it could not patch."""
     return (
         f"{door} runs unpatched, so a call that blocks (time.sleep, a database driver) stops everything else that it "
-        f"serves: {error}. {way_out}; where no patch is wanted, set {VARIABLE}=0"
+        f"serves: {error}. {way_out}; if you want no patch, set {VARIABLE}=0"
     )

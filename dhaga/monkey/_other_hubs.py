@@ -1,8 +1,8 @@
-"""gevent and eventlet beside the patch: their hubs run in greenlets of their own; neither side resumes the other's.
+"""gevent and eventlet beside the patch: their hubs run in their own greenlets, and neither side resumes the other's.
 
-Ours is refused over theirs; ``_other_patches`` refuses theirs over ours. Their import into a patched program is no
-error, since packages import them to see if they are there; a warning says that their hub blocks the OS thread with all
-its dhagas, and their thread pools never answer.
+Our patch is refused after theirs; ``_other_patches`` refuses theirs after ours. Their import into a patched program is
+no error, since packages import them to check whether they are installed; a warning says that their hub blocks the OS
+thread with all its dhagas, and that their thread pools never answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import warnings
 from .._kernel.errors import PatchError
 
 PATCHERS = {"gevent": ("gevent.monkey", "saved"), "eventlet": ("eventlet.patcher", "already_patched")}
-"""The packages, the module of each that patches, and its dictionary that is empty until it does."""
+"""The packages, each with the module that patches, and the dictionary in it that is empty until then."""
 
 WAY_OUT = (
     "run the unchanged program with python -m dhaga --as {0} ..., or list what to change with python -m dhaga migrate"
@@ -23,7 +23,7 @@ warned: set[str] = set()
 
 
 def is_ours(name: str) -> bool:
-    """Return whether a package of that name is the one of ``dhaga.compat``, which has no hub of its own."""
+    """Return whether the package of this name is from ``dhaga.compat``, which has no hub of its own."""
     return getattr(sys.modules.get(name), "__name__", name) != name
 
 

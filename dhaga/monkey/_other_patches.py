@@ -1,4 +1,4 @@
-"""The patches of gevent and eventlet, refused while ours is active: half of theirs would replace ours, then fail."""
+"""The patches of gevent and eventlet, refused while ours is active: half of it would replace ours, and then fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .._kernel.errors import PatchError
 from ._other_hubs import PATCHERS, WAY_OUT, is_ours
 
 HELPERS = {"patch_item", "patch_module", "patch_function"}
-"""Functions of their patchers by which other packages patch themselves."""
+"""Functions of their patchers with which other packages patch themselves."""
 
 
 class RefusedPatch:
-    """A function of gevent's or eventlet's that patches the standard library, in front of its own."""
+    """Replacement of a function of gevent or eventlet that patches the standard library."""
 
     active = False
 
@@ -34,7 +34,7 @@ def install() -> None:
     """Refuse the patches of each package that is imported. From: the post-import hook."""
     RefusedPatch.active = True
     for package, (patcher, _) in PATCHERS.items():
-        # eventlet has its function in both.
+        # eventlet has its function in both modules.
         for module in (sys.modules.get(package), sys.modules.get(patcher)):
             if module is not None and not is_ours(package):
                 refuse_patches_in(module, package)

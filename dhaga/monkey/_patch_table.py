@@ -1,4 +1,4 @@
-"""The table of what the patch replaces, by name, in the standard modules. How it is replaced: ``_patcher.py``."""
+"""The table of the names that the patch replaces in standard modules. How it is replaced: ``_patcher.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """Names of a standard module that the patch replaces by those of one of ours.
+    """Names of a standard module that the patch replaces by names of one of our modules.
 
     ``why``: why a private name is needed; ``when``: whether this Python, on this platform, has the names.
     """
@@ -52,7 +52,7 @@ TABLE = (
         "dhaga.thread",
         ("LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"),
     ),
-    Row("_thread", "dhaga.thread", ("_count",), why="test suites look by it for threads that were left over"),
+    Row("_thread", "dhaga.thread", ("_count",), why="test suites use it to find threads that were left over"),
     Row("_thread", "dhaga.thread", ("lock", "start_joinable_thread"), when=hasattr(_thread, "start_joinable_thread")),
     Row(
         "_thread",
@@ -109,7 +109,7 @@ TABLE = (
         "asyncio.unix_events:_DefaultEventLoopPolicy" if POLICIES_ARE_PRIVATE else "asyncio:DefaultEventLoopPolicy",
         "dhaga.asyncio:DefaultEventLoopPolicy",
         ("_loop_factory",),
-        why="policies of programs that are derived from the standard's make loops by it",
+        why="programs' policies that are derived from the standard's make loops with it",
     ),
     Row(
         "asyncio:BaseEventLoop",
@@ -118,4 +118,4 @@ TABLE = (
         why="in debug mode the loop of a scheduler would take its dhagas for other threads",
     ),
 )
-"""What is replaced. Names that other modules have bound to the same objects follow, see ``_rebind.rebind``."""
+"""The replaced names; ``_rebind.rebind`` also replaces names that other modules have bound to these objects."""

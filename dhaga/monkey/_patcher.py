@@ -43,7 +43,7 @@ __all__ = ["PatchError", "is_patched", "original", "patch", "patched_imports", "
 
 
 log = PatchLog()
-"""What ``unpatch`` undoes."""
+"""The changes that ``unpatch`` undoes."""
 
 
 def is_patched() -> bool:
@@ -62,9 +62,9 @@ def patch(*, cooperative: bool = False) -> None:
 
 
 def patch_after(*known: str, cooperative: bool = False) -> None:
-    """Patch, although these packages are imported already: their subclasses of Thread are derived from ours instead.
+    """Patch although these packages have been imported: their subclasses of Thread are then derived from ours.
 
-    Other subclasses of theirs keep their bases, so each package was read to see what those do.
+    Their other subclasses keep their bases: each package's source was read to check these.
     """
     if log:
         return
@@ -89,13 +89,13 @@ def patch_after(*known: str, cooperative: bool = False) -> None:
 
 
 def refuse(wanted: Iterable[Replacement], known: Iterable[str] = ()) -> None:
-    """Raise PatchError if a patch would come too late, or is one of two."""
+    """Raise PatchError if a patch would come too late, or a second one."""
     refuse_other_patches()
     refuse_late(wanted, known)
 
 
 def replacements() -> list[Replacement]:
-    """Import all that ``TABLE`` names, before any is replaced, so that standard classes derive from standard ones."""
+    """Import all modules of ``TABLE`` before a name is replaced: standard classes must derive from standard ones."""
     rows = [row for row in TABLE if row.when]
     modules = [(resolve_name(row.module), resolve_name(row.ours)) for row in rows]
     return [
@@ -141,9 +141,9 @@ os.register_at_fork(before=restore_for_fork, after_in_parent=replace_after_fork,
 
 
 def original(module: str, name: str) -> Any:
-    """Return what a standard module has by this name without the patch: ``original("threading", "Thread")``.
+    """Return a standard module's object of this name without the patch: ``original("threading", "Thread")``.
 
-    A wait by such a function or lock blocks the OS thread with all its dhagas. Raises: ImportError, AttributeError.
+    A wait in such a function or lock blocks the OS thread with all its dhagas. Raises: ImportError, AttributeError.
     """
     owner = importlib.import_module(module)
     for where, what, value in log.entries:
@@ -155,9 +155,9 @@ def original(module: str, name: str) -> Any:
 def patched_imports(*names: str, shared: Iterable[str] = ()) -> PrivateModules:
     """Return a context manager in which the caller imports private, patched copies of these packages.
 
-    What they import is also private, apart from the standard library (see ``_private_stdlib.py``), packages with
-    compiled modules, and those in ``shared``. Objects of one block are not instances of another's classes: name all
-    packages that exchange them in one block.
+    Their imports are also private, apart from the standard library (see ``_private_stdlib.py``), packages with compiled
+    modules, and those in ``shared``. Objects of one block are not instances of another's classes: name all packages
+    that exchange them in one block.
     Parks: never. Returns: the private modules; their ``import_module`` also imports after the block.
     """
     return PrivateModules(TABLE, names, tuple(shared))

@@ -1,7 +1,7 @@
 """Post-import hooks (PEP 369): packages that wait in C, or pass idents to C, are adapted as they are imported.
 
 A finder at the front of ``sys.meta_path`` finds a package of ``HOOKED`` by the other finders, and wraps its loader; the
-wrapped loader calls ``install`` once the package has run. Nothing is imported that the program does not import itself.
+wrapped loader calls ``install`` once the package has run. Only modules that the program itself imports are imported.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HOOKED = {
 """Package or module -> the module whose ``install`` and ``uninstall`` are called."""
 
 UVLOOP = "uvloop"
-"""Takes ``signal.set_wakeup_fd`` as it is imported, and calls it wherever it runs in the main OS thread."""
+"""Binds ``signal.set_wakeup_fd`` at its import, and calls it anywhere in the main OS thread."""
 
 
 @contextmanager

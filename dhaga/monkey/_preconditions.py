@@ -1,9 +1,9 @@
-"""Preconditions of a patch: what it cannot mend, and which import or thread start must therefore come after it.
+"""Preconditions of a patch: imports and thread starts that must come after it, as it cannot change their results.
 
 ``import threading`` may come before the patch, and so may ``from threading import Lock`` (``_rebind.py``). Two things
-may not. A class derived from a replaced one keeps its base. An OS thread that runs already holds and waits for standard
-locks that the patch would replace under it; exempt are threads of schedulers, helper threads of Dhaga and those of
-debuggers.
+may not. A class derived from a replaced one keeps its base. A running OS thread holds and waits for standard locks,
+which the patch would replace under it; threads of schedulers, helper threads of Dhaga and debuggers' threads are
+exempt.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .._kernel.wait.deadlock import frames_of_threads
 from ._rebind import Replacement, is_standard, package_of
 
 BELOW_PATCH = ("dhaga", "greenlet", "tornado")
-"""Packages whose classes and threads the patch is built on."""
+"""Packages whose classes and threads the patch itself needs."""
 
 SUBCLASSES_WORK = ("queue",)
 """Standard modules whose subclasses also work after the patch: their methods look up the locks at each use."""
 
 
 def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> None:
-    """Raise PatchError if there is an OS thread or a subclass that the patch should have come before.
+    """Raise PatchError if the patch should have come before an OS thread or a subclass.
 
-    ``known``: packages whose subclasses do no harm.
+    ``known``: packages whose subclasses are harmless.
     """
     complaints = [*threads(), *subclasses_made_too_early(replacements, known)]
     if complaints:
@@ -42,7 +42,7 @@ def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) 
 
 
 def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> Iterator[str]:
-    """Yield the imports that must come after the patch, each with one subclass of it."""
+    """Yield the imports that must come after the patch, each with one of its subclasses."""
     reported = set(known)
     for module, name, _, standard in replacements:
         if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:

@@ -1,18 +1,18 @@
 """Private, patched copies of packages beside the public ones: ``dhaga.monkey.patched_imports``.
 
-``PrivateModules`` is a second ``sys.modules``: modules of its own under their public names. They run with a
-``__builtins__`` whose ``__import__`` looks there, so that what a function of theirs imports later, in any dhaga or
-OS thread, is also private. What is not shared (``_is_shared``) is loaded by the system's finders and loaders, so that
-byte code, source lines and data files are found as usual. A module is absent, being loaded (``ModuleLocks``
-knows by which greenlet), or loaded; of loads that wait for each other one gets the half-loaded module, as importlib's.
+``PrivateModules`` is a second ``sys.modules``: private modules under their public names. They run with a
+``__builtins__`` whose ``__import__`` looks there: so later imports of their functions, in any dhaga or OS thread, are
+also private. The system's finders and loaders load modules that are not shared (``_is_shared``), so that byte code,
+source lines and data files are found as usual. A module is absent, being loaded (``ModuleLocks`` knows by which
+greenlet), or loaded. If loads wait for each other, one gets the half-loaded module, as with importlib.
 
-``ImportHook`` replaces ``builtins.__import__`` while a ``with`` block is open, for the greenlets that opened one; to
-all others it is the former function. Inside an import it is bypassed, so that public modules import publicly.
+``ImportHook`` replaces ``builtins.__import__`` during ``with`` blocks, for the greenlets in such a block; for all
+others it calls the former function. Inside an import it is bypassed, so that public modules make public imports.
 
 Limits: a lookup by name outside finds the public module. So pickles of private objects are made and read by the private
 ``pickle``; ``multiprocessing`` starts private functions by fork only; ``mock.patch("name")`` changes the public module.
-What is added to ``builtins`` later is not seen. Rejected: changing ``sys.modules`` for a while, since other OS threads
-import meanwhile, and functions import later.
+Names added to ``builtins`` later are not visible. Rejected: changing ``sys.modules`` for a while, since other OS
+threads import meanwhile, and functions import later.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SHARED = ("dhaga", "greenlet", "tornado")
 class PrivateModules:
     """Modules that import each other, apart from those in ``sys.modules``; made by ``patched_imports``.
 
-    In its ``with`` block the caller's imports of the named packages are private. It can be entered again.
+    Context manager in whose block the caller's imports of the named packages are private. It can be entered again.
     """
 
     def __init__(self, table: Iterable[Overlay], names: Sequence[str], shared: Sequence[str] = ()) -> None:
@@ -121,7 +121,7 @@ class PrivateModules:
             module.__spec__.loader.exec_module(module)
         return self.modules[name]
 
-    # ---- how a module comes in
+    # ---- loading a module
 
     def _load(self, name: str) -> ModuleType:
         """Return a module. Parks: while another dhaga or OS thread loads it (``event.wait``)."""
@@ -147,7 +147,7 @@ class PrivateModules:
                 setattr(package, tail, module)
 
     def _make(self, name: str, path: Any) -> ModuleType:
-        """Share a module, make its face, or run a copy of it."""
+        """Share a module, create its face, or run a copy of it."""
         if self._is_shared(name):
             self.modules[name] = importlib.import_module(name)
         elif name in self._stdlib.makers:
@@ -165,7 +165,7 @@ class PrivateModules:
         return within(name, self._shared) or self._is_compiled(name.partition(".")[0])
 
     def _is_compiled(self, top: str) -> bool:
-        """Return whether a package that is not named has compiled modules: these import each other publicly."""
+        """Return whether a package that was not named has compiled modules, which import each other publicly."""
         if top not in self._compiled:
             spec = None if top in self._top_names else self._find(top, None)
             self._compiled[top] = spec is not None and brings_extensions(spec)
@@ -214,7 +214,7 @@ class PrivateModules:
 
     @contextmanager
     def _visible_in_package(self, module: ModuleType) -> Iterator[None]:
-        """Make a module an attribute of its package while it runs.
+        """Set a module as an attribute of its package during its execution.
 
         In a cycle ``from . import x`` looks for a missing ``x`` in the public ``sys.modules``.
         """
@@ -237,7 +237,7 @@ def within(name: str, packages: Iterable[str]) -> bool:
 
 
 def package_of(namespace: dict[str, Any]) -> str:
-    """Return the package that a module's relative imports are relative to."""
+    """Return the package that a module's relative imports start from."""
     package = namespace.get("__package__")
     if package is None:
         spec = namespace.get("__spec__")
@@ -281,7 +281,7 @@ def files_of_package(place: str) -> Iterator[str]:
 
 
 class ModuleLocks:
-    """The modules under way, each with its loader. Of loads in a cycle one gets the other's half-loaded module."""
+    """The modules being loaded, each with its loader. In a cycle of loads, one gets the other's half-loaded module."""
 
     def __init__(self) -> None:
         self.lock = allocate_lock()

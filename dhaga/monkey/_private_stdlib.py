@@ -1,10 +1,11 @@
-"""The standard library as private modules see it: each of its modules is shared, copied, or shown by a face.
+"""The standard library of private modules: each of its modules is shared, is copied, or has a face.
 
-- A **face** is a new module with the public one's contents, apart from what must be private. The modules of the patch's
-  table have faces: exceptions, constants and enums stay the public ones, what the table replaces is ours.
-- A **copy** is run anew, so that it imports the faces: standard modules that wait by means of the table (``COPIES``).
-- All else is **shared**: it is the public module, so that its errors and classes are the same objects everywhere; it
-  waits for nothing but locks that are held for a moment.
+- A **face** is a new module with the public one's contents, except for names that must be private. The modules of the
+  patch's table have faces: exceptions, constants and enums are the public ones; the names in the table are ours.
+- A **copy** is run anew, so that it imports the faces: these are standard modules that wait through names in the table
+(``COPIES``).
+- All others are **shared**: they are the public modules, so that their errors and classes are the same objects
+  everywhere; they wait only for locks that are held for a moment.
 
 Importing itself: ``_private_imports.py``.
 """
@@ -36,7 +37,8 @@ COPIES = frozenset(
 )
 """Standard modules that are copied.
 
-``tests/monkey/test_private_imports.py`` computes the first part, and lists what is shared though it is found there.
+``tests/monkey/test_private_imports.py`` computes the first part, and lists the modules found there that are shared
+nevertheless.
 """
 
 MODULE_LOOKUPS = {
@@ -48,10 +50,10 @@ MODULE_LOOKUPS = {
 """Functions that look a class's module up in ``sys.modules``; in their faces they see the private ``sys``."""
 
 FUTURES = ("Future", "as_completed", "wait")
-"""Names of ``dhaga.futures``. The patch needs no row for them: the standard's own wait on our locks."""
+"""Names of ``dhaga.futures``. The patch needs no row for them: the standard functions wait for our locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
-"""All that ``pickle`` gets of its C half, the rest of which looks classes up among the public modules."""
+"""The only names that ``pickle`` gets from its C half: the others look up classes in the public modules."""
 
 
 class Overlay(Protocol):
@@ -68,7 +70,7 @@ class Overlay(Protocol):
 
 
 class Importer(Protocol):
-    """What a face needs of the private modules that it belongs to."""
+    """The private modules' interface for their faces."""
 
     modules: dict[str, ModuleType]
     meta_path: list[Any]
@@ -122,7 +124,7 @@ class PrivateStdlib:
     # ---- the faces
 
     def package_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a package that is shared, though some of its modules are not."""
+        """Return the face of a shared package with modules that are not shared."""
         name = public.__name__
         face = ModuleType(name)
         vars(face).update({key: value for key, value in vars(public).items() if f"{name}.{key}" not in self.not_shared})
@@ -137,7 +139,7 @@ class PrivateStdlib:
         return face
 
     def table_face(self, public: ModuleType) -> ModuleType:
-        """Return the face of a module of the table; its functions see what is replaced."""
+        """Return the face of a module of the table; its functions use the replaced names."""
         face = self.package_face(public)
         rebind_globals(public, vars(face))
         for cls, place, names in self.rows[public.__name__]:

@@ -1,10 +1,10 @@
 """The patch log, and the rebinding of names that modules took from the standard library before the patch.
 
 A change is an attribute that was set, with its former value; ``PatchLog`` undoes changes in reverse order, so that a
-name set twice gets its first value back. Three things are changed besides the names of the table: what other modules
-bound by ``from threading import Lock`` (``rebind``), standard classes derived from ``threading.Thread`` (``rebase``),
-and the methods of the standard classes that Dhaga itself uses, whose globals are kept as they were
-(``keep_originals``). Extension modules are left: what C code holds cannot be seen.
+name set twice gets its first value back. Besides the names of the table, it changes names that other modules bound with
+``from threading import Lock`` (``rebind``), standard classes derived from ``threading.Thread`` (``rebase``), and
+methods of the standard classes that Dhaga itself uses: these keep their former globals (``keep_originals``). Extension
+modules stay unchanged: references in C code cannot be found.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from .._kernel import originals
 
 BELOW_PATCH = ("dhaga", "greenlet")
-"""Packages that keep what they have bound: the patch is built on them."""
+"""Packages that keep the names they have bound, as the patch itself needs them."""
 
 
 class Replacement(NamedTuple):
-    """A name of a standard module, what the patch puts there, and the standard's own."""
+    """A name of a standard module, its replacement, and the original."""
 
     module: ModuleType
     name: str
@@ -76,12 +76,12 @@ def keep_originals(replacements: Sequence[Replacement], log: PatchLog) -> None:
 
 
 def kept_function(standard: Any) -> Any:
-    """Return a function whose globals stay as they are; anything else unchanged."""
+    """Return a function that keeps its present globals; any other object unchanged."""
     return originals.unpatched(standard) if isinstance(standard, FunctionType) else standard
 
 
 def rebind(replacements: Iterable[Replacement], log: PatchLog, wanted: Callable[[str], bool] = bool) -> None:
-    """Replace what modules bound to names of their own, as by ``from threading import Lock``, before the patch."""
+    """Replace objects that modules bound before the patch, as with ``from threading import Lock``."""
     ours: dict[int, Replacement] = {}
     for replacement in replacements:
         if callable(replacement.standard) and isinstance(replacement.module, ModuleType):
@@ -97,7 +97,7 @@ def rebind(replacements: Iterable[Replacement], log: PatchLog, wanted: Callable[
 
 
 def rebind_back(replacements: Iterable[Replacement]) -> None:
-    """Undo what standard modules that were imported during the patch have bound, or derived, of ours."""
+    """Undo, in standard modules imported during the patch, the bindings of and derivations from our objects."""
     back = [it._replace(ours=it.standard, standard=it.ours) for it in replacements]
     rebind(back, PatchLog(), is_standard)
     rebase(back, PatchLog())
@@ -114,8 +114,8 @@ def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> 
 def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:
     """Yield the names of all Python modules, apart from those below the patch.
 
-    A module goes by its own name, as it may also be in ``sys.modules`` by another one. No attribute of a module or
-    value is read: some are proxies, which would import or make what they stand for.
+    A module's own name counts, as it may also be in ``sys.modules`` under another one. No attribute of a module or
+    value is read: some are proxies, which would import a module or create an object.
     """
     for key, module in list(sys.modules.items()):
         if issubclass(type(module), ModuleType):
@@ -128,9 +128,9 @@ def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:
 
 
 def rebase(replacements: Iterable[Replacement], log: PatchLog, known: Sequence[str] = ()) -> None:
-    """Derive classes from our ``Thread`` that were derived from ``threading.Thread`` before the patch.
+    """Change classes derived from ``threading.Thread`` before the patch: derive them from our ``Thread``.
 
-    Standard ones, and those of the packages ``known``, of which no instance may exist.
+    Only standard classes, and classes of the packages ``known``, which must have no instances.
     """
     for module, name, ours, standard in replacements:
         if (module.__name__, name) != ("threading", "Thread"):

@@ -1,8 +1,8 @@
 """The reprs of sockets, locks, events, semaphores and barriers under the patch: the standard's, with their waiters.
 
 Programs and their tests know the standard's reprs; filters of warnings match the beginning of a socket's. Without the
-patch ours are shorter. RLock has the standard's ``__module__`` as well, by which trio knows it; other classes keep
-ours, by which ``inspect.getsource``, ``typing.get_type_hints`` and ``pickle`` find them.
+patch ours are shorter. RLock also has the standard's ``__module__``, by which trio recognises it; other classes keep
+ours, with which ``inspect.getsource``, ``typing.get_type_hints`` and ``pickle`` find them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def use_standard_reprs(log: PatchLog) -> None:
 
 
 def socket(self: Socket) -> str:
-    return OWN_REPRS[Socket](self).replace("<dhaga.", "<", 1)  # a subclass of the program's tells its own module
+    return OWN_REPRS[Socket](self).replace("<dhaga.", "<", 1)  # the program's subclass has its own module
 
 
 def lock(self: Lock | RLock) -> str:
     kind = RLock if isinstance(self, RLock) else Lock
     state = OWN_REPRS[kind](self).removeprefix(f"<{kind.__name__} ").removeprefix("unlocked, ").removesuffix(">")
     locked = "unlocked" if self._holder is None else "locked"
-    # Between two holders an RLock keeps the count of the former one.
+    # Between two holders, an RLock keeps the former holder's count.
     count = f" count={0 if self._holder is None else self._count}" if isinstance(self, RLock) else ""
     return f"<{locked} threading.{type(self).__name__} object{count} at {id(self):#x}: {state}>"
 

@@ -1,19 +1,19 @@
-"""Upgrade the locks, conditions, simple queues and thread-locals that exist when the patch comes.
+"""Upgrade the locks, conditions, simple queues and thread-locals that exist at the time of the patch.
 
-A lock of the OS that a dhaga holds over a park would stop all dhagas of its OS thread, and an RLock would let each of
-them in. So an object is replaced wherever it is referenced, by one of ours in the same state. ``gc`` finds the
-referrers; the reference count tells whether it found all.
+An OS lock that a dhaga holds across a park would stop all dhagas of its OS thread, and an RLock would admit each of
+them. So all references to an object are replaced by references to one of ours in the same state. ``gc`` finds the
+referrers; the reference count tells whether it has found all.
 
-- **Replaced in place**: what is held in dicts (of modules, classes, objects), lists, slots and closure cells.
-  Conditions stay the same objects: their class is set, and they are made anew over the new lock.
-- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), as two halves of
-  a lock exclude nothing; one with waiters; an RLock that is held, since its owner cannot be moved; what belongs to the
-  event loop and the packages below it (``NOT_UPGRADED``).
-- **Kept beside the new one**: a lock whose methods were given to ``os.register_at_fork``, which keeps them. The
-  handlers go on with the old lock; in a forked child the new one is freed (``free_in_child``).
+- **Replaced in place**: references in dicts (of modules, classes, objects), lists, slots and closure cells. Conditions
+  stay the same objects: their class is set, and they are made anew over the new lock.
+- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), as a lock and
+  its replacement would not exclude each other's holders; an object with waiters; a held RLock, since its owner cannot
+  be moved; objects of the event loop and the packages below it (``NOT_UPGRADED``).
+- **Kept beside the new one**: a lock whose methods ``os.register_at_fork`` has, as they cannot be removed there. These
+  handlers keep using the old lock; in a forked child the new one is freed (``free_in_child``).
 
-``downgrade_locks`` does the same the other way round. The upgrade needs a process with one OS thread, so that nothing
-else waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library; those of
+``downgrade_locks`` does the same the other way round. The upgrade needs a process with one OS thread, so that no other
+thread waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library, as locks of
 other packages matter as much.
 """
 
@@ -40,10 +40,10 @@ Setter = Callable[[Any], object]
 Makers = dict[type, Callable[[Any], Any]]
 
 NOT_UPGRADED = ("asyncio", "dhaga", "greenlet", "threading", "tornado")
-"""Modules whose own objects are left: the event loop's, and those below it. None parks while it holds a lock."""
+"""Modules whose objects are left unchanged: those of the event loop, and below it. None parks while it holds a lock."""
 
 FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
-"""Methods of a lock that ``os.register_at_fork`` may have been given; they may stay those of the old lock."""
+"""Methods of a lock that ``os.register_at_fork`` may have; they may remain the old lock's."""
 
 FEW = 100
 """The most objects that are passed to ``gc.get_referrers``: 2 ms for 20, instead of 11 for a pass over all objects."""
@@ -113,7 +113,7 @@ DOWNGRADES: Makers = {
 
 
 class Referrers:
-    """What refers to certain objects, as far as ``gc`` knows; found in one pass over all objects."""
+    """The referrers of certain objects, as far as ``gc`` knows them; found in one pass over all objects."""
 
     def __init__(self, objects: list[Any]) -> None:
         self.found: dict[int, dict[int, Any]] = {id(obj): {} for obj in objects}
@@ -129,7 +129,7 @@ class Referrers:
                 self.found[id(held)][id(referrer)] = referrer
 
     def of(self, obj: Any) -> list[Any]:
-        """Return what refers to an object."""
+        """Return the referrers of an object."""
         return list(self.found[id(obj)].values())
 
     def indirect(self) -> list[Any]:
@@ -143,7 +143,7 @@ class Referrers:
 
 
 def count_references(referrer: Any, obj: Any) -> int:
-    """Return how often a referrer refers to an object."""
+    """Return the number of references to an object in a referrer."""
     return sum(held is obj for held in gc.get_referents(referrer))
 
 
@@ -202,7 +202,7 @@ class LockUpgrade:
         self.makers = makers
         self.old_condition, self.new_condition = old, new
         self.conditions: list[Any] = [it for it in gc.get_objects() if type(it) is old]
-        objects.append(originals.allocate_lock())  # referenced by this method alone: its count is the baseline
+        objects.append(originals.allocate_lock())  # referenced only by this method: its count is the baseline
         self.referrers = Referrers(objects)
         self.owners = Referrers(self.referrers.indirect())
         self.references = {id(obj): self.unknown_references(obj) for obj in objects}
@@ -210,7 +210,7 @@ class LockUpgrade:
         self.replacements = self.replace(objects)
 
     def unknown_references(self, obj: Any) -> int:
-        """Return how many references to an object ``gc`` does not know."""
+        """Return the number of references to an object that ``gc`` does not know."""
         return sys.getrefcount(obj) - sum(count_references(referrer, obj) for referrer in self.referrers.of(obj))
 
     def replace(self, objects: list[Any]) -> dict[int, Any]:
@@ -257,7 +257,7 @@ class LockUpgrade:
         return found if len(found) == number else None
 
     def owner(self, referrer: Any) -> Any:
-        """Return what a dict belongs to; any other referrer is returned as it is."""
+        """Return the owner of a dict; any other referrer is returned unchanged."""
         if type(referrer) is not dict:
             return referrer
         for owner in self.owners.of(referrer):
@@ -274,7 +274,7 @@ class LockUpgrade:
         return all(type(self.owner(referrer)) is self.old_condition for referrer in referrers)
 
     def is_for_forks(self, lock: Any) -> bool:
-        """Return whether ``os.register_at_fork`` was given methods of a lock."""
+        """Return whether ``os.register_at_fork`` has methods of a lock."""
         names = {referrer.__name__ for referrer in self.referrers.of(lock) if type(referrer) is BuiltinMethodType}
         return "_at_fork_reinit" in names
 
@@ -291,7 +291,7 @@ upgraded: weakref.WeakSet[Any] = weakref.WeakSet()
 """The new objects that are in place."""
 
 fork_locks: dict[int, tuple[Any, Any]] = {}
-"""New lock and old one, by the id of the new one, where fork handlers go on with the old one."""
+"""New and old lock, by the id of the new one, if fork handlers still use the old one."""
 
 
 def upgrade_locks() -> None:
@@ -307,7 +307,7 @@ def upgrade_locks() -> None:
 
 
 def downgrade_locks() -> None:
-    """Undo the upgrade; what has waiters, or cannot be replaced, stays ours, and works."""
+    """Undo the upgrade; objects with waiters, or that cannot be replaced, stay ours, and work."""
     old_locks = {key: old for key, (_, old) in fork_locks.items()}
     fork_locks.clear()
     objects = list(upgraded)

@@ -1,4 +1,5 @@
-"""The acceptor of a listener: how many connections it accepts per turn, and when the system has no room for more.
+"""The acceptor of a listener: the number of connections accepted per turn, and pauses when the system has no room for
+more.
 
 A single acceptor of a listener accepts all waiting connections in one turn: a burst of clients then waits for only one
 round of the other dhagas, however long these compute. Where several acceptors share a listener, in OS threads or worker
@@ -41,7 +42,8 @@ ACCEPT_QUEUE = slice(24, 28)
 
 
 class Sharers:
-    """The acceptors of this process at one listener. ``served``: how many of them had their share of a burst.
+    """The acceptors of this process at one listener. ``served``: the number of acceptors that have had their share of a
+    burst.
 
     If two threads count at once, a step may be lost: then one share is too small, and the next turn accepts the rest.
     """

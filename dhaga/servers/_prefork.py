@@ -284,7 +284,7 @@ class Master:
         seconds = {signal.SIGTERM: self.grace + 2 * CLEANUP_SECONDS, signal.SIGINT: CLEANUP_SECONDS}.get(
             signal.Signals(number), math.inf
         )
-        for worker in set(workers) & set(self.workers.values()):  # not reaped ones, whose pid may be in use again
+        for worker in set(workers) & set(self.workers.values()):  # not reaped yet: a pid may be reused
             worker.kill_at = originals.monotonic() + seconds
             worker.signal(number)
 
@@ -292,7 +292,7 @@ class Master:
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
         """Record that a worker serves, or that it has closed its pipe, as by its death."""
-        if worker.pipe.fileno() < 0:  # reaped earlier in this round of the selector
+        if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
         if worker.pipe.recv(1):
             worker.ready = True
@@ -304,7 +304,7 @@ class Master:
             self.close_pipe(worker)
 
     def announce(self) -> None:
-        """Log, once, where the master listens: the program was imported, so that requests get answers there."""
+        """Log the master's addresses, once: the program was imported, so requests are answered from now on."""
         if not self.announced and self.stop_signal is None:
             self.announced = True
             where = ", ".join(format_address(listener.getsockname()) for listener in self.listeners[0])

@@ -168,7 +168,7 @@ class TCPServer:
         self.acceptors: set[Acceptor] = set()
         self.connections: set[Connection] = set()
         self.stopping: bool = False
-        self.processes: int = 1  # number that accept from the same listeners
+        self.processes: int = 1  # number of processes that accept from the same listeners
         self.end_waiters: WaitQueue = WaitQueue(self, f"end of {name}")
         self.scheduler: Scheduler = None  # type: ignore[assignment]
 
@@ -183,7 +183,7 @@ class TCPServer:
     def address(self) -> tuple[str, int]:
         """The first of ``addresses``: host, and the port that the kernel chose. Raises: RuntimeError before ``start``.
 
-        The type is that of TCP over IPv4; IPv6 appends flow and scope, and a Unix socket's address is its path.
+        The type fits TCP over IPv4; IPv6 appends flow and scope, and a Unix socket's address is its path.
         """
         if not self.addresses:
             raise RuntimeError(f"{self!r} has no address before start()")
@@ -246,8 +246,8 @@ class TCPServer:
         """Stop accepting, give handlers ``timeout`` seconds to finish, then cancel the rest and wait for their end.
 
         Parks: until the last has ended (``end of NAME``); never when called by a handler of this server. A cancel of
-        the caller, a Ctrl-C, or another stop with a shorter timeout shortens the wait. From: a dhaga, main code, any OS
-        thread. Raises: ParkError in coroutines and callbacks.
+        the caller, a Ctrl-C, or another stop with a shorter timeout ends the wait earlier. From: a dhaga, main code,
+        any OS thread. Raises: ParkError in coroutines and callbacks.
         """
         check_seconds(timeout)
         me = this_waiter()

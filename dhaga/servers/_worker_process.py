@@ -29,7 +29,7 @@ from ._listeners import Address, close_all
 logger = logging.getLogger("dhaga")
 
 Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
-"""Imports the program in each worker, and returns a function that creates a server at an address, per OS thread."""
+"""Imports the program in each worker, and returns a function that creates a server at an address for an OS thread."""
 
 CLEANUP_SECONDS = 1.0
 """Seconds that cancelled handlers get for their ``finally`` blocks, before the process is killed."""

@@ -101,7 +101,7 @@ def test_each_part_has_a_switch_of_its_own(environ: dict[str, str], what: str) -
 
 @pytest.mark.parametrize("text", ["yes", "2", " 0", "off"])
 def test_a_switch_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"DHAGA_FAST_PATHS=.*it takes 0, for Python alone, or 1"):
+    with pytest.raises(ValueError, match=r"DHAGA_FAST_PATHS=.*it takes 0, for Python only, or 1"):
         accelerator.start_fast_paths({"DHAGA_FAST_PATHS": text})
 
 

@@ -33,7 +33,7 @@ def test_a_file_on_disk_is_read_and_written(kind: type, tmp_path: Path) -> None:
     assert given.closed
     with open(path) as kept, kind(kept, "r", close=False) as file:
         assert file.readline() == "é\n" and not kept.closed
-    with pytest.raises(TypeError, match="are one"):
+    with pytest.raises(TypeError, match="mean the same"):
         kind(path, bufsize=1, buffering=1)
 
 

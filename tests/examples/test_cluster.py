@@ -19,12 +19,11 @@ pytest.importorskip("celery")
 from examples.backup import client
 from examples.backup.rpc import Address, Client
 from examples.backup.workers import UNITS, Unit, threads
-from examples.cluster.__main__ import main
 from examples.cluster.driver import Driver, Timeouts
 from examples.cluster.fleet import Fleet, grow
 from examples.cluster.outcome import Outcome
 from examples.cluster.tasks import Report, SourceBackup, Unsavable, look_into
-from tests.examples.kit import ROOT, Service, as_nobody, free_port, picture, snapshots_of
+from tests.examples.kit import ROOT, Service, as_nobody, picture, snapshots_of
 from tests.examples.relay import Relay
 
 
@@ -198,34 +197,6 @@ def test_a_source_that_fails_is_told_of_and_the_others_are_saved(service: Servic
 def command(*arguments: object) -> list[str]:
     """The command line of the cluster."""
     return [sys.executable, "-m", "examples.cluster", *map(str, arguments)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("run /a --broker ftp://host", "unknown broker 'ftp://host': write filesystem://"),
-        ("run /a --broker redis", "unknown broker 'redis': write filesystem://"),
-        ("run /a --broker memory:// --pool prefork", "memory:// is in one process"),
-        ("worker --broker memory://", "memory:// cannot be reached from another process"),
-        ("demo --broker memory:// --kill", "--kill needs worker processes"),
-        ("run", "there is nothing to back up"),
-        ("run --from /no/such/list", "cannot read /no/such/list: No such file"),
-        ("run /a", "cannot reach 127.0.0.1:{}"),
-        ("run /a --broker redis://127.0.0.1:{}", "cannot reach the broker redis://127.0.0.1:{}"),
-        ("run /a --broker amqp://me:secret@127.0.0.1:{}", "cannot reach the broker amqp://me:***@127.0.0.1:{}"),
-        ("worker --broker amqp://127.0.0.1:{}", "cannot reach the broker amqp://127.0.0.1:{}"),
-    ],
-)
-def test_what_cannot_be_done_is_told_at_once(
-    arguments: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nobody = free_port()
-    line = [*arguments.format(nobody).split(), "--folder", str(tmp_path / "folder")]
-    if line[0] == "run":
-        line += ["--to", f"127.0.0.1:{nobody}"]
-    assert main(line) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.startswith("error: " + said.format(nobody, nobody)), err.count("\n")) == ("", True, 1), err
 
 
 def run_in_memory(service: Service, folder: Path, *arguments: object) -> list[str]:

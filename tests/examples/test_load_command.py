@@ -18,8 +18,6 @@ import pytest
 import dhaga
 from dhaga.http.wsgi import Server
 from examples.load import __main__ as command
-from examples.load import options
-from examples.load.scenarios import BadScenario, read
 from tests.examples.kit import ROOT
 
 pytestmark = pytest.mark.once
@@ -80,66 +78,6 @@ def test_a_broken_bound_is_told_and_is_the_status(
 ) -> None:
     assert command.main([f"{url}busy", "--rate", "20", "--duration", "0.2", "--quiet", "--fail-if", bound]) == status
     assert ("broken: " in capsys.readouterr().out) == bool(status)
-
-
-# ---- scenarios
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("shop.py", "names no function: write .*shop.py:FUNCTION \\(browse\\)"),
-        ("shop.py:sell", "there is no sell in .*shop.py, but browse"),
-        ("shop.py:later", "is a coroutine function"),
-        ("shop.py:PRICE", "is no scenario"),
-        ("shop.py:alone", "is no scenario"),
-        ("shop.py:browse=much", "a weight is a number above 0"),
-        ("shop.py:browse=0", "a weight is a number above 0"),
-        ("mart.py:browse", "there is no file"),
-    ],
-)
-def test_a_scenario_that_cannot_be_had_is_told(tmp_path: Path, text: str, said: str) -> None:
-    scenario(tmp_path, "PRICE = 7\ndef browse(user): ...\nasync def later(user): ...\ndef alone(): ...")
-    with pytest.raises(BadScenario, match=said):
-        read([str(tmp_path / text)])
-    with pytest.raises(BadScenario, match="there is no module nowhere"):
-        read(["nowhere.at_all:browse"])
-
-
-# ---- what cannot be
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("http://a/", "say how much: --rate N, --users N or --find BOUND"),
-        ("http://a/ --rate 5 --users 5", "--users is another way"),
-        ("http://a/ --rate 0", "it has to be above 0"),
-        ("http://a/ --rate -5", "is not a number"),
-        ("http://a/ --rate many", "'many' is not a number"),
-        ("http://a/ --users 1.5", "not a whole number"),
-        ("http://a/ --rate 5 --duration soon", "'soon' is not a duration"),
-        ("http://a/ --rate 5 --duration 0s", "it has to be above 0"),
-        ("http://a/ --rate 5 --pause 1s", "--pause is of --users"),
-        ("http://a/ --users 5 --max-in-flight 9", "--max-in-flight is of --rate"),
-        ("http://a/ --find p99=fast", "'fast' is not a duration"),
-        ("http://a/ --find rate=5", "the rate is what is looked for"),
-        ("http://a/ --find p99=5ms --duration 5s", "--find has steps"),
-        ("http://a/ --rate 5 --step 5s", "--step is of --find"),
-        ("http://a/ --rate 5 --fail-if p99=5ms", "no bound"),
-        ("http://a/ --rate 5 --fail-if errors>5", "'5' is no percentage"),
-        ("http://a/ --rate 5 --fail-if p101>5ms", "no bound"),
-        ("http://a/ --rate 5 --json /nowhere/at/all", "there is no such folder"),
-        ("localhost:8000 --rate 5", "write it like http://localhost:8000/"),
-        ("http://a:port/ --rate 5", "is no URL"),
-        ("ftp://a/ --rate 5", "is no URL of a web server"),
-    ],
-)
-def test_what_does_not_go_together_is_told(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        options.read(arguments.split())
-    assert caught.value.code == 2
-    assert said in capsys.readouterr().err
 
 
 def test_a_scenario_that_never_parks_is_told_and_ctrl_c_ends_it(url: str, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from examples.backup import client
-from examples.backup.__main__ import main
 from examples.backup.store import settled
 from examples.backup.workers import Unit
 from tests.examples.kit import ROOT, Service, command, fill, free_port, picture, run, server_process, snapshots_of
@@ -167,39 +166,6 @@ def refused(status: int, text: str, *arguments: object) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert text in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("status", "text", "arguments"),
-    [
-        (2, "the following arguments are required: COMMAND", []),
-        (2, "the following arguments are required: --to", ["backup", "."]),
-        (
-            2,
-            "'fast' is not a number of bytes per second: write one like 500K",
-            ["backup", ".", "--to", "h:1", "--bandwidth", "fast"],
-        ),
-        (2, "'0' is not a number of bytes per second", ["backup", ".", "--to", "h:1", "--bandwidth", "0"]),
-        (2, "'0' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--threads", "0"]),
-        (2, "'many' is not a whole number from 1 on", ["backup", ".", "--to", "h:1", "--dhagas", "many"]),
-        (2, "'soon' is not a number of seconds", ["backup", ".", "--to", "h:1", "--patience", "soon"]),
-        (2, "'[::1' is no server: write HOST:PORT, or [ADDRESS]:PORT for IPv6", ["list", "--from", "[::1"]),
-        (2, "'99999' is no port: write a number from 0 to 65535", ["backup", ".", "--to", "h:99999"]),
-        (2, "invalid choice: 'processes'", ["list", "--from", "h:1", "--workers", "processes"]),
-        (1, "--dhagas goes with --workers dhagas", ["list", "--from", "h:1", "--workers", "threads", "--dhagas", "3"]),
-        (1, "set --token or BACKUP_TOKEN", ["serve", "--store", "/nowhere", "--host", "0.0.0.0"]),
-    ],
-)
-def test_a_wrong_command_line_is_told_what_to_do(
-    status: int, text: str, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        found = main(arguments)
-    except SystemExit as end:  # argparse's way
-        found = int(str(end.code))
-    out, err = capsys.readouterr()
-    assert (found, out) == (status, "")
-    assert text in err
 
 
 @pytest.mark.slow

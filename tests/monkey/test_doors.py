@@ -63,5 +63,5 @@ def test_what_is_not_wanted_is_not_done() -> None:
 def test_the_line_says_what_holds_why_and_the_way_out() -> None:
     line = unpatched_line("the worker", PatchError("a thread runs"), "`this command` patches")
     assert line.startswith("the worker runs unpatched, so a call that blocks")
-    assert ": a thread runs. `this command` patches; where no patch is wanted, set DHAGA_PATCH=0" in line
+    assert ": a thread runs. `this command` patches; if you want no patch, set DHAGA_PATCH=0" in line
     assert "\n" not in line

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 SUFFIXES = (".py", ".pyw")
 LEFT_OUT = {"__pycache__", "node_modules", "site-packages"}
-"""Folders without sources of a project; hidden folders and virtual environments are left out as well."""
+"""Folders without sources of a project; hidden folders and virtual environments are also left out."""
 
 SHEBANG = re.compile(rb"#!.*\bpython")
 

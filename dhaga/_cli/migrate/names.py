@@ -1,7 +1,7 @@
 """Counterparts of names of gevent, eventlet and similar packages, and the differences in their behaviour.
 
 The counterparts of single names are in ``dhaga._counterparts``, also for the errors of ``dhaga.NAME``. This module has
-the counterparts that depend on a name's module, and the names that Dhaga has as well.
+the counterparts that depend on a name's module, and the names that Dhaga also has.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SAME = {
     "eventlet.greenthread.spawn": "spawn",
     "eventlet.timeout.Timeout": "Timeout",
 }
-"""Names that Dhaga has as well."""
+"""Names that Dhaga also has."""
 
 FUTURE = "dhaga.futures.Future: set_result(), set_exception(), result()"
 GREEN = "dhaga.monkey.patched_imports, or the standard module in a patched program"
@@ -149,7 +149,7 @@ OWN = {
     "greenlet.getcurrent": "dhaga.current",
     "threading": "dhaga.threading; unchanged under python -m dhaga program.py",
 }
-"""What to write instead, by full path."""
+"""The text to write instead, by full path."""
 
 DIFFERS = {
     "spawn": "A program's end joins a dhaga, unless it is spawned with daemon=True; greenlets end with the main code. "
@@ -207,7 +207,7 @@ REFUSED = {
 
 
 class Counterpart(NamedTuple):
-    """What to write instead of a name, and the difference in behaviour, if any."""
+    """The replacement of a name, and the difference in behaviour, if any."""
 
     text: str
     differs: str
@@ -236,11 +236,6 @@ def face_of(path: str) -> str:
 def is_of(last: str, path: str) -> bool:
     """Return whether the counterpart of a bare name applies to this path: asyncio's ``run`` is not gevent's."""
     return last in COUNTERPARTS and COUNTERPARTS[last][1] is not NOTHING_TO_RUN and not path.startswith("threading.")
-
-
-def is_known(path: str) -> bool:
-    """Return whether ``--as`` has a module or name, or it has its own counterpart."""
-    return path in OWN or not not_imitated(path)
 
 
 @cache

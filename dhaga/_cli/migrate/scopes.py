@@ -97,11 +97,6 @@ class Scopes:
         """Yield the uses of a variable of a scope, including those in inner scopes."""
         return (each for each in self.loads if each.name.id == name and each.scope.home_of(name) is scope)
 
-    def statement_of(self, node: ast.AST) -> ast.AST:
-        while not isinstance(node, ast.stmt | ast.ExceptHandler):
-            node = self.parents[node]
-        return node
-
     # ---- walking
 
     def _walk(self, root: ast.AST, scope: Scope) -> None:

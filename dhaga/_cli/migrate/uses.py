@@ -34,7 +34,7 @@ OPTIONS = {
     "async_mode": "threading",
     **dict.fromkeys(("install_requires", "extras_require", "tests_require"), "dhaga"),
 }
-"""What to write instead, by the name of the option."""
+"""The replacement, by the name of the option."""
 
 COMPARED = "=="
 IMPORTING = {COMPARED, "import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}

@@ -1,1 +1,1 @@
-"""What is compiled, and how it takes the place of Python functions."""
+"""The compiled code, and how it replaces Python functions."""

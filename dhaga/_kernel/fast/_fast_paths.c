@@ -1,10 +1,10 @@
 /* The fast paths: compiled twins of the shortest ways through the kernel, the primitives and the sockets.
 
 Python is the source of truth. Each compiled function has a Python twin of the same name, which `twin()` gets and keeps;
-fast_paths/compiled_functions.h is the list. A compiled function does the common case alone: the caller is a dhaga,
-nothing is pending, no listener takes part. In every other case it has changed nothing yet, and calls its Python twin with
-the same arguments. So behaviour is read, typed and stepped through in Python, and what a function here may leave out it
-leaves out by calling the twin.
+fast_paths/compiled_functions.h is the list. A compiled function handles only the common case: the caller is a dhaga, no
+error is pending, no listener takes part. In every other case it has changed nothing yet, and calls its Python twin with
+the same arguments. So behaviour is read, typed and stepped through in Python, and a function here leaves the rare cases
+to its twin.
 
 How it sees Python objects: the classes stay Python classes with __slots__. The offset of a slot is read once per class,
 from its member descriptor (PyMemberDescrObject), and checked. If the descriptor belongs to a foreign class, or its slot
@@ -14,18 +14,18 @@ touched.
 (Members of C types would be as quick for Python; greenlet's type is a C++ object that is not made to be extended in C.)
 
 Atomic: between two calls into Python, and before the drop of a reference that may be the last one, no other OS thread
-and no signal handler runs. What belongs together stands between two such places. They are marked CALLS.
+and no signal handler runs. Changes that belong together are made between two such places. They are marked CALLS.
 A reference that is held in C is an owned one across each CALLS. After each CALLS all slots are read anew.
 
 Invariants of Dhaga that are kept here, by their place:
 - a wake counts once: who takes the waiter out of its ticket resumes it (take_waiter);
 - value before append: once a waiter is in a run queue, another OS thread may switch to it (resume);
-- the scheduler's sleep: the run queue is appended to first, and `asleep` is looked at then (resume);
+- the scheduler's sleep: append to the run queue first, then check `asleep` (resume);
 - ownership is handed over before the wake (hand_over);
 - look and change of a primitive are one step: no CALLS between (each function of lock, event, queue).
 
 The rooms, in the folder fast_paths, are one translation unit: each uses those before it.
-One interpreter: the twins, types and offsets are static. Another interpreter that imports this module is refused. */
+One interpreter: the twins, types and offsets are static. An import in another interpreter is refused. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -77,7 +77,7 @@ static struct {
 #include "fast_paths/compiled_functions.h"
 };
 
-/* What a class has by a name, borrowed: found without a call, unlike by its attributes. */
+/* An attribute of a class by its name, borrowed: this lookup calls nothing, unlike getattr(). */
 static PyObject *
 in_class(PyTypeObject *type, PyObject *name)
 {
@@ -93,7 +93,7 @@ in_class(PyTypeObject *type, PyObject *name)
     return NULL;
 }
 
-/* Whether each compiled method of a class and its bases is in its place. Then the class's version is taken note of. */
+/* Whether each compiled method of a class and its bases is in its place. If so, the class's version is recorded. */
 static int
 is_unpatched(known_class *known)
 {
@@ -120,7 +120,8 @@ is_unpatched(known_class *known)
     return 1;
 }
 
-/* The class of ours that a class is by its names. Returns: NULL, with the error, if there is no such class. */
+/* Our record of a class, by the names of its module and itself. Returns: NULL, with the error, if there is no such
+   class. */
 static known_class *
 known_as(PyObject *type)
 {
@@ -144,8 +145,8 @@ known_as(PyObject *type)
     return found;
 }
 
-/* Find where the slots of a class lie, once. A later one of these names is its module's, loaded anew: it stays as it is in
-Python, since objects of the first one live on. Returns: whether it is the first one; -1 on an error. */
+/* Find where the slots of a class lie, once. A second class of these names comes from a reload of its module: it stays
+pure Python, as objects of the first one live on. Returns: 1 if it is the first; -1 on an error. */
 static int
 bind_class(known_class *bound, PyTypeObject *type)
 {
@@ -154,7 +155,7 @@ bind_class(known_class *bound, PyTypeObject *type)
     if (bound->type != NULL) {
         return bound->type == type;
     }
-    for (i = 0; i < FUNCTIONS; i++) { /* those of its bases: they were bound before */
+    for (i = 0; i < FUNCTIONS; i++) { /* the bases' methods, which were bound before */
         if (compiled[i].name != NULL && compiled[i].owner != NULL && PyType_IsSubtype(type, compiled[i].owner->type) &&
             in_class(type, compiled[i].name) !=
                 PyDict_GetItemWithError(compiled[i].owner->type->tp_dict, compiled[i].name)) {

@@ -22,11 +22,11 @@ Invariants:
 2. `kept` is the length of the list, and at most `cap`.
 3. `former` and `cap` are written once, before any other thread can see these functions.
 
-Another allocator may be installed after this one. If it passes on to this one, all goes on; if it does not, no
-further call comes here: there is no gain, and `kept` chunks stay until give_back(). This module never installs itself a
-second time, as it would then pass on to one that passes on to it.
+Another allocator may be installed after this one. If it passes on to this one, all goes on; if it does not, no further
+call comes here: there is no gain, and `kept` chunks stay until give_back(). This module never installs itself twice: it
+would then pass calls on to an allocator that passes them back.
 
-A free-threaded build is refused: all of its threads allocate while install() replaces the allocator. */
+A free-threaded build is refused: there, other threads allocate while install() replaces the allocator. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -43,7 +43,7 @@ A free-threaded build is refused: all of its threads allocate while install() re
 #endif
 
 /* The first chunk of a data stack: DATA_STACK_CHUNK_SIZE in Python/pystate.c, the same in 3.11 to 3.15. A deep stack has
-further ones, some of them larger. Were the size another one in some version, no request would match, and none be kept. */
+further ones, some of them larger. With another size no request would match, and none be kept. */
 #define CHUNK ((size_t)16 * 1024)
 
 /* A kept chunk: the list runs through the chunks themselves, whose content is dead. CPython expects no zeros in them. */

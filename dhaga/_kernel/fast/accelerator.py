@@ -20,10 +20,10 @@ from importlib import import_module
 from types import ModuleType
 
 CHUNKS = 1024
-"""How many chunks are kept unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB of resident memory.
+"""The number of chunks kept, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB of resident memory.
 
-Where 1,000 dhagas are parked at once, end, and 1,000 more follow, 1,024 chunks make that 2.3 times as fast; 256 bring
-a quarter, 4,096 no more. For 10,000 at once 1,024 bring a quarter, 16,384 a factor of 1.8 and 42 MB.
+If 1,000 dhagas park, end, and 1,000 more follow, 1,024 chunks make this 2.3 times as fast; 256 gain a quarter of that,
+4,096 no more. For 10,000 at once, 1,024 chunks gain a quarter; 16,384 make it 1.8 times as fast and take 42 MB.
 """
 
 
@@ -47,7 +47,7 @@ def frame_chunks() -> FrameChunks | None:
 
 
 def describe() -> str:
-    """Say in a line what runs: ``compiled (fast paths, up to 1024 frame chunks kept)`` or ``pure Python (why)``."""
+    """Return one line for users: ``compiled (fast paths, up to 1024 frame chunks kept)`` or ``pure Python (why)``."""
     figures = frame_chunks()
     kept = f"up to {figures.cap} frame chunks kept" if figures is not None else ""
     if figures is not None and not figures.in_front:
@@ -75,12 +75,12 @@ def start_fast_paths(environ: Mapping[str, str]) -> ModuleType | str:
     """Import the fast paths. Returns: the part, or why it does not run. Raises: ValueError for another switch."""
     switch = environ.get("DHAGA_FAST_PATHS", "")
     if switch not in ("", "0", "1"):
-        raise ValueError(f"DHAGA_FAST_PATHS={switch!r}: it takes 0, for Python alone, or 1")
+        raise ValueError(f"DHAGA_FAST_PATHS={switch!r}: it takes 0, for Python only, or 1")
     return load("_fast_paths", environ, "DHAGA_FAST_PATHS=0" if switch == "0" else "")
 
 
 def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType | str:
-    """Import a part. Returns: the part, or why it does not run; ``switched_off``: why it is not wanted, if so."""
+    """Import a part. ``switched_off``: the reason not to, if any. Returns: the part, or why it does not run."""
     if environ.get("DHAGA_PURE", "0") not in ("", "0"):
         return "DHAGA_PURE is set"
     if sys.implementation.name != "cpython":
@@ -90,8 +90,8 @@ def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType
     try:
         return import_module(f".{name}", __package__)
     except ModuleNotFoundError:
-        return "not built: that takes a C compiler when dhaga is installed"
-    except (ImportError, AttributeError) as error:  # built for another machine, say, or for another greenlet
+        return "not built: that needs a C compiler at the install of dhaga"
+    except (ImportError, AttributeError) as error:  # for example, built for another machine or another greenlet
         return f"not usable: {error}"
 
 
@@ -107,7 +107,7 @@ def cap_of(text: str) -> int:
 
 
 MOST = 1_000_000
-"""The highest cap: 16 GB, above which a typo is likelier than a wish."""
+"""The highest cap: 16 GB of chunks. A higher number is probably a typo."""
 
 chunks = start(os.environ)
 fast_paths = start_fast_paths(os.environ)

@@ -1,6 +1,6 @@
 """The compiled functions: Python functions that have a twin in C, and how the twin replaces them.
 
-A function tagged ``@compiled`` is the source of truth: it is what is read, typed, documented and stepped through. Where
+A function tagged ``@compiled`` is the source of truth: you read, type, document and step through it. Where
 ``_fast_paths.c`` was built, its compiled twin replaces it in the class or module; the twin does the common case and
 calls the tagged function in every other one. ``fast_paths/compiled_functions.h`` lists all of them; ``python_twin``
 returns the Python function of either mode. ``DHAGA_FAST_PATHS=0`` and ``DHAGA_PURE=1`` leave the Python functions where
@@ -11,8 +11,8 @@ of our class, whose compiled methods are not replaced, with the usual types in i
 and a timeout is None or above 0. A comment beside a tag, ``# C: …``, says what C assumes beyond that.
 
 A class whose slots the fast paths read, and which has no compiled method of its own, is tagged ``@known_layout``.
-Rejected: types in C as bases of our classes. Their members are as quick for Python as slots, but greenlet's type is
-made to be subclassed in Python alone, and each class would have its attributes listed twice.
+Rejected: types in C as bases of our classes. Their members are as quick for Python as slots, but greenlet's type can
+only be subclassed in Python, and each class would list its attributes twice.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ C = TypeVar("C", bound=type[Any])
 
 
 python_functions: dict[object, Callable[..., Any]] = {}
-"""By compiled twin: the Python function that it stands for."""
+"""The Python function of each compiled twin."""
 
 
 class Compiled:
-    """What stands in the body of a class until that is made, and then makes way for the compiled method."""
+    """Placeholder in a class body; once the class exists, the compiled method replaces it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -75,7 +75,7 @@ def known_layout(cls: C) -> C:
 
 
 def python_twin(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the Python function that a compiled one stands for, or the function itself."""
+    """Return the Python twin of a compiled function; any other function is returned unchanged."""
     return python_functions.get(function, function)
 
 

@@ -1,1 +1,1 @@
-"""What belongs to the thread or the whole process: signals, forks, exits."""
+"""The life of threads and of the process: signals, forks, exits."""

@@ -1,4 +1,4 @@
-"""The scheduler of the calling thread, made when there is none yet."""
+"""The scheduler of the calling thread, created on first use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .signals import listen_for_signals
 
 
 def current_scheduler() -> Scheduler:
-    """Return the caller's scheduler: its dhaga's, that on the running loop of this thread, or the main code's.
+    """Return the caller's scheduler: its dhaga's, the running loop's, or the main code's.
 
     Parks: never. The last two are made when there is none yet.
     """
@@ -39,11 +39,11 @@ def current_scheduler() -> Scheduler:
 
 def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:
     """Return the scheduler on the loop that runs in this thread."""
-    # A thread may run several loops in turn: each keeps its guest.
+    # A thread may run several loops in turn: each keeps its own guest scheduler.
     for candidate in (this_thread.guests.get(loop), this_thread.main and this_thread.main.scheduler):
         if candidate is not None and candidate.loop is loop:
             return candidate  # type: ignore[no-any-return]
-    # The host may have closed its former loop without a shutdown, as loop.close() alone does: that guest ends now.
+    # The host may have closed its former loop without a shutdown, with a mere loop.close(): that guest ends now.
     retire_closed_guests()
     guest = Scheduler(f"guest of {type(loop).__name__}", loop=loop)
     GuestMode(guest)

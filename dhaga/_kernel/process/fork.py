@@ -63,7 +63,7 @@ def leave_in_parent(scheduler: Scheduler, survivor: Any) -> None:
     if scheduler.main_waiter is not None:
         scheduler.main_waiter.parked.clear()
     for dhaga in scheduler.live - {survivor}:
-        # Not parked and done: a wake by a finalizer is a no-op, and a join raises LeftBehind.
+        # Now neither parked nor alive: a wake by a finalizer is a no-op, and a join raises LeftBehind.
         dhaga.parked.clear()
         dhaga._joiners.clear()
         dhaga._value = None
@@ -89,9 +89,9 @@ def has_open_blocks(caller: Any, scheduler: Scheduler) -> bool:
 
 
 def transfer_blocks(former: Scheduler, caller: Any, successor: Any) -> None:
-    """Copy the Timeouts, scopes and shields that the caller is in at the fork to its successor."""
+    """Copy the caller's Timeouts, scopes and shields to its successor."""
     timers = successor.scheduler.timers
-    # The numbers tell which block was entered first: they must go on where they were.
+    # The numbers tell which block was entered first, so the sequence must continue.
     timers.sequence = former.timers.sequence
     for entry in former.timers.heap:
         if getattr(entry[2], "_waiter", None) is caller:
@@ -112,7 +112,7 @@ class ForkedMain:
         self.survivor = survivor
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        # In another dhaga: the survivor's own greenlet is about to end.
+        # In a new dhaga, as the survivor's own greenlet is about to end.
         self.survivor.scheduler.spawn(end_child, self.survivor._error, name="end of the child", daemon=True)
 
 

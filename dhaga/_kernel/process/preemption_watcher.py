@@ -1,9 +1,9 @@
 """The preemption watcher: the OS thread that finds overlong turns, and arms the event that ends each (preemption.py).
 
 It compares heartbeats. A scheduler's heartbeat changes with each switch and is None while nothing runs there; the
-kernel keeps its parts anyway, so that dhagas pay nothing for it. A heartbeat that has not changed since a look, half a
-quantum ago or more, is an overlong turn. The watcher then needs the interpreter lock, which Python takes from the
-computing thread after another 5 ms: so a turn lasts one to two quanta.
+kernel keeps its parts anyway, so that dhagas pay nothing for it. If it has not changed since a look half a quantum ago
+or earlier, the turn is overlong. The watcher also needs the interpreter lock, which Python takes from the computing
+thread only after another 5 ms: so a turn lasts one to two quanta.
 Once all schedulers have slept for a second, the watcher sleeps until one begins a lap.
 A process has one watcher. It ends before a fork, and begins again, in parent and child, with the next lap.
 """
@@ -26,7 +26,7 @@ from ..wait import deadlock
 LOOKS_PER_QUANTUM = 2
 
 IDLE_LOOKS = 200
-"""After this many looks at sleeping schedulers, a second with the default quantum, the watcher sleeps as well."""
+"""After this number of looks at sleeping schedulers (a second, with the default quantum) the watcher also sleeps."""
 
 TOOL_NAME = "dhaga preemption"
 
@@ -45,7 +45,7 @@ class Watcher:
         self._stopping = False
         self._rouse = originals.allocate_lock()
         self._rouse.acquire()
-        # Of each scheduler that runs: its heartbeat, and when that was first seen.
+        # The heartbeat of each running scheduler, and the time when it was first seen.
         self._beats: dict[Scheduler, tuple[object, float]] = {}
         self.events = None if monitoring is None else Events()
         self._start()
@@ -91,7 +91,7 @@ class Watcher:
 
     def _run(self) -> None:
         ident = originals.get_ident()
-        # It never wakes a dhaga: whether the others are stuck does not depend on it.
+        # It never wakes a dhaga, so the deadlock detector ignores it.
         deadlock.mark_idle(ident)
         idle_looks = 0
         try:
@@ -102,7 +102,7 @@ class Watcher:
                 idle_looks = 0 if shortest else idle_looks + 1
                 if idle_looks > IDLE_LOOKS:
                     hooks.on_lap = self.rouse
-                    # Looked at again: a lap that has begun just now has not seen the hook.
+                    # Checked again: a lap that has just begun has not seen the hook.
                     if not any(self._look(scheduler) for scheduler in list(schedulers)):
                         self._rouse.acquire()
                     hooks.on_lap = None
@@ -112,7 +112,7 @@ class Watcher:
             deadlock.idle.discard(ident)
 
     def _look(self, scheduler: Scheduler) -> float | None:
-        """Look at a scheduler; if its turn is overlong, say so. Returns: its quantum if something runs there."""
+        """Check a scheduler, and mark an overlong turn. Returns: the quantum if anything runs there."""
         quantum = preemption.quantum_of(scheduler)
         beat = scheduler.heartbeat() if quantum else None
         now = originals.monotonic()
@@ -133,9 +133,9 @@ class Watcher:
 
 
 def others_wait(scheduler: Scheduler) -> bool:
-    """Return whether anything else could run on the scheduler's thread: a turn that is alone may last.
+    """Return whether anything else could run on the scheduler's thread: a turn without rivals may last.
 
-    From: another thread. In doubt True: an end of the turn that was not needed costs 0.1 ms.
+    From: another thread. In doubt True: an unnecessary end of a turn costs 0.1 ms.
     """
     return bool(
         scheduler.count_runnable()
@@ -156,7 +156,7 @@ class Events:
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
         self.everywhere = False
-        # None while others own all that there is.
+        # None if other tools own all ids.
         self.tool: int | None = None
         for tool in TOOLS:
             try:
@@ -217,7 +217,7 @@ class Events:
         return preemption.overlong.pop(scheduler, None) == scheduler.count_switches()
 
     def _end_turn(self, me: Any, frame: FrameType) -> None:
-        # The interpreter calls no tool while it calls one, in the whole OS thread: others must not run that way.
+        # Until this returns the interpreter calls no tool in this OS thread: other dhagas must not run like that.
         state = self._thread_state()
         self._leave_tracing(state)
         try:
@@ -239,7 +239,7 @@ def tracing_functions() -> tuple[Any, Any, Any]:
 
 
 def debugger_is_on() -> bool:
-    """Return whether a debugger or a tool that measures coverage has registered for events: then they are its own."""
+    """Return whether a debugger or a coverage tool has registered for events, which are then left to it."""
     return any(monitoring.get_tool(tool) for tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID))
 
 
@@ -276,7 +276,7 @@ def turn_on_for_patch() -> None:
 
 
 def turn_off() -> None:
-    """Make schedulers cooperative again, but for those that have a quantum of their own, or by the environment."""
+    """Make schedulers cooperative again, except for those with a quantum of their own, or by the environment."""
     global watcher
     preemption.default_quantum = preemption.environment or None
     if preemption.default_quantum:

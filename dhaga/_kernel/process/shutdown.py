@@ -34,7 +34,7 @@ from ..run.scheduler import Scheduler, schedulers
 from ..wait.cancellation import pending_errors_of
 from ..wait.current import this_thread
 
-# How long the dhagas that are cancelled at exit may take for their ``finally``, all together.
+# Seconds that all dhagas cancelled at exit may take together for their ``finally``.
 EXIT_SECONDS = 10.0
 
 # Set by the patch.
@@ -46,7 +46,7 @@ ended_schedulers: list[Scheduler] = []
 
 threading_hooks: list[Callable[[], object]] = getattr(threading, "_threading_atexits", [])
 
-# The executors' hook, and what the program registered before it imported Dhaga.
+# The executors' hook, and the hooks that the program registered before it imported Dhaga.
 earlier_hooks = len(threading_hooks)
 
 
@@ -58,17 +58,17 @@ def at_exit() -> None:
 
     The status of a SystemExit raised in a dhaga becomes the process's.
     """
-    # The executors end first there: their workers are dhagas, and end_dhagas() would wait for them in vain.
+    # The executors end first in that case: their workers are dhagas, for which end_dhagas() would wait in vain.
     if threads_are_dhagas:
         call_earlier_hooks()
     interruption = end_dhagas()
-    # A thread that is still to be joined may use a scheduler of ours meanwhile.
+    # A thread that is not joined yet may still use one of our schedulers.
     if not any_user_thread():
         stop_schedulers()
     if isinstance(interruption, SystemExit):
         atexit.register(exit_with, interruption)
     elif isinstance(interruption, KeyboardInterrupt):
-        # As the join of a thread would: Python reports it and waits for nothing further.
+        # As at the join of a thread: Python reports the error and stops waiting.
         raise interruption
     else:
         log_at_exit(interruption)
@@ -101,7 +101,7 @@ def after_threads() -> None:
 
 
 def end_dhagas(of_process: bool = True) -> BaseException | None:
-    """Wait for non-daemon dhagas unless interrupted, and end this thread's. Returns: the error that cut that short."""
+    """Wait for non-daemon dhagas unless interrupted, and end this thread's. Returns: what interrupted it."""
     main = this_thread.main
     interruption: BaseException | None = None if main is None else undelivered_exit(main)
     try:
@@ -110,7 +110,7 @@ def end_dhagas(of_process: bool = True) -> BaseException | None:
     except BaseException as error:
         interruption = error
     if of_process:
-        # While daemons still run: the hooks need them.
+        # The daemons still run now: the hooks need them.
         run_before_cancel_hooks()
     retire_closed_guests()
     for guest in list(schedulers):
@@ -128,9 +128,9 @@ def end_dhagas(of_process: bool = True) -> BaseException | None:
 
 
 def undelivered_exit(main: Main) -> SystemExit | None:
-    """Return the SystemExit of a dhaga that the main code has not parked for since, and clear the pending errors."""
+    """Return a dhaga's SystemExit that is still pending in the main code, and clear the pending errors."""
     exits = [error for error in main.pending_errors if isinstance(error, SystemExit)]
-    # The main code parks from now on for the exit alone: cancels and Timeouts that came too late would end its joins.
+    # From now on the main code parks only to join dhagas: late cancels and Timeouts would end these joins.
     pending_errors_of(main).clear()
     return exits[0] if exits else None
 
@@ -138,7 +138,8 @@ def undelivered_exit(main: Main) -> SystemExit | None:
 def interrupted() -> bool:
     """Return whether a Ctrl-C, or a SystemExit of a dhaga, has told the program to end.
 
-    Where threads are dhagas a Ctrl-C does not count: threads are waited for nevertheless, until the next one.
+    If threads are dhagas, a Ctrl-C does not count: as in a threaded program, the exit waits for them until the next
+    Ctrl-C.
     """
     if threads_are_dhagas:
         return any(isinstance(scheduler.mode.interrupted, SystemExit) for scheduler in list(schedulers))
@@ -156,9 +157,10 @@ def parkable_scheduler() -> Scheduler | None:
 
 
 def wait_for_dhagas(of_process: bool) -> None:
-    """Join all that are not daemons and run on while the caller parks: its own scheduler's, and those with a thread.
+    """Join all non-daemon dhagas that can run while the caller parks: those of its scheduler, and of schedulers with a
+    thread.
 
-    Others are bound to the main code of their own threads, or to the loops of their hosts.
+    The others depend on the main code of other threads, or on the loops of their hosts.
     """
     own, me = parkable_scheduler(), getcurrent()
     while left := [
@@ -210,7 +212,7 @@ def retire_closed_guests() -> None:
             schedulers.discard(scheduler)
             if scheduler.live:
                 ended_schedulers.append(scheduler)
-                logger.error("these dhagas are left over, their loop having been closed: %s", reprs_of(scheduler))
+                logger.error("these dhagas are left over, as their loop was closed: %s", reprs_of(scheduler))
 
 
 def end_guest(scheduler: Scheduler, mode: GuestMode) -> None:
@@ -225,7 +227,7 @@ def end_guest(scheduler: Scheduler, mode: GuestMode) -> None:
 
 
 def any_user_thread() -> bool:
-    """Return whether an OS thread is still to be joined, which may use a scheduler of ours meanwhile."""
+    """Return whether an OS thread is not joined yet, which may still use one of our schedulers."""
     return any(
         not thread.daemon and thread is not originals.main_thread() and thread is not originals.current_thread()
         for thread in originals.enumerate_threads()
@@ -237,7 +239,7 @@ def stop_schedulers() -> None:
     modes = [scheduler.mode for scheduler in list(schedulers) if isinstance(scheduler.mode, OwnThreadMode)]
     deadline = originals.monotonic() + EXIT_SECONDS
     for mode in modes:
-        # All begin before the first is waited for: they end side by side.
+        # Stop all before waiting for the first: they end at the same time.
         mode.begin_stop()
     for mode in modes:
         try:
@@ -255,7 +257,7 @@ def reprs_of(scheduler: Scheduler) -> str:
 
 
 def exit_with(error: SystemExit) -> None:
-    """End the process with the status of a SystemExit that came when the main code had ended."""
+    """End the process with the status of a SystemExit that was raised after the main code had ended."""
     atexit.unregister(exit_with)
     # This handler is called first, as it was registered last, and os._exit skips the others.
     atexit._run_exitfuncs()
@@ -275,7 +277,7 @@ def end_process(failure: BaseException | None) -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     if isinstance(failure, KeyboardInterrupt):
-        # Dies by the signal, as Python does, so that a shell sees the Ctrl-C.
+        # The process dies by the signal, as Python does, so that a shell sees the Ctrl-C.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     os._exit(status & 0xFF)
@@ -291,15 +293,14 @@ class ThreadEnd:
         self.main = main
 
     def __del__(self) -> None:
-        # The interpreter has cleared the thread's locals before; a collection in another thread, or a closed scheduler,
-        # is not the end of this one.
+        # Called by a collection in another thread, or for a closed scheduler: this thread does not end.
         if this_thread.main is None and originals.get_ident() == self.main.ident and not self.main.scheduler.closing:
             this_thread.main = self.main
             end_dhagas(of_process=False)
 
 
 def freeze_getcurrent() -> None:
-    """Keep locks working to the last: finalizers take some, but from here on ``getcurrent()`` raises RuntimeError."""
+    """Keep locks working to the last: finalizers use them, and from here on ``getcurrent()`` raises RuntimeError."""
     last = getcurrent()
     compiled.freeze()
     for name, module in list(sys.modules.items()):

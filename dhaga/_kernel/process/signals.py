@@ -1,15 +1,15 @@
-"""Signals: Python handlers and Ctrl-C reach the main code, wherever the main thread is when they strike.
+"""Signals: Python handlers and Ctrl-C reach the main code, in any code that the main thread is executing.
 
 Python calls a handler between two bytecodes of the main thread: in the main code, in a dhaga, on the hub, or inside
-this package. A handler must not switch there, and it belongs to the main code. So there are four cases. Main code that
+this package. A handler must not switch there: it has to run in the main code. So there are four cases. Main code that
 runs user code: the handler is called at once. Main code that is parked: a ``SignalDelivery`` joins the run queue, the
 hub switches to the main code, which calls the handler in the middle of its park and parks on. Main code, or a plain
 main thread, inside this package, whose queues and locks must stay whole: the signal is sent again a moment later, until
 it strikes elsewhere, or a call that blocks (``hold_off``). No main code: at once.
-What a handler raises ends the main code's park if the park can be undone, and otherwise comes at the next one, so that
-nothing handed over is lost. While handlers run, a stand-in ``Main`` takes the place of the main code, so that a handler
-may park itself; a wake of the real one meets a ``MainPlaceholder``. Main code that is parked on a lock steps aside, so
-that the handler may take that lock, and is first in the queue afterwards.
+An error raised by a handler ends the main code's park if the park can be undone, and is otherwise raised at the next
+park, so that nothing handed over is lost. While handlers run, a stand-in ``Main`` takes the place of the main code, so
+that a handler may park itself; a wake of the real one meets a ``MainPlaceholder``. Main code that is parked on a lock
+steps aside, so that the handler may take that lock, and is first in the queue afterwards.
 Ctrl-C is the same with one difference: a dhaga that computes never lets the delivery run, hence a second Ctrl-C,
 ``BUSY_SECONDS`` later, raises KeyboardInterrupt in that dhaga.
 The file follows the path of a signal: set-up, the strike, the delivery.
@@ -39,34 +39,34 @@ from ..wait.thread_waiter import OSThread
 from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import NOT_CANCELLABLE, TIMED_OUT, WaitTarget
 
-# After this a signal comes again that has struck this package inside main code or a plain main thread.
+# Seconds until a signal is sent again that struck this package in main code or a plain main thread.
 RESEND_SECONDS = 0.0005
 
-# If it then finds the same frame at the same instruction for this long, that one blocks in C, and is struck.
+# A frame that stays at the same instruction for this long blocks in C: the handler is called there.
 BLOCKED_SECONDS = 0.02
 
-# And this often: on a busy machine one instruction may take as long.
+# And for this many signals: on a busy machine one instruction may take that long.
 BLOCKED_STRIKES = 5
 
-# Seconds after which an undelivered Ctrl-C lets the next one strike the dhaga that computes.
+# Seconds after which the next Ctrl-C is raised in the computing dhaga, if the first one was not delivered.
 BUSY_SECONDS = 0.2
 
-# Modules of the standard library in the middle of whose functions ours are, if one of ours has called them.
+# Standard modules whose functions count as ours while our code calls them.
 CALLED_MODULES = ("asyncio.", "contextlib", "_weakrefset", "weakref")
 
-# Reasons of waits that end with news only, nothing being handed over; the same holds for joins and sleeps.
+# Reasons of waits that end with a mere notification: nothing is handed over. Joins and sleeps are also of this kind.
 NOTIFICATIONS = ("event.wait", "signal.pause")
 
 # The standard library's own.
 handler_of, set_handler = signal.getsignal, signal.signal
 
-# The scheduler whose main code has not received its KeyboardInterrupt yet, and when that came; one at most.
+# The scheduler whose main code has not received its KeyboardInterrupt yet, and the time of the Ctrl-C; at most one.
 undelivered_interrupts: list[tuple[Scheduler, float]] = []
 
-# Where the last signal was held off, since when, how often: the top frame's id, its instruction, seconds, strikes.
+# Where the last signal was held off: the top frame's id and instruction, since when (seconds), and how often.
 held_off: list[Any] = []
 
-# Code of this package that blocks a plain thread in C, and stays whole when a handler raises.
+# Code of this package that blocks a plain thread in C, and is safe when a handler raises.
 BLOCKING = {OSThread.block.__code__, OSThread.block_forever.__code__, sleep_off_fast_path.__code__}
 
 
@@ -76,7 +76,7 @@ BLOCKING = {OSThread.block.__code__, OSThread.block_forever.__code__, sleep_off_
 def listen_for_signals(scheduler: Scheduler) -> None:
     """Make signals end the sleep of the main thread's scheduler, and Ctrl-C reach the main code wherever it strikes.
 
-    A handler that the program has set stays in place.
+    The program's own handler stays in place.
     """
     selector = scheduler.selector
     if selector is not None:
@@ -87,7 +87,7 @@ def listen_for_signals(scheduler: Scheduler) -> None:
         set_handler(signal.SIGINT, on_ctrl_c)
 
 
-# ---- a signal strikes: these run in its Python handler, wherever the main thread is
+# ---- a signal arrives: these run in its Python handler, in the middle of any code of the main thread
 
 
 def on_ctrl_c(number: int, frame: FrameType | None) -> None:
@@ -111,11 +111,11 @@ def on_ctrl_c(number: int, frame: FrameType | None) -> None:
     if main_runs or may_interrupt_busy_dhaga(frame) or getattr(me, "scheduler", scheduler) is not scheduler:
         if not hold_off(number, frame):
             undelivered_interrupts.clear()
-            # The very error that is noted: this tells a thread that the error is not its own.
+            # Compared by identity: a thread's own errors are others.
             raise error
     elif not undelivered_interrupts:
         undelivered_interrupts.append((scheduler, originals.monotonic()))
-        # Threadsafe although this is the loop's thread: the loop may be in its select, which only a write ends.
+        # ``_threadsafe`` although this is the loop's thread: the loop may be in its select, which only a write ends.
         scheduler.loop.call_soon_threadsafe(deliver_interrupts)
         if isinstance(main, Main):
             signal_delivery_of(main).calls.append(raise_undelivered_interrupt)
@@ -126,7 +126,7 @@ on_ctrl_c.of_dhaga = True  # type: ignore[attr-defined]
 
 
 def may_interrupt_busy_dhaga(frame: FrameType | None) -> bool:
-    """Return whether a Ctrl-C has waited so long that the next one may strike the code that runs in ``frame``."""
+    """Return whether a Ctrl-C has waited for so long that the next one may be raised in the code of ``frame``."""
     if not undelivered_interrupts or originals.monotonic() - undelivered_interrupts[0][1] < BUSY_SECONDS:
         return False
     return not in_own_steps(frame)
@@ -135,8 +135,8 @@ def may_interrupt_busy_dhaga(frame: FrameType | None) -> bool:
 def call_in_main(handler: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None) -> None:
     """Call a signal's handler in the main code: now if that runs, else in the middle of its park, which then continues.
 
-    Parks: never, but the handler may. What it raises ends the park of the main code, provided nothing is lost by that.
-    From: a signal handler, which Python calls in the main thread, in any code.
+    Parks: never, but the handler may. An error that it raises ends the main code's park, unless something handed over
+    would be lost. From: a signal handler, which Python calls in the main thread, in any code.
     """
     main: Main | None = this_thread.main
     me: Any = getcurrent()
@@ -155,9 +155,10 @@ def call_in_main(handler: Callable[[int, FrameType | None], object], number: int
 
 
 def hold_off(number: int, frame: FrameType | None) -> bool:
-    """Send a signal again, a moment later, that has struck this package, whose queues and locks must stay whole.
+    """If a signal struck this package, whose queues and locks must stay whole, send it again a moment later.
 
-    Returns: False if it may strike here: other code, or a call that blocks, which the handler may be there to end.
+    Returns: False if its handler may run here: in other code, or in a call that blocks, which the handler may be meant
+    to end.
     """
     if frame is None or not in_own_steps(frame):
         held_off.clear()
@@ -175,7 +176,7 @@ def hold_off(number: int, frame: FrameType | None) -> bool:
 
 
 def in_own_steps(frame: FrameType | None) -> bool:
-    """Return whether a signal has struck code of this package, or what it calls of asyncio and of like modules."""
+    """Return whether a signal struck code of this package, or of asyncio and similar modules called by it."""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(PACKAGE_PREFIX):
@@ -190,7 +191,7 @@ def in_own_steps(frame: FrameType | None) -> bool:
 def resend_signal(number: int) -> None:
     """Send a signal to the main thread again, after a pause to leave the package in. From: a thread of its own."""
     originals.thread_sleep(RESEND_SECONDS)
-    # A signal proper, as it also ends a system call. Its handler may have been removed meanwhile.
+    # A real signal, as it also ends a system call. Its handler may have been removed meanwhile.
     if callable(handler_of(number)):
         signal.pthread_kill(originals.main_thread().ident or 0, number)
 
@@ -199,9 +200,10 @@ def resend_signal(number: int) -> None:
 
 
 def deliver_interrupts() -> None:
-    """Interrupt the parked main code, on the hub, where no waiter is in the middle of parking.
+    """On the hub, where no waiter is in the middle of parking: interrupt the parked main code.
 
-    One that must get what it waits for, a lock after ``Condition.wait``, is interrupted by force from the second on.
+    Main code that must get what it waits for, such as a lock after ``Condition.wait``, is interrupted by force from the
+    second Ctrl-C on.
     """
     while undelivered_interrupts:
         scheduler, _ = undelivered_interrupts.pop()
@@ -213,7 +215,7 @@ def deliver_interrupts() -> None:
 
 
 def raise_undelivered_interrupt() -> None:
-    """Raise the KeyboardInterrupt that is still undelivered when the main code comes back from a park."""
+    """Raise the undelivered KeyboardInterrupt in main code that returns from a park."""
     if undelivered_interrupts:
         undelivered_interrupts.clear()
         raise KeyboardInterrupt
@@ -246,7 +248,7 @@ class SignalDelivery(HubCall):
 
     def make_call(self) -> None:
         """Switch to the main code, unless it was woken meanwhile and then runs the handlers itself."""
-        # The last condition: main code that is at other handlers already has a stand-in there.
+        # The last condition: while main code runs handlers already, a stand-in is in its place.
         if self.calls and self.main.parked and this_thread.main is self.main:
             self.resumed_main = True
             self.scheduler._switch_to(self.main)
@@ -257,7 +259,7 @@ class SignalDelivery(HubCall):
         return resumed_main
 
     def run_handlers(self) -> None:
-        """Call the handlers, as main code that is not parked; a wake that comes meanwhile takes effect after them."""
+        """Call the handlers, with the main code not parked; a wake that comes meanwhile takes effect afterwards."""
         main, mode = self.main, self.scheduler.mode
         stand_in, placeholder = Main(self.scheduler), MainPlaceholder(self.scheduler)
         this_thread.main = mode.main = stand_in
@@ -268,7 +270,7 @@ class SignalDelivery(HubCall):
                 self.calls.pop(0)()
         finally:
             main.switch = main.own_greenlet.switch
-            # Otherwise a handler has forked, and in this child the main code is another.
+            # Otherwise a handler has forked, and this child has other main code.
             if this_thread.main is stand_in:
                 this_thread.main = mode.main = main
             for error in stand_in.pending_errors:
@@ -277,7 +279,7 @@ class SignalDelivery(HubCall):
                 main.wake_queue.append(main)
 
     def interrupt_park(self) -> None:
-        """Run the handlers in the middle of a park. What one raises ends the park, unless a waker was faster."""
+        """Run the handlers in the middle of a park. An error of a handler ends the park, unless a waker was faster."""
         main = self.main
         queue, target = self.step_aside(), main.wait_target
         try:
@@ -287,7 +289,7 @@ class SignalDelivery(HubCall):
                 raise
             pending_errors_of(main).append(error)
         if this_thread.main is not main:
-            raise LeftBehind("a signal's handler has forked this process: what it waited for stayed in its parent")
+            raise LeftBehind("a signal handler forked this process: the object that it waited for stayed in the parent")
         if queue is not None:
             self.step_back(queue, target)
 
@@ -325,7 +327,7 @@ class SignalDelivery(HubCall):
             return False
 
     def end_park(self) -> None:
-        """Run the handlers left after a park. If that handed something over, what they raise is for the next one."""
+        """Run the handlers left after a park. If the wake handed something over, their error stays pending."""
         try:
             if self.calls:
                 self.tell_lock()
@@ -339,14 +341,14 @@ class SignalDelivery(HubCall):
             raise
 
     def tell_lock(self) -> None:
-        """Make the greenlet the holder of a lock that was handed over: for an RLock, its handler is the holder then."""
+        """Make the greenlet the holder of a lock that was handed over; an RLock was handed over to the stand-in."""
         lock: Any = getattr(self.main.wait_target, "owner", None)
         if getattr(lock, "_holder", None) is self.main:
             lock._holder = self.main.own_greenlet
 
 
 def is_notification_only(target: object) -> bool:
-    """Return whether a wait for this target ends without a value that could get lost."""
+    """Return whether waits for this target end without a value that could be lost."""
     return (
         isinstance(target, Dhaga)
         or getattr(target, "for_all", False)

@@ -1,1 +1,1 @@
-"""What runs: dhagas, the scheduler, its laps, queues and timers, and the poller."""
+"""Running dhagas: the scheduler, its laps, queues and timers, and the poller."""

@@ -1,8 +1,8 @@
-"""Call-outs: the functions of Dhaga in which a turn may end, as nothing of Dhaga's is under way there.
+"""Call-outs: the functions of Dhaga in which a turn may end, as they leave no operation of Dhaga half done.
 
 They call the program's own code, or are calls of the faces that may end a turn themselves. A turn ends only where the
-program could be switched if it ran in OS threads: no other function of Dhaga may be on the stack. A function that is
-not marked is safe: what it calls keeps the turn.
+program could be switched if it ran in OS threads: no other function of Dhaga may be on the stack. An unmarked function
+is safe: the turn does not end in its calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ call_outs: set[CodeType] = set()
 
 
 def calls_out(function: F) -> F:
-    """Mark a function that holds nothing that another dhaga could need, wherever it calls what is no method of ours."""
+    """Mark a function that holds no resource another dhaga could need at its calls of foreign code."""
     call_outs.add(function.__code__)
     return function
 
@@ -34,10 +34,10 @@ def is_of_dhaga(file: str) -> bool:
 
 
 def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
-    """Return whether other dhagas may run while the code of this frame and its callers stands where it is.
+    """Return whether other dhagas may run while the code of this frame and its callers pauses here.
 
-    Not in functions of Dhaga that are no call-outs, finalizers, imports (another dhaga of the OS thread would find a
-    half-made module) and the ``handlers`` of signals.
+    False in functions of Dhaga other than call-outs, in finalizers, in imports (another dhaga of the OS thread would
+    find a half-made module) and in the ``handlers`` of signals.
     """
     while frame is not None:
         code = frame.f_code
@@ -53,7 +53,7 @@ def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = froze
 
 
 def program_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame that is none of Dhaga's."""
+    """Return the innermost frame outside Dhaga."""
     while frame is not None and is_of_dhaga(frame.f_code.co_filename):
         frame = frame.f_back
     return frame

@@ -1,7 +1,7 @@
 """Run-queue entries other than waiters: calls that the hub makes in the middle of a lap.
 
-An entry has a method ``switch``, by which its turn begins. Dhagas have greenlet's. (The entry behind which NEW dhagas
-wait, ``NewQueue``, switches itself, and so it is in ``scheduler.py``.)
+The turn of an entry begins with a call of its method ``switch``. Dhagas have greenlet's. (The entry behind which NEW
+dhagas wait, ``NewQueue``, switches itself, and so it is in ``scheduler.py``.)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class HubCall:
     """Run-queue entry for a call to be made on the hub, where nothing can park: a Task's first step, for example.
 
-    It is made in a lap, which shows no running loop.
+    During the call asyncio sees no running loop, as in a lap.
     """
 
     __slots__ = ()

@@ -1,16 +1,16 @@
-"""File descriptors: the waiters of each, and what is known of its readiness.
+"""File descriptors: the waiters and the known readiness of each.
 
 A ``FdWatcher`` is one fd at the poller of one scheduler, a ``ThreadFdWatcher`` the same for plain OS threads.
-``FdWatchers`` holds those of one object that owns an fd, such as a socket, and closes them with it.
-Registration is edge-triggered and lasts as long as the owner: the kernel reports an edge once, so the watcher remembers
-it. ``readable`` says whether to try the system call (True) or to park at once (False). It becomes True with each read
-edge, and False when a read finds nothing. A read that fills less than its buffer has emptied a stream socket: with
-``short_read_means_empty`` it clears the flag without the failing call that would tell the same.
+``FdWatchers`` holds the watchers of one object that owns an fd, such as a socket, and closes them with it. Registration
+is edge-triggered and lasts as long as the owner: the kernel reports an edge once, so the watcher remembers it.
+``readable`` says whether to try the system call (True) or to park at once (False). It becomes True with each read edge,
+and False when a read finds nothing. A read that fills less than its buffer has emptied a stream socket: with
+``short_read_means_empty`` it clears the flag, and saves a call that would fail.
 Two cases break that rule. After a hang-up, an error or urgent data no further edge comes: the poller then sets
-``short_read_means_empty`` to False for good. And a Unix socket also ends a read at the place where descriptors were
-passed: ``may_have_more`` has the poller check the fd once more (``Poller.to_recheck``).
+``short_read_means_empty`` to False for good. A Unix socket also ends a read where descriptors were passed: with
+``may_have_more`` the poller checks the fd once more (``Poller.to_recheck``).
 There is no such flag for writing: a writer always tries, as nearly all writes succeed at once.
-Not here: how readiness is learnt (``poller.py``), and what is done with it (``dhaga/socket.py``).
+Not here: how readiness is found out (``poller.py``), and how it is used (``dhaga/socket.py``).
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ READ, WRITE = 1, 2
 
 
 def closed_error() -> OSError:
-    """Return what a wait for a closed fd raises: EBADF."""
+    """Return the error of a wait for a closed fd: EBADF."""
     return OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 @known_layout
 class FdWatcher:
-    """One file descriptor at one poller: its waiters, and what is known of its readiness.
+    """One file descriptor at one poller: its waiters, and its known readiness.
 
     ``readable``: try the system call (True) or park (False); writers always try. ``short_read_means_empty``: a short
-    read leaves nothing behind; None until the owner has decided. ``may_have_more``: it does so most of the time only,
-    and the poller is to check. The header has the theory.
+    read leaves nothing behind; None until the owner has decided. ``may_have_more``: a short read may leave bytes behind
+    after all, so the poller checks. The header has the theory.
     """
 
     __slots__ = (
@@ -65,13 +65,13 @@ class FdWatcher:
         self.fd: int = fd
         self.interest: int = 0
         self.watched: bool = False
-        # Optimistic: data may have come before the fd was registered, and of that no edge will tell.
+        # Optimistic: no edge will report data that came before the fd was registered.
         self.readable: bool = True
         # None: the owner of the fd decides at its first read, by family and type of the socket.
         self.short_read_means_empty: bool | None = None
         self.may_have_more: bool = False
         self.closed: bool = False
-        # In the order in which they came; dictionaries, as one of many leaves in O(1).
+        # In order of arrival; a dictionary removes one of many in O(1).
         self.readers: dict[Waiter, None] = {}
         self.writers: dict[Waiter, None] = {}
         self.read_reason: str = f"read fd {fd}"
@@ -107,7 +107,7 @@ class FdWatcher:
         """Register a direction with the poller; if that fails, or the fd is closed, wake ``me`` with the error.
 
         From: a waiter that is parked already. A closing thread ends the watch first and then wakes the waiters it
-        finds, so that each order of the two reaches ``me``.
+        finds: so ``me`` is woken in either case.
         """
         try:
             self.poller.register(self, direction)
@@ -127,7 +127,7 @@ class FdWatcher:
         return found
 
     def ready(self, directions: int) -> None:
-        """Set readiness and wake the waiters of these directions. One that then finds nothing parks again."""
+        """Set readiness and wake the waiters of these directions. A waiter that finds nothing parks again."""
         if directions & READ:
             self.readable = True
             if self.readers:
@@ -241,7 +241,7 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
             self.close()
 
     def of(self, waiter: Any) -> AnyFdWatcher:
-        """Return the watcher by which the waiter's scheduler, or the plain threads, watch the fd.
+        """Return the watcher of the fd for the waiter's scheduler, or for plain threads.
 
         Raises: OSError (EBADF) once closed.
         """
@@ -250,9 +250,9 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
         if watcher is None:
             self.drop_ended()
             made = ThreadFdWatcher(self.fd) if scheduler is None else FdWatcher(scheduler, self.fd)
-            # Atomic: two threads that come at once get the same watcher.
+            # Atomic: two threads that call at once get the same watcher.
             watcher = self.setdefault(scheduler, made)
-        # Checked after the watcher can be found by close(), which sets the flag before it looks.
+        # close() sets the flag before it looks for watchers. Checked here once it can find this one.
         if self.closed:
             raise closed_error()
         return watcher

@@ -1,8 +1,8 @@
-"""Idents of threads: whose an ident is, and which OS thread runs that thread. C takes an ident for a pthread_t.
+"""Thread idents: which dhaga or OS thread has an ident, and which OS thread runs it. C functions expect a pthread_t.
 
 A dhaga's ident counts from 1, so that no ident is used twice; an OS thread's is its pthread_t, an address. C functions
-dereference what they are given: ``os_thread_of`` translates it first. Programs of gevent and eventlet see the address
-of the greenlet instead, as there, from ``use_addresses`` on.
+dereference idents: pass ``os_thread_of(ident)`` to them. After ``use_addresses()`` a dhaga's ident is the address of
+its greenlet, as in gevent and eventlet.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def os_thread_of(ident: int) -> int:
 
 def is_dhaga_ident(ident: int) -> bool:
     """Return whether a number is the ident of a dhaga, present or past, and not an OS thread's."""
-    # The counter tells its value only by counting on.
+    # ``itertools.count`` cannot be read without advancing it.
     if 0 <= ident < next_ident():
         return True
     return first_by_address < sys.maxsize and ident not in sys._current_frames()

@@ -1,14 +1,14 @@
-"""The lap: how long the dhagas of a scheduler run before its event loop gets a turn, and what is done around them.
+"""The lap: how long the dhagas of a scheduler run before its event loop gets a turn, and the work before and after.
 
 A *lap* is what the scheduler does between two turns of the loop. ``_lap``, a callback of the loop, polls for fds, fires
 due timers and lets the dhagas run (``_run_lap`` of ``scheduler.py``, as that switches).
 A lap is bounded, so that fds, timers and the loop's other callbacks get their turn. A switch counts ``_switches_left``
 down; at 0 the *stretch* is over and the clock is read (``_lap_is_over``): every ``POLL_INTERVAL`` fds are polled, and
-after ``LAP_SECONDS``, or at a due timer, the lap ends. Where dhagas compute, a stretch is one switch
+after ``LAP_SECONDS``, or at a due timer, the lap ends. If dhagas compute, a stretch is one switch
 (``_adapt_clock_checks``).
-At its end a lap arms the loop's timer, sets ``asleep`` and looks at the run queue again. A waker appends first and
-looks at the flag then, so that one of the two sees the other; it calls ``wake_loop`` from its own thread.
-What is runnable then gets another lap by ``call_soon``.
+At its end a lap arms the loop's timer, sets ``asleep`` and looks at the run queue again. A waker appends first and then
+looks at the flag, so that one of the two sees the other; it calls ``wake_loop`` from its own thread.
+Dhagas that are runnable then get another lap by ``call_soon``.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ class Lap(SchedulerState):
         # False while a lap is under way.
         self._lap_over = True
         self._full_laps = 0
-        # So far, without the stretch under way.
+        # The number of switches before the current stretch.
         self._counted_switches = self.laps = 0
         self.busy_seconds = self._lap_began = 0.0
-        # A trace function was set when this lap began. The fast paths stand aside then: coverage's learns from the call
-        # and the return of Python functions alone that another greenlet runs.
+        # A trace function was set when this lap began. The fast paths are not used then: coverage's trace function
+        # notices a switch only by calls and returns of Python functions.
         self._traced = False
 
     # ---- from the loop and back to it
 
     def _lap(self, *_: object) -> None:
-        """Poll, run what is runnable, and return to the loop. From: the loop, on the hub."""
+        """Poll, run the runnable dhagas, and return to the loop. From: the loop, on the hub."""
         self.asleep = False
         self.poller.poll()
         self._run()
 
     def _run(self) -> None:
-        """Run what is runnable, for one lap."""
+        """Run the runnable dhagas, for one lap."""
         # A guest's host may run its loop in another greenlet than last time.
         self.hub = getcurrent()
         # Read once: its listener takes itself off in another OS thread.
@@ -117,8 +117,7 @@ class Lap(SchedulerState):
         self.busy_seconds += self.clock() - self._lap_began
         self._loop_timer.arm()
         self.asleep = True
-        # Looked at only now that wakers see the flag: what was appended before is found here, what comes later wakes
-        # the loop.
+        # Checked after setting the flag: earlier appends are seen here, later wakers see the flag.
         if self.count_runnable():
             self.asleep = False
             self.loop.call_soon(self._continue_lap, self.laps)
@@ -130,8 +129,8 @@ class Lap(SchedulerState):
     def _continue_lap(self, laps: int) -> None:
         """Run the lap that the last one asked for, unless another has run since, which has asked again.
 
-        Events of fds, timers and awaited Tasks also run laps. Where each of them led to one more lap in every turn of
-        the loop, a turn took 90 laps after 3 s in which dhagas were never idle, and coroutines starved.
+        Events of fds, timers and awaited Tasks also run laps. When each of them led to one more lap in every turn of
+        the loop, a turn took 90 laps after 3 busy seconds, and coroutines starved.
         """
         if laps == self.laps:
             self._lap()
@@ -152,7 +151,7 @@ class Lap(SchedulerState):
                 if self._new_work:
                     self._new_work.promote_starved()
                 return True
-            # Timers fire at the start of a lap alone, on the hub.
+            # Timers fire only at the start of a lap, on the hub.
             if self.timers.due(now):
                 return True
             self.poller.poll()
@@ -165,7 +164,7 @@ class Lap(SchedulerState):
         self._switches_left = 1
 
     def _adapt_clock_checks(self, now: float) -> None:
-        """Fit the length of the stretches to the pace since the last poll, and set the time of the next one."""
+        """Adapt the length of stretches to the pace since the last poll, and set the time of the next poll."""
         switches = (self._checks_at_poll - self._checks_left) * self._check_every
         self._check_every = (
             1 if now - self._next_poll_at + POLL_INTERVAL > switches * SLOW_SWITCH_SECONDS else SWITCHES_PER_CLOCK_CHECK
@@ -197,7 +196,7 @@ class Lap(SchedulerState):
             self._post_lap()
         except BaseException:
             # A handler of a signal has raised here. Without a lap the loop would sleep on, and no later wake would call
-            # this; one lap too many does no harm.
+            # this method; an extra lap is harmless.
             self._post_lap()
             raise
 
@@ -216,12 +215,12 @@ class Lap(SchedulerState):
     def wake_in_callback(self, waiter: Waiter) -> None:
         """Wake a waiter of this scheduler and run a lap here. From: a callback of its loop, but no Task's step.
 
-        That saves a turn of the loop, and a guest in the main thread the write to its wake-up pipe.
+        This saves a turn of the loop, and in a guest of the main thread also the write to its wake-up pipe.
         """
         if not self.asleep or not self.thread_ident:
             waiter.wake_parked()
         else:
-            # First, so that the wake does not ask the loop for the lap that runs here.
+            # Set first, so that the wake does not ask the loop for this lap.
             self.asleep = False
             waiter.wake_parked()
             self._run()
@@ -229,7 +228,7 @@ class Lap(SchedulerState):
     def _selecting(self) -> bool:
         """Return whether the loop may be inside its select, or about to be: only a write ends that.
 
-        There a signal handler may strike, and a finalizer in any thread.
+        A signal handler may run there, and a finalizer in any thread.
         """
         # A host's loop does not say.
         return self.selector is None or self.selector.selecting

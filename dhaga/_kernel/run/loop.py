@@ -2,7 +2,7 @@
 
 The kernel must know two things that an asyncio loop keeps to itself: whether it is inside ``select`` (only then must a
 wake from a signal handler write to the loop's pipe), and whether it is about to sleep without a deadline (only then can
-the process be in a deadlock). Both are seen from a subclass of the standard selector, by public behaviour alone.
+the process be in a deadlock). A subclass of the standard selector sees both, through public behaviour only.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ set_wakeup_fd = signal.set_wakeup_fd
 class WakeupPipe:
     """Self-pipe that ends the sleep of a loop at each signal. From: the main thread.
 
-    Without it the Python handler of a signal that comes when the sleep is about to begin runs only when the sleep is
-    over: of 10,000 Ctrl-C sent just as the main code parked, one.
+    Without it, the Python handler of a signal that arrives just before the sleep begins runs only after the sleep (one
+    of 10,000 Ctrl-C sent just as the main code parked).
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class WakeupPipe:
         for end in (self.read_end, self.write_end):
             end.setblocking(False)
         former = set_wakeup_fd(self.write_end.fileno(), warn_on_full_buffer=False)
-        # The program has set a wake-up fd of its own before: it stays, and its reader wakes its own loop.
+        # The program's own wake-up fd stays in place: its reader wakes the program's loop.
         if former != -1:
             set_wakeup_fd(former)
 
@@ -64,17 +64,17 @@ class HubSelector(originals.DefaultSelector):
     """The standard selector, which also reports when the loop is inside ``select`` and when it sleeps for good.
 
     asyncio passes ``timeout=None`` exactly when it has no callback and no timer: public behaviour, unlike its queues.
-    Then the deadlock watch is asked first; it returns the seconds after which the loop must look again, or None.
+    Before it sleeps for good, it asks the deadlock watch, which returns the seconds after which to look again, or None.
     """
 
     selecting: bool = False
-    # How many fds the kernel registers itself: the loop's wake-up pipe, the poller and the pipe for signals.
+    # The number of fds that the kernel itself registers: the loop's wake-up pipe, the poller and the pipe for signals.
     own_fds = 0
 
     watch: DeadlockWatch | None = None
     wakeup_pipe: WakeupPipe | None = None
 
-    # Called, each once, before the loop sleeps the next time with nothing to do: for tests that wait for that.
+    # Functions that are called once when the loop next becomes idle: for tests that wait for this.
     idle_callbacks: deque[Callable[[], object]]
 
     def __init__(self) -> None:
@@ -97,8 +97,8 @@ class HubSelector(originals.DefaultSelector):
     def select_for(self, timeout: float | None) -> Any:
         """Select, and mark the time inside, when only a write wakes the loop.
 
-        Marked before the last look at the run queue: the loop has chosen its timeout before, and a finalizer may have
-        woken a waiter since, by ``call_soon``.
+        Set before the last look at the run queue: since the loop chose its timeout, a finalizer may have woken a
+        waiter, with ``call_soon``.
         """
         self.selecting = True
         watch = self.watch
@@ -129,9 +129,9 @@ class HubSelector(originals.DefaultSelector):
         return len(self.get_map()) <= self.own_fds
 
     def would_return(self) -> bool:
-        """Return whether a ``select`` under way has, or is about to, come back. From: any thread.
+        """Return whether the current ``select`` has returned, or is about to. From: any thread.
 
-        A write to the loop's wake-up pipe shows here before the sleeping thread can know of it.
+        A write to the loop's wake-up pipe is visible here before the sleeping thread notices it.
         """
         try:
             poll = originals.poll()

@@ -1,4 +1,4 @@
-"""Membership: which dhagas a scheduler has, how they come and go, and who is cancelled when it ends."""
+"""Membership: the dhagas of a scheduler, how they come and go, and their cancel when it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class Membership(SchedulerState):
             self._cancel_newcomer(dhaga)
         if self.asleep:
             self.wake_loop()
-            # Ended after the checks above, seen from another OS thread: the end finds the dhaga, or it is refused here.
+            # The scheduler may end after the checks above, in another OS thread: either its end finds the dhaga, or the
+            # dhaga is refused here.
             if not self.thread_ident and self._take_off(dhaga):
                 raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
 
@@ -54,9 +55,9 @@ class Membership(SchedulerState):
         return True
 
     def _reject_not_started(self) -> None:
-        """End, without starting them, the dhagas that another OS thread has spawned in the moment of the end."""
+        """End the dhagas that another OS thread spawned just as the scheduler ended; they never start."""
         for dhaga in list(self.live):
-            # As a greenlet: false until its first switch.
+            # A greenlet is false until its first switch.
             if not dhaga and self._take_off(dhaga):
                 dhaga._error = Cancelled(f"{self.name} has stopped")
                 dhaga._end()
@@ -67,7 +68,7 @@ class Membership(SchedulerState):
             dhaga.cancel_with(Cancelled(reason))
 
     def _cancel_for_end(self, reason: str, spared: object = None) -> None:
-        """Cancel every dhaga but ``spared``, and from now on each newcomer: nothing else may keep the end waiting."""
+        """Cancel every dhaga except ``spared``, and each newcomer: nothing else may delay the end."""
         self._last_old_ident = next_ident()
         self._end_reason = reason
         for dhaga in self.in_order():
@@ -75,10 +76,10 @@ class Membership(SchedulerState):
                 dhaga.cancel_with(Cancelled(reason))
 
     def _cancel_newcomer(self, dhaga: Dhaga) -> None:
-        """Cancel a dhaga that was spawned after the cancel of all: once, as those.
+        """Cancel a dhaga that was spawned after all were cancelled; once, like the others.
 
-        It gets to its first park, as a ``finally`` may have spawned it; what a newcomer itself spawns does not begin,
-        so that a dhaga that starts its successor in its ``finally`` comes to an end.
+        It runs to its first park, as a ``finally`` may have spawned it. Dhagas that a newcomer spawns do not start:
+        otherwise a dhaga that starts its successor in its ``finally`` would go on for ever.
         """
         spawner, error = getcurrent(), Cancelled(self._end_reason)
         if isinstance(spawner, Dhaga) and spawner.ident > self._last_old_ident:

@@ -45,7 +45,7 @@ else:
     T = TypeVar("T")
 
 logger = logging.getLogger("dhaga")
-# Joiners that may have left before their tickets are dropped. Above, they may be half of all.
+# Void tickets of joiners that are always tolerated. Above this number, half of all tickets may be void.
 COMPACT_ABOVE = 8
 
 # A dhaga has failed while callers waited for its result: the excepthook was not called.
@@ -53,9 +53,10 @@ WITHHELD = object()
 
 
 class UnseenError:
-    """The error of a dhaga that ``wait`` has returned: reported when the dhaga is freed, if unseen.
+    """Holds the error of a dhaga that ``wait`` returned, and reports it if the dhaga is freed before the error was
+    seen.
 
-    The excepthook gets this as ``thread``, as the dhaga is gone by then.
+    The excepthook gets this object as ``thread``, as the dhaga no longer exists.
     """
 
     __slots__ = ("error", "ident", "name")
@@ -78,7 +79,7 @@ PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."
 class ThreadLocalRefs(list[Any]):
     """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
 
-    # Length at which dead ones are looked for: twice the number of those alive the last time.
+    # Length at which dead references are dropped: twice the number that were alive last time.
     limit = COMPACT_ABOVE
 
     def append(self, reference: Any) -> None:
@@ -101,8 +102,8 @@ class Dhaga(greenlet, Waiter, Generic[T]):
     """A microthread with the face of ``threading.Thread``; made by ``spawn``, it starts at its place in the run queue.
 
     It lives and dies in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``_value``
-    and ``_error`` hold what the last wake brought, and in the end what the function returned or raised. Only after an
-    error are ``_trace`` set, its traceback, and ``_unseen``: WITHHELD or an UnseenError if no hook was called.
+    and ``_error`` hold the outcome of the last wake, and at the end the function's. After an error, ``_trace`` is its
+    traceback, and ``_unseen`` is WITHHELD or an UnseenError if the hook was not called.
     """
 
     __slots__ = (
@@ -132,7 +133,8 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         "wake_queue",
     )
 
-    # Whether it stands for a thread, which signal handlers must not be set in. Greenlets of compat are part of theirs.
+    # Whether it is a program's thread, in which signal handlers must not be set. Greenlets of compat belong to a
+    # package's thread interface.
     stands_for_thread: ClassVar[bool] = True
 
     def __init__(
@@ -146,7 +148,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         context: Context | None = None,
         priority: Priority = NORMAL,
     ) -> None:
-        # A compiled __init__ would keep inspect from the signature of the class.
+        # A compiled __init__ would hide the signature of the class from inspect.
         self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
 
     @compiled  # C: priority NORMAL; a function that is no coroutine function
@@ -183,7 +185,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         self._error = None
         self.parked_since = 0.0
         self.has_ended = False
-        # How many callers wait in result(): they will see the error, so that the excepthook need not.
+        # The number of callers that wait in result(): they will see the error, so the excepthook is not called.
         self.result_waiters = 0
         self._joiners: list[Any] = []
         self.thread_local_refs: ThreadLocalRefs | None = None
@@ -215,13 +217,13 @@ class Dhaga(greenlet, Waiter, Generic[T]):
 
     @property
     def reason(self) -> str | None:
-        """What the dhaga waits for, such as ``queue.get``; None unless it is WAITING."""
+        """The reason of its wait, such as ``queue.get``; None unless it is WAITING."""
         return self.park_reason if self.parked else None
 
     def __repr__(self) -> str:
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
-    # Of a dhaga alone: main code and OS threads have the Python ones.
+    # Only of a dhaga: main code and OS threads use the Python functions.
     prepare_park = compiled(Waiter.prepare_park)
     park_within = compiled(Waiter.park_within)
     deliver_wake = compiled(Waiter.deliver_wake)
@@ -244,7 +246,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
                 self._value = self._fn(*args, **kwargs)
             elif len(args) > 1:
                 self._value = self._fn(*args)
-            # A call without a star nests no evaluation loop on the C stack: 430 bytes less of a parked dhaga.
+            # A call without a star nests no evaluation loop on the C stack: a parked dhaga takes 430 bytes less.
             else:
                 self._value = self._fn(args[0]) if args else self._fn()
         except BaseException as error:
@@ -257,7 +259,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
             del self
 
     def _fail(self, error: BaseException, trace: TracebackType | None) -> None:
-        """Keep and report what the function has raised. ``trace``: its traceback, as far as it is the function's."""
+        """Keep and report the function's error. ``trace``: the function's part of the traceback."""
         error.with_traceback(trace)  # a frozen dataclass refuses an assignment
         self._error = error
         self._report(error)
@@ -277,7 +279,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
             call_excepthook(self, error)
 
     def is_own_error(self, error: BaseException) -> bool:
-        """Return whether an error ends this dhaga alone, where it is a thread: no cancel, no exit and no Ctrl-C."""
+        """Return whether an error ends only this dhaga, as in a thread: no cancel, no exit and no Ctrl-C does."""
         if isinstance(error, (Cancelled, Expired, GreenletExit)):
             return False
         exit = find_exit(error)
@@ -291,19 +293,19 @@ class Dhaga(greenlet, Waiter, Generic[T]):
             call_excepthook(self, self._error)
 
     def hand_over_result(self) -> None:
-        """Stop waiting for the outcome: the caller has got this dhaga, which has ended, and may look at it."""
+        """Stop waiting for the outcome: the caller has got this dhaga, which has ended, and may read its result."""
         self.result_waiters -= 1
         if self._withholds() and not self.result_waiters:
             self._unseen = UnseenError(self)
 
     def _withholds(self) -> bool:
-        """Return whether its error is still to be seen by one of the callers that waited for it."""
+        """Return whether a caller that waited for the error has not read it yet."""
         return getattr(self, "_unseen", None) is WITHHELD
 
     def _seen_error(self) -> BaseException:
-        """Return the error that ended it, which counts as seen now, with the traceback that it ended with.
+        """Return the error that ended the dhaga, with its original traceback; it counts as seen now.
 
-        The traceback would grow by each ``raise`` otherwise.
+        Otherwise the traceback would grow with each ``raise``.
         """
         assert self._error is not None
         unseen = getattr(self, "_unseen", None)
@@ -342,10 +344,10 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         while self._joiners:
             try:
                 joiner = self._joiners.pop().pop()
-            # It has left, or another OS thread took the last one.
+            # The joiner has left, or another OS thread took the last one.
             except IndexError:
                 continue
-            # The value says which one has ended to a joiner of several.
+            # A joiner of several learns from the value which one has ended.
             joiner.deliver_wake(self)
 
     @compiled  # C: no timeout
@@ -360,7 +362,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
                 return False
         me.prepare_park("join", self)
         self._joiners.append(me.parked)
-        # It ended in its own OS thread just now, and may have missed this waiter.
+        # The dhaga has just ended in its own OS thread, and may have missed this waiter.
         if self.has_ended:
             self.release_joiners()
         return me.park_within(timeout) is not TIMED_OUT
@@ -370,12 +372,12 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         joiners = self._joiners
         self._left_joiners = left = getattr(self, "_left_joiners", 0) + 1
         if left > COMPACT_ABOVE and left * 2 > len(joiners):
-            # One call of C functions: no other OS thread comes between the check and the change.
+            # One call of C functions: no other OS thread runs between the check and the change.
             joiners[:] = filter(None, joiners)
             self._left_joiners = 0
 
     def _holders(self) -> list[object]:
-        """Return what a join waits for: the dhaga itself."""
+        """Return the holder that a join waits for: the dhaga itself."""
         return [self]
 
     def _drop_joiner(self, joiner: FutureJoiner) -> None:
@@ -419,7 +421,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result in a coroutine, of this loop or another one.
 
-        A cancel of the coroutine leaves the dhaga alone. For calls that take only Futures, as ``asyncio.wait`` does:
+        A cancel of the coroutine does not cancel the dhaga. For calls that take only Futures, as ``asyncio.wait`` does:
         ``asyncio.ensure_future(dhaga)``. Raises: ParkError on a loop that a dhaga runs and that would block this one.
         """
         if not self.has_ended:
@@ -454,7 +456,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         """
         if self.has_ended:
             return False
-        # In the dhaga's own thread, where it cannot run between the undo and the wake.
+        # In the dhaga's own thread, so that it cannot run between the undo and the wake.
         return self.scheduler.call(self.cancel_with, Cancelled(reason))
 
 
@@ -462,14 +464,14 @@ say_foreign_names(Dhaga, OF_A_DHAGA)
 
 
 def find_exit(error: BaseException) -> BaseException | None:
-    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, alone or in the group of a scope."""
+    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, also from the group of a scope."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(find_exit, error.exceptions)), None)
     return error if isinstance(error, (SystemExit, KeyboardInterrupt)) else None
 
 
 def clear_own_frames(error: BaseException | None) -> None:
-    """Clear the frames of this package in tracebacks: they refer to the dhaga that holds the error: a cycle."""
+    """Clear this package's frames in tracebacks: they refer to the dhaga that holds the error, which is a cycle."""
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             for each in error.exceptions:
@@ -533,17 +535,12 @@ class Main(Waiter):
         self._signals: Any = None
         self._assign_to(scheduler, NORMAL)
         self.own_greenlet = getcurrent()
-        # What an entry of the run queue needs; see _kernel/run/scheduler.py.
+        # The method of a run-queue entry; see _kernel/run/scheduler.py.
         self.switch: Callable[..., Any] = self.own_greenlet.switch
         self.ident: int = originals.get_ident()
         self.name: str = "main code"
         self.own_greenlet.name = self.name  # type: ignore[attr-defined]
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
 
     def __repr__(self) -> str:
         return f"<Main code of {self.scheduler.name} {self.state}{f' {self.park_reason}' if self.parked else ''}>"
@@ -561,7 +558,7 @@ class Main(Waiter):
         self.parked_since = scheduler.clock()
         entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
         try:
-            # Each round is a signal that was delivered; the park ends with a wake, or with what a handler raises.
+            # Each round delivers a signal; the park ends with a wake, or with a handler's error.
             while self._others_run():
                 self._signals.interrupt_park()
                 # The timeout came while the handlers ran, and this waiter had stepped aside for them.
@@ -578,7 +575,7 @@ class Main(Waiter):
         return value
 
     def _others_run(self) -> bool:
-        """Yield to others. What a handler set by the standard ``signal`` raises here ends the park, as in OSThread.
+        """Yield to others. An error raised here by a handler of the standard ``signal`` ends the park, as in OSThread.
 
         Returns: as ``_let_others_run``.
         """

@@ -1,16 +1,16 @@
 """Readiness of file descriptors: one poller per scheduler, hung on the IOLoop as a single handler.
 
-``Epoll`` and ``Kqueue`` register an fd once and edge-triggered; its ``FdWatcher`` remembers the edge. One IOLoop event
-so serves a whole batch of sockets, with neither an ``epoll_ctl`` nor an asyncio ``Handle`` per wait. ``IOLoopPoller``
-does the same with ``IOLoop.add_handler`` alone and registers an fd only while a waiter is parked on it, as those
+``Epoll`` and ``Kqueue`` register an fd once and edge-triggered; its ``FdWatcher`` remembers the edge. So one IOLoop
+event serves a whole batch of sockets, and a wait needs neither an ``epoll_ctl`` nor an asyncio ``Handle``.
+``IOLoopPoller`` uses only ``IOLoop.add_handler``, and registers an fd only while a waiter is parked on it, as those
 handlers are level-triggered. ``DHAGA_POLLER=ioloop`` chooses it anywhere.
 An fd is unknown, registered (``watchers``) or shared (``fd_sharers``): two objects may be made over one fd
 (``socket(fileno=…)``), and the operating system takes only one registration for it. An fd may be closed behind our back
 and its number reused; ``register`` finds that out when the system refuses, or accepts, the second registration.
 ``to_recheck`` holds watchers whose last read was short without proof that the fd is empty. When the poller is idle it
 modifies their registration, which makes epoll report their state as a new edge.
-A poller belongs to the OS thread of its scheduler; ``unregister`` alone may be called from any thread. Not here:
-sockets and timeouts.
+A poller belongs to the OS thread of its scheduler; only ``unregister`` may be called from any thread. Not here: sockets
+and timeouts.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ BATCH = 1024
 # Polls after which watchers are rechecked even if the poller is never idle: two ``epoll_ctl`` for 30 round trips.
 POLLS_BEFORE_RECHECK = 64
 
-# Watchers that are looked at one by one before each sleep of the loop. With 9,000 the looks doubled the CPU time of a
-# round trip, 21 -> 42 µs.
+# At most this many watchers are checked one by one before each sleep of the loop. Checking 9,000 doubled the CPU time
+# of a round trip, 21 -> 42 µs.
 MAX_CHEAP_SCAN = 64
 
 
 class Poller:
-    """State of all pollers: the watchers, by the number under which their fds are watched."""
+    """State of all pollers: the watchers, by the fd number that is watched."""
 
     __slots__ = ("__dict__", "__weakref__", "events", "ioloop", "last_waited_on", "to_recheck", "watchers")
 
     def __init__(self, ioloop: IOLoop) -> None:
         self.ioloop: IOLoop = ioloop
         self.watchers: dict[int, FdWatcher] = {}
-        # Read to their end by a short read, which is no proof for them; epoll is asked again.
+        # Marked empty by a short read, which proves nothing here: ask epoll again.
         self.to_recheck: list[FdWatcher] = []
         # So far, for the statistics.
         self.events: int = 0
-        # The watcher that was found with a waiter last: it mostly has one again.
+        # The watcher that last had a waiter: it usually has one again.
         self.last_waited_on: FdWatcher | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {len(self.watchers)} fds>"
 
     def has_waiters(self) -> bool:
-        """Return whether a waiter is parked on an fd. It costs O(n) where none is: see ``scan_is_costly``."""
+        """Return whether a waiter is parked on an fd. O(n) if none is; see ``scan_is_costly``."""
         if self.waited_on_again():
             return True
         for watcher in list(self.watchers.values()):
@@ -67,12 +67,12 @@ class Poller:
         return False
 
     def waited_on_again(self) -> bool:
-        """Return whether the watcher that ``has_waiters`` has found last has a waiter; in O(1)."""
+        """Return whether the watcher found by the last ``has_waiters`` has a waiter; O(1)."""
         watcher = self.last_waited_on
         return watcher is not None and bool(watcher.readers or watcher.writers)
 
     def scan_is_costly(self) -> bool:
-        """Return whether ``has_waiters`` would look at too many watchers to do so before each sleep."""
+        """Return whether ``has_waiters`` would check too many watchers for a call before each sleep."""
         return len(self.watchers) > MAX_CHEAP_SCAN and not self.waited_on_again()
 
     def register(self, watcher: FdWatcher, direction: int) -> None:
@@ -91,7 +91,7 @@ class Poller:
         raise NotImplementedError
 
     def detach(self) -> None:
-        """Leave the IOLoop and release everything. Watchers that still count as registered find the poller closed."""
+        """Leave the IOLoop and release everything. Watchers still registered see that it is closed."""
         raise NotImplementedError
 
     def abandon(self) -> None:
@@ -125,16 +125,16 @@ class EdgeTriggered(Poller):
             fd_sharers = self.fd_sharers.setdefault(watcher.fd, [])
             if watcher not in fd_sharers:
                 fd_sharers.append(watcher)
-                # Its edge may have gone to the first watcher alone.
+                # Perhaps only the first watcher has got its edge.
                 watcher.readable = True
             former.set_interest(former.interest | direction)
         else:
             self.watchers[watcher.fd] = watcher
-            # The former watcher's fd was closed behind its back, and the number reused.
+            # The former watcher's fd was closed without notice, and its number reused.
             former.set_interest(0)
             former.close()
         watcher.set_interest(watcher.interest | direction)
-        # Closed by another thread just now, which may have looked before this registration.
+        # Another thread has just closed it, and may have looked for watchers before this registration.
         if watcher.closed:
             self.unregister(watcher)
 
@@ -148,7 +148,7 @@ class EdgeTriggered(Poller):
             del self.watchers[fd]
             try:
                 self.unwatch(fd, interest)
-            # ENOENT, EBADF: the fd was closed behind our back. ValueError: this poller is closed itself.
+            # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller is closed itself.
             except (OSError, ValueError):
                 pass
             # The waiters of the sharers try their calls, and register anew.
@@ -157,13 +157,13 @@ class EdgeTriggered(Poller):
                 sharer.ready(READ | WRITE)
         elif watcher in self.fd_sharers.get(fd, ()):
             self.fd_sharers[fd].remove(watcher)
-            # If the fd is closed now, the remaining waiters find that out by trying.
+            # If the fd is closed now, the remaining waiters notice when they retry.
             self.watchers[fd].ready(READ | WRITE)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
         """Watch the fd of ``watcher`` for ``interest``.
 
-        ``newcomer``: a second watcher of the same number. Returns: False if its fd is another file by now.
+        ``newcomer``: a second watcher of the same number. Returns: False if its fd refers to another file by now.
         """
         raise NotImplementedError
 
@@ -175,7 +175,7 @@ class EdgeTriggered(Poller):
         """Pass an event on to a watcher and to the sharers of its fd."""
         for each in (watcher, *self.fd_sharers.get(watcher.fd, ())):
             if unusual:
-                # After a hang-up, an error or urgent data no further edge comes: each read must try from now on.
+                # After a hang-up, an error or urgent data no further edge comes: from now on each read tries the call.
                 each.short_read_means_empty = False
             each.ready(directions)
 
@@ -218,7 +218,7 @@ class Epoll(EdgeTriggered):
     def unwatch(self, fd: int, interest: int) -> None:
         self.epoll.unregister(fd)
 
-    @compiled  # C: wakes one reader by itself; dispatch() and ready() do the rest
+    @compiled  # C: wakes a single reader itself; dispatch() and ready() do the rest
     def poll(self) -> None:
         watchers, fd_sharers = self.watchers, self.fd_sharers or None
         found = self.epoll.poll(0, BATCH)
@@ -229,8 +229,8 @@ class Epoll(EdgeTriggered):
             except KeyError:
                 continue
             if fd_sharers is None and (events == EPOLLIN or (events == INOUT and not watcher.writers)):
-                # dispatch(), ready() and wake_parked(), written out: 8 % of an echo. INOUT comes where a waiter has
-                # once parked to write, as from then on each read edge reports both.
+                # dispatch(), ready() and wake_parked(), written out: 8 % of an echo. Once a waiter has parked to write,
+                # each read edge reports both directions (INOUT).
                 watcher.readable = True
                 readers = watcher.readers
                 if len(readers) == 1:
@@ -238,7 +238,7 @@ class Epoll(EdgeTriggered):
                         # clear() would give the dictionary's table back: 100 ns.
                         waiter = readers.popitem()[0]
                         del waiter.parked[0]
-                    except (KeyError, IndexError):  # another thread closes the fd, or the waiter has left
+                    except (KeyError, IndexError):  # another thread is closing the fd, or the waiter has left
                         continue
                     # No look at asleep: the scheduler that polls is awake.
                     waiter.wake_queue.append(waiter)
@@ -273,7 +273,7 @@ class Epoll(EdgeTriggered):
 
     def abandon(self) -> None:
         super().abandon()
-        # The child's copy of the fd. The set behind it is also the parent's: unregistering here would change it there.
+        # The child's copy of the fd. The parent shares this epoll set: unregistering here would also unregister there.
         self.epoll.close()
 
 
@@ -291,7 +291,7 @@ class Kqueue(EdgeTriggered):
 
     def __init__(self, ioloop: IOLoop, on_ready: Callable[[int, int], None]) -> None:
         super().__init__(ioloop)
-        # Through Any: the type checker of other platforms does not know select's kqueue names.
+        # Through Any: on other platforms type checkers do not know select's kqueue names.
         self.kq: Any = select
         self.kqueue = originals.kqueue()
         self.filters = {READ: self.kq.KQ_FILTER_READ, WRITE: self.kq.KQ_FILTER_WRITE}
@@ -343,11 +343,11 @@ class Kqueue(EdgeTriggered):
 
 
 class IOLoopPoller(Poller):
-    """Anywhere: the IOLoop's own handlers, level-triggered, so that an fd without waiters is removed again.
+    """For any platform: the IOLoop's own handlers. They are level-triggered, so an fd without waiters is removed again.
 
-    The loop watches a duplicate (``dup``) that the poller owns. So any thread may close the fd itself at any time; the
-    duplicate is removed in the loop's thread before it is closed, as uvloop demands (a registered closed fd can abort
-    the process); and two watchers of one fd do not meet.
+    The loop watches a duplicate (``dup``) that the poller owns. So any thread may close the original fd at any time,
+    and two watchers of one fd do not conflict. The duplicate is removed in the loop's thread before it is closed, as
+    uvloop demands (a registered closed fd can abort the process).
     """
 
     def __init__(self, ioloop: IOLoop) -> None:
@@ -370,7 +370,7 @@ class IOLoopPoller(Poller):
             try:
                 self.ioloop.add_handler(duplicate, self.handle, events_of(interest))
             except BaseException:
-                # The IOLoop keeps even a number that could not be watched.
+                # The IOLoop also keeps fds that could not be watched.
                 self.close_duplicate(duplicate)
                 raise
             self.watchers[duplicate], self.duplicate_of[watcher] = watcher, duplicate
@@ -399,7 +399,7 @@ class IOLoopPoller(Poller):
             originals.close(duplicate)
 
     def handle(self, duplicate: int, events: int) -> None:
-        """Pass an event of the loop on. A wake in it finds the scheduler asleep, as the loop runs, and starts a lap."""
+        """Pass an event of the loop on. The loop runs, so the scheduler is asleep: a wake starts a lap."""
         self.events += 1
         watcher = self.watchers.get(duplicate)
         if watcher is None:
@@ -411,7 +411,7 @@ class IOLoopPoller(Poller):
         if wanted:
             self.ioloop.update_handler(duplicate, events_of(wanted))
             watcher.set_interest(wanted)
-        # Closed by another thread just now, or no waiter parked again: it must not count as watched.
+        # Another thread has just closed it, or no waiter parked again: it must not count as watched.
         if watcher.closed or not wanted:
             self.unregister(watcher)
 

@@ -1,6 +1,6 @@
-"""Preemption: a dhaga that computes or polls gives its turn up, in programs that were written for threads.
+"""Preemption: the turn of a dhaga that computes or polls is ended, in programs that were written for threads.
 
-A turn lasts from one switch to the next. The watcher, an OS thread (``process/preemption_watcher.py``), looks at each
+A turn lasts from one switch to the next. The watcher, an OS thread (``process/preemption_watcher.py``), checks each
 scheduler now and then. A turn that takes longer than the quantum, while others wait for the thread, is *overlong*. It
 ends at the first of two places:
 
@@ -9,10 +9,10 @@ ends at the first of two places:
 - Layer two, from CPython 3.12 on: the next jump, call or return of the innermost function of the program. The watcher
   arms ``sys.monitoring`` for this one function, and the event disarms it: nothing is armed while turns are short.
 
-There the dhaga goes to the end of its run queue, as if it yielded. That is no park: no cancel and no timeout is raised.
-A turn is never ended where a thread could not be switched either, or where the OS thread's own state is in use: see
-``may_end_turn``. CPython 3.11 has no layer two: a trace function costs at all times, a pending call is not reentrant,
-and a signal interrupts system calls.
+The dhaga then goes to the end of its run queue, as if it yielded. This is not a park: neither a cancel nor a timeout is
+raised. A turn is never ended where a thread could not be switched either, or where the OS thread's own state is in use:
+see ``may_end_turn``. CPython 3.11 has no layer two: a trace function costs at all times, a pending call is not
+reentrant, and a signal interrupts system calls.
 Rejected: events for the whole process, as each function that runs meanwhile would be rewritten, twice.
 """
 
@@ -44,7 +44,7 @@ As in Go. Each preemption of a loop costs about 0.1 ms with all that runs around
 """
 
 MAX_QUANTUM = 60.0
-"""No longer quantum makes sense: a program that may be held up for a minute can do without preemption."""
+"""The longest quantum: a program that may be blocked for a minute needs no preemption."""
 
 PLACES_KEPT = 1000
 """Lines that are counted as places of preemptions; later ones are counted together."""
@@ -69,22 +69,22 @@ def quantum_from_environment() -> float | None:
 
 
 environment: float | None = quantum_from_environment()
-"""What ``DHAGA_PREEMPT`` says of this process."""
+"""The value of ``DHAGA_PREEMPT`` for this process."""
 
 default_quantum: float | None = environment or None
 """The quantum of schedulers that have none of their own; None: they are not preemptive."""
 
 overlong: dict[Scheduler, int] = {}
-"""Schedulers whose turn is overlong, and the number of that turn; empty nearly always, so that a look is cheap."""
+"""Schedulers whose turn is overlong, with the number of that turn; nearly always empty, so that a check is cheap."""
 
 places: Counter[str] = Counter()
-"""How often turns were ended at each line of the program."""
+"""The number of turns ended at each line of the program."""
 
 uninterrupted: dict[Any, int] = {}
-"""Waiters in ``no_preempt()`` blocks, and in how many."""
+"""Waiters in ``no_preempt()`` blocks, and the number of these blocks."""
 
 signal_handlers: frozenset[CodeType] = frozenset()
-"""The code of the program's signal handlers, as the watcher last found it."""
+"""The code of the program's signal handlers, as last found by the watcher."""
 
 
 def check_quantum(seconds: float) -> None:
@@ -111,10 +111,10 @@ def running_waiter() -> Any:
 
 
 def may_end_turn(me: Any, frame: FrameType | None) -> bool:
-    """Return whether the turn of the caller, whose code stands at ``frame``, may end there.
+    """Return whether the turn of the caller, whose code is at ``frame``, may end there.
 
-    Not in a park, on the hub, in coroutines, within ``no_park()`` and ``no_preempt()``, at its end, under a debugger or
-    another trace function, and where ``is_switchable`` says no.
+    False in a park, on the hub, in coroutines, in ``no_park()`` and ``no_preempt()``, at its end, under a debugger or
+    another trace function, and where ``is_switchable`` is false.
     """
     return (
         not me.parked
@@ -142,7 +142,7 @@ def found_nothing() -> None:
 
 
 def end_turn(me: Waiter, frame: FrameType) -> None:
-    """End the turn of the caller, whose code stands at ``frame``. Raises: KeyboardInterrupt in main code."""
+    """End the turn of the caller, whose code is at ``frame``. Raises: KeyboardInterrupt in main code."""
     scheduler = me.scheduler
     overlong.pop(scheduler, None)
     scheduler.preemptions += 1
@@ -150,7 +150,7 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
     place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
     places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
     scheduler._give_turn_up(me)
-    # A Ctrl-C that came meanwhile strikes main code here, as it would between any two of its lines.
+    # A Ctrl-C that came meanwhile is raised in main code here, as it would be between any two of its lines.
     if me.pending_errors and isinstance(me.pending_errors[0], (KeyboardInterrupt, SystemExit)):
         raise me.pending_errors.pop(0)
 
@@ -159,7 +159,7 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
 def no_preempt() -> Iterator[None]:
     """Keep the turn in the block: no dhaga of this OS thread runs before the caller parks or leaves the block.
 
-    For code that looks and then acts, as in a program without preemption. Parks: never. From: anywhere; without effect
+    For code that checks and then acts, as in a program without preemption. Parks: never. From: anywhere; without effect
     in an OS thread without a scheduler.
     """
     me = parking_waiter()

@@ -1,4 +1,4 @@
-"""Run modes: how a scheduler comes to its OS thread and its loop, and how it leaves them.
+"""Run modes: how a scheduler gets its OS thread and its loop, and how it leaves them.
 
 - ``ImplicitMode``: for the main code of a thread. The loop runs in a greenlet beside it, whenever the main code parks.
 - ``GuestMode``: on a loop that a host runs in this thread. The hub is the greenlet that runs it; we never stop it.
@@ -6,9 +6,9 @@
 - ``ForkedMode``: in a child forked within a dhaga. That dhaga is the main code now, and there is none below its hub.
 
 A scheduler has a plain ``RunMode`` until one of these attaches it, and keeps that mode to its end. The modes differ in
-four questions: when the loop stops (``is_over``), where a SystemExit or KeyboardInterrupt of a dhaga goes
-(``interrupt``), what is left to do after a lap (``on_lap_end``), and how it ends (``close``, ``stop``,
-``cancel_and_drain``). Not here: which dhaga runs next.
+four respects: when the loop stops (``is_over``), where a SystemExit or KeyboardInterrupt of a dhaga goes
+(``interrupt``), the work after a lap (``on_lap_end``), and the end (``close``, ``stop``, ``cancel_and_drain``). Not
+here: which dhaga runs next.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from .microthread import Dhaga, Main
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-# When an OS thread has ended, greenlet (3.5) drops the last reference to its first greenlet, as a leak, if
-# gc.get_referrers finds no owner: so it is with the hub of a stopped scheduler that is garbage and just being
-# finalized, maybe in another thread. The collection then went on with what was freed: where each pool's thread began
-# with a collection, one of the first five pools crashed, on 3.11 and 3.12. And the end of each thread took 5 ms of a
-# process with 300,000 objects, to scan them all.
+# When an OS thread has ended, greenlet 3.5 drops a reference to its first greenlet as leaked if gc.get_referrers finds
+# no owner. The hub of a stopped scheduler has none while it is finalized as garbage, perhaps in another thread. The
+# collection then used freed memory: if each pool's thread began with a collection, one of the first five pools crashed,
+# on 3.11 and 3.12. And the scan took 5 ms at the end of each thread in a process with 300,000 objects.
 enable_optional_cleanup(False)
 
 
@@ -52,11 +51,11 @@ class RunMode:
         self.main: Main | Dhaga | None = None
         self.thread: Any = None
         self.interrupted: BaseException | None = None
-        # Of the OS thread that it serves without being its main code's.
+        # The guests of its OS thread, by loop; empty if the scheduler is no guest.
         self.guests: dict[Any, Scheduler] = {}
 
     def serve_thread(self) -> None:
-        """Become the scheduler that is found on the loop when that runs in this OS thread."""
+        """Register as this loop's guest in this OS thread."""
         this_thread.guest = self.scheduler
         self.guests = this_thread.guests
         self.guests[self.scheduler.loop] = self.scheduler
@@ -74,18 +73,18 @@ class RunMode:
         raise RuntimeError(f"{self.scheduler!r} has no main code that could close it")
 
     def interrupt(self, error: BaseException) -> None:
-        """Accept a SystemExit or KeyboardInterrupt that was raised on the hub or in a dhaga."""
+        """Handle a SystemExit or KeyboardInterrupt raised on the hub or in a dhaga."""
         self.interrupted = error
 
     def is_interrupt(self, error: BaseException) -> bool:
-        """Return whether a KeyboardInterrupt that a dhaga raises is from a Ctrl-C, and not of the dhaga's own code."""
+        """Return whether a KeyboardInterrupt in a dhaga is from a Ctrl-C, and not raised by the dhaga's own code."""
         return error is self.interrupted
 
     def on_lap_end(self) -> None:
         """Do the remaining work at the end of a lap, on the hub."""
 
     def mark_left_in_parent(self) -> None:
-        """Become an ended scheduler where nothing can be run any more: in a forked child, or on a closed loop."""
+        """End the scheduler without running anything: in a forked child, or on a closed loop."""
         self.scheduler.closing = True
         self.scheduler._detach_thread()
 
@@ -96,22 +95,22 @@ class RunMode:
         while not self.is_over():
             try:
                 scheduler.ioloop.start()
-            # asyncio lets SystemExit and KeyboardInterrupt of a callback through run_forever(): they belong to the main
-            # code.
+            # asyncio passes SystemExit and KeyboardInterrupt of a callback through run_forever(): they belong to the
+            # main code.
             except BaseException as error:
                 self.interrupt(error)
                 scheduler.loop.call_soon(scheduler._lap)
 
 
 class ImplicitMode(RunMode):
-    """Mode for the main code of a thread: the loop runs whenever that parks."""
+    """Mode for the main code of a thread: the loop runs whenever the main code parks."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         scheduler._attach(self, greenlet(self.run_hub), ioloop_over(scheduler.loop))
         self.main: Main = Main(scheduler)
         this_thread.main = self.main
-        # A greenlet that ends switches to its parent: the end of the hub, in close(), comes back to the main code.
+        # A greenlet that ends switches to its parent: when the hub ends, in close(), the main code continues.
         scheduler.hub.parent = self.main.own_greenlet
         if hooks.on_main_code is not None:
             hooks.on_main_code(self.main)
@@ -150,7 +149,7 @@ class GuestMode(RunMode):
             self.shutdown_hook.__anext__().send(None)
 
     def is_interrupt(self, error: BaseException) -> bool:
-        """Return True: the host's handler of Ctrl-C raises wherever it strikes, and leaves no mark."""
+        """Return True: the host's handler of Ctrl-C raises in any running code, and leaves no mark."""
         return True
 
     def on_lap_end(self) -> None:
@@ -186,7 +185,7 @@ class OwnThreadMode(RunMode):
             raise LeftBehind(f"{scheduler!r} was made in the parent process: make another one after the fork")
         self.ended = False
         self.stop_waiters = WaitQueue(scheduler, f"stop {scheduler.name}")
-        # A lock serves as the event "attached": Thread.start() returns before the scheduler takes dhagas.
+        # A lock used as the event "attached": Thread.start() returns before the scheduler accepts dhagas.
         self.started = originals.allocate_lock()
         self.started.acquire()
         self.thread = originals.Thread(target=self.run, name=scheduler.name, daemon=True)
@@ -194,8 +193,8 @@ class OwnThreadMode(RunMode):
             self.thread.start()
             self.started.acquire()
         except BaseException as error:
-            # A Ctrl-C, as opposed to the lack of a thread: without a caller that has the scheduler nothing else would
-            # stop it.
+            # A Ctrl-C in start(), unlike the failure to start a thread: the thread runs, and no caller has the
+            # scheduler to stop it.
             if not isinstance(error, RuntimeError):
                 self.begin_stop()
             raise
@@ -204,7 +203,7 @@ class OwnThreadMode(RunMode):
         return self.scheduler.closing and not self.scheduler.live
 
     def interrupt(self, error: BaseException) -> None:
-        """Ignore it: it has ended its dhaga, as it ends a thread."""
+        """Do nothing: like a thread's SystemExit, it ends only its dhaga."""
 
     def run(self) -> None:
         """Body of the OS thread."""
@@ -240,14 +239,14 @@ class OwnThreadMode(RunMode):
 
     def begin_stop(self) -> None:
         """Cancel all dhagas, soon. From: any thread."""
-        # Only once: a second cancel would strike the finally blocks that the first one made run.
+        # Only once: a second cancel would interrupt the finally blocks that run after the first.
         if not self.scheduler.closing:
             self.scheduler.closing = True
             self.scheduler.call(self.cancel_and_end_lap)
 
     def cancel_and_end_lap(self) -> None:
         self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
-        # Where no dhaga was left to cancel no lap would run, and is_over() would never be asked.
+        # With no dhaga left to cancel, no other lap would run, and is_over() would not be asked.
         self.scheduler.loop.call_soon(self.scheduler._end_lap)
 
     def wake_stop_waiters(self) -> None:
@@ -278,7 +277,7 @@ class ForkedMode(RunMode):
 
     def run(self, *_: object) -> None:
         """Run the loop until the process ends; there is no main code below this hub to return to."""
-        # The argument: if the survivor ends before it has ever parked, its end switches here with its value.
+        # ``_``: if the survivor ends before its first park, its end switches here with a value.
         try:
             self.run_hub()
         finally:

@@ -1,10 +1,10 @@
 """Priorities: which queue a waiter is in while it is runnable.
 
-A wake appends to ``waiter.wake_queue``, whichever that is, so that priorities cost nothing where none is set.
+A wake appends to ``waiter.wake_queue``, so that priorities cost nothing in programs without them.
 NORMAL waiters are in the run queue itself. HIGH ones are in a ``HighQueue`` beside it, and for each of them the run
 queue holds one entry of that HighQueue, at its head. LOW ones are in a ``LowQueue``, which is read when the run queue
-is empty; a ``NewWorkQueue`` is read just before it. ``Scheduler._prevent_starvation`` breaks the order once in two full
-laps, and new work that starves for one begins.
+is empty; a ``NewWorkQueue`` is read just before it. ``Scheduler._prevent_starvation`` breaks this order once in two
+full laps, and starts new work that did not begin for one lap.
 Rejected: three queues scanned at each switch, as every program without priorities would pay for the scan.
 """
 
@@ -33,9 +33,9 @@ class Priority(enum.IntEnum):
 HIGH, NORMAL, LOW = Priority
 
 NEW_WORK_AT_ONCE = 4
-"""Pieces of new work that begin after a lap in which none could: 400 a second beside turns of 10 ms.
+"""Units of new work that begin after a lap in which none could: 400 a second at turns of 10 ms.
 
-16 of them kept an excess in progress at once: p99 of 1,000 clients 328 ms, beside 287, and 122 MB, beside 116.
+With 16 too much was in progress at once: p99 of 1,000 clients 328 ms instead of 287, and 122 MB instead of 116.
 """
 
 
@@ -51,8 +51,7 @@ class HighQueue:
     def append(self, waiter: Any) -> None:
         """Make a waiter the next to run, behind the other HIGH ones. One that yields goes once around the run queue."""
         if waiter is getcurrent():
-            # sleep(0) of a HIGH dhaga: at the head it would be switched to at once, and the yield would yield to no
-            # other dhaga.
+            # sleep(0) of a HIGH dhaga: at the head it would run again at once, before any other dhaga.
             self.scheduler.run_queue.append(waiter)
         else:
             self.waiters.append(waiter)
@@ -73,7 +72,7 @@ class HighQueue:
 
 
 class LowQueue(deque[Any]):
-    """FIFO of LOW waiters. One that yields may be alone: an append ends the stretch, and ``_pick_next`` looks on."""
+    """FIFO of LOW waiters. An append ends the stretch, so that ``_pick_next`` runs even if only LOW dhagas are left."""
 
     __slots__ = ("scheduler",)
 
@@ -88,7 +87,7 @@ class LowQueue(deque[Any]):
 
 
 class NewWorkQueue(LowQueue):
-    """FIFO of dhagas about to begin new work, such as the next request: they let all work under way go first.
+    """FIFO of dhagas about to begin new work, such as the next request: all work in progress goes first.
 
     So a busy server finishes requests before it begins others, holds few connections of its pools, and answers in order
     of arrival. Measured with Flask, SQLAlchemy and redis-py under 300 and 1,000 clients: 3,660 and 3,800 answers per
@@ -99,10 +98,11 @@ class NewWorkQueue(LowQueue):
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
-        self.head = 0  # the id of the first one, when it was last looked at: a reference would keep it alive
+        self.head = 0  # the id of the first dhaga at the last check: a reference would keep it alive
 
     def promote_starved(self) -> None:
-        """Move some into the run queue if none has begun since the last full lap, as work under way may never pause.
+        """Move some into the run queue if none has begun since the last full lap, as the work in progress may never
+        pause.
 
         From: the scheduler, at the end of a full lap, while there is new work.
         """

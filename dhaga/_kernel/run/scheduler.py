@@ -2,8 +2,8 @@
 
 A parking dhaga switches straight to the next one in the run queue, without the hub between: one greenlet switch instead
 of two. When the run queue is empty, the dhaga polls once more (``_pick_next``), and only then switches to the hub,
-which ends the lap. ``lap.py`` says how long a lap is and what happens before and after it, ``membership.py`` how dhagas
-come and go, ``scheduler_state.py`` what a scheduler knows.
+which ends the lap. ``lap.py`` has the length of a lap and the work before and after it, ``membership.py`` the coming
+and going of dhagas, ``scheduler_state.py`` the state of a scheduler.
 
 To asyncio a dhaga and main code look like a plain thread: ``asyncio.get_running_loop()`` raises there, and
 ``asyncio.run`` works. A lap hides the loop from the OS thread and shows it again at its end, on the hub; so a coroutine
@@ -70,8 +70,9 @@ class NewQueue:
 class Scheduler(Lap, Membership):
     """Run the dhagas of one OS thread over one IOLoop.
 
-    Three run modes: *implicit*, made when the main code of a thread first spawns or parks; *own thread*, by ``start()``
-    or a ``with`` block; *guest*, made when ``spawn`` is called where an asyncio, Tornado or uvloop loop runs already.
+    There are three run modes: *implicit*, created when the main code of a thread first spawns or parks; *own thread*,
+    by ``start()`` or a ``with`` block; *guest*, created when ``spawn`` is called while an asyncio, Tornado or uvloop
+    loop runs.
 
     >>> from dhaga import Scheduler
     >>> with Scheduler("worker") as scheduler:
@@ -93,7 +94,7 @@ class Scheduler(Lap, Membership):
         ``preempt``: seconds after which a dhaga that computes must let others run; 0: never; by default as the program
         (``dhaga.monkey.patch`` turns it on).
         The attribute ``loop`` is that loop, and ``ioloop`` Tornado's over it, once the scheduler has a thread. Neither
-        is the current one of a dhaga, which asyncio takes for a plain thread.
+        is the current loop in a dhaga, which is a plain thread to asyncio.
         """
         if preempt is not None:
             check_quantum(preempt)
@@ -123,9 +124,9 @@ class Scheduler(Lap, Membership):
 
     @compiled
     def _park(self, me: Waiter) -> Any:
-        """Switch to the next runnable entry; once switched back to, return what the caller was woken with."""
+        """Switch to the next runnable entry; once switched back to, return the value of the caller's wake."""
         ready = self.run_queue
-        # The time of the next poll is known here, and close enough; reading the clock would cost 45 ns.
+        # The time of the next poll is known and close enough; reading the clock would cost 45 ns.
         me.parked_since = self._next_poll_at
         left = self._switches_left = self._switches_left - 1
         if self.around_park is not None:
@@ -138,7 +139,7 @@ class Scheduler(Lap, Membership):
         if me._error is not None:
             me._throw_error()
         value = me._value
-        # A parked dhaga must not keep alive what it once received.
+        # A parked dhaga must not keep earlier values alive.
         me._value = None
         return value
 
@@ -151,7 +152,7 @@ class Scheduler(Lap, Membership):
             self._switch_away()
 
     def _give_turn_up(self, me: Waiter) -> None:
-        """Let the others run once, as a yield does, but without a park: cancels and timeouts stay pending."""
+        """Go once around the run queue, as a yield does, but without a park: cancels and timeouts stay pending."""
         (self._preempted if me.own_priority is NORMAL else me.wake_queue).append(me)
         # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
         self._end_stretch()
@@ -165,7 +166,7 @@ class Scheduler(Lap, Membership):
             self._pick_next().switch()
 
     def _switch_to(self, following: Any) -> None:
-        """Switch to a certain entry, in the place of the caller."""
+        """Switch from the caller to a given entry."""
         following.switch()
 
     def _run_on_hub(self, entry: NewQueue | HubCall) -> None:
@@ -183,7 +184,7 @@ class Scheduler(Lap, Membership):
                 # 11.1 -> 4.9 µs a socketpair round trip, against switching to the hub at once.
                 self.poller.poll()
             if not self.run_queue:
-                # These are no part of the run queue: they are looked at when that is empty.
+                # These queues are outside the run queue, and are read only when it is empty.
                 for later in (self._new_work, self._preempted, self._low):
                     if later:
                         return later.popleft()
@@ -198,7 +199,7 @@ class Scheduler(Lap, Membership):
             # Once a lap, and not at each switch: 60 ns of 15 µs.
             _set_running_loop(None)
             while not self._lap_over:
-                # A parking dhaga has switched here for an entry that only the hub can run.
+                # A parking dhaga switched here for an entry that only the hub can run.
                 if self._next_on_hub is not None:
                     following: Any = self._next_on_hub
                     self._next_on_hub = None
@@ -294,7 +295,7 @@ class Scheduler(Lap, Membership):
     def call_as_callback(self, fn: Callable[..., Any], *args: Any) -> Any:
         """Call ``fn(*args)``, which must not park, with the loop shown as the running one. From: a dhaga, main code.
 
-        For functions of asyncio and Tornado that ask for that one: to make a Future, a Task or an IOStream.
+        For functions of asyncio and Tornado that need a running loop: to make a Future, a Task or an IOStream.
         """
         former = _get_running_loop()
         _set_running_loop(self.loop)
@@ -310,13 +311,13 @@ class Scheduler(Lap, Membership):
         self.mode = mode
         self.thread_ident = originals.get_ident()
         self.started_at = now = self.clock()
-        # Main code that never waits is in no lap yet, and must give way to the first one.
+        # Main code that never waits has run no lap yet, and must yield to the first one.
         self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
         self.hub = hub
         self.ioloop = ioloop
         self.poller = Context().run(new_poller, ioloop, self._lap)
         if self.selector is not None:
-            # Counted before any handler of the program: with more fds than these the loop may wake by itself.
+            # Counted before any handler of the program: with further fds the loop may wake by itself.
             self.selector.own_fds = len(self.selector.get_map())
         schedulers.add(self)
         for hook in hooks.on_scheduler:
@@ -332,12 +333,12 @@ class Scheduler(Lap, Membership):
         self._reject_not_started()
 
     def _detach_thread(self) -> None:
-        """Drop the OS thread: its ident may become another's."""
+        """Leave the OS thread: another thread may get its ident."""
         self.mode.leave_thread()
         for hook in hooks.on_scheduler:
             hook(self, False)
         self.thread_ident = 0
-        # So that each wake goes through wake_loop, which finds no thread and does nothing.
+        # Each wake then calls wake_loop, which finds no thread and does nothing.
         self.asleep = True
 
     def _leave_to_hub(self) -> None:
@@ -356,7 +357,7 @@ class Scheduler(Lap, Membership):
         return self.mode.thread
 
     def start(self) -> Self:
-        """Run in an OS thread of its own from now on; ``with Scheduler() as s:`` does so, and stops it in the end.
+        """Start an OS thread for this scheduler; ``with Scheduler() as s:`` does so, and stops it at the end.
 
         Parks: never; returns once the scheduler takes dhagas. Raises: RuntimeError if it was started before.
         """
@@ -368,8 +369,8 @@ class Scheduler(Lap, Membership):
     def stop(self, timeout: float | None = None) -> None:
         """Cancel the remaining dhagas, wait for every ``finally``, and end the thread.
 
-        A dhaga that is spawned after the cancel, in a ``finally`` or by one that has not met its cancel yet, gets its
-        own at its first park; what such a one spawns does not begin.
+        A dhaga that is spawned after the cancel, for example in a ``finally``, is cancelled at its first park; dhagas
+        that it spawns do not start.
         Parks: until the last dhaga has ended (``stop NAME``). From: a dhaga of another scheduler, main code, any other
         thread. Raises: RuntimeError from its own dhagas; TimeoutError naming those that did not end within ``timeout``
         seconds.
@@ -410,7 +411,7 @@ def sleep(seconds: float = 0) -> None:
     # Main code, a plain OS thread, or the hub, which cannot sleep.
     except AttributeError:
         scheduler = None
-    # Outside the except block: an error that is raised here must not show that one as its context.
+    # Outside the except block, so that errors raised here do not have that error as their context.
     if scheduler is None:
         sleep_off_fast_path(this_waiter(), seconds)
         return
@@ -428,7 +429,7 @@ def sleep(seconds: float = 0) -> None:
 
 
 def begin_new_work() -> None:
-    """Yield until all work under way has paused: servers call this before they begin a request.
+    """Yield until all work in progress has parked: servers call this before they begin a request.
 
     Parks: ``sleep``, while other dhagas are runnable. From: a dhaga of NORMAL priority; no-op elsewhere. Raises:
     Cancelled, Expired.

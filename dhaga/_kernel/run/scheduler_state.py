@@ -1,4 +1,4 @@
-"""What a scheduler knows: the slots that its parts share, and their first values.
+"""The state of a scheduler: the slots that its parts share, and their first values.
 
 C reads and writes some of them: fast_paths/known_classes.h.
 """
@@ -92,7 +92,8 @@ class SchedulerState:
         self.selector: HubSelector | None = None
         if loop is None:
             self.selector = HubSelector()
-            # A loop keeps the context with each handler, and calls it there: not that of a request that comes first.
+            # A loop calls each handler in the context of its registration: this must not be the context of the first
+            # request.
             loop = Context().run(originals.SelectorEventLoop, self.selector)
         self.loop: asyncio.AbstractEventLoop = loop
         self.clock: Callable[[], float] = originals.monotonic
@@ -106,7 +107,7 @@ class SchedulerState:
         self.new_queues: list[NewQueue]
         self._next_on_hub: NewQueue | HubCall | None = None
         self.asleep = False
-        # The turn that was last looked at, by its number of switches, and when it is to end: see turn_budget.py.
+        # The turn that was last checked, by its number of switches, and its deadline: see turn_budget.py.
         self._turn = -1
         self.turn_ends_at = 0.0
         # After how many seconds a turn is overlong; 0: never; None: as for the others.
@@ -115,11 +116,10 @@ class SchedulerState:
         self.started_at = 0.0
         self.thread_ident = 0
         self.mode: RunMode
-        # Calls under way in helper threads, which will wake a waiter: no deadlock while there are any.
+        # Running calls in helper threads, which will wake a waiter: no deadlock while there are any.
         self.outside_calls = 0
         self._loop_timer: LoopTimer
-        # A listener that switches in our place, see hooks.py: an asyncio loop that runs in a dhaga swaps its thread
-        # state.
+        # A listener that switches instead of us, see hooks.py: an asyncio loop in a dhaga swaps its thread state.
         self.around_park: Callable[[Waiter, Callable[[], None]], None] | None = None
         self.ioloop: IOLoop
         self.poller: Poller

@@ -1,12 +1,12 @@
-"""Deadlines of one scheduler in one heap, and the one timeout of the host loop that stands for the earliest.
+"""Deadlines of one scheduler in one heap, and a single timeout of the host loop for the earliest of them.
 
 An entry is armed, discarded or fired; only an armed one names what expires (``entry[2]``). Discarding empties the entry
 and leaves it in the heap: a timeout that is not needed costs O(1), where removal from a heap costs O(n). A rebuild
 drops the discarded ones once they are more than half; until then they surface and are skipped.
-``Timers`` has neither clock nor loop: the scheduler brings the time, by ``fire`` at the start of each lap.
-``LoopTimer`` arms ``loop.call_later`` for the earliest deadline only, at the end of a lap. Rejected: one
-``TimerHandle`` of the loop per sleep; with 100,000 sleepers these cost more than our heap. ``IOLoop.time()`` is unfit
-as a clock: it is the wall clock, and ``call_later`` reads it twice.
+``Timers`` has neither clock nor loop: the scheduler passes the time to ``fire`` at the start of each lap. ``LoopTimer``
+arms ``loop.call_later`` for the earliest deadline only, at the end of a lap. Rejected: one ``TimerHandle`` of the loop
+per sleep; with 100,000 sleepers these cost more than our heap. ``IOLoop.time()`` is unfit as a clock: it is the wall
+clock, and ``call_later`` reads it twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from ..fast.compiled import compiled
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-# Discarded entries that are always tolerated. Above, they may be half of the heap: a rebuild then costs O(1) an entry.
+# Discarded entries that are always tolerated. Above this number, half of the heap may be discarded: so a rebuild costs
+# O(1) an entry.
 COMPACT_ABOVE = 64
 # Timers that fire in a row before others run, in about 0.5 ms. 100,000 in one go took 1 s.
 BATCH = 256
 
 
 class Expiring(Protocol):
-    """What a deadline can be for: a waiter's park, a Timeout block, a scope."""
+    """An object with a deadline: a waiter, a Timeout block, a scope."""
 
     def _expire(self) -> None: ...
 
@@ -78,12 +79,13 @@ class Timers:
 
     @compiled
     def fire(self, now: float) -> None:
-        """Expire what is due at ``now``, the earliest first, equal deadlines in the order they were added; one batch.
+        """Expire one batch of entries due at ``now``, the earliest first, equal deadlines in the order of their
+        addition.
 
-        What is left is due at once: the loop's timer brings the next lap.
+        Remaining entries are due at once: the loop's timer starts the next lap.
         """
         heap = self.heap
-        # Discarded entries count as well: half of the heap may be due and discarded.
+        # Discarded entries also count: half of the heap may be due and discarded.
         for _ in range(BATCH):
             if not heap or heap[0][0] > now:
                 return
@@ -104,7 +106,7 @@ class Timers:
     def next_deadline(self) -> float | None:
         """Return the earliest armed deadline; None if there is none.
 
-        Where many discarded entries are in front of it, the deadline of one of these: a lap then comes early.
+        If many discarded entries precede it, the deadline of one of these: a lap then comes early.
         """
         heap = self.heap
         for _ in range(BATCH):
@@ -129,8 +131,8 @@ class LoopTimer:
         """Keep one timeout of the loop armed for the earliest deadline there is now."""
         deadline = self.scheduler.timers.next_deadline()
         if self.handle is not None:
-            # One that is armed too early stays: it runs an idle lap, which is cheaper than a cancel and a new handle
-            # whenever the first of many timeouts is discarded.
+            # A timeout armed too early stays: the idle lap is cheaper than a cancel and a new handle whenever the first
+            # of many timeouts is discarded.
             if deadline is not None and self.deadline <= deadline and not self.handle.cancelled():
                 return
             self.cancel()

@@ -1,14 +1,14 @@
 """The turn budget: how a call on a socket, pipe or file lets others run although it need not wait (invariant 9).
 
-A peer that always has data ready, or always has room, would otherwise keep its dhaga running for good: measured, one
-client that pipelines requests kept all others of its OS thread waiting as long as it sent.
+Otherwise a peer that always has data ready, or always has room, would keep its dhaga running for ever: in a
+measurement, one client that pipelined requests kept all others of its OS thread waiting for as long as it sent.
 A *turn* lasts from one switch to the next, so that the scheduler's number of switches names it. The first call that
 looks notes number and deadline; a later one of the same turn that finds the deadline passed goes once around the run
 queue, and asks the scheduler to look at its clock on the way: the lap ends, and fds and timers also get their turn.
-No turn is begun, counted or ended for this: a call that is not due costs one look at the clock, and calls that come
-often count down to that (``CALLS_PER_CHECK``).
-Not due, ever: ``no_park()``, a caller on the hub or in a coroutine, a plain OS thread (its blocking stops no other),
-and a socket with timeout 0, whose calls promise not to wait, in signal handlers for example.
+Turns are not tracked: a call that is not due costs one look at the clock, and frequent calls only count down to that
+look (``CALLS_PER_CHECK``).
+Never due: in a ``no_park()``, on the hub or in a coroutine, in a plain OS thread (it blocks no other), and for a socket
+with timeout 0, whose calls promise not to wait, in signal handlers for example.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..wait.waiter import Waiter
 from .scheduler import sleep
 
 TURN_SECONDS = 0.001
-"""What a turn may take before such a call ends it: a lap's length (``LAP_SECONDS``), so that a yield costs 1.5 % of it.
+"""Seconds after which such a call ends a turn: the length of a lap (``LAP_SECONDS``), so that a yield costs 1.5 % of
+it.
 
 An ordinary client waits for about five turns of a flooder (accept, first turn, request, answer): 6 ms of 20.
 """
@@ -72,7 +73,7 @@ def end_turn(me: Any) -> None:
 
 
 def may_yield(me: Waiter) -> bool:
-    """Return whether the waiter runs, may park, and is not struck by a signal handler in the middle of a park."""
+    """Return whether the waiter runs, may park, and is not interrupted by a signal handler in the middle of a park."""
     return (
         not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors) and parking_waiter() is me
     )

@@ -1,1 +1,1 @@
-"""What waits: waiters, their queue, cancellation, and deadlocks."""
+"""Waiting: waiters, their queue, cancellation, and deadlocks."""

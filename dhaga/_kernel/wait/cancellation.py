@@ -8,7 +8,7 @@ of a list or a dict, so that no cause is lost, with the interpreter lock or with
 An error is raised once and is gone. A ``ScopeCancel`` is level-triggered: it stands until its scope ends and raises a
 ``Cancelled`` at each park, a fresh one each time, as a traceback grows whenever its error is raised again. Which of two
 blocks is the outer one is told by numbers drawn from the sequence of the scheduler's timers when a block is entered:
-the smaller number is further out. A shield holds off what comes from a smaller number than its own.
+the smaller number is further out. A shield holds off the causes whose number is smaller than its own.
 Not here: the blocks themselves (``dhaga/_structured/scope.py``).
 """
 
@@ -56,10 +56,10 @@ class NoPark(ScopeCancel):
 
 
 class PendingErrors(list[Any]):
-    """What the next parks raise: errors, each once, then the scope cancels, that of the outermost scope first.
+    """The errors of the next parks: each error once, then the scope cancels, the outermost scope's first.
 
-    ``held``: what comes from outside the innermost shield and waits for the shield's end; ``scopes``: the scopes whose
-    blocks the waiter is in; ``shields``: the numbers of its shields. In both the innermost is last.
+    ``held``: causes from outside the innermost shield, which wait for its end; ``scopes``: the scopes that the waiter
+    is in; ``shields``: the numbers of its shields. In both lists the innermost is last.
     """
 
     __slots__ = ("held", "scopes", "shields")
@@ -91,7 +91,7 @@ class PendingErrors(list[Any]):
         return bool(self.shields) and block_number(cause) < self.shields[-1]
 
     def shield(self, number: int) -> None:
-        """Hold off, from now on, what comes from outside the block with this number."""
+        """Hold off causes from outside the block with this number from now on."""
         self.shields.append(number)
         self.reapply_shields()
 
@@ -103,21 +103,21 @@ class PendingErrors(list[Any]):
         # Almost every call ends here: shields are entered far more often than cancels are pending.
         if not self.held and not self:
             return
-        # One by one, as others may come meanwhile. Appended again in order, the causes keep it.
+        # One by one, as others may come meanwhile. Appending them again in order keeps their order.
         for cause in [*self.held, *self]:
             self.drop(cause)
             self.append(cause)
 
 
-# The first lists of pending errors that are about to be set, by the id of their waiter.
+# First lists of pending errors that are about to be set, by the id of the waiter.
 first_lists: dict[int, PendingErrors] = {}
 
 
 def pending_errors_of(waiter: Waiter) -> PendingErrors:
     """Return the waiter's list of pending errors, made at the first call."""
     if isinstance(waiter.pending_errors, tuple):
-        # Of two threads that come at once both set the same list, whichever is first. A third one that makes another
-        # list, as this entry is gone again, finds the first one set.
+        # Two threads that call at once set the same list, in either order. A third thread, which makes another list as
+        # this entry is gone again, finds the first list set.
         made = first_lists.setdefault(id(waiter), PendingErrors())
         if isinstance(waiter.pending_errors, tuple):
             waiter.pending_errors = made
@@ -126,7 +126,7 @@ def pending_errors_of(waiter: Waiter) -> PendingErrors:
 
 
 def block_number(cause: BaseException | ScopeCancel) -> float:
-    """Return the number of the block that a cause comes from. A plain cancel comes from outside of all: -1.
+    """Return the number of the block that a cause comes from. A plain cancel comes from outside all blocks: -1.
 
     Other errors, such as KeyboardInterrupt, belong to no block: infinity, which no shield holds off.
     """

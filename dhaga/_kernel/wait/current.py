@@ -1,4 +1,4 @@
-"""The waiter that calls: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+"""The calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
 
 ``ThisThread`` is the kernel's thread-local state; it survives every patch, as it is the standard library's ``local``.
 """
@@ -20,11 +20,11 @@ from .waiter import Waiter
 
 
 class ThisThread(originals.local):
-    """What the kernel knows of the OS thread it is called in."""
+    """The kernel's state of the calling OS thread."""
 
     # The waiter of this thread's main code (a Main); None until that code first uses a scheduler.
     main: Any = None
-    # The Scheduler that came last in guest mode on a loop of this thread; its host made that loop.
+    # The Scheduler last created in guest mode on a loop of this thread; its host made that loop.
     guest: Any = None
     thread: OSThread | None = None
     # Whether coroutines of a loop in this thread may block it: see dhaga/asyncio.py.
@@ -33,7 +33,7 @@ class ThisThread(originals.local):
     thread_end: Any = None
 
     def __init__(self) -> None:
-        # The Schedulers of this thread that are not its main code's, by their loops.
+        # The guest Schedulers of this thread, by their loops.
         self.guests: dict[Any, Any] = {}
 
 
@@ -41,7 +41,7 @@ this_thread: ThisThread = ThisThread()
 
 
 def this_waiter() -> Waiter:
-    """Return the waiter that runs: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+    """Return the calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
 
     Parks: never. Raises: ParkError where parking cannot work.
     """
@@ -57,7 +57,7 @@ def scheduler_of_caller() -> Any:
 
 
 def non_dhaga_waiter(me: Any) -> Waiter:
-    """Return the waiter of a greenlet that is no dhaga: the main code's, or that of the plain OS thread.
+    """Return the waiter of a greenlet that is no dhaga: the main code's, or the plain OS thread's.
 
     Raises: ParkError in a coroutine, a callback or a foreign greenlet.
     """
@@ -72,7 +72,7 @@ def non_dhaga_waiter(me: Any) -> Waiter:
         if main.own_greenlet is not me:
             refuse_in_lap(me, main.scheduler)
         return inner_waiter(main) if main.parked else main
-    # The name lets wait_graph.name_of report the thread by the greenlet that a lock knows as its owner.
+    # With the name, wait_graph.name_of can name the thread by the greenlet that a lock knows as its owner.
     if this_thread.thread is None:
         this_thread.thread = OSThread()
         me.name = this_thread.thread.name
@@ -81,7 +81,7 @@ def non_dhaga_waiter(me: Any) -> Waiter:
 
 
 def check_own_loop() -> None:
-    """Refuse a park in a coroutine on a loop that a dhaga runs itself, and that would stop while the dhaga is parked.
+    """Refuse a park in a coroutine on a loop that a dhaga runs, as the loop would stop while the dhaga is parked.
 
     From: a dhaga. Not asked at each park: a contended lock would cost 5 % more. Raises: ParkError.
     """
@@ -96,7 +96,7 @@ def check_own_loop() -> None:
 def scheduler_of_lap() -> Any:
     """Return the scheduler without main code that runs a lap in this OS thread now; None if there is none.
 
-    In a lap the hub and foreign greenlets find no running loop by which to tell it.
+    In a lap, the hub and foreign greenlets cannot find it by a running loop.
     """
     for scheduler in this_thread.guests.values():
         if not scheduler._lap_over:
@@ -110,10 +110,9 @@ def on_event_loop() -> bool:
 
 
 def refuse_in_lap(me: Any, scheduler: Any) -> NoReturn:
-    """Raise ParkError in a greenlet that is no dhaga, amid those of a scheduler.
+    """Raise ParkError in a foreign greenlet in a scheduler's thread.
 
-    Of a thread's greenlets the scheduler switches only its dhagas, the hub and the main code: a foreign one would not
-    be resumed by a wake.
+    The scheduler switches only dhagas, the hub and the main code: a wake would not resume a foreign greenlet.
     """
     if me is scheduler.hub:
         refuse_on_loop()
@@ -131,12 +130,12 @@ def refuse_on_loop() -> NoReturn:
     raise ParkError(
         "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
         "handler): in a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
-        "which makes the call in a dhaga; in a callback make it in a dhaga, too: dhaga.spawn(fn, ...)"
+        "which makes the call in a dhaga; in a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
     )
 
 
 def finalizer_of_caller() -> str | None:
-    """Return the name of the finalizer that the caller is in, as far as it is a ``__del__``."""
+    """Return the name of the ``__del__`` that the caller is in, if any."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
@@ -146,7 +145,7 @@ def finalizer_of_caller() -> str | None:
 def parking_waiter() -> Waiter | None:
     """Return the caller if it parks; None if it blocks for real.
 
-    Plain OS threads block, and so does the event loop: asyncio itself starts processes, and reads for an instant.
+    Plain OS threads block, and so does the event loop: asyncio itself starts processes, and reads for a moment.
     """
     try:
         me = this_waiter()

@@ -3,7 +3,7 @@
 A scheduler that runs its own loop asks here before it sleeps without a deadline, and so does the main thread while it
 blocks without one, before its main code has a scheduler. Each of them is stuck for good when all of this holds:
 
-- nothing is runnable, and no timer is armed (its own heap and the loop's);
+- nothing is runnable, and no timer is armed (in its own heap or the loop's);
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
 - no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
 - every other OS thread is stuck itself: the thread of a stuck scheduler to whose loop nothing has been handed
@@ -14,8 +14,8 @@ blocks without one, before its main code has a scheduler. Each of them is stuck 
 A guest never decides, as its host may always have more to do; nor does a plain OS thread other than the main one. A
 thread made by C code that has not called Python yet is not seen.
 Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
-taken. ``version`` grows with each change, so that the scheduler that looks at one mark after the other can tell whether
-all of them held at the same moment, and starts over if they did not.
+taken. ``version`` grows with each change: a scheduler that reads one mark after the other can tell whether all of them
+held at the same moment, and starts over if not.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ logger = logging.getLogger("dhaga")
 # Seconds between two looks while another thread lives. A look takes 0.1 to 0.2 ms, mostly for the signal handlers.
 RECHECK_SECONDS = 1.0
 
-# A plain main thread blocks for this long before its first look: most waits are shorter, and a thread that
-# ``_thread.start_new_thread`` has just made counts as one only once it runs.
+# A plain main thread blocks for this long before its first look: most waits are shorter, and a thread just made by
+# ``_thread.start_new_thread`` is counted only once it runs.
 FIRST_LOOK_SECONDS = 0.1
 
-# How many dhagas are described one by one, and how many characters each gets for what it waits on.
+# The maximal number of dhagas described one by one, and of characters for the object each waits on.
 MAX_DESCRIBED = 100
 
 # Plain OS threads that block without a timeout in a wait of Dhaga's, by thread ident.
@@ -61,8 +61,8 @@ idle: set[int] = set()
 
 next_version = itertools.count(1).__next__
 # Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from the first two. A
-# thread that wakes another, or gives it work, does so before its own mark appears: a look that sees the mark but the
-# older state of the other is thereby repeated.
+# thread that wakes another, or gives it work, does so before it sets its own mark: a look that sees the mark but an
+# older state of the other thread is repeated.
 version = 0
 
 
@@ -96,7 +96,7 @@ class DeadlockWatch:
         if self.scheduler.poller.has_waiters():
             return None
         mark_stuck(self.scheduler.thread_ident, self.scheduler)
-        # Without a waiter of its own it looks on behalf of none; its mark lets the others decide.
+        # It has no waiter of its own: it only sets its mark, and others decide.
         if not self.scheduler.live and self.scheduler.main_waiter is None:
             return None
         if not process_is_stuck():
@@ -131,8 +131,8 @@ def raise_in_main_code(schedulers: Collection[Scheduler]) -> None:
     if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending_errors):
         error = Deadlock(describe(victim, schedulers))
         victim.cancel_with(error)
-        # The main code must get what it waits for, a lock after Condition.wait, and never will: a log line is all that
-        # is left.
+        # The main code must get what it waits for (a lock after Condition.wait), but never will: only a log line is
+        # possible.
         if error in victim.pending_errors:
             logger.error("%s", error)
 
@@ -172,7 +172,7 @@ def mark_idle(ident: int) -> None:
 def process_is_stuck() -> bool:
     """Return whether the whole process is stuck. From: a thread that has set its mark, which may be gone by now."""
     former = -1
-    # A thread may have woken one that was found stuck, and have become stuck itself since.
+    # Meanwhile a thread may have woken another that was found stuck, and then become stuck itself.
     while former != version:
         former = version
         if not all_listed() or not all(map(is_stuck, frames_of_threads())) or signal_could_wake():
@@ -181,7 +181,7 @@ def process_is_stuck() -> bool:
 
 
 def all_listed() -> bool:
-    """Return whether as many threads have marks as there are threads.
+    """Return whether the number of marks is the number of threads.
 
     Asked first, as it costs next to nothing, while ``sys._current_frames`` makes frame objects of all running code.
     """
@@ -189,7 +189,7 @@ def all_listed() -> bool:
 
 
 def frames_of_threads() -> dict[int, FrameType]:
-    """Return the frame that each OS thread is at, by its ident.
+    """Return the current frame of each OS thread, by its ident.
 
     On Python 3.11 a new frame object may start a collection, and that lets other threads run: a program of three busy
     schedulers then ended by a segmentation fault, or hung, within seconds. Without collections it did not.
@@ -204,7 +204,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 
 def is_stuck(ident: int) -> bool:
-    """Return whether a thread is stuck and nothing is under way to it."""
+    """Return whether a thread is stuck, with no wake or work on its way to it."""
     scheduler, thread = stuck.get(ident), blocked.get(ident)
     if scheduler is not None:
         return scheduler.selector is not None and not scheduler.selector.would_return()
@@ -236,7 +236,7 @@ def parked_main_code() -> Waiter | None:
 
 
 def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
-    """Describe each waiter: what it waits for, on what, and what holds that (the repr of a lock names its owner)."""
+    """Describe each waiter: its reason, its object, and that object's holder (a lock's repr names its owner)."""
     others: list[Waiter] = list(blocked.values())
     for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.name):
         others += [] if scheduler.main_waiter is None else [scheduler.main_waiter]
@@ -253,7 +253,7 @@ def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
 
 
 def describe_waiter(name: str, waiter: Waiter) -> Iterable[str]:
-    """Yield a line with a waiter's reason, and one with its place in the code. All are parked: stacks hold still."""
+    """Yield a line with a waiter's reason, and one with its place in the code. All are parked."""
     yield f"  {name}: {wait_text(waiter)}"
     position = place_of(waiter)
     if position:
@@ -261,7 +261,7 @@ def describe_waiter(name: str, waiter: Waiter) -> Iterable[str]:
 
 
 def wait_text(waiter: Waiter) -> str:
-    """Return what a waiter waits for, and on what."""
+    """Return a waiter's reason, and the object that it waits on."""
     reason = waiter.park_reason if waiter.parked else "not parked"
     target = waiter.waits_on
     return f"waits for {reason}" + (f" on {shortened(target)}" if target is not None else "")

@@ -1,10 +1,9 @@
-"""The waiter of a finalizer that parks in the middle of a park of the code that it interrupts.
+"""The waiter of a finalizer that interrupts its dhaga in the middle of a park, and parks itself.
 
 A collection may call ``__del__`` between the two halves of a wait (``waiter.py``): the dhaga counts as parked, is
 in a queue, and has not switched away yet. If the finalizer parks there, for a contended lock, the dhaga would have two
-parks and one ticket. So the finalizer parks by an ``InnerWaiter`` of its own, with the greenlet of the outer one. A
-wake, timeout or cancel of the outer park that comes meanwhile switches to that greenlet too early: it is kept, and
-passed on once the finalizer is done.
+parks and one ticket. So the finalizer parks with an ``InnerWaiter`` of its own, on the same greenlet. A wake, timeout
+or cancel of the outer park switches to that greenlet too early: it is kept, and delivered once the finalizer is done.
 On the hub a finalizer cannot park at all: see ``current.py``.
 """
 
@@ -43,13 +42,7 @@ class InnerWaiter(Waiter):
         self.ident = outer.ident
         self.name = outer.name
         self._was_switched_to = False
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.park_reason = ""
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
 
     def __repr__(self) -> str:
         return f"<Finalizer in {self.name} {'WAITING ' + self.park_reason if self.parked else 'RUNNING'}>"

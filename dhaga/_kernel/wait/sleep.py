@@ -27,7 +27,7 @@ def timed_sleep(me: Waiter, seconds: float) -> None:
 
 
 def sleep_off_fast_path(me: Waiter, seconds: float) -> None:
-    """Sleep where ``scheduler.sleep`` has no short cut: plain thread, main code, a real duration, a pending cancel."""
+    """Sleep if ``scheduler.sleep`` has no short cut: plain thread, main code, real duration, pending cancel."""
     if me.parked:
         me = inner_waiter(me)
     if isinstance(me, OSThread):

@@ -1,8 +1,8 @@
-"""The plain OS thread as a waiter: it blocks for real, and a signal that strikes it meanwhile loses nothing.
+"""The plain OS thread as a waiter: it blocks for real, and a signal during the wait loses nothing.
 
 Each thread has one lock, held while the thread runs; it blocks by acquiring that lock, and a wake releases it.
-``_woken`` is the truth: the lock may be open still from an earlier wake, so that the thread checks ``_woken`` whenever
-it gets through.
+``_woken`` is the truth: the lock may still be free from an earlier wake, so the thread checks ``_woken`` whenever it
+has acquired the lock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from . import deadlock
 from .cancellation import pending_errors_of
 from .waiter import TIMED_OUT, Waiter
 
-# Longest time that the main thread blocks at once. A signal that comes when the blocking is about to begin has its
-# handler called only after that: of 10,000 Ctrl-C sent just as it began to wait, three.
+# Longest time that the main thread blocks at once. The handler of a signal that arrives just before the wait begins is
+# called only after the wait (three of 10,000 Ctrl-C sent just as the wait began).
 SIGNAL_CHECK_SECONDS = 1.0
 
 
@@ -45,13 +45,7 @@ class OSThread(Waiter):
     )
 
     def __init__(self) -> None:
-        self.parked = []
-        self.park_reason = ""
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.wait_target = None
-        self._value = None
-        self._error = None
-        self.parked_since = 0.0
+        self._init_wait()
         self.own_greenlet = getcurrent()
         self.ident: int = originals.get_ident()
         self.is_main: bool = self.ident == originals.main_thread().ident
@@ -72,10 +66,10 @@ class OSThread(Waiter):
         return f"<OSThread {self.name} {'WAITING ' + self.park_reason if self.parked else 'RUNNING'}>"
 
     def park_within(self, timeout: float | None) -> Any:
-        """Block until woken. What a signal handler raises meanwhile ends the park, unless a waker was faster.
+        """Block until woken. An error raised by a signal handler ends the park, unless a waker was faster.
 
-        In that case nothing handed over is lost, and the error comes at the next park, as a cancel would. Where the
-        park must not end, for a lock after ``Condition.wait``, a second error ends it by force.
+        In that case nothing handed over is lost, and the error is raised at the next park, like a cancel. If the park
+        must not end (for a lock after ``Condition.wait``), a second error ends it by force.
         """
         late = False
         while not (self._woken or late):
@@ -83,7 +77,7 @@ class OSThread(Waiter):
                 late = not self.block(timeout) and self._retracted()
                 # Woken, or about to be: a waker that has claimed this park will set _woken.
                 timeout = None
-            # KeyboardInterrupt or what a handler raises, in the main thread.
+            # KeyboardInterrupt or a handler's error, in the main thread.
             except BaseException as raised:
                 if self._retracted():
                     raise
@@ -144,5 +138,5 @@ class OSThread(Waiter):
             pass
 
 
-# All of them: in a forked child none of their waits goes on.
+# All of them: no thread of the parent waits in a forked child.
 os_threads: weakref.WeakSet[OSThread] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""The wait-for graph: which waiters wait for what others hold, and the cycles in it.
+"""The wait-for graph: which waiters wait for objects that others hold, and the cycles in it.
 
 Each wait target names its holders itself (``_holders()``): a lock its owner, a joined dhaga itself, a scope its
 children. A queue or an event has none, as any code may put or set. A waiter with several holders, such as a scope, goes
@@ -28,7 +28,7 @@ def name_of(holder: Any) -> str:
 
 
 def cycles(waiters: Iterable[Waiter]) -> list[list[Waiter]]:
-    """Return the cycles in which each waiter waits for what the next one holds: none of them can go on by itself.
+    """Return the cycles in which each waiter waits for an object that the next one holds: none of them can continue.
 
     Each cycle once, beginning with the first of ``waiters`` that is part of it.
     """
@@ -80,7 +80,7 @@ def _cycles_from(first: Waiter, after: dict[int, list[Waiter]], done: set[int]) 
 
 
 def place_of(waiter: Waiter) -> str:
-    """Return the innermost place of a parked waiter in code outside Dhaga; empty if there is none to be seen."""
+    """Return the innermost place of a parked waiter in code outside Dhaga; empty if there is none."""
     greenlet = getattr(waiter, "own_greenlet", waiter)
     stack = [frame for frame in stack_of(getattr(greenlet, "gr_frame", None)) if not frame.of_dhaga]
     return f"{stack[-1]}: {stack[-1].source}".removesuffix(": ") if stack else ""

@@ -1,11 +1,12 @@
 """The one FIFO on which every primitive rests.
 
-A waker removes the first waiter and gives it what it waits for: the woken waiter does not check again (no barging). The
-queue takes no lock: ``append`` and ``popleft`` of a deque are atomic. It holds tickets, one for each park, and not
-the waiters: the waker that takes a waiter out of its ticket may resume it. A waiter that leaves by a timeout
-or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void (``_remove``).
-A waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter, once in the
-queue, looks at what is available again and serves the queue itself: enqueue, then try again.
+A waker removes the first waiter and hands the lock, item or permit to it: the woken waiter does not check again (no
+barging). The queue takes no lock: ``append`` and ``popleft`` of a deque are atomic. It holds tickets, one for each
+park, and not the waiters: the waker that takes a waiter out of its ticket may resume it. A waiter that leaves by a
+timeout
+or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void (``_remove``). A
+waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter joins the queue
+first, then checks again, and serves the queue itself.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from ..stdlib_face import refuse_copy
 from .current import this_waiter
 from .waiter import Waiter
 
-# Void tickets that are always tolerated, 64 bytes each. Above, they may be half of the queue.
+# Void tickets that are always tolerated, 64 bytes each. Above this number, half of the queue may be void.
 COMPACT_ABOVE = 8
 
 
 class WaitQueue(deque[list[Waiter]]):
     """The waiters for one thing, first come, first served.
 
-    ``reason``: what each of them shows in a dump; ``closed``: the wait is over for good, so that each waiter that still
-    joins is served at once. ``epoch``: of a lock's queue, how many waits at the lock's conditions have begun. A waiter
-    notes it when it comes: so one that waited at a condition finds its place among those that wait for the lock.
+    ``reason``: shown in a dump for each waiter; ``closed``: the wait is over for good, so that later waiters are served
+    at once. ``epoch``: of a lock's queue, how many waits at the lock's conditions have begun. A waiter notes it on
+    arrival: so a waiter of a condition finds its place among the waiters for the lock.
     """
 
     __slots__ = ("closed", "epoch", "owner_ref", "reason", "void")
@@ -65,11 +66,11 @@ class WaitQueue(deque[list[Waiter]]):
 
     def drop_void(self) -> None:
         """Drop void tickets in one rotation, in which the live ones keep their order."""
-        # One call of a C function, which calls C functions alone, len() among them: no other OS thread and no signal
-        # handler comes between. Rotated step by step, a waiter that joins meanwhile would be before those that came
-        # first.
+        # One call of a C function, which itself calls only C functions, such as len(): no other OS thread and no signal
+        # handler can run in between. In a step-by-step rotation, a waiter that joins meanwhile would get in front of
+        # earlier ones.
         turns = chain.from_iterable(map(repeat, ((),), map(len, (self,))))
-        # Without the interpreter lock wakers may empty the queue meanwhile.
+        # Without an interpreter lock, wakers may empty the queue meanwhile.
         with suppress(IndexError):
             self.extend(filter(None, starmap(self.popleft, turns)))
         self.void = 0
@@ -93,7 +94,7 @@ class WaitQueue(deque[list[Waiter]]):
         return me.park_within(timeout)
 
     def wait_uncancellable(self, serve: Callable[[], object], arrival: int | None = None) -> Any:
-        """Queue up, by ``arrival`` or as the last, and park until served: a cancel stays pending."""
+        """Queue up, by ``arrival`` or at the end, and park until served: a cancel stays pending."""
         me = this_waiter()
         # No prepare_park(): a cancel that is already pending must also wait.
         me.park_on(self, arrival)

@@ -1,8 +1,8 @@
-"""The waiter: the face that wakers see of everything that can park, and the wait of what a scheduler switches.
+"""The waiter: the base of everything that can park. It has the API of wakers, and parks by a switch of the scheduler.
 
 A wait has two halves. ``prepare_park(reason, target)`` marks the waiter as parked: from then on a wake counts. The
-waiter then puts itself where its waker will find it, checks once more whether what it wants has come meanwhile, and
-calls ``park_until_woken()``. That order makes wakes from other OS threads safe without a lock around it.
+waiter then puts itself where its waker will find it, checks once more whether it still must wait, and calls
+``park_until_woken()``. That order makes wakes from other OS threads safe without a lock around it.
 ``parked`` is the ticket of the park: a list, new for each, that holds the waiter while it is parked. To take it out
 is atomic and decides which wake wins: the first one takes it, sets value or error, and appends the waiter to its run
 queue; every later one gets IndexError and is a no-op. A wake never switches.
@@ -41,7 +41,7 @@ logger = logging.getLogger("dhaga")
 
 
 class TimedOut:
-    """What a park returns whose own timeout came first: a value, since a handler of a signal may raise TimeoutError."""
+    """The result of a park whose own timeout came first. It is a value, as a signal handler may raise TimeoutError."""
 
     __slots__ = ()
 
@@ -75,16 +75,16 @@ SLEEPING = SleepTarget()
 
 
 class Waiter:
-    """The face that wakers see, and the wait of what a scheduler switches."""
+    """Base of everything that can park: the API of wakers, and parking by a switch."""
 
-    # mypy takes the empty slots of a mixin for all that its subclasses will ever have.
+    # mypy takes a mixin's empty slots for those of its subclasses.
     if not TYPE_CHECKING:
         __slots__ = ()
 
     name: str
     ident: int
     scheduler: Scheduler
-    # What a wake appends to: the run queue, or the queue of another priority.
+    # The queue that a wake appends to: the run queue, or the queue of another priority.
     wake_queue: Any
     own_priority: Priority
     # The ticket of its park: a list, new for each, that holds the waiter. Taking it out is the atomic claim
@@ -93,8 +93,7 @@ class Waiter:
     # Of this park, or of the last one.
     park_reason: str
     wait_target: WaitTarget | None
-    # What passes between waiter and waker: the item of a ``put``, or the queue of a wait that nothing ends early, until
-    # the wake; then the wake's value.
+    # Until the wake: the item of a ``put``, or the queue of an uncancellable wait. Then: the wake's value.
     _value: Any
     _error: BaseException | None
     # When the last park began, by the scheduler's clock. A dhaga notes when the next poll was due then: reading the
@@ -105,6 +104,16 @@ class Waiter:
     # Cancels and expired Timeouts that are still to be raised: an empty tuple until the first one, as a list in each
     # dhaga would take 56 bytes; see ``pending_errors_of``.
     pending_errors: PendingErrors
+
+    def _init_wait(self) -> None:
+        """Set the fields of a waiter that has never parked. A dhaga sets its own, written out."""
+        self.parked = []
+        self.park_reason = ""
+        self.pending_errors = ()  # type: ignore[assignment]
+        self.wait_target = None
+        self._value = None
+        self._error = None
+        self.parked_since = 0.0
 
     @property
     def priority(self) -> Priority:
@@ -152,7 +161,7 @@ class Waiter:
     def park_within(self, timeout: float | None) -> Any:
         """Park as ``park_until_woken`` does. Returns: the waker's value; TIMED_OUT after ``timeout`` seconds.
 
-        A TimeoutError is never this park's own timeout then, but what a waker, or a handler of a signal, has raised.
+        So a TimeoutError never means this park's own timeout: a waker or a signal handler has raised it.
         """
         if timeout is None:
             return self.scheduler._park(self)
@@ -179,20 +188,20 @@ class Waiter:
         Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it is not parked, or another wake won.
         Raises: RuntimeError if it waits for something that has wakers of its own, such as a lock.
         """
-        # The ticket first: where the waiter parks anew meanwhile, in another OS thread, this one is void.
+        # The ticket first: if the waiter parks anew meanwhile, in another OS thread, this ticket is void.
         ticket = self.parked
         target = self.wait_target
         if target is not None and ticket and not getattr(target, "for_all", False):
             raise RuntimeError(
-                f"{self!r} is not for wake() to release, but for what it waits for, which has something to hand over: "
+                f"{self!r} cannot be released by wake(), as it waits for an object that has something to hand over: "
                 "to end the wait, cancel(); to wait for a wake(), dhaga.park()"
             )
         return self.wake_from(ticket, value, error)
 
     def wake_from(self, ticket: list[Any], value: Any = None, error: BaseException | None = None) -> bool:
-        """Wake this waiter out of one certain park. Returns: False if another wake was faster.
+        """Wake this waiter from one particular park. Returns: False if another wake was faster.
 
-        In between a waker in another OS thread may have parked the waiter anew, as ``Condition.notify`` does.
+        A waker in another OS thread may have parked the waiter anew meanwhile, as ``Condition.notify`` does.
         """
         try:
             del ticket[0]
@@ -260,12 +269,12 @@ class Waiter:
             self.wake_from(ticket, error=scope_cancel.error())
 
     def park_on(self, queue: Any, arrival: int | None = None) -> None:
-        """Join a queue by a new ticket that no timeout and no cancel voids: what it waits for is certain to come.
+        """Join a queue with a new ticket that neither a timeout nor a cancel voids: the wake is certain to come.
 
-        With an ``arrival`` at a lock, before all that came later; else as the last. From: the waiter itself, or the
-        waker that has taken it out of its ticket, as ``Condition.notify`` does.
+        With an ``arrival`` at a lock, before all later waiters; else at the end. From: the waiter itself, or the waker
+        that has taken it out of its ticket, as ``Condition.notify`` does.
         """
-        # It tells where main code is to step aside for the handler of a signal.
+        # Main code leaves this queue for the handlers of signals.
         self._value = queue
         self.prepare_uncancellable(queue.reason)
         if arrival is None:
@@ -284,8 +293,8 @@ class Waiter:
         except ValueError:
             return False
         except Exception:
-            # An undo of the user's failed. Leaving the waiter parked would hang it, hence it is woken.
-            logger.exception("the undo of %r failed; it is woken all the same", self)
+            # A user's undo failed. The waiter is woken, as it would hang otherwise.
+            logger.exception("the undo of %r failed; it is woken nevertheless", self)
             return True
 
     @property

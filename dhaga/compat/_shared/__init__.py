@@ -1,1 +1,1 @@
-"""What gevent and eventlet have in common: each part once, from which both halves of ``compat`` are made."""
+"""Parts that gevent and eventlet share: both halves of ``compat`` use them."""

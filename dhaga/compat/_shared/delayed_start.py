@@ -30,7 +30,7 @@ class DelayedStart(Dhaga[Any]):
         raise NotImplementedError
 
     def _expire(self) -> None:
-        """Start, or end a park that is too late. From: the scheduler's timers, on the hub."""
+        """Start; or expire a park, as every dhaga does. From: the scheduler's timers, on the hub."""
         if self._to_start is None:
             super()._expire()
         else:

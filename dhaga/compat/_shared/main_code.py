@@ -19,4 +19,4 @@ def waiter_of(greenlet: Any) -> Any:
         main: Any = scheduler.main_waiter
         if main is not None and (main is greenlet or getattr(main, "own_greenlet", None) is greenlet):
             return main
-    raise TypeError(f"{greenlet!r} is neither one of Dhaga's microthreads nor the main code of a thread that has any")
+    raise TypeError(f"{greenlet!r} is neither one of Dhaga's microthreads nor the main code of a thread with any")

@@ -14,7 +14,7 @@ FORM: dict[str, Any] = {"encoding": "utf-8", "errors": "replace", "newline": "\n
 def talk(sock: Any, names: dict[str, Any] | None, banner: str | None) -> None:
     """Read statements from a socket and execute them, until the client closes or calls ``exit()``.
 
-    What a statement prints goes to the client; while it parks, the prints of other microthreads go there as well.
+    The client gets the output of a statement; while the statement parks, also the output of other microthreads.
     """
     with sock.makefile("r", **FORM) as statements, sock.makefile("w", **FORM) as answers:
         Prompt(answers, {"__name__": "__console__", **(names or {})}).converse(statements, banner)

@@ -1,4 +1,4 @@
-"""A semaphore whose count programs may read and set: base of those of gevent and eventlet."""
+"""A semaphore whose count programs may read and set: base of gevent's and eventlet's."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ..._sync import semaphore
 
 
 class CountedSemaphore:
-    """A number of permits. Below 0, that many must come back before one is free.
+    """A number of permits. A negative count: that number of permits must be released before one is free.
 
-    The permits are a semaphore of Dhaga's own, as a subclass would do without its compiled methods.
+    It wraps a semaphore of Dhaga, as a subclass would lose the compiled methods.
     """
 
     def __init__(self, value: int) -> None:

@@ -1,6 +1,6 @@
 """Base of the Timeouts of gevent and eventlet: an error that a timer raises in a waiter.
 
-What differs from ``dhaga.Timeout`` is here, and in each half's own ``timeout.py`` what only that one has.
+Differences from ``dhaga.Timeout`` are here; those of only one package, in that half's ``timeout.py``.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class WaiterTimeout(BaseException):
         return f"{self.seconds} second{'' if self.seconds == 1 else 's'}{note}"
 
     def _note(self) -> str:
-        """Return how the text tells of ``exception``."""
+        """Return the part of the text that describes ``exception``."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""An SSLContext from the arguments of ``ssl.wrap_socket``, gone since Python 3.12, which gevent and eventlet take."""
+"""An SSLContext from the arguments of ``ssl.wrap_socket`` before Python 3.12, for gevent and eventlet."""
 
 from __future__ import annotations
 

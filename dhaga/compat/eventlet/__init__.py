@@ -22,7 +22,7 @@ call_after_global, exc_after, TimeoutError = greenthread.call_after_global, gree
 
 
 class EventletDeprecationWarning(Warning):
-    """Warning category of the real eventlet at its import; this one does not warn."""
+    """Warning that the real eventlet emits at its import; this one emits none."""
 
 
 __all__ = [

@@ -63,7 +63,7 @@ class HeadersTooLarge(BadRequest):
 
 
 def is_wrapped(sock: Any, method: str) -> bool:
-    """Return whether a method is the program's own: of an object that is no socket, or set on the socket."""
+    """Return whether a method is the program's own: set on the socket, or of an object that is no socket."""
     return not isinstance(sock, standard_socket) or method in getattr(sock, "__dict__", ())
 
 

@@ -98,7 +98,7 @@ class Response:
             raise
 
     def head(self) -> bytes:
-        """Return the head's bytes; the framing is settled by that. Raises: AssertionError, ValueError."""
+        """Return the head's bytes; this decides the framing. Raises: AssertionError, ValueError."""
         if not self.status:
             raise AssertionError("the app gives a body before it has called start_response")
         protocol = self.protocol
@@ -169,7 +169,7 @@ class Response:
             self.headers.append(("Content-Length", str(size)))
 
     def fail(self, status: str, text: bytes) -> None:
-        """Answer in the app's place, or cut a response that has begun."""
+        """Answer for an app that failed, or cut off a response that has begun."""
         self.protocol.close_connection = True
         if self.sent or self.client_gone:
             return

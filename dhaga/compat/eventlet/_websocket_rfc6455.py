@@ -98,7 +98,7 @@ class RFC6455WebSocket(WebSocket):
 
     Several greenthreads may send, but only one may receive (``wait``).
 
-    ``client``: what it sends is masked; ``extensions``: what was agreed on, ``permessage-deflate`` alone.
+    ``client``: mask the frames sent; ``extensions``: the negotiated ones, only ``permessage-deflate``.
     """
 
     def __init__(
@@ -212,7 +212,7 @@ class RFC6455WebSocket(WebSocket):
         if first & 0x30 or (compressed and (self._deflate() is None or opcode not in (TEXT, BINARY))):
             raise ProtocolError("a frame has bits of an extension that was not agreed on")
         if bool(second & 0x80) is self.client:
-            raise ProtocolError("what a client sends must be masked, and nothing else")
+            raise ProtocolError("a client's frames must be masked, and a server's must not")
         if opcode >= CLOSE:
             self._handle_control(first, opcode, size)
             return message

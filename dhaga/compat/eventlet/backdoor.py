@@ -21,7 +21,7 @@ def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
 
     Parks: until it is killed, or the listener is closed. Closes the listener.
     """
-    logger.warning("backdoor_server listens at %s: whoever connects may do what this program may", sock.getsockname())
+    logger.warning("backdoor_server listens at %s: a client may do all that this program may", sock.getsockname())
     try:
         while True:
             spawn(backdoor, sock.accept(), locals)

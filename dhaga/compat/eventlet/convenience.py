@@ -64,7 +64,7 @@ def listen(
             sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         if family in (AF_INET, AF_INET6) and addr[1] == 0:
             if reuse_port:
-                warnings.warn("port 0 with reuse_port: others may get the port, too", ReuseRandomPortWarning, 2)
+                warnings.warn("port 0 with reuse_port: others may also get the port", ReuseRandomPortWarning, 2)
         elif reuse_port is None:
             reuse_port = family in (AF_INET, AF_INET6)
         if reuse_port and SO_REUSEPORT:

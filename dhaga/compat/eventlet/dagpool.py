@@ -20,7 +20,7 @@ class Collision(Exception):
 
 
 class PropagateError(Exception):
-    """The greenthread of ``key`` has ended by the error ``exc``."""
+    """The greenthread of ``key`` ended with the error ``exc``."""
 
     def __init__(self, key: Hashable, exc: BaseException) -> None:
         super().__init__(key, exc)
@@ -49,7 +49,7 @@ class DAGPool:
     def spawn(
         self, key: Hashable, depends: Iterable[Hashable], function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> None:
-        """Start ``function(key, results, *args, **kwargs)``. Its value, or its error, becomes that of the key.
+        """Start ``function(key, results, *args, **kwargs)``. Its result, or its error, becomes the key's.
 
         ``results``: yields keys of ``depends`` with their values, as these come. Parks: never. Raises: Collision.
         """
@@ -61,7 +61,7 @@ class DAGPool:
     def spawn_many(
         self, depends: dict[Any, Iterable[Hashable]], function: Callable[..., Any], *args: Any, **kwargs: Any
     ) -> None:
-        """Start a greenthread for each key of a dict, whose values are what it depends on. Raises: Collision."""
+        """Start a greenthread for each key of a dict; the value is the keys that it depends on. Raises: Collision."""
         for key, others in depends.items():
             self.spawn(key, others, function, *args, **kwargs)
 
@@ -87,7 +87,8 @@ class DAGPool:
         greenthread.kill()
 
     def post(self, key: Hashable, value: Any, replace: bool = False) -> None:
-        """Set the value of a key; ``replace``: even if it has one. A PropagateError is raised where it is asked for.
+        """Set the value of a key; ``replace``: even if it has one. A PropagateError is raised to callers that ask for
+        the value.
 
         Parks: never. Raises: Collision if the key has a value, or the greenthread of another one.
         """
@@ -157,7 +158,7 @@ class DAGPool:
         return tuple((key, checked(value)) for key, value in self.values.items())
 
     def running(self) -> int:
-        """Return how many greenthreads run, or wait."""
+        """Return the number of greenthreads that run or wait."""
         return len(self.greenthreads)
 
     def running_keys(self) -> tuple[Any, ...]:
@@ -165,11 +166,11 @@ class DAGPool:
         return tuple(self.greenthreads)
 
     def waiting(self) -> int:
-        """Return how many greenthreads wait for missing values."""
+        """Return the number of greenthreads that wait for missing values."""
         return len(self.waiting_for())
 
     def waiting_for(self, key: Hashable = ALL) -> Any:
-        """Return the keys that a key's greenthread waits for; without a key, those of all, by key. Raises: KeyError."""
+        """Return the keys that a key's greenthread waits for; without a key, a dict for all keys. Raises: KeyError."""
         if key is not ALL:
             if key in self._pending:
                 return self._pending[key] - self.values.keys()

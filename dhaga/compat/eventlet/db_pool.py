@@ -38,7 +38,7 @@ def cleanup_rollback(conn: Any) -> None:
 
 @dataclass(slots=True)
 class Kept:
-    """A connection in the pool: when it was made, and when it was last used, by the scheduler's clock."""
+    """A connection in the pool, with the times of its creation and its last use, by the scheduler's clock."""
 
     connection: Any
     made: float
@@ -51,8 +51,8 @@ DEFAULT_CLEANUP: Any = object()
 class BaseConnectionPool(Pool):
     """Lends at most ``max_size`` connections. Source: ``eventlet.db_pool.BaseConnectionPool``.
 
-    One is closed once it has been idle for ``max_idle`` seconds, or is ``max_age`` seconds old (0: whenever it is given
-    back). ``cleanup``: called with each that is given back; None: nothing is. Other arguments are those of
+    A connection is closed once it has been idle for ``max_idle`` seconds, or is ``max_age`` seconds old (0: whenever it
+    is returned). ``cleanup``: called with each returned connection; None: no call. Other arguments are those of
     ``db_module.connect``. Parks: ``get``, while all are lent. Raises: ConnectTimeout, and what ``connect`` raises.
     """
 
@@ -192,7 +192,7 @@ class TpooledConnectionPool(BaseConnectionPool):
 
 
 class RawConnectionPool(BaseConnectionPool):
-    """A pool of connections as the module makes them: for modules that park."""
+    """A pool of the module's own connections: for modules that park."""
 
     @classmethod
     def connect(cls, db_module: Any, connect_timeout: float | None, *args: Any, **kwargs: Any) -> Any:
@@ -236,7 +236,7 @@ class PooledConnectionWrapper(GenericConnectionWrapper):
         return self._kept is not None
 
     def _withdraw(self) -> Kept | None:
-        """Detach the connection. Returns: the pool's object of it; None if it was detached before."""
+        """Detach the connection. Returns: the pool's object of the connection; None if it was detached before."""
         kept, self._kept = self._kept, None
         self.__dict__.pop("_base", None)
         return kept
@@ -250,7 +250,7 @@ class PooledConnectionWrapper(GenericConnectionWrapper):
 class DatabaseConnector:
     """A pool for each host and database. Source: ``eventlet.db_pool.DatabaseConnector``.
 
-    ``credentials``: by host the arguments of ``connect``; those of ``default`` are for all other hosts.
+    ``credentials``: the arguments of ``connect`` by host; those of ``default`` are for all other hosts.
     """
 
     def __init__(self, module: Any, credentials: Any, conn_pool: Any = None, *args: Any, **kwargs: Any) -> None:

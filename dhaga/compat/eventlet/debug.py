@@ -33,14 +33,14 @@ def format_hub_timers() -> str:
 
 
 def format_hub_listeners() -> str:
-    """Return what the greenthreads wait for, as text."""
+    """Return the waits of the greenthreads, as text."""
     waits = [each for each in current_scheduler().in_order() if each.reason]
     lines = {way: [repr(each) for each in waits if str(each.reason).startswith(way)] for way in ("read", "write")}
     return "\n".join(["READERS:", *lines["read"], "WRITERS:", *lines["write"]])
 
 
 def format_asyncio_info() -> str:
-    """Return the tasks of the loop that all waits run on, as text."""
+    """Return the tasks of the thread's asyncio loop, as text."""
     return "\n".join(["TASKS:", *map(repr, asyncio.all_tasks(current_scheduler().loop))])
 
 

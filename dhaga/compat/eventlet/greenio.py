@@ -25,7 +25,7 @@ plain_recv, plain_recv_into = ours.socket.recv, ours.socket.recv_into
 
 
 class GreenSocket(ours.socket):
-    """A socket of ``eventlet.listen`` and ``connect``: a connection that was reset has no more data, as in eventlet."""
+    """A socket of ``eventlet.listen`` and ``connect``: a reset connection reads as ended, as in eventlet."""
 
     def __init__(self, family: Any = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
         if isinstance(family, ours.standard_socket):  # a socket to be made green
@@ -64,17 +64,17 @@ class GreenSocket(ours.socket):
 
 
 def wrapped(sock: ours.socket) -> ours.socket:
-    """Return the socket that does the work, which a GreenSocket of eventlet wraps: here the socket itself."""
+    """Return the socket itself; in eventlet it is the socket that a GreenSocket wraps."""
     return sock
 
 
-# Of all sockets, as those of patched programs are no GreenSockets here. Swift's proxy closes it.
+# An attribute of all sockets, as sockets of patched programs are no GreenSockets here. Swift's proxy closes it.
 ours.socket.fd = ours.socket._sock = property(wrapped)  # type: ignore[attr-defined]
 _fileobject = ours.SocketIO
 
 
 def GreenPipe(f: Any, mode: str = "r", bufsize: int = -1) -> Any:
-    """Return a file whose reads and writes do not hold up other greenthreads: of an fd, or of another file's fd."""
+    """Return a file over an fd, or another file's fd, whose reads and writes do not block other greenthreads."""
     return open_(f if isinstance(f, (int, str)) else f.fileno(), mode, bufsize)
 
 

@@ -35,7 +35,7 @@ class GreenPool:
         self._idle.set()
 
     def resize(self, new_size: int) -> None:
-        """Change the bound; if more run, ``free`` is negative until enough of them have ended."""
+        """Change the bound; if more greenthreads run, ``free`` is negative until enough of them have ended."""
         self.sem.counter += new_size - self.size
         self.size = new_size
 
@@ -48,7 +48,7 @@ class GreenPool:
         return self.sem.counter
 
     def waiting(self) -> int:
-        """Return how many wait for room."""
+        """Return the number of callers that wait for room."""
         return max(0, -self.sem.balance)
 
     def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
@@ -117,7 +117,7 @@ class GreenPool:
 
 
 def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GreenThread:
-    """Make a call in the caller, and return a greenthread that has ended with its result."""
+    """Call the function directly, and return an ended greenthread with the result."""
     greenthread = GreenThread(current_scheduler(), function, args, kwargs)
     greenthread._value = function(*args, **kwargs)
     greenthread._end()

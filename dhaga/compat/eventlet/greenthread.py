@@ -1,7 +1,7 @@
 """``eventlet.greenthread``: a dhaga with the face of eventlet's GreenThread.
 
-All are daemons, as eventlet's: a program ends with its main code. A link is called in its greenthread, at its
-end, before the waiters for the result go on.
+All are daemons, as eventlet's: a program ends with its main code. A link is called in its greenthread, at its end,
+before waiters for the result are woken.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RawGreenThread(Dhaga[Any]):
         return self.has_ended
 
     def throw(self, *throw_args: Any) -> None:
-        """Raise an error where it waits, GreenletExit by default. Parks: never. From: the hub, any greenthread."""
+        """Raise an error at its wait, GreenletExit by default. Parks: never. From: the hub, any greenthread."""
         raise_in(self, thrown(*throw_args))
 
     def _report(self, error: BaseException) -> None:
@@ -81,7 +81,7 @@ class GreenThread(RawGreenThread, DelayedStart):
         return thread_stand_in()(self)
 
     def wait(self) -> Any:
-        """Return what the function returned, or raise its error: GreenletExit if it was killed. Parks: until then."""
+        """Return the function's result, or raise its error: GreenletExit if it was killed. Parks: until then."""
         if self._outcome is None:
             return self.result()
         value, error = self._outcome
@@ -232,9 +232,9 @@ def sleep(seconds: float = 0) -> None:
 
 
 def kill(g: Any, *throw_args: Any) -> None:
-    """Raise an error where a greenthread waits: GreenletExit, an error, or what ``sys.exc_info`` returned.
+    """Raise an error at a greenthread's wait: GreenletExit, an error, or a result of ``sys.exc_info``.
 
-    One that has not started never runs. Parks: once, so that it has met the error when this returns.
+    A greenthread that has not started never runs. Parks: once, so that the error has been raised when this returns.
     """
     waiter = waiter_of(g)
     if getattr(waiter, "has_ended", False):
@@ -248,7 +248,7 @@ def kill(g: Any, *throw_args: Any) -> None:
 
 
 def raise_in(waiter: Any, error: BaseException) -> None:
-    """Raise an error where a waiter parks, or parks next; one that has not started never runs."""
+    """Raise an error at a waiter's park, or its next one; a waiter that has not started never runs."""
     if isinstance(waiter, GreenThread) and waiter._to_start is not None:
         waiter._end_unstarted(error)
     elif not getattr(waiter, "has_ended", False):

@@ -19,7 +19,7 @@ already_patched: dict[str, bool] = {}
 
 
 def monkey_patch(**on: Any) -> None:
-    """Patch the standard library by ``dhaga.monkey.patch``. Which modules are named decides what is asked for alone.
+    """Patch the standard library by ``dhaga.monkey.patch``. The names only decide which modules count as requested.
 
     Parks: never. Raises: TypeError for another switch; ``dhaga.monkey.PatchError`` if it comes too late.
     """
@@ -38,13 +38,13 @@ def monkey_patch(**on: Any) -> None:
 
 
 def is_monkey_patched(module: ModuleType | str) -> bool:
-    """Return whether a module was asked to be patched, and is."""
+    """Return whether a module was requested to be patched, and is."""
     name = module if isinstance(module, str) else module.__name__
     return monkey.is_patched() and already_patched.get(MODULES.get(name, name), False)
 
 
 def import_patched(module_name: str, *additional_modules: Any, **more: Any) -> ModuleType:
-    """Return a private copy of a module, and of what it imports, that waits in dhagas. Raises: ImportError."""
+    """Return a private copy of a module, and of its imports, that waits in dhagas. Raises: ImportError."""
     return inject(module_name, None, *additional_modules, *more.items())
 
 

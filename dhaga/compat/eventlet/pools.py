@@ -76,7 +76,7 @@ class Pool:
         self.max_size = new_size
 
     def free(self) -> int:
-        """Return how many are available at once."""
+        """Return the number of objects available without a wait."""
         return len(self.free_items) + self.max_size - self.current_size
 
     def waiting(self) -> int:

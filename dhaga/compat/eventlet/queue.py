@@ -1,7 +1,7 @@
 """``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter.
 
-They are not made of ``dhaga.queue``, as gevent's are: that has neither of the two, shows no waiters, and is safe for
-several OS threads, which eventlet's never share.
+Unlike gevent's, they are not built on ``dhaga.queue``, which can do neither, shows no waiters, and is safe for several
+OS threads; eventlet's queues are never shared by threads.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class LightQueue:
         self._admit_putters()
 
     def putting(self) -> int:
-        """Return how many wait for room."""
+        """Return the number of putters that wait for room."""
         return len(self.putters)
 
     def getting(self) -> int:
-        """Return how many wait for an item."""
+        """Return the number of getters that wait for an item."""
         return len(self.getters)
 
     def empty(self) -> bool:

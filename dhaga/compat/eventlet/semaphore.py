@@ -128,7 +128,7 @@ class CappedSemaphore:
 
     @property
     def balance(self) -> int:
-        """How many more calls of ``acquire`` than of ``release`` there is room for; below 0: fewer."""
+        """The number of free permits minus the number of waiting acquirers and releasers."""
         return self.lower_bound.balance - self.upper_bound.balance
 
     def __enter__(self) -> None:

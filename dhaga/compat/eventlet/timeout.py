@@ -1,4 +1,4 @@
-"""``eventlet.timeout``: an error that is raised in the greenthread that made it, once its seconds have passed."""
+"""``eventlet.timeout``: an error that is raised after some seconds, in the greenthread that created it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ __all__ = ["Timeout", "is_timeout", "with_timeout", "wrap_is_timeout"]
 class Timeout(WaiterTimeout):
     """Raises itself, or another error, in its greenthread. Source: ``eventlet.Timeout``: its timer starts at once.
 
-    ``exception``: what to raise instead; False: the ``with`` block ends in silence. None seconds never expire.
+    ``exception``: the error to raise instead; False: the ``with`` block ends without an error. None seconds never
+    expire.
     """
 
     def __init__(self, seconds: float | None = None, exception: Any = None) -> None:
@@ -70,7 +71,7 @@ def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any
 
 
 def wrap_is_timeout(base: Any) -> Any:
-    """Set ``is_timeout`` to true on the objects that a class or function makes."""
+    """Set ``is_timeout`` to true on the objects that a class or function creates."""
     if inspect.isclass(base):
         base.is_timeout = property(lambda _: True)  # type: ignore[attr-defined]
         return base
@@ -85,5 +86,5 @@ def wrap_is_timeout(base: Any) -> Any:
 
 
 def is_timeout(thing: object) -> bool:
-    """Return whether an error is a timeout: by its attribute ``is_timeout``, or as the builtin TimeoutError."""
+    """Return whether an error is a timeout: a builtin TimeoutError, or one with a true ``is_timeout``."""
     return bool(getattr(thing, "is_timeout", False)) or isinstance(thing, builtins.TimeoutError)

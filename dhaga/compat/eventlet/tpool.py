@@ -35,7 +35,7 @@ def set_num_threads(nthreads: int) -> None:
 
 
 def killall() -> None:
-    """End the threads. Parks: until their calls have returned. A later ``execute`` makes new ones."""
+    """End the threads. Parks: until their calls have returned. A later ``execute`` starts new ones."""
     global _pool
     pool, _pool = _pool, None
     if pool is not None:
@@ -70,7 +70,7 @@ def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **
 class Proxy:
     """An object whose methods are called in OS threads. Source: ``eventlet.tpool.Proxy``.
 
-    ``autowrap``: types whose objects are wrapped where they come out; ``autowrap_names``: names of such attributes.
+    ``autowrap``: types whose objects are wrapped when they are returned; ``autowrap_names``: names of such attributes.
     """
 
     def __init__(self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()) -> None:
@@ -122,7 +122,7 @@ class Proxy:
         return self if found is self._obj else Proxy(found)
 
     def __next__(self) -> Any:
-        # A StopIteration does not come out of a call in a thread as one.
+        # A call in a thread cannot raise StopIteration unchanged.
         found = proxy_call(self._autowrap, next, self._obj, END)
         if found is END:
             raise StopIteration

@@ -31,7 +31,7 @@ DEFAULT_MAX_FRAME_LENGTH = MAX_FRAME_LENGTH
 KEY_SUFFIX = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 CLIENT_GONE = errno.EPIPE, errno.ECONNRESET, errno.ESHUTDOWN
-"""Errors of a handler that mean a lost client."""
+"""Errors of a handler whose client is gone."""
 
 
 class BadRequest(Exception):

@@ -213,9 +213,9 @@ def server(
 ) -> None:
     """Serve a WSGI app at a listening socket. Source: ``eventlet.wsgi.server``, with its options.
 
-    Parks: until it is killed, or the socket is closed or shut down; then until the requests that are under way have
-    ended, unless they are those of a ``custom_pool``. ``keepalive``: False, or how many seconds a connection may be
-    idle. Raises: OSError if it cannot accept.
+    Parks: until it is killed, or the socket is closed or shut down; then until the running requests have ended, unless
+    they are in a ``custom_pool``. ``keepalive``: False, or the seconds that a connection may be idle. Raises: OSError
+    if it cannot accept.
     """
     if custom_pool is not None and not (hasattr(custom_pool, "spawn") and hasattr(custom_pool, "waitall")):
         raise AttributeError("custom_pool must have the methods spawn and waitall, as eventlet.GreenPool has")
@@ -263,7 +263,7 @@ class Accepting:
         self.pool = pool
         self.connections: dict[int, list[Any]] = {}
         self.is_accepting = True
-        # A handshake in accept() would let one slow client hold up all others.
+        # With a handshake in accept(), one slow client would delay all others.
         self.listener = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
         is_own = is_wrapped(self.listener, "accept")
         self.accept_next = (lambda listener: listener.accept()) if is_own else accept_in_burst
@@ -311,7 +311,7 @@ class Accepting:
 
 
 def url_of(sock: Any) -> str:
-    """Return where a listener is, for the log."""
+    """Return a listener's address, for the log."""
     scheme = "https" if isinstance(sock, SSLSocket) else "http"
     name = sock.getsockname()
     if sock.family == AF_INET:

@@ -67,7 +67,7 @@ class Linkable:
                     report(current_scheduler(), (callback, self), error)
 
     def _called_link(self, callback: Callback) -> None:
-        """Remove a callback that is about to be called: most are called once."""
+        """Remove a callback just before its call: most are called once."""
         self._links.remove(callback)
 
 
@@ -76,7 +76,7 @@ class Ended(list[Any]):
 
     __slots__ = ()
 
-    # Called like a waiter's method, without a frame between.
+    # Waiters' method of this name; bound to append(), which saves a frame.
     deliver_wake = list.append
 
 
@@ -94,7 +94,8 @@ class LinksCall(HubCall):
 
 
 class iwait:
-    """Iterator over greenlets, events and what else has ``rawlink``, as they become ready, up to ``count`` of them.
+    """Iterator over greenlets, events and other objects with ``rawlink``, as they become ready, up to ``count`` of
+    them.
 
     Parks: until the next one is ready. It ends early, without an error, after ``timeout`` seconds. As a context
     manager it unlinks the others at the end of the block.
@@ -175,7 +176,7 @@ def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
         for each in waited:
             if not each.has_ended:
                 each.wait_for_end(None)
-        if len(done) < len(waited):  # one has ended in another OS thread, and its call is still to come
+        if len(done) < len(waited):  # one has ended in another OS thread, but has not called yet
             return [*done, *(waited.keys() - done)]
     except Timeout as error:
         if error is not timer:
@@ -235,7 +236,7 @@ def killall(
         if each is not me:
             each.kill(exception, block=False)
     if me in victims:
-        me.kill(exception)  # raises here, so the caller comes last
+        me.kill(exception)  # raises here, so the caller is the last one
     if block:
         timer = Timeout.start_new(timeout)
         try:

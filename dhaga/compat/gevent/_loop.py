@@ -1,4 +1,4 @@
-"""The loop of a hub: timers, watchers of fds and calls from other threads, as ``gevent.get_hub().loop`` has them."""
+"""The loop of a hub (``gevent.get_hub().loop``): timers, watchers of fds, and calls from other threads."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Environ(dict[str, Any]):
 class SecureEnviron(Environ):
     """An Environ whose repr shows no value, or those of ``whitelist_keys`` only. Source: ``gevent.pywsgi``.
 
-    Each of its attributes is that of the object if it is set there, else the class's ``default_…``.
+    An attribute that is not set on the object is the class's ``default_…``.
     """
 
     default_secure_repr = True

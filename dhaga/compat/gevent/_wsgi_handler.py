@@ -1,7 +1,7 @@
 """``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, by methods that a subclass may override.
 
-It runs for subclasses, those of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
-is WSGIHandler itself answers by ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
+It runs only for subclasses, of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
+is WSGIHandler itself answers with ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class WSGIHandler:
         self.response_headers: list[tuple[str, str]] = []
         self.provided_date: Any = None
         self.provided_content_length: Any = None
-        self.response_left: int | None = None  # bytes of the body to come by Content-Length
+        self.response_left: int | None = None  # bytes of the body that Content-Length still expects
         self.response_length = 0
         self.headers_sent = False
         self.response_use_chunked = False
@@ -143,7 +143,7 @@ class WSGIHandler:
     def read_request(self, raw_requestline: str) -> bool:
         """Read the rest of the head and parse it. Returns: True; an override that refuses returns False.
 
-        Raises: Refusal, for the first thing in it that is not HTTP/1.1.
+        Raises: Refusal, for the first violation of HTTP/1.1.
         """
         line = raw_requestline if "\n" in raw_requestline else f"{raw_requestline}\r\n"
         head = FileHead(self.rfile, line.encode("latin-1"), LIMITS)
@@ -333,7 +333,7 @@ class WSGIHandler:
             self.response_use_chunked = True
             self.response_headers.append(("Transfer-Encoding", "chunked"))
         else:
-            self.close_connection = True  # its end is the end of the body
+            self.close_connection = True  # the end of the connection ends the body
 
     # ---- errors and the log
 

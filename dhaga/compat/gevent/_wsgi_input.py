@@ -26,7 +26,7 @@ class Input:
         self.rfile = rfile
         self.content_length = None if content_length is None else int(content_length)
         self.socket = socket
-        """Where a "100 Continue" goes before the first read; None if the client does not wait for it."""
+        """The function that sends "100 Continue" before the first read; None if the client does not wait for it."""
         self.chunked_input = chunked_input
         self.position = 0
         self._body: FileBody | None = None

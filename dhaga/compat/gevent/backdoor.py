@@ -13,7 +13,7 @@ __all__ = ["BackdoorServer"]
 class BackdoorServer(StreamServer):
     """Gives each client a Python prompt: any client that reaches the address gets in. ``locals``: its names.
 
-    What a statement prints goes to the client; while it parks, the prints of other greenlets go there as well.
+    The client gets the output of a statement; while the statement parks, also the output of other greenlets.
     """
 
     def __init__(

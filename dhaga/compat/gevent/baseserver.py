@@ -23,9 +23,9 @@ logger = logging.getLogger("dhaga")
 class BaseServer:
     """Spawns ``handle`` for each connection or datagram of a socket. Source: ``gevent.baseserver.BaseServer``.
 
-    ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, a number, which is the
-    size of one, a function as ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server
-    that has stopped may start again, if it made its socket.
+    ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new one, a
+    function like ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server that has stopped
+    may start again, if it made its socket.
     """
 
     min_delay, max_delay = 0.01, 1
@@ -225,7 +225,7 @@ class BaseServer:
         """Stop accepting; wait for the handlers of a pool, and kill the remaining ones.
 
         Parks: while handlers of a pool run, for ``timeout`` seconds, by default ``stop_timeout``. Without a pool the
-        handlers go on.
+        handlers continue.
         """
         self.close()
         if self._stopped is not None and self._stopped is not getcurrent():

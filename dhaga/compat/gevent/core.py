@@ -1,4 +1,4 @@
-"""``gevent.core``: the masks of ``loop.io``; there are no loops of libev here."""
+"""``gevent.core``: the masks of ``loop.io``, without libev's loops."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class AsyncResult(Linkable):
         if self._waiters is None:
             waiters = WaitQueue(self, "result.get")
             if self._waiters is None: self._waiters = waiters  # atomic  # fmt: skip
-            # Set by another OS thread before it could see the queue.
+            # Another OS thread set it before it could see the queue.
             if self._is_set:
                 return True
         waiters = self._waiters
@@ -168,7 +168,7 @@ class AsyncResult(Linkable):
         return self.ready()
 
     def cancel(self) -> bool:
-        """Do nothing: the call that will set the result goes on."""
+        """Do nothing: the call that will set the result continues."""
         return False
 
     def cancelled(self) -> bool:

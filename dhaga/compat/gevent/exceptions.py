@@ -13,7 +13,7 @@ __all__ = [
 
 
 LoopExit = Deadlock
-"""Raised where all greenlets wait for each other for good."""
+"""Raised if all greenlets wait for each other for ever."""
 
 
 class BlockingSwitchOutError(AssertionError):

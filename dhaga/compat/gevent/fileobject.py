@@ -14,14 +14,14 @@ __all__ = ["FileObject", "FileObjectBlock", "FileObjectPosix", "FileObjectThread
 def arguments_of(
     fobj: Any, mode: Any, bufsize: Any, close: bool | None, options: dict[str, Any]
 ) -> tuple[Any, str, dict[str, Any], Any]:
-    """Return fd or path, mode and options for an ``open``, and the file that was given, if it was one.
+    """Return fd or path, mode and options for an ``open``, and the given file, if any.
 
     An open file gives its fd; both are closed together.
     """
     buffering = options.pop("buffering", None)
     closefd = options.pop("closefd", None)
     if buffering is not None and bufsize is not None:
-        raise TypeError("bufsize and buffering are one: give one of them")
+        raise TypeError("bufsize and buffering mean the same: pass only one of them")
     options["buffering"] = -1 if (found := bufsize if buffering is None else buffering) is None else found
     closes = closefd if close is None else close
     given = fobj if hasattr(fobj, "fileno") else None
@@ -32,7 +32,7 @@ def arguments_of(
     if given is not None:
         if hasattr(fobj, "flush"):
             fobj.flush()
-        # A descriptor of its own: the given file closes its own.
+        # A duplicate, as the given file closes its own descriptor.
         fd = os.dup(fobj.fileno())
         if closes is not False and hasattr(fobj, "close"):
             fobj.close()
@@ -91,7 +91,7 @@ def FileObjectPosix(
 ) -> Any:
     """Return a file over a path, an fd or a file; reads and writes of a pipe, socket or terminal park.
 
-    A file that is given is closed, as the new one takes its place, unless ``close`` is False.
+    A given file is closed, as the new one replaces it, unless ``close`` is False.
     """
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
     opened = named(ours.open(file, mode, **options), given)

@@ -55,7 +55,7 @@ class Greenlet(Linkable, DelayedStart):
         self._told: str | None = None
         me = getcurrent()
         self.spawning_greenlet = ref(me)
-        """Weak reference to the greenlet that has made this one."""
+        """Weak reference to the greenlet that created this one."""
         tree: dict[str, Any] | None
         if isinstance(me, Greenlet):
             scheduler, tree = me.scheduler, me.spawn_tree_locals
@@ -156,7 +156,7 @@ class Greenlet(Linkable, DelayedStart):
 
     @property
     def value(self) -> Any:
-        """What its function returned; the GreenletExit that it was killed with; else None."""
+        """The function's result, or the GreenletExit that killed it; else None."""
         if not self.has_ended:
             return None
         if self._error is None:
@@ -176,7 +176,7 @@ class Greenlet(Linkable, DelayedStart):
 
     @property
     def minimal_ident(self) -> int:
-        """A small number of its own."""
+        """A small unique number."""
         return self.ident
 
     @property
@@ -204,7 +204,7 @@ class Greenlet(Linkable, DelayedStart):
     # ---- joining
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` returns which."""
+        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` tells which came first."""
         if self.has_ended:
             return
         if not self.started:
@@ -214,7 +214,7 @@ class Greenlet(Linkable, DelayedStart):
         self.wait_for_end(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Return what its function returned, or raise its error. Parks: while it lives. Raises: Timeout."""
+        """Return the function's result, or raise its error. Parks: while it lives. Raises: Timeout."""
         if not self.has_ended:
             if not block:
                 raise Timeout()
@@ -249,7 +249,7 @@ class Greenlet(Linkable, DelayedStart):
     # ---- killing
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Raise an error in it where it waits, and wait for its end. One that has not started never runs.
+        """Raise an error at its wait, and wait for its end. One that has not started never runs.
 
         Parks: while it lives, if ``block``, at most ``timeout`` seconds.
         """
@@ -279,7 +279,7 @@ class Greenlet(Linkable, DelayedStart):
             report(self.scheduler, self, error)
 
     def throw(self, *args: Any) -> None:
-        """Raise an error in it, by type, value and traceback, and go on."""
+        """Raise an error in it, by type, value and traceback, without waiting for its end."""
         self.kill(thrown(*args), block=False)
 
     @classmethod
@@ -331,7 +331,7 @@ class Greenlet(Linkable, DelayedStart):
         self.rawlink(SpawnedCallback(callback, when=False))
 
     def _call_links(self) -> None:
-        links = self._links  # it stays ready: one look at each is enough
+        links = self._links  # a ready object stays ready: check each only once
         for callback in links[:]:
             if callback not in links:
                 continue

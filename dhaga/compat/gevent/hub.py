@@ -78,12 +78,12 @@ class Hub:
             watcher.stop()
 
     minimal_ident = 0
-    """Greenlets are counted from 1 on."""
+    """Greenlets are numbered from 1."""
 
     def switch(self, awaitable: Any = None) -> Any:
-        """Yield to the others. Parks: until a Timeout or a kill ends that, or ``wake(value)`` of the caller's dhaga.
+        """Yield to the others. Parks: until a Timeout, a kill, or ``wake(value)`` of the caller's dhaga.
 
-        With an awaitable, as SQLAlchemy does it with a greenlet's parent: wait for that, and return its result.
+        With an awaitable, as SQLAlchemy switches to a greenlet's parent: await it, and return its result.
         """
         if awaitable is not None:
             return await_(awaitable)
@@ -92,8 +92,8 @@ class Hub:
     def handle_error(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
         """Report an uncaught error; a ``SYSTEM_ERROR`` is also raised in the main code.
 
-        ``context``: the greenlet that it has ended, the callback or the server that it came from, a request's environ.
-        A program may assign a function to it.
+        ``context``: the greenlet that it ended, the callback or server that raised it, or a request's environ. A
+        program may assign a function to it.
         """
         if value is None:
             value = kind()
@@ -106,7 +106,7 @@ class Hub:
             self.handle_system_error(kind, value, trace)
 
     def handle_system_error(self, kind: Any, value: Any, trace: Any = None) -> None:
-        """Raise an error in the main code, where it waits."""
+        """Raise an error in the main code, at its wait."""
         self.loop.scheduler.mode.interrupt(value)
 
     def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
@@ -118,7 +118,7 @@ class Hub:
 
     @property
     def parent(self) -> Any:
-        """The main code's greenlet: ``throw`` raises in it where it waits."""
+        """The main code's greenlet: ``throw`` raises at its wait."""
         return Parent(self)
 
     def destroy(self, destroy_loop: bool | None = None) -> None:
@@ -132,7 +132,7 @@ class Parent:
         self.hub = hub
 
     def throw(self, *args: Any) -> None:
-        """Raise an error in the main code, where it waits, by type, value and traceback."""
+        """Raise an error in the main code, at its wait, by type, value and traceback."""
         value = thrown(*args)
         self.hub.handle_system_error(type(value), value)
 
@@ -160,7 +160,7 @@ greenlet_class.parent = property(lambda self: hub_of(self.scheduler), parent.__s
 
 
 def get_hub_if_exists() -> Hub | None:
-    """Return the hub of the calling thread, if it has asked for one."""
+    """Return the hub of the calling thread, if there is one."""
     me = getcurrent()
     scheduler = me.scheduler if isinstance(me, Dhaga) else getattr(this_thread.main, "scheduler", None)
     return None if scheduler is None else hubs.get(scheduler)
@@ -242,12 +242,12 @@ def idle(priority: int = 0) -> None:
 
 
 def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Greenlet:
-    """Start a greenlet; the same as ``spawn`` here, where that costs no more."""
+    """Start a greenlet; the same as ``spawn`` here, as it would not be cheaper."""
     return Greenlet.spawn(function, *args, **kwargs)  # type: ignore[no-any-return]
 
 
 def kill(greenlet: Any, exception: Any = GreenletExit) -> None:
-    """Kill a greenlet, or raise an error where the main code or a thread waits. Parks: never, in wait for the end."""
+    """Kill a greenlet, or raise an error at the wait of main code or a thread. Parks: never."""
     if hasattr(greenlet, "kill"):
         greenlet.kill(exception, block=False)
     else:

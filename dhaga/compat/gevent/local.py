@@ -14,7 +14,7 @@ owners: WeakValueDictionary[int, local] = WeakValueDictionary()
 
 
 class local(ours.local):  # the standard name
-    """Attributes that each greenlet has for itself; ``copy.copy`` takes those of the caller along.
+    """Attributes of which each greenlet has its own; ``copy.copy`` copies the caller's.
 
     Source: ``gevent.local.local``.
     """

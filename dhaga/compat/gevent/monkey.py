@@ -1,6 +1,6 @@
 """``gevent.monkey``: the patch of Dhaga by gevent's names.
 
-There is one patch for all: each ``patch_…`` applies it whole, and a second one changes nothing.
+There is only one patch: each ``patch_…`` applies all of it, and a second one changes nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DEFAULTS = {
 def patch_all(*positional: object, **which: object) -> bool:
     """Patch the standard library, unless it is patched, and tell ``gevent.events``.
 
-    Returns: True; None after a warning where a second call asks for something else. Raises: PatchError where it comes
+    Returns: True; None, after a warning, if a second call asks for something else. Raises: PatchError where it comes
     too late.
     """
     settings = {**DEFAULTS, **dict(zip(DEFAULTS, positional, strict=False)), **which}

@@ -56,7 +56,7 @@ def nb_write(fd: int, buf: Any) -> int:
 def fork_and_watch(
     callback: Callable[..., Any] | None = None, loop: Any = None, ref: bool = False, fork: Callable[[], int] = fork
 ) -> int:
-    """Fork. The end of the child is seen by ``waitpid``; a callback for it is not available."""
+    """Fork. ``waitpid`` reports the end of the child; there is no callback for it."""
     if callback is not None:
         raise NotImplementedError("wait for a child in a greenlet of its own: gevent.spawn(os.waitpid, pid, 0)")
     return fork()

@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 class PoolFull(Full):
-    """A greenlet finds no room in a Pool."""
+    """A Pool has no room for a greenlet."""
 
 
 class Group:
@@ -217,8 +217,8 @@ def spawn_all(
 ) -> BaseException | None:
     """Spawn a call for each item, for ``map``. Returns: the error of the items, if they had one.
 
-    ``news`` is set in the end, or once a call has failed behind which all others have ended: ``map`` raises that early.
-    It is looked for here, which is woken anyhow, so that ``map`` is not woken for each of them.
+    ``news`` is set at the end, or once a call has failed after all earlier calls have ended: ``map`` then raises early.
+    The feeder checks, as it is woken anyway; ``map`` need not be.
     """
     ended = 0
     try:
@@ -248,7 +248,7 @@ class Ready(SimpleQueue[Any]):
 
 
 class Results:
-    """Iterator over the results of calls, which a greenlet of its own spawns in a group from the first on."""
+    """Iterator over the results of calls; from the first step on, a separate greenlet spawns them in a group."""
 
     def __init__(
         self, group: Group, func: Function, items: Iterable[tuple[Any, ...]], maxsize: int | None, ordered: bool

@@ -29,11 +29,11 @@ class Answering(Server):
         self.owner = server
 
     def call(self, environ: dict[str, Any], start_response: Any) -> Any:
-        """Call the application, which may be set at any time."""
+        """Call the current application, which may be replaced at any time."""
         return self.owner.application(environ, start_response)
 
     def report_failure(self, environ: dict[str, Any], error: Exception) -> bool:
-        """Pass an error of the application to the hub. One that starts no response may have answered by itself."""
+        """Pass an error of the application to the hub. One without a response may have answered itself."""
         if isinstance(error, NotStarted):
             if self.owner.error_log is not None:
                 self.owner.error_log.write("the application did not call start_response(): the connection closes\n")
@@ -63,8 +63,8 @@ class WSGIServer(StreamServer):
     """Serves a WSGI app. Source: ``gevent.pywsgi.WSGIServer``; lines of the log are in the combined format.
 
     ``log``: a file or logger, "default" is stderr, None disables it. ``environ``: more for each environ.
-    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: with WSGIHandler
-    itself requests are parsed in C; a subclass answers them by its methods, in Python.
+    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: for WSGIHandler
+    itself, requests are parsed in C; a subclass answers them with its methods, in Python.
     """
 
     handler_class: Any = WSGIHandler
@@ -149,7 +149,7 @@ class WSGIServer(StreamServer):
 
 
 def as_log(log: Any) -> Any:
-    """Return where a server writes lines to."""
+    """Return the object that a server writes lines to."""
     if log == "default":
         return sys.stderr
     if hasattr(log, "log") and not hasattr(log, "write"):

@@ -22,7 +22,7 @@ __all__ = [
 T = TypeVar("T")
 
 put, get = python_twin(ours.Queue.put), python_twin(ours.Queue.get)
-"""Looked up once, as each item takes them. The compiled ones, which know no subclass, would call these."""
+"""Looked up once, as each item needs them. The compiled methods do not handle subclasses, and would call these."""
 
 
 class Items(Generic[T]):

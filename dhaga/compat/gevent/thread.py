@@ -17,5 +17,5 @@ __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: i
 
 
 def get_ident(gr: Any = None) -> int:
-    """Return the ident of a greenlet, by default of the running one; for main code that of its OS thread."""
+    """Return the ident of a greenlet (default: the running one); for main code, its OS thread's ident."""
     return ident_of(gr) if isinstance(gr, Dhaga) else ours.get_ident() if gr is None else id(gr)

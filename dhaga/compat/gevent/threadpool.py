@@ -30,7 +30,7 @@ class Worker:
 
     def run_task(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the call, with an empty context. From: an OS thread of the pool."""
-        # A thread that has just started has those functions already.
+        # A new thread has those functions already.
         if sys.getprofile() is not None:
             sys.setprofile(None)
         if sys.gettrace() is not None:
@@ -81,7 +81,7 @@ class ThreadPool(Group):
 
     @property
     def maxsize(self) -> int:
-        """The number of OS threads that the pool may have. May be set; with 0 calls wait for a greater one."""
+        """The number of OS threads that the pool may have. May be set; with 0, calls wait for a greater number."""
         return self._maxsize
 
     @maxsize.setter
@@ -99,7 +99,7 @@ class ThreadPool(Group):
 
     @property
     def size(self) -> int:
-        """The number of OS threads, or the number set. Threads start on demand in any case."""
+        """The number of OS threads, or the number that was set. Threads start on demand in any case."""
         return min(self._maxsize, max(self._asked, len(self._pool._threads)))
 
     @size.setter

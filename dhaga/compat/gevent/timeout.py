@@ -1,4 +1,4 @@
-"""``gevent.timeout``: an error that is raised in the greenlet that started it, once its seconds have passed."""
+"""``gevent.timeout``: an error that is raised after some seconds, in the greenlet that started it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Timeout", "with_timeout"]
 class Timeout(WaiterTimeout):
     """Raises itself, or another error, in the greenlet that started it. Source: ``gevent.Timeout``.
 
-    ``exception``: what to raise instead; False: the ``with`` block ends in silence. ``ref`` and ``priority`` are taken
-    and have no effect. A negative or None ``seconds`` never expires.
+    ``exception``: the error to raise instead; False: the ``with`` block ends without an error. ``ref`` and ``priority``
+    are accepted and ignored. A negative or None ``seconds`` never expires.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class Timeout(WaiterTimeout):
             self._count(self.seconds)
 
     def _error(self) -> Any:
-        # A text is a hint of what was too late, as gevent has it.
+        # A text describes the expired action, as in gevent.
         hint = self.exception is None or self.exception is False or isinstance(self.exception, str)
         return self if hint else self.exception
 
     def within(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function under this Timeout: it can be passed in the place of seconds."""
+        """Call a function under this Timeout: it can be passed instead of seconds."""
         Timeout.start_new(self)
         try:
             return function(*args)

@@ -21,7 +21,7 @@ def print_run_info(*_: object, file: Any = None, **__: object) -> None:
 
 
 class wrap_errors:
-    """A function whose errors of these types are returned instead of raised."""
+    """A wrapper of a function: errors of given types are returned instead of raised."""
 
     def __init__(self, errors: Any, func: Any) -> None:
         self.errors, self.func = errors, func

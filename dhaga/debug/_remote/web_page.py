@@ -201,7 +201,7 @@ pages: list[Page] = []
 
 
 def serve(port: int = 0, host: str = "127.0.0.1", token: str | None = None) -> Page:
-    """Serve a page that shows the dhagas of this process and what they do; open its ``url`` in a browser.
+    """Serve a page that shows the dhagas of this process; open its ``url`` in a browser.
 
     With the url, anyone can inspect the process and cancel dhagas, over plain HTTP: leave the page on the loopback, or
     use an ssh tunnel. ``port``: 0 for a free one; ``host``: a number; ``token``: by default a fresh secret. ``stop()``

@@ -1,9 +1,9 @@
-"""The dialer of Tornado's simple client: name lookup, TCP connect and TLS handshake, each of which can be aborted.
+"""The dialer of Tornado's simple client: name lookup, TCP connect and TLS handshake, each abortable.
 
 A ``DialAttempt`` is in one step at a time; ``begin_step`` names it (for the timeout's text) and stores its ``undo``.
 ``stop`` keeps the error and runs the undo, which makes the awaited future fail; ``connect`` then raises the error. Only
-the lookup is undone by cancelling the Task: a cancel may come just when a socket has connected, and would leave that
-open. Everything runs on the loop's thread.
+the lookup is undone by cancelling the Task: a cancel just after a socket has connected would leave it open. Everything
+runs on the loop's thread.
 Tornado's own ``TCPClient`` cannot be aborted, and looks up even numeric addresses in an OS thread. curl dials by
 itself, without this module. The fetch over a connection: ``fetch``.
 """

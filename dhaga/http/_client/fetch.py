@@ -5,8 +5,8 @@ that Tornado awaits are wrapped to run in dhagas until the fetch ends, and the c
 its ``DialAttempt``, or inside curl.
 
 States: begun -> (stopped: ``error`` is set, once, and the connection aborted) -> ``finished``, when Tornado's future is
-done and, after an abort, its Task as well. So a cancelled fetch ends only once none of its code runs any more.
-Everything runs on the thread of the scheduler's loop. The dial: ``dialer``; the caller's wait: ``http_client``.
+done and, after an abort, also its Task. So a cancelled fetch ends only once none of its code runs any more. Everything
+runs on the thread of the scheduler's loop. The dial: ``dialer``; the caller's wait: ``http_client``.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Connections use ``dhaga.socket`` and TLS contexts that make ``dhaga.ssl`` sockets; a bounded pool parks for a free
 connection, a retry parks for its pause. The locks of urllib3's pool managers stay standard: no code waits under them.
 
-State: TLS contexts are shared by all connections with equal ``TLSOptions``, cached process-wide, and keyed by the stat
-of their files as well, so that a renewed certificate is read. ``IdleConnections`` is a pool's stack: the most recent
+State: TLS contexts are shared by all connections with equal ``TLSOptions``, cached process-wide, and also keyed by the
+stat of their files, so that a renewed certificate is read. ``IdleConnections`` is a pool's stack: the most recent
 connection is used first, and stale ones at the bottom are closed. The parts for requests: ``http.requests``.
 """
 
@@ -44,7 +44,7 @@ urllib3 does it for each connection.
 
 IDLE_SECONDS = 75.0
 """Seconds after which an idle connection is closed, at the next return of another to the pool. By then the server has
-closed it as well (nginx after 75 s, most others sooner), so that only a descriptor is left.
+also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
 """
 
 # ---- connections
@@ -144,7 +144,7 @@ class SharedContext(SSLContext):
     """A context that connections share.
 
     urllib3 sets the ALPN protocols for each connection. They are always the same, and OpenSSL does not support setting
-    them while another OS thread starts a connection, so that only changes are passed on.
+    them while another OS thread starts a connection. So only changes are passed on.
     """
 
     alpn_protocols_set: Any = None

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 logger = logging.getLogger("dhaga")
-
-Target = bool | logging.Logger | Callable[[str], object] | TextIO
 
 
 class AccessLog:

@@ -376,7 +376,7 @@ class ServerConnection:
         if self.client_gone:
             raise BrokenPipeError("the client has disconnected")
         seconds = self.server.limits.write_timeout
-        yield_if_due()  # at each send, while a socket does it at one in eight: an app computes between two sends
+        yield_if_due()  # at each send, and not at one in eight as in a socket: an app computes between two sends
         try:
             if len(data) <= WRITE_BYTES:
                 self.idle_timer.arm(seconds)

@@ -33,7 +33,7 @@ class FileWrapper:
     def remaining(self) -> tuple[int, int] | None:
         """Return position and remaining bytes of a regular file, or None for any other.
 
-        Files of /proc report size 0 but are not empty: None as well, so that they are read.
+        None also for files of /proc, which report size 0 but are not empty, so that they are read.
         """
         try:
             state = os.fstat(self.filelike.fileno())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Edit = Callable[[list[bytes]], list[bytes]]
 
 LINE_BYTES = 8192
-"""Bytes of a trailer. The parser bounds all trailers together, and limits a chunk's line to less."""
+"""Bytes of a trailer. The parser bounds all trailers together, and has a lower limit for a chunk's line."""
 
 DATA_BYTES = 65_536
 """Bytes of data per read, as in ``connection``."""

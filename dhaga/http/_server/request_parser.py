@@ -1,7 +1,7 @@
-"""The one reading of requests: bytes of a connection go in, WSGI environs and pieces of bodies come out.
+"""The parser of requests for all servers: bytes of a connection go in, WSGI environs and pieces of bodies come out.
 
-httptools (llhttp) parses, strictly by default. This module refuses what httptools accepts against HTTP/1.1, each with
-its reason: a request that two parsers read differently can be smuggled past a proxy.
+httptools (llhttp) parses, strictly by default. httptools accepts some violations of HTTP/1.1, which this module
+refuses, each with its reason: a request that two parsers read differently can be smuggled past a proxy.
 
 State: between messages (``complete``) ``head`` looks for a whole head in ``buffer``, and gives it to httptools only
 once it is whole; ``feed`` then parses the body, cut so that httptools never sees a byte of the next message. So a
@@ -271,7 +271,7 @@ class RequestParser:
             raise Refusal("413 Content Too Large", f"the body has more than {limit} bytes")
 
     def resume_after_upgrade(self, environ: dict[str, Any]) -> None:
-        """Continue where httptools stops at an upgrade: the app decides about that, and a body comes first."""
+        """Continue after httptools has stopped at an upgrade: the app decides about it, and the body comes first."""
         length, coding = environ.get("CONTENT_LENGTH", "0"), environ.get("HTTP_TRANSFER_ENCODING")
         if environ["REQUEST_METHOD"] == "CONNECT":
             if length != "0" or coding:
@@ -397,7 +397,7 @@ class EnvironKeys(dict[str, str | None]):
 
 environ_keys = EnvironKeys()
 valid_hosts: set[str] = set()
-"""Host fields that have passed ``check_host``."""
+"""Values of Host that have passed ``check_host``."""
 
 
 def add_fields(environ: dict[str, Any], lines: list[str]) -> None:

@@ -1,9 +1,9 @@
 """The response to one request: ``start_response`` and an app's result as bytes of HTTP/1.1 (PEP 3333).
 
-States: no status -> status (head pending: an error may still replace it) -> sent (the head is sent) -> ended, when
-``sink`` becomes one that refuses. The head waits for the first piece of the body, to be sent with it in one call, and
-to learn the length of a body that is one piece. Framing is decided with the head: Content-Length if the app gave one or
-the body is one piece, else chunked, else (HTTP/1.0) the end of the connection.
+States: no status -> status (head pending: an error may still replace it) -> sent (the head is sent) -> ended (``sink``
+refuses). The head waits for the first piece of the body, to be sent with it in one call, and to learn the length of a
+body that is one piece. Framing is decided with the head: Content-Length if the app gave one or the body is one piece,
+else chunked, else (HTTP/1.0) the end of the connection.
 Sockets and time limits: ``connection``, of which this module uses only ``ResponseSink``.
 """
 

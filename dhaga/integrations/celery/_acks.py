@@ -2,7 +2,7 @@
 
 The consumer's thread owns the broker's socket. While its loop runs, acknowledgements are queued to the loop; during the
 pool's stop the loop stands still below ``TaskPool.on_stop``, which then calls ``run_acks`` itself. An acknowledgement
-with listeners runs more code on that socket, and so is deferred to the loop as a whole (``DeferredAck``).
+with listeners runs more code on that socket: so all of it is deferred to the loop (``DeferredAck``).
 """
 
 from __future__ import annotations

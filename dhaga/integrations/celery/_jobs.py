@@ -1,4 +1,4 @@
-"""One task on its way through the pool: from the consumer's thread to a worker dhaga, its time limits, its end.
+"""The life of a task in the pool: from the consumer's thread to a worker dhaga, its time limits, its end.
 
 A job is queued -> accepted (Celery's request acknowledges it) -> running in a worker dhaga -> disarmed, when the task's
 own code has ended -> reported. Limits and revokes raise an error in the worker at its next park, on its scheduler's
@@ -190,7 +190,7 @@ class Job(Future[None]):
     def terminate(self, signal: int | None = None) -> None:
         """End the task at its park; SIGUSR1: raise SoftTimeLimitExceeded there. From: any thread."""
         worker = self._worker
-        if worker is None:  # not started, then Celery checks again at its start; or ended
+        if worker is None:  # not started (Celery checks again at the start), or ended
             return
         if signal == SIGUSR1:
             worker.scheduler.call(self.reach_soft_limit)

@@ -1,7 +1,7 @@
 """Pipelining for a Redis result backend: concurrent commands of the tasks of one OS thread share a round trip.
 
-Storing a result takes GET, SETEX and PUBLISH, and redis-py spends most of its time on the round trips: with 200
-concurrent results, each costs 410 µs of CPU time one by one, and 130 µs in batches.
+Storing a result takes GET, SETEX and PUBLISH, and redis-py spends most of its time on round trips: with 200 concurrent
+results, each costs 410 µs of CPU time, and 130 µs in batches.
 
 A caller appends a ``RedisCommand`` to ``pending`` and parks on it. The first caller spawns the sender dhaga, which
 yields while more callers come, sends a batch, distributes the answers, and ends when ``pending`` is empty. One sender
@@ -28,7 +28,7 @@ MAX_BATCH_COMMANDS = 500
 
 
 class RedisCommand(Future[Any]):
-    """Commands sent together, in this order; the result is that of the last."""
+    """Commands sent together, in this order; the result is the last one's."""
 
     def __init__(self, *commands: tuple[Any, ...]) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class CommandBatcher:
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             return deque(self.next_answer(connection) for _ in commands)
-        except BaseException:  # a late answer would be taken for one to the next batch
+        except BaseException:  # a late answer would be taken for an answer to the next batch
             self.client = None
             connection.disconnect()
             raise

@@ -65,7 +65,7 @@ def wrap_backend(app: Any, offload_pool: OffloadPool | None) -> None:
 def use_parking_redis(backend: Any) -> bool:
     """Make a Redis backend park and pipeline, if it is without TLS and not connected yet. Returns: whether it does.
 
-    Its pauses between retries park as well.
+    Its pauses between retries also park.
     """
     module = sys.modules.get("celery.backends.redis")
     if module is None or type(backend) is not module.RedisBackend or "client" in backend.__dict__:

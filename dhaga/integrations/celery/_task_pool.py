@@ -14,7 +14,7 @@ worker dhagas, their ``finish``, and the limits of jobs. The offload pool's OS t
 cannot park.
 
 A job is in ``jobs`` until it has ended. ``running`` counts the jobs given to the worker pool, ``limit`` at most; the
-others are in ``waiting``, from which ``move_waiting`` takes them, under ``lock``. For one task's way see ``_jobs``.
+others are in ``waiting``, from which ``move_waiting`` takes them, under ``lock``. The life of one task: ``_jobs``.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ ACK_POLL_SECONDS = 0.2
 WAKE_BATCH_SECONDS = 0.01
 """Minimal interval between two wakes of a sleeping thread, so that one wake serves several tasks.
 
-With a wake per task, it and the consumer's thread contend for the interpreter lock: an empty task took 460 instead of
-330 µs of CPU over RabbitMQ, 1,190 instead of 970 over Redis; with 1 ms 350 and 1,190.
+With a wake per task, the woken thread and the consumer's contend for the interpreter lock: an empty task took 460 µs of
+CPU over RabbitMQ and 1,190 over Redis, instead of 330 and 970. (With 1 ms: 350 and 1,190.)
 """
 
 COLD_SHUTDOWN_SECONDS = 5.0
@@ -200,8 +200,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
     def finish(self, job: Job) -> None:
         """Discard an ended task and start waiting ones.
 
-        Where the consumer's thread has a loop, the loop starts them: not so in its signal handlers, as these stop the
-        worker.
+        If the consumer's thread has a loop, the loop starts them; its signal handlers do not, as they stop the worker.
         """
         with self.lock:
             self.running -= 1

@@ -33,7 +33,7 @@ RCVTIMEO, SNDTIMEO = int(zmq.RCVTIMEO), int(zmq.SNDTIMEO)
 RETRY_SECONDS = 0.05
 """Pause between two tries of a ROUTER's send with ROUTER_MANDATORY while another dhaga waits for the same socket.
 
-Only there can a look on behalf of the other dhaga consume the signal of room in a full pipe without a trace in EVENTS.
+Only then can the other dhaga's look consume the signal for room in a full pipe, without a trace in EVENTS.
 """
 
 standard_send, standard_recv, standard_close = Socket.send, Socket.recv, Socket.close
@@ -74,7 +74,7 @@ def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
 
 
 def wake_others(socket: Any) -> int:
-    """If the socket has waiters, make libzmq look, and wake the waiters that have an event.
+    """If the socket has waiters, make libzmq look for events, and wake the waiters that have one.
 
     From: each call that looks. Returns: the events seen, 0 without waiters. A caller about to park must try again if it
     waits for one of them: the look may have consumed its signal.

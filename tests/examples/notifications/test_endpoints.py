@@ -18,7 +18,7 @@ from dhaga import offload, sleep, socket
 from dhaga.testing import open_fds
 from examples.notifications.broker import DEFAULTS
 from examples.notifications.listener import Endpoint, Listener, start
-from examples.notifications.messages import Id, Refused
+from examples.notifications.messages import Id
 from examples.notifications.server import NotificationServer
 from examples.notifications.tokens import Tokens
 from tests.kit.scripts import PATIENCE
@@ -198,51 +198,6 @@ def test_two_hundred_clients_by_all_endpoints_and_nothing_is_left_of_them(serve:
     assert not server.service.clients and not server.service.polls
 
 
-# ---- lines
-
-
-def test_lines_say_what_is_wrong_and_go_on(serve: Serve) -> None:
-    told = {
-        b"FOO": b"ERR 400 no such command",
-        b"SUB": b"ERR 400 '' cannot name",
-        b"SUB a b": b"ERR 400 'b' is not an id",
-        b"sub a\r": b"OK a ",
-        b"SUB a": b"ERR 409 a is subscribed",
-        b"UNSUB b": b"ERR 404 ",
-        b"PUB a \xff": b"ERR 400 a message must be UTF-8",
-        b"UNSUB a": b"OK a\n",
-        b"PUB a nobody hears it": b"OK ",
-        b"AUTH whatever": b"OK anybody",
-        b"QUIT": b"OK bye",
-        b"never read": b"",
-    }
-    answers = lines(serve(), *told)
-    assert len(answers) == len(told) - 1
-    for answer, expected in zip(answers, told.values(), strict=False):
-        assert (answer + b"\n").startswith(expected)
-
-
-def test_a_gap_in_lines_is_told_before_what_is_left(serve: Serve) -> None:
-    server = serve()
-    say(server, "left", "a")
-    answers = lines(server, b"SUB a 1-0", b"QUIT")
-    assert [answer.split()[0] for answer in answers] == [b"OK", b"GAP", b"MSG", b"OK"]
-    assert answers[1] == b'GAP {"after": "1-0", "lost": null}'
-
-
-def test_a_line_without_end_is_refused(serve: Serve) -> None:
-    server = serve(limits=replace(DEFAULTS, message=1000))
-    assert lines(server, b"PUB a " + b"x" * 10_000)[-1].startswith(b"ERR 413")
-
-
-def test_subscriptions_are_bounded(serve: Serve) -> None:
-    server = serve(limits=replace(DEFAULTS, subscriptions=2))
-    answers = lines(server, b"SUB a", b"SUB b", b"SUB c", b"QUIT")
-    assert [answer[:4] for answer in answers] == [b"OK a", b"OK b", b"ERR ", b"OK b"]
-    assert b"may follow 2" in answers[2]
-    until(lambda: not any(topic["subscribers"] for topic in server.service.broker.status()))
-
-
 # ---- HTTP
 
 
@@ -257,29 +212,6 @@ def test_posting_gives_an_id_and_polling_brings_the_message(serve: Serve) -> Non
         "gap": False,
     }
     assert json.loads(ask(server, f"/poll?topic=news&after={id}&wait=0")[1])["messages"] == []
-
-
-@pytest.mark.parametrize(
-    ("path", "data", "status", "says"),
-    [
-        ("/nowhere", None, 404, "/status"),
-        ("/topics/a", None, 405, "POST"),
-        ("/status", b"", 405, "GET"),
-        ("/topics/a%20b", b"x", 400, "cannot name a topic"),
-        ("/topics/a", b"\xff", 400, "UTF-8"),
-        ("/topics/a", b"x" * 65537, 413, "too long"),
-        ("/poll?topic=a&after=x", None, 400, "is not an id"),
-        ("/poll?topic=a&after=1-1&wait=x", None, 400, "seconds"),
-        ("/poll", None, 400, "topic=a"),
-        ("/events?topic=a%20b", None, 400, "cannot name a topic"),
-        ("/events", None, 400, "topic=a"),
-        ("/socket", None, 426, "WebSocket"),
-    ],
-)
-def test_http_says_what_is_wrong(serve: Serve, path: str, data: bytes | None, status: int, says: str) -> None:
-    got, body = ask(serve(), path, data)
-    assert got == status
-    assert says in body
 
 
 def test_a_long_poll_waits_for_the_message_and_ends_empty_in_time(serve: Serve) -> None:
@@ -307,19 +239,6 @@ def test_one_stream_of_events_brings_several_topics(serve: Serve) -> None:
         while b'"3"' not in data:
             data += sock.recv(10_000)
     assert [data.count(b'"data": "%d"' % number) for number in (1, 2, 3)] == [0, 1, 1]
-
-
-def test_tokens_are_read_with_clear_errors(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    for text in ("secret", ":Ann", "secret:", "a:Ann\na:Ben"):
-        file.write_text(text)
-        with pytest.raises(ValueError, match="write TOKEN:NAME, each token once"):
-            Tokens.read(file)
-    file.write_text("# none\n")
-    with pytest.raises(ValueError, match="no tokens"):
-        Tokens.read(file)
-    with pytest.raises(Refused, match="a token is needed"):
-        Tokens({"a": "Ann"}).holder("\udcff")
 
 
 def test_a_client_that_only_writes_learns_that_it_was_cut_off(serve: Serve) -> None:

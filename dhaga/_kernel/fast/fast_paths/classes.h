@@ -7,8 +7,8 @@ strings. Also the helpers that all other files use to read and write slots and t
 typedef struct {
     const char *module, *name;
     PyTypeObject *type;   /* owned; NULL until bound */
-    unsigned int version; /* of the class when its compiled methods were last seen in their places */
-    uint64_t overridden;  /* which compiled methods of its bases are not those that it has by their names */
+    unsigned int version; /* the class's version when its compiled methods were last found in place */
+    uint64_t overridden;  /* which compiled methods of its bases it overrides */
 } known_class;
 
 #define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
@@ -37,8 +37,7 @@ static const struct {
 
 static int is_unpatched(known_class *known);
 
-/* Whether the object is of the class itself, and its methods are those that the code here stands for: neither a subclass's
-nor a mock's. */
+/* Whether the object is an instance of exactly this class with its own methods: no subclass's, no mock's. */
 static inline int
 is_itself(PyObject *object, known_class *known)
 {
@@ -47,10 +46,10 @@ is_itself(PyObject *object, known_class *known)
 }
 
 #define IS(object, known) is_itself((object), &(known))
-/* Whether it is of the class or a subclass, which has the same slots. */
+/* Whether it is an instance of the class or of a subclass, which has the same slots. */
 #define IS_A(object, known) ((known).type != NULL && PyObject_TypeCheck((object), (known).type))
 
-/* Whether it is a dhaga, of a subclass too, that is woken by Dhaga's own methods. */
+/* Whether it is a dhaga, also of a subclass, whose wake methods are Dhaga's own. */
 static inline int
 is_dhaga(PyObject *object)
 {

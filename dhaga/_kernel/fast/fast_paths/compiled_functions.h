@@ -1,5 +1,5 @@
-/* The list of the compiled functions. Each is declared here alone: the enumeration of classes.h and the table of
-_fast_paths.c are made of it, and the tests read it as compiled.python_functions.
+/* The list of the compiled functions. Each is declared only here: the enumeration in classes.h and the table in
+_fast_paths.c are made from it, and the tests read it as compiled.python_functions.
 
 COMPILED(constant, class, name, function): the constant by which C calls the Python twin; the class of known_classes.h
 that the twin is a method of, or NULL if it is a module's function; its name; and the function in C with the arguments

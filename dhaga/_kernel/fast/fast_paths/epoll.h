@@ -1,6 +1,6 @@
 /* The poller: events of epoll make waiters runnable. Twin: Epoll.poll. */
 
-/* Whether something is taken for false; a slot that is empty is. */
+/* Whether a value is false; an empty slot is. */
 static inline int
 is_empty_dict(PyObject *object)
 {
@@ -96,7 +96,7 @@ poll_epoll(PyObject *self)
     }
     if (count > 0) {
         if (add(self, epoll_events, count) < 0) {
-            PyErr_Clear(); /* a figure: no reason to lose events */
+            PyErr_Clear(); /* only a statistic: no reason to lose events */
         }
         sharers = SLOT(self, epoll_sharers);
         no_sharers = is_empty_dict(sharers);

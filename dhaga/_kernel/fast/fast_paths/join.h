@@ -1,4 +1,4 @@
-/* Join and end: who waits for a dhaga queues up as a joiner, and is woken at its end.
+/* Join and end: callers of join queue up as joiners, and the end of the dhaga wakes them.
 Twins: Dhaga.wait_for_end and _end. */
 
 static PyObject *
@@ -57,13 +57,13 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
     while (joiners != NULL && PyList_CheckExact(joiners) && (number = PyList_GET_SIZE(joiners)) > 0) {
         int failed = 0;
         ticket = Py_NewRef(PyList_GET_ITEM(joiners, number - 1));
-        if (!PyList_CheckExact(ticket) || number > 1) { /* one more, by another thread meanwhile */
+        if (!PyList_CheckExact(ticket) || number > 1) { /* another thread has added one meanwhile */
             Py_DECREF(ticket);
             return call_twin(END, self, NULL, 0, NULL);
         }
         if (PyList_SetSlice(joiners, number - 1, number, NULL) == 0 && PyList_GET_SIZE(ticket) > 0) {
             joiner = Py_NewRef(PyList_GET_ITEM(ticket, 0));
-            failed = PyList_SetSlice(ticket, 0, 1, NULL) < 0 || resume(joiner, self) < 0; /* a joiner of several: which one */
+            failed = PyList_SetSlice(ticket, 0, 1, NULL) < 0 || resume(joiner, self) < 0; /* of several: which one */
             Py_DECREF(joiner);
         }
         Py_DECREF(ticket);

@@ -1,7 +1,7 @@
-/* The list of the classes of Dhaga that C looks into, and of their slots that it reads or writes. Each is declared here
-alone; classes.h makes the variables and tables of it.
+/* The list of the classes of Dhaga that C looks into, and of their slots that it reads or writes. Each is declared only
+here; classes.h makes the variables and tables from it.
 
-KNOWN_CLASS(variable, module, name): a base comes before what is derived from it.
+KNOWN_CLASS(variable, module, name): a base comes before the classes derived from it.
 KNOWN_SLOT(class, variable, name): the variable holds the offset of the slot in an object. */
 
 KNOWN_CLASS(Dhaga, "dhaga._kernel.run.microthread", "Dhaga")

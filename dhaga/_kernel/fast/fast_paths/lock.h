@@ -1,13 +1,13 @@
 /* Lock and RLock: a release hands the lock to the first waiter. Twins: acquire, release, __enter__ of both. */
 
-/* Whether a class has the methods that the functions here stand for, rather than a subclass's own. */
+/* Whether a class has our own methods, and not a subclass's. */
 static inline int
 is_lock(PyObject *self)
 {
     return IS(self, Lock) || IS(self, RLock);
 }
 
-/* Park until the lock is handed over, which is held by another; for `timeout` at most, or NULL. CALLS. */
+/* Park until the lock, which another one holds, is handed over; for at most `timeout`, or NULL. CALLS. */
 static PyObject *
 wait_for_lock(PyObject *self, PyObject *me, PyObject *timeout)
 {
@@ -146,7 +146,7 @@ rlock___enter__(PyObject *self, PyObject *Py_UNUSED(no))
         return call_twin(RLOCK_ENTER, self, NULL, 0, NULL);
     }
     if (SLOT(self, lock_holder) != Py_None) {
-        return PyObject_CallMethodNoArgs(self, str_acquire); /* by its name: a subclass may have one of its own */
+        return PyObject_CallMethodNoArgs(self, str_acquire); /* looked up by name: a subclass may override it */
     }
     me = (PyObject *)PyGreenlet_GetCurrent();
     if (me == NULL) {

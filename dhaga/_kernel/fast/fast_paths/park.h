@@ -61,7 +61,7 @@ switches_plainly(PyObject *scheduler)
            PyLong_CheckExact(SLOT(scheduler, scheduler_switches_left));
 }
 
-/* Clear the error if it is MemoryError: the caller goes on without, as it has begun what must be finished. */
+/* Clear the error if it is a MemoryError: the caller has begun a step that must be finished. */
 static int
 forget_want_of_memory(void)
 {
@@ -72,8 +72,8 @@ forget_want_of_memory(void)
     return 1;
 }
 
-/* Count the switch and switch to the next entry, until another greenlet switches back. It fails by its own doing only
-where greenlet does: the caller may stand in a queue already. CALLS. */
+/* Count the switch and switch to the next entry, until another greenlet switches back. It fails only where greenlet
+fails, as the caller may be in a queue already. CALLS. */
 static int
 switch_away(PyObject *scheduler)
 {
@@ -88,7 +88,7 @@ switch_away(PyObject *scheduler)
         return -1;
     }
     entry = left != 0 && deque_size(ready) > 0 ? popleft_of(ready) : pick_next(scheduler, left);
-    if (entry == NULL && forget_want_of_memory()) { /* the hub looks at all that pick_next() could not look at */
+    if (entry == NULL && forget_want_of_memory()) { /* the hub checks what pick_next() could not */
         entry = to_hub(scheduler);
     }
     if (entry == NULL) {
@@ -140,7 +140,7 @@ park(PyObject *scheduler, PyObject *me)
             return NULL;
         }
     }
-    /* A parked dhaga must not keep alive what it once received. */
+    /* A parked dhaga must not keep earlier values alive. */
     value = SLOT(me, dhaga_value);
     SLOT(me, dhaga_value) = Py_NewRef(Py_None);
     if (value == NULL) {
@@ -158,8 +158,8 @@ scheduler__park(PyObject *self, PyObject *me)
     return park(self, me);
 }
 
-/* Whether a dhaga of NORMAL priority neither waits already nor has anything to be raised. One that a test watches has a
-queue of its own, and its subclass a property in the place of a slot. */
+/* Whether a dhaga of NORMAL priority is not parked already, and has no pending error. (A dhaga that a test watches has
+its own queue, and its subclass has a property instead of a slot.) */
 static inline int
 nothing_pending(PyObject *me)
 {
@@ -170,7 +170,7 @@ nothing_pending(PyObject *me)
            parked != NULL && PyList_CheckExact(parked) && PyList_GET_SIZE(parked) == 0;
 }
 
-/* The caller, borrowed: who runs is alive. NULL on an error. */
+/* The caller, borrowed: a running dhaga is alive. NULL on an error. */
 static PyObject *
 current(void)
 {
@@ -179,14 +179,14 @@ current(void)
     return me;
 }
 
-/* Whether the caller may wait by the fast path: a dhaga that neither waits already nor has something to be raised. */
+/* Whether the caller may wait on the fast path: a dhaga that is not parked already and has no pending error. */
 static inline int
 may_wait(PyObject *me)
 {
     return IS_A(me, Dhaga) && nothing_pending(me) && switches_plainly(SLOT(me, dhaga_scheduler));
 }
 
-/* The ticket of a park. CALLS: before 3.12 an allocation may collect garbage. So it is made before the looks. */
+/* The ticket of a park. CALLS: before 3.12 an allocation may collect garbage. So it comes before the checks. */
 static inline PyObject *
 new_ticket(PyObject *me)
 {
@@ -197,7 +197,7 @@ new_ticket(PyObject *me)
     return ticket;
 }
 
-/* What a waiter's slots held before: dropped once all is done that must be one step. */
+/* The former contents of a waiter's slots, which are dropped once the atomic step is done. */
 typedef struct {
     PyObject *target, *reason, *ticket;
 } former_park;
@@ -241,8 +241,8 @@ dhaga_prepare_park(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
     return call_twin(PREPARE, self, args, count, names);
 }
 
-/* Remove the caller from what it waits for, as its park has failed before the switch: no waker may give it anything.
-The error that is set stays. CALLS. */
+/* Remove the caller from its wait target, as its park failed before the switch: no waker may hand anything to it. The
+error that is set stays. CALLS. */
 static void
 leave(PyObject *me)
 {

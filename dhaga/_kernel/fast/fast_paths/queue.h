@@ -1,6 +1,6 @@
 /* Queue: an item goes to the first getter, else into the stock. Twins: Queue.put and get. */
 
-/* Whether the queue is one whose items are a plain deque, and neither locked nor shut down. */
+/* Whether the queue keeps its items in a plain deque and is neither locked nor shut down. */
 static inline int
 is_plain_queue(PyObject *self)
 {
@@ -11,7 +11,7 @@ is_plain_queue(PyObject *self)
            is_wait_queue(SLOT(self, queue_getters)) && is_wait_queue(SLOT(self, queue_putters));
 }
 
-/* What a get returns. Takes the value's reference; raises Empty in the place of TIMED_OUT. */
+/* The result of a get. Steals the value's reference; raises Empty instead of TIMED_OUT. */
 static inline PyObject *
 item_in_time(PyObject *value)
 {
@@ -39,7 +39,7 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         if (failed) {
             return NULL;
         }
-        if (waiter == NULL) { /* all had left; void tickets are gone now */
+        if (waiter == NULL) { /* all getters had left; their void tickets are gone now */
             return call_twin(QUEUE_PUT, self, args, count, names);
         }
         /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. */
@@ -61,7 +61,7 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
             PyErr_Clear();
         }
         else if (most <= 0 || deque_size(stock) < most) {
-            if (add(self, queue_unfinished, 1) < 0) { /* first: it may fail for want of memory */
+            if (add(self, queue_unfinished, 1) < 0) { /* first, as it may fail without memory */
                 return NULL;
             }
             if (append_to(stock, args[0]) < 0) {

@@ -31,7 +31,7 @@ give_permit(PyObject *self, function which)
     int resumed;
 
     if (!is_semaphore(self, &permits) || (which == BOUNDED_RELEASE && !read_number(self, bounded_initial_value, &most)) ||
-        permits < 0 || permits >= most) { /* too many; or the numbers are those of a program's own */
+        permits < 0 || permits >= most) { /* released too often; or a program has replaced the counts */
         return call_twin(which, self, NULL, 0, NULL);
     }
     waiters = SLOT(self, semaphore_waiters);
@@ -110,7 +110,7 @@ semaphore___exit__(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
     if (names != NULL || count != 3) {
         return call_twin(SEMAPHORE_EXIT, self, args, count, names);
     }
-    result = PyObject_CallMethodNoArgs(self, str_release); /* by its name: a program may have put another in its place */
+    result = PyObject_CallMethodNoArgs(self, str_release); /* looked up by name: a program may have replaced it */
     if (result == NULL) {
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* SimpleQueue: an item goes to the first getter, else it waits for one. Twins: SimpleQueue.put and get. */
+/* SimpleQueue: an item goes to the first getter, or is stored until a getter comes. Twins: SimpleQueue.put and get. */
 
 static PyObject *
 simple_queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)

@@ -1,13 +1,14 @@
-/* The socket: bytes are received or sent by one system call, which never waits; a reader who finds none parks.
-Twins: socket.recv, recv_into, send, sendall.
+/* The socket: one system call, which never waits, receives or sends bytes; a reader that finds none parks. Twins:
+socket.recv, recv_into, send, sendall.
 
-The interpreter lock is kept during the call: it does not wait, and copies MOST or MOST_INTO bytes at most. More go by the
-twin, which releases it. The fd is asked of the socket at each call: that of a closed one is -1, never another file's. */
+The interpreter lock is kept during the call: it does not wait, and copies MOST or MOST_INTO bytes at most. The twin,
+which releases the lock, handles larger calls. Each call asks the socket for its fd: a closed socket's is -1, never
+another file's. */
 
 #define MOST 65536
-/* Into a buffer, as nothing is copied twice: io.DEFAULT_BUFFER_SIZE of 3.14, by which file objects over sockets read. */
-#define MOST_INTO 131072
-/* Up to which a read is often one of a counted piece, which is then received in place. */
+/* Into a buffer, where nothing is copied twice: io.DEFAULT_BUFFER_SIZE of 3.14, which file objects over sockets read at
+once. */ #define MOST_INTO 131072
+/* Reads up to this size are often for a message of known length, which is then received in place. */
 #define SMALL 1024
 
 /* The fd; -2 on an error. */
@@ -46,8 +47,8 @@ end_turn_if_due(PyObject *me)
     return due;
 }
 
-/* Whether the caller is a dhaga, and the timeout a plain one. Sets the watcher of its scheduler, owned, or NULL if it has
-none yet. */
+/* Whether the caller is a dhaga and the timeout a plain number or None. Sets the watcher for its scheduler, owned, or
+NULL if there is none yet. */
 static int
 may_receive(PyObject *self, PyObject *me, PyObject **watcher)
 {
@@ -79,7 +80,7 @@ is_plain_watcher(PyObject *watcher)
 }
 
 /* A short read has emptied the socket: the next receive parks at once, and saves a system call that would fail. This
-note is optional, so no error here loses the bytes that were read. CALLS. */
+note is optional: an error here must not lose the bytes that were read. CALLS. */
 static void
 note_short_read(PyObject *watcher)
 {
@@ -88,7 +89,7 @@ note_short_read(PyObject *watcher)
     if (SLOT(watcher, watcher_short_read_means_empty) != Py_True) {
         return;
     }
-    if (SLOT(watcher, watcher_may_have_more) != Py_False) { /* to be looked at again by the poller */
+    if (SLOT(watcher, watcher_may_have_more) != Py_False) { /* the poller will check it again */
         poller = SLOT(watcher, watcher_poller);
         list = poller == NULL ? NULL : PyObject_GetAttr(poller, str_to_recheck);
         if (list == NULL || !PyList_CheckExact(list) || PyList_Append(list, watcher) < 0) {
@@ -175,7 +176,7 @@ park_in_time(PyObject *self, PyObject *me, PyObject *watcher, double *deadline)
     return done;
 }
 
-/* What is to be received: `size` bytes at most as bytes, or into the buffer as many as it holds. */
+/* A receive: at most `size` bytes as a bytes object, or as many as the buffer holds. */
 typedef struct {
     PyObject *buffer;
     Py_ssize_t size;
@@ -183,7 +184,7 @@ typedef struct {
     PyObject *bytes; /* made if there is no buffer */
 } reception;
 
-/* Receive at most `size` bytes from the socket. Returns: -1 with an error, except one that says that there are none. */
+/* Receive at most `size` bytes from the socket. Returns: -1 with an error; "no bytes yet" is no error. */
 static Py_ssize_t
 take_bytes(int fd, void *to, Py_ssize_t size, outcome *done)
 {
@@ -196,11 +197,11 @@ take_bytes(int fd, void *to, Py_ssize_t size, outcome *done)
     return got;
 }
 
-/* Receive bytes. There is room for them before they are taken off the socket: no lack of memory loses any. */
+/* Receive bytes. The memory is allocated before the bytes leave the socket: a lack of memory loses none. */
 static outcome
 receive_bytes(int fd, reception *wanted)
 {
-    /* Then copied: room of 4 KB and more that is made and shrunk at each call makes a round trip of small messages 10 %
+    /* Then copied: allocating 4 KB or more and shrinking it at each call makes a round trip of small messages 10 %
     longer. A transfer in bulk pays 5 % for the copy. */
     static PyObject *kept; /* of MOST bytes; nothing else refers to it */
     PyObject **room = wanted->size > SMALL ? &kept : &wanted->bytes, *exact;
@@ -245,8 +246,7 @@ receive_into(int fd, reception *wanted)
     return done;
 }
 
-/* Whether calls never wait: the timeout is 0. redis-py uses this to check for stale data before each command: 1.6 ->
-1.0 µs. */
+/* Whether calls never wait (timeout 0). redis-py checks for stale data this way before each command: 1.6 -> 1.0 µs. */
 static inline int
 never_waits(PyObject *self)
 {
@@ -350,7 +350,7 @@ socket_recv_into(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
 
 /* ---- sending */
 
-/* Send what fits. Sets the number of bytes; -1: none, and the twin is to decide. Returns: -1 on an error. */
+/* Send what fits. Sets the number of bytes; -1: none, and the twin decides. Returns: -1 on an error. */
 static int
 send_now(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t *sent)
 {

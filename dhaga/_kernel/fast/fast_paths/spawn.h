@@ -4,9 +4,9 @@ Twins: Dhaga.set_up_dhaga and run, Scheduler.admit. */
 /* Index of the queue for NEW dhagas of priority NORMAL: run_queues.py. */
 #define PLACE_OF_NORMAL 1
 
-static PyObject *never; /* 0.0: when a dhaga parked that has not yet */
+static PyObject *never; /* 0.0: `parked_since` before the first park */
 
-/* The Python function that is called, borrowed; NULL if it is something else. */
+/* The function to call, borrowed, if it is a Python function; else NULL. */
 static inline PyObject *
 python_function(PyObject *fn)
 {
@@ -16,7 +16,7 @@ python_function(PyObject *fn)
     return PyFunction_Check(fn) ? fn : NULL;
 }
 
-/* Whether a function may run in a dhaga, as far as one look tells: the twin looks closer, and says what is wrong. */
+/* Whether a quick check accepts a function: otherwise the twin looks closer, and says what is wrong. */
 static inline int
 is_plain_function(PyObject *fn)
 {
@@ -126,7 +126,7 @@ scheduler_admit(PyObject *self, PyObject *dhaga)
     Py_RETURN_NONE;
 }
 
-/* Dhaga._end, of a subclass its own. CALLS. */
+/* Dhaga._end, or a subclass's own. CALLS. */
 static int
 end(PyObject *self)
 {
@@ -159,7 +159,7 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     PyObject *fn = SLOT(self, dhaga_fn), *given = SLOT(self, dhaga_args), *pending = SLOT(self, dhaga_pending), *value;
     PyObject *error = NULL;
 
-    /* A dhaga has a Python frame, by which one that waits is told from one that runs. */
+    /* A dhaga has a Python frame: a waiting dhaga is told from a running one by it. */
     if (fn == NULL || python_function(fn) == NULL || given == NULL || !PyTuple_CheckExact(given) ||
         SLOT(self, dhaga_kwargs) != Py_None || pending == NULL || !PyTuple_CheckExact(pending) ||
         PyTuple_GET_SIZE(pending) > 0) {
@@ -176,7 +176,7 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     else if (fail(self) < 0) {
         error = take_error();
     }
-    if (end(self) < 0) { /* an error of end() replaces that of the function */
+    if (end(self) < 0) { /* an error of end() replaces the function's error */
         Py_XDECREF(error);
         return NULL;
     }

@@ -1,7 +1,7 @@
 /* Timers: a park with a deadline, which joins a heap; its entry is emptied if something else ends the park.
 Twins: Timers.add, discard and fire, Dhaga._expire and park_within, sleep. */
 
-/* Entries that are always tolerated though discarded: COMPACT_ABOVE of timers.py. */
+/* Discarded entries that are always tolerated: COMPACT_ABOVE of timers.py. */
 #define TOLERATED 64
 /* Timers that fire in a row: BATCH of timers.py. */
 #define FIRED_AT_ONCE 256
@@ -93,7 +93,7 @@ time_now(PyObject *scheduler)
     return now;
 }
 
-/* Of modules that are not there yet when this one starts. */
+/* Objects of modules that are not imported yet when this one is. */
 static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
 
 static int
@@ -147,7 +147,7 @@ park_within(PyObject *me, PyObject *seconds)
     if (PyList_GET_ITEM(entry, 2) != Py_None) { /* not fired */
         error = take_error();
         discarded = timers_discard(timers, entry);
-        if (discarded == NULL && forget_want_of_memory()) { /* empty it uncounted: what was handed over is not lost */
+        if (discarded == NULL && forget_want_of_memory()) { /* empty it without counting: never lose the value */
             discarded = Py_NewRef(Py_None);
             (void)PyList_SetItem(entry, 2, Py_NewRef(Py_None));
         }
@@ -199,7 +199,7 @@ dhaga__expire(PyObject *self, PyObject *no)
     Py_RETURN_NONE;
 }
 
-/* Returns: -1, with an error, if something else is in the heap. */
+/* Returns: -1 with an error, if the heap holds a foreign object. */
 static int
 is_entry(PyObject *entry)
 {
@@ -210,8 +210,8 @@ is_entry(PyObject *entry)
     return -1;
 }
 
-/* Remove the first heap entry if it is due. Sets what it is for, owned: None if it was discarded, NULL if none is
-due. Returns: -1 on an error. CALLS. */
+/* Remove the first heap entry if it is due. Sets its `expiring`, owned: None if the entry was discarded, NULL if none
+is due. Returns: -1 on an error. CALLS. */
 static int
 take_due(PyObject *timers, PyObject *now, PyObject **expiring)
 {
@@ -312,8 +312,7 @@ sleep_for(PyObject *me, PyObject *seconds, PyObject *ticket)
     Py_RETURN_NONE;
 }
 
-/* The running loop is one that a dhaga runs: whether it may be stopped by a park is for the twin to say. Returns: 0 with
-the error, too. CALLS. */
+/* A dhaga runs the running loop: the twin decides whether a park may stop it. Returns: 0, also with an error. CALLS. */
 static int
 no_running_loop(void)
 {

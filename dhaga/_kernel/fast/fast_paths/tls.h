@@ -1,8 +1,8 @@
-/* TLS: what OpenSSL has decrypted is read, or what a write gives is encrypted and sent, by one call into OpenSSL.
-Twins: SSLSocket.recv, read, write.
+/* TLS: one call into OpenSSL reads decrypted bytes, or encrypts and sends the bytes of a write. Twins: SSLSocket.recv,
+read, write.
 
-OpenSSL works on the fd itself and never waits. What it cannot do at once goes on in Python: read_again, write_again.
-The attributes are SSLSocket's own, which has no slots: the standard's class has a dictionary. */
+OpenSSL works on the fd itself and never waits. If it cannot do so at once, Python goes on: read_again, write_again. The
+attributes are SSLSocket's own, which has no slots: the standard's class has a dictionary. */
 
 #define RECORD 16384
 #define PIECE 65536
@@ -19,7 +19,7 @@ take_if_free(PyObject *lock, PyObject *me)
     return 1;
 }
 
-/* Call a method without arguments, which an error that is set survives. Returns: -1 on an error. CALLS. */
+/* Call a method without arguments; an error that is set before is kept. Returns: -1 on an error. CALLS. */
 static int
 call_in_the_end(PyObject *object, PyObject *name)
 {
@@ -37,7 +37,7 @@ call_in_the_end(PyObject *object, PyObject *name)
     return 0;
 }
 
-/* Whether the socket is closed, or that cannot be read. */
+/* Whether the socket is closed, or its state cannot be read. */
 static int
 is_closed(PyObject *self)
 {
@@ -70,7 +70,8 @@ call_openssl(PyObject *self, PyObject *me, PyObject *connection, PyObject *name,
     return *result == NULL ? FAILED : AGAIN;
 }
 
-/* After a call into OpenSSL: what came up meanwhile. Returns: -1 on an error, as on one set before. CALLS. */
+/* After a call into OpenSSL: handle signals and closes that came meanwhile. Returns: -1 on an error, as on one set
+   before. CALLS. */
 static int
 finish_deferred(PyObject *self)
 {
@@ -89,7 +90,7 @@ finish_deferred(PyObject *self)
     return any ? call_in_the_end(self, str_finish_deferred) : failed || error != NULL ? -1 : 0;
 }
 
-/* Let a method in Python go on with what OpenSSL has refused: the error set. Another than OSError stays. CALLS. */
+/* Let a Python method continue after OpenSSL has refused; its error is set. Another than OSError stays. CALLS. */
 static PyObject *
 go_on_by(PyObject *self, PyObject *name, PyObject *connection, PyObject *first, PyObject *second)
 {
@@ -119,7 +120,7 @@ connection_of(PyObject *self)
 
 /* ---- reading */
 
-/* Park until the fd is readable, unless OpenSSL holds decrypted bytes, or end a turn that is due. CALLS. */
+/* If OpenSSL holds decrypted bytes, end a turn that is due; otherwise park until the fd is readable. CALLS. */
 static outcome
 wait_for_record(PyObject *me, PyObject *watcher, PyObject *connection)
 {

@@ -1,4 +1,4 @@
-/* Wait queues: a ticket joins the queue of what is waited for. Twins: WaitQueue.wait and wake_first. */
+/* Wait queues: a waiter's ticket joins the queue of a lock, an event, … Twins: WaitQueue.wait and wake_first. */
 
 static inline int
 is_wait_queue(PyObject *object)
@@ -6,9 +6,8 @@ is_wait_queue(PyObject *object)
     return object != NULL && IS(object, WaitQueue) && SLOT(object, wait_queue_reason) != NULL;
 }
 
-/* Read the arguments (block, timeout) of a call that waits, or (timeout) alone, which stands at `position`. Sets the
-timeout, borrowed, or NULL. Returns: whether they are such as the fast path takes: block true, a usual number of
-seconds. */
+/* Read the arguments (block, timeout), or only (timeout), of a call that waits; the timeout is at `position`. Sets the
+timeout, borrowed, or NULL. Returns: whether the fast path handles them: block true, a usual number of seconds. */
 static int
 read_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t position, PyObject **timeout)
 {
@@ -49,8 +48,8 @@ may_wait_for(PyObject *me, PyObject *timeout)
     return may_wait(me) && (timeout == NULL || has_plain_timers(SLOT(me, dhaga_scheduler)));
 }
 
-/* Queue up in a WaitQueue and park. Takes the ticket's reference; the caller has looked at what is to be had, and
-may_wait_for() the timeout. Returns: the value of the wake; TIMED_OUT. CALLS. */
+/* Queue up in a WaitQueue and park. Steals the ticket's reference; the caller has checked the primitive's state, and
+has called may_wait_for(). Returns: the value of the wake; TIMED_OUT. CALLS. */
 static PyObject *
 wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObject *timeout)
 {
@@ -78,7 +77,7 @@ wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObje
     return timeout == NULL ? park_here(me) : park_within(me, timeout);
 }
 
-/* What a wait that may be too late returns to its caller: True or False. Takes the value's reference. */
+/* The result of a wait with a timeout: True or False. Takes the value's reference. */
 static inline PyObject *
 in_time(PyObject *value)
 {

@@ -13,7 +13,7 @@ deque_size(PyObject *deque)
     return PyObject_Size(deque);
 }
 
-/* The error that is set, which is no longer set then; NULL if there is none. */
+/* Fetch and clear the current error; NULL if there is none. */
 static inline PyObject *
 take_error(void)
 {
@@ -65,8 +65,8 @@ popleft_of(PyObject *deque)
     return PyObject_Vectorcall(deque_popleft, &deque, 1, NULL);
 }
 
-/* Take the first waiter out of its ticket, which is the claim that decides which wake wins. Void tickets are dropped.
-Sets the waiter, owned, or NULL if none waits. Returns: -1 on an error. CALLS, if a ticket was void. */
+/* Take the first waiter out of its ticket: this claim decides which wake wins. Void tickets are dropped. Sets the
+waiter, owned, or NULL if none waits. Returns: -1 on an error. CALLS, if a ticket was void. */
 static int
 take_waiter(PyObject *queue, PyObject **waiter)
 {
@@ -88,7 +88,7 @@ take_waiter(PyObject *queue, PyObject **waiter)
             }
             Py_DECREF(ticket); /* the waiter also has it, or it is an empty list */
         }
-        else { /* a ticket of a test's own */
+        else { /* a test's own ticket */
             *waiter = PyObject_CallMethodNoArgs(ticket, str_pop);
             Py_DECREF(ticket);
             if (*waiter == NULL) {
@@ -107,7 +107,7 @@ take_waiter(PyObject *queue, PyObject **waiter)
 
 /* ---- wake */
 
-/* Make a dhaga runnable that was taken out of its ticket: Dhaga.deliver_wake. CALLS. */
+/* Make a dhaga runnable after it was taken out of its ticket: Dhaga.deliver_wake. CALLS. */
 static int
 resume_dhaga(PyObject *waiter, PyObject *value)
 {

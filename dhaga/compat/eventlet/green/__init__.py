@@ -1,4 +1,4 @@
-"""``eventlet.green``: standard modules whose waits park: Dhaga's, or private, patched copies of the standard ones."""
+"""``eventlet.green``: standard modules whose waits park: Dhaga's own, or private patched copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which module an ``eventlet.green.x`` is, and how ``import`` finds it."""
+"""The module behind ``eventlet.green.x``, and the finder for ``import``."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .... import monkey
 
 FACES = dict.fromkeys(("os", "select", "selectors", "socket", "subprocess", "thread", "threading", "time"), "")
 FACES["Queue"] = "queue"
-"""Modules of Dhaga, by their name below ``green``, if the names differ."""
+"""Modules of Dhaga, by their names below ``green``, if these differ."""
 
 STANDARD = {"builtin": "builtins", "profile": "profile"}
-"""Standard modules that never wait, by their name below ``green``."""
+"""Standard modules that never wait, by their names below ``green``."""
 
 OWN = frozenset({"ssl"})
 """Modules of this package, with names that the standard ones no longer have."""
@@ -34,13 +34,13 @@ COPIES = {
     "urllib": "urllib",
     "urllib2": "urllib.request",
 }
-"""Standard modules and packages of which there are private copies, by their name below ``green``."""
+"""Standard modules and packages with private copies, by their names below ``green``."""
 
 private = monkey.patched_imports("http", "urllib", "ftplib", "smtplib", "socketserver")
 
 
 class GreenPackage(ModuleType):
-    """A package of its own: the public one would get the private modules as its attributes."""
+    """A separate package: otherwise the public one would get the private modules as attributes."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""``eventlet.hubs``: the face of the scheduler, and the wait for a file descriptor."""
+"""``eventlet.hubs``: the scheduler with eventlet's API, and the wait for a file descriptor."""
 
 from __future__ import annotations
 

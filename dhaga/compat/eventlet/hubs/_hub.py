@@ -106,7 +106,7 @@ class HubTimer:
 
 
 class TurnOnHub(HubCall):
-    """The turn of a timer of 0 seconds: behind all that is runnable already."""
+    """Run-queue entry of a timer of 0 seconds: behind all greenthreads that are runnable already."""
 
     __slots__ = ("scheduler", "timer")
 
@@ -138,7 +138,7 @@ class Hub:
 
     @property
     def loop(self) -> Any:
-        """The asyncio loop that all waits run on."""
+        """The asyncio loop of the thread, which serves all waits."""
         return current_scheduler().loop
 
     def schedule_call_global(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
