@@ -10,12 +10,17 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from tests.kit.snippets import ROOT, snippets
+from dhaga._kernel import errors
+from tests.kit.browser import browsing
+from tests.kit.snippets import ROOT, SERVICES, snippets
+from tests.scenarios.test_asyncio_libraries import address_of
 
 pytestmark = pytest.mark.once
 
@@ -24,15 +29,28 @@ PAGES = {path.relative_to(DOCS).as_posix(): path for path in sorted(DOCS.rglob("
 WITH_SNIPPETS = [name for name, path in PAGES.items() if "```python" in path.read_text() and "/api/" not in name]
 
 
+def read(page: str) -> str:
+    return PAGES[page].read_text()
+
+
 @pytest.mark.parametrize("page", WITH_SNIPPETS)
 def test_every_python_snippet_of_a_page_runs(page: str, tmp_path: Path) -> None:
     found = snippets(PAGES[page].read_text())
     assert len(found) == PAGES[page].read_text().count("```python\n")
     for snippet in found:
-        done = snippet.run(tmp_path)
-        assert (done.returncode, done.stderr) == (0, ""), f"{page}:{snippet.line}\n{done.stdout}{done.stderr}"
-        if snippet.output is not None:
-            assert done.stdout == snippet.output, f"{page}:{snippet.line}"
+        if snippet.kind not in SERVICES:
+            snippet.check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"), [(name, kind) for name in WITH_SNIPPETS for kind in SERVICES if f": {kind} -->" in read(name)]
+)
+def test_every_snippet_that_asks_a_server_runs(page: str, kind: str, tmp_path: Path) -> None:
+    _, variable, default = SERVICES[kind]
+    address_of(variable, default)
+    for snippet in snippets(read(page)):
+        if snippet.kind == kind:
+            snippet.check(tmp_path)
 
 
 # ---- the path of examples
@@ -86,6 +104,100 @@ def test_each_cause_and_cure_is_of_a_message_in_the_source() -> None:
     assert [each["text"] for each in cures if each["text"] not in texts] == []
     assert len(cures) >= 60 and all(each["cause"] and each["cure"] for each in cures)
     assert [text for text, times in Counter(each["text"] for each in cures).items() if times > 1] == []
+
+
+def test_each_message_of_the_errors_index_has_an_anchor_of_its_own() -> None:
+    index = messages_index()
+    found = index.messages()
+    anchors = index.anchors_of(found)
+    page = index.explained()
+    assert len(set(anchors.values())) == len(found)
+    assert [anchor for anchor in anchors.values() if page.count(f"{{#{anchor}}}[¶](#{anchor})") != 1] == []
+    assert all(re.fullmatch(r"[a-z0-9_-]+", anchor) for anchor in anchors.values())
+
+
+def test_the_address_at_the_end_of_an_error_leads_to_its_heading() -> None:
+    page = PAGES["reference/errors.md"].read_text() + messages_index().explained()
+    for error in (errors.Deadlock, errors.LeftBehind, errors.ParkError, errors.PatchError):
+        assert f"\n## {error.__name__}\n" in page
+
+
+# ---- the script of the pages
+
+BLOCK = '<div class="highlight-{}"><div class="highlight"><pre>{}</pre></div></div>'
+BLOCKS = {
+    "default": "pip install",
+    "console": "$ ls\nREADME\n$ pwd\n/",
+    "diff": "-import queue\n+from dhaga import queue\n q = queue.Queue()\n",
+    "text": "what it prints",
+}
+MESSAGES = """<div id="filter"></div>
+<section><h2>ParkError</h2><dl><dt>in a coroutine</dt><dd>await it</dd><dt>in a callback</dt><dd>spawn it</dd></dl>
+</section>
+<section><h2>ValueError</h2><details><ul><li><code id="name">no name</code></li><li>no address</li></ul></details>
+</section>"""
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Iterator[Any]:
+    """A browser with a page of such blocks and messages."""
+    blocks = "".join(BLOCK.format(*each) for each in BLOCKS.items())
+    script = f'<script src="{(DOCS / "_static" / "site.js").as_uri()}"></script>'
+    page = f'<!DOCTYPE html><meta charset="utf-8">{script}<article>{blocks}{MESSAGES}</article>'
+    (tmp_path / "page.html").write_text(page)
+    with browsing(tmp_path / "profile") as browser:
+        browser.get((tmp_path / "page.html").as_uri())
+        yield browser
+
+
+def test_a_button_copies_commands_without_prompts_and_the_new_lines_of_a_diff(scripted: Any) -> None:
+    scripted.execute_script("window.texts = []; navigator.clipboard.writeText = (text) => window.texts.push(text)")
+    for button in scripted.find_elements("css selector", "button.copy"):
+        scripted.execute_script("arguments[0].click()", button)
+    expected = ["pip install", "ls\npwd", "from dhaga import queue\nq = queue.Queue()\n"]
+    assert scripted.execute_script("return window.texts") == expected
+
+
+def test_the_filter_shows_what_has_all_words_and_unfolds_it(scripted: Any) -> None:
+    def shown() -> list[str]:
+        elements = "[...document.querySelectorAll('h2, dt, li')].filter((each) => each.checkVisibility())"
+        return scripted.execute_script(f"return {elements}.map((each) => each.textContent)")  # type: ignore[no-any-return]
+
+    everything = shown()
+    box = scripted.find_element("css selector", "input.filter")
+    box.send_keys("PARKERROR spawn")
+    assert shown() == ["ParkError", "in a callback"]
+    assert scripted.find_element("class name", "filter-count").text == "1 of 4 messages"
+    box.clear()
+    box.send_keys("address")
+    assert shown() == ["ValueError", "no address"]
+    box.clear()
+    box.send_keys(" ")
+    assert shown() == everything == ["ParkError", "in a coroutine", "in a callback", "ValueError"]
+
+
+def test_a_link_to_a_folded_message_unfolds_it(scripted: Any) -> None:
+    scripted.execute_script("location.hash = 'name'; dispatchEvent(new Event('hashchange'))")
+    assert scripted.find_element("id", "name").is_displayed()
+
+
+# ---- the sidebar
+
+
+def test_the_sidebar_is_short_and_every_page_is_named_once() -> None:
+    trees = {name: re.findall(r"```{toctree}\n(.*?)```", path.read_text(), re.DOTALL) for name, path in PAGES.items()}
+    named = [
+        os.path.normpath(Path(name).parent / line) + ".md"
+        for name, found in trees.items()
+        for tree in found
+        for line in tree.splitlines()
+        if line and not line.startswith(":") and "*" not in line
+    ]
+    assert [name for name, times in Counter(named).items() if times > 1] == []
+    written = {name for name in PAGES if "/api/" not in name}
+    assert written - set(named) == {"index.md", "404.md"}
+    in_sidebar = [line for tree in trees["index.md"] for line in tree.splitlines() if line and line[0] != ":"]
+    assert len(in_sidebar) <= 32
 
 
 # ---- what is listed by hand

@@ -24,6 +24,9 @@ KERNEL = (
 SERVICES = {"dhaga": SERVE, "threads": GTHREAD, "gevent": GEVENT, "uvloop": ASYNCPG, "granian": GRANIAN}
 """Whose servers stand for whom in the rows on services."""
 
+RATES = ("answers a second (p99)", *SERVICES.values())
+"""The head of the table of ``rates``."""
+
 SHOWN = {
     "Flask, SQLAlchemy, redis-py: 100 clients": ("flask 100", "rate"),
     "Flask, SQLAlchemy, redis-py: 300 clients": ("flask 300", "rate"),
@@ -100,6 +103,23 @@ def lines(folder: Path) -> Iterator[list[str]]:
     """Return the cells of a table; a dash for a rival that has no part in a work."""
     for work in works(folder):
         yield [work.title, *(told(work.times[rival]) if rival in work.times else "–" for rival in RIVALS)]
+
+
+def rates(folder: Path) -> Iterator[list[str]]:
+    """Return, for each service shown, the answers a second of each server, and in brackets the 99th percentile."""
+    if not (found := _read(folder, "service")):
+        return
+    results = ServiceResults(**found)
+    for title, (row, key) in SHOWN.items():
+        if key == "rate" and row in results.samples:
+            yield [title, *(_rate(results, row, server) for server in SERVICES.values())]
+
+
+def _rate(results: ServiceResults, row: str, server: str) -> str:
+    if not results.of(row, server, "rate"):
+        return "–"
+    rate, p99 = (results.median(row, server, key) for key in ("rate", "p99"))
+    return f"{rate:,.0f} ({printed(p99)}\N{NO-BREAK SPACE}ms)"
 
 
 def told(times: float) -> str:

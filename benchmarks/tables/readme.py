@@ -16,11 +16,15 @@ from benchmarks.tables.provenance import sentence
 
 ROOT = RESULTS.parent.parent
 README = ROOT / "README.md"
+HOME = ROOT / "docs/index.md"
+WHY = ROOT / "docs/explained/why.md"
 BENCHMARKS = ROOT / "docs/reference/benchmarks.md"
-PAGES = (README, BENCHMARKS)
+DETAILS = ROOT / "docs/reference/benchmarks-details.md"
+PAGES = (README, HOME, WHY, BENCHMARKS, DETAILS)
+SITE = "https://dhaga.readthedocs.io"
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
-"""Of the lines of both pages."""
+"""Of the lines of the pages."""
 
 UNMEASURED = "Not measured yet: `make tables`."
 
@@ -37,6 +41,77 @@ def beside(folder: Path) -> str:
     return table(overview.HEAD, overview.lines(folder))
 
 
+FIGURES = (
+    (
+        "Flask, SQLAlchemy, redis-py: 300 clients",
+        "gevent",
+        "the answers a second of gunicorn's gevent worker: Flask, SQLAlchemy and Redis, 300 clients",
+        "services-under-load",
+    ),
+    (
+        "spawn + join",
+        "threads",
+        "as fast to start and join as OS threads, each with a stack of its own",
+        "each-kind-of-work",
+    ),
+    (
+        "TCP echo 256 B, 1,000 connections",
+        "asyncio",
+        "the messages a second of asyncio's streams: an echo server with 1,000 connections",
+        "each-kind-of-work",
+    ),
+)
+"""What the first pages show: a work, a rival, what the figure says, and the heading of its measurement."""
+
+
+def _told(folder: Path, title: str, rival: str) -> str:
+    """Return how many times as much it is. Raises: KeyError, if it is measured no more."""
+    return overview.told({work.title: work for work in overview.works(folder)}[title].times[rival])
+
+
+def figures(folder: Path) -> str:
+    """Return the figures of README, side by side."""
+    cells = [
+        (f"**{_told(folder, title, rival)}**", f"{words} ([measured]({SITE}/reference/benchmarks.html#{place}))")
+        for title, rival, words, place in FIGURES
+    ]
+    heads, texts = zip(*cells, strict=True)
+    return f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n| {' | '.join(texts)} |"
+
+
+def home(folder: Path) -> str:
+    """Return the figures of the site's first page, as cards."""
+    cards = (
+        f"- **{_told(folder, title, rival)}** [{words} ([measured](reference/benchmarks.md#{place}))]{{.words}}"
+        for title, rival, words, place in FIGURES
+    )
+    return "\n".join(["{.figures}", *cards])
+
+
+def beside_gevent(folder: Path) -> str:
+    """Return a sentence on the works at which gevent was measured."""
+    works = [work for work in overview.works(folder) if "gevent" in work.times]
+    ahead = sum(work.times["gevent"] >= 1.005 for work in works)
+    told = {work.title: overview.told(work.times["gevent"]) for work in works}
+    words = (
+        f"of the {len(works)} works at which both were measured, Dhaga is ahead in {ahead}: a yield is "
+        f"{told['yield, 100 microthreads']} as fast, a contended lock {told['Lock, contended by 100']}, an echo server "
+        f"{told['TCP echo 256 B, 1,000 connections']}; a Flask service with databases answers "
+        f"{told['Flask, SQLAlchemy, redis-py: 300 clients']} as many requests a second."
+    )
+    return textwrap.fill(words, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def rates(folder: Path) -> str:
+    """Return how many requests each server answers, and where that was measured."""
+    lines = list(overview.rates(folder))
+    return f"{table(overview.RATES, lines)}\n\n{_filled(sentence(_of_service(folder)))}" if lines else UNMEASURED
+
+
+def _of_service(folder: Path) -> list[Outcome]:
+    return [each for each in earlier(folder) if each.name == "service"]
+
+
 def claims(folder: Path) -> str:
     """Return the claims of the experiments, and where they were measured."""
     outcomes = measured(folder)
@@ -46,7 +121,7 @@ def claims(folder: Path) -> str:
 
 def service(folder: Path) -> str:
     """Return how services fare under load, what is asked of them, and where it was measured."""
-    outcomes = [each for each in earlier(folder) if each.name == "service"]
+    outcomes = _of_service(folder)
     tables = [table(each.head, each.lines) for outcome in outcomes for each in outcome.tables]
     return "\n\n".join([*tables, _claims_in_few_lines(outcomes)]) if outcomes else UNMEASURED
 
@@ -78,6 +153,10 @@ def _claims_in_few_lines(outcomes: Sequence[Outcome]) -> str:
 
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "beside": beside,
+    "figures": figures,
+    "home": home,
+    "beside_gevent": beside_gevent,
+    "rates": rates,
     "service": service,
     "claims": claims,
     "kernel": kernel,

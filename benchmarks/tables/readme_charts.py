@@ -1,4 +1,4 @@
-"""The charts that the documents show, each a file beside the JSON that it is drawn from."""
+"""The charts that the documents show, each a file beside the JSON that it is drawn from, in the colours of the page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.tables.charts import Chart
 from benchmarks.tables.experiments import charts, measured
 from benchmarks.tables.outcome import Outcome
-from benchmarks.tables.svg import standalone
+from benchmarks.tables.svg import inline
 
 FOLDER = "../../benchmarks/results"
 """Of the files, as seen from docs/reference."""
@@ -53,13 +53,17 @@ def there(folder: Path) -> Iterator[tuple[Picture, Outcome]]:
 def shown(folder: Path) -> str:
     """Return the pictures as the page has them, with what they show."""
     known = [picture for picture, _ in there(folder)]
-    images = (f"![{each.words}]({FOLDER}/{each.file})" for each in known)
-    words = "; ".join(each.words for each in known)
-    return "\n".join([*images, "", f"{words[:1].upper()}{words[1:]}."]) if known else ""
+    return "\n\n".join(
+        f"{each.words[:1].upper()}{each.words[1:]}:\n\n```{{raw}} html\n:file: {FOLDER}/{each.file}\n```"
+        for each in known
+    )
 
 
 def draw(folder: Path) -> None:
     """Write the files."""
     for picture, outcome in there(folder):
         chart = picture.among(charts(outcome))
-        (folder / picture.file).write_text(standalone(chart.svg, chart.caption))
+        svg = inline(
+            chart.svg, picture.experiment.replace("_", "-"), chart.caption, f"{picture.words}; tables have the figures"
+        )
+        (folder / picture.file).write_text(svg + "\n")

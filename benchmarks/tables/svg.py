@@ -100,10 +100,3 @@ def inline(svg: str, key: str, title: str, description: str) -> str:
         root.attrib.pop(size, None)
     _describe(root, key, title, description)
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def standalone(svg: str, title: str) -> str:
-    """Return the picture as a file of its own."""
-    root = _parsed(svg)
-    _insert(root, "title", title)
-    return ElementTree.tostring(root, encoding="unicode") + "\n"

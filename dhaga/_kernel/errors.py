@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+INDEX = "https://dhaga.readthedocs.io/reference/errors.html"
+"""The errors index: each message with its cause and cure."""
+
+
+def point_to_index(self: BaseException, *args: object) -> None:
+    """Initialize an error whose traceback ends with the address of its cause and cure."""
+    RuntimeError.__init__(self, *args)
+    self.add_note(f"Causes and cures: {INDEX}#{type(self).__name__.lower()}")
+
 
 class Cancelled(BaseException):
     """Ends a dhaga: raised at its park by ``cancel(reason)``.
@@ -30,12 +39,16 @@ class Expired(BaseException):
 class Deadlock(RuntimeError):
     """Every dhaga waits, and no event in this process could wake one. The text names each wait and what holds it.
 
-    Raised in the main code, at its park. ``_kernel/wait/deadlock.py`` says when.
+    Raised in the main code, at its park.
     """
+
+    __init__ = point_to_index
 
 
 class LeftBehind(RuntimeError):
     """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
+
+    __init__ = point_to_index
 
 
 class ParkError(RuntimeError):
@@ -44,6 +57,16 @@ class ParkError(RuntimeError):
     A finalizer runs on the hub if the garbage collection that calls it happens there.
     """
 
+    __init__ = point_to_index
+
 
 class PatchError(RuntimeError):
     """``dhaga.monkey.patch()`` comes too late. The text names the obstacle, and the import to move behind the patch."""
+
+    __init__ = point_to_index
+
+
+# The names that tracebacks show are those to import.
+PACKAGE = __name__.partition(".")[0]
+Cancelled.__module__ = Deadlock.__module__ = ParkError.__module__ = PACKAGE
+PatchError.__module__ = f"{PACKAGE}.monkey"

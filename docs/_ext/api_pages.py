@@ -1,6 +1,11 @@
-"""Writes a page for each public module into `reference/api/`, which Git ignores: autodoc fills it from docstrings."""
+"""Writes a page for each public module into `reference/api/`, which Git ignores: autodoc fills it from docstrings.
+
+The index of the modules, and that of the names on each page, have a line each: the first sentence of the docstring.
+"""
 
 import importlib
+import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +21,9 @@ LEFT_OUT = frozenset(
     f"dhaga.integrations.{name}" for name in ("ipython", "psycopg", "psycopg2", "pyopenssl", "trio", "zmq")
 )
 """They import the package that they are for; howto/ describes them."""
+PLACEHOLDER = "<!-- the modules -->"
+INDEXED = 4
+"""Names from which on a page begins with an index of them."""
 
 
 def public_modules() -> Iterator[str]:
@@ -72,6 +80,35 @@ def page(name: str, home: dict[int, str]) -> str:
     return "\n".join(lines)
 
 
+def add_names(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Add the index of its names to the description of a module."""
+    members = [] if what != "module" else [each for each in options.get("members") or () if each]
+    if len(members) >= INDEXED:
+        lines += [".. list-table::", "   :class: names", ""]
+        for each in sorted(members, key=str.lower):
+            words = first_sentence(getattr(value, each))
+            kind = type(getattr(value, each)).__name__
+            name_of_it = f":py:obj:`~{name}.{each}`" if words else f"``{each}``"
+            lines += [f"   * - {name_of_it}", f"     - {words or f'a constant of type ``{kind}``'}"]
+        lines.append("")
+
+
+def first_sentence(value: Any) -> str:
+    """Return how the docstring of a module, class or function begins; a constant has only that of its class."""
+    if not (inspect.ismodule(value) or callable(value)):
+        return ""
+    text = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    return re.split(r"[.:;] (?=[A-Z])", text)[0].rstrip(".:;")
+
+
+def fill(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put the index of the modules in where the page has its placeholder."""
+    if PLACEHOLDER in source[0]:
+        words = {each: first_sentence(importlib.import_module(each)).replace("``", "`") for each in public_modules()}
+        lines = [f"| [{each}](api/{each}.md) | {text} |" for each, text in words.items()]
+        source[0] = source[0].replace(PLACEHOLDER, "\n".join(["| module | what it has |", "|---|---|", *lines]))
+
+
 def write_pages(app: Sphinx) -> None:
     """Write the pages whose text has changed, and remove those of modules that are gone."""
     folder = Path(app.srcdir) / "reference" / "api"
@@ -89,4 +126,6 @@ def write_pages(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", fill)
+    app.connect("autodoc-process-docstring", add_names, priority=600)  # after docstring_form.py
     return {"parallel_read_safe": True}

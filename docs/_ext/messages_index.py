@@ -1,9 +1,11 @@
 """The errors index: each message that Dhaga raises, read from its source, with the cause and cure of `errors.toml`.
 
-A message is known by its text, in which … stands for each value that is put in.
+A message is known by its text, in which … stands for each value that is put in. Its anchor is made of the exception and
+the first words, so that it stays while other messages come and go.
 """
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,11 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parent.parent.parent
 CURES = ROOT / "docs" / "reference" / "errors.toml"
 PLACEHOLDER = "<!-- the messages -->"
+FIRST = ("ParkError", "PatchError", "LeftBehind")
+"""The exceptions of Dhaga's own that users meet come before the others; Deadlock stands on the page itself."""
+
+FOLDED = 4
+"""Length from which on a list of messages without cause and cure is folded."""
 
 HTTP_REFUSALS = {"bad": "400 Bad Request", "too_large": "431 Request Header Fields Too Large"}
 """Functions that make a `Refusal`."""
@@ -69,19 +76,43 @@ def explained() -> str:
     for message in messages():
         by_error.setdefault(message.error, []).append(message)
     lines: list[str] = []
-    for error, group in sorted(by_error.items(), key=lambda item: item[0].lower()):
+    anchors = anchors_of(messages())
+    for error in [*FIRST, *sorted(by_error.keys() - set(FIRST), key=str.lower)]:
+        group = by_error[error]
         lines += [f"## {error}", ""]
-        lines += [line for each in group if each.text in known for line in entry(each, known[each.text])]
+        lines += [line for each in group if each.text in known for line in entry(each, known[each.text], anchors[each])]
         rest = [each for each in group if each.text not in known]
-        if rest:
-            lines += ["" if len(rest) == len(group) else "Others:", ""]
-            lines += [f"- {shown(each.text)} ({each.module})" for each in rest]
+        lines += folded([f"- {linked(each.text, anchors[each])} ({each.module})" for each in rest])
         lines.append("")
     return "\n".join(lines)
 
 
-def entry(message: Message, known: dict[str, str]) -> list[str]:
-    return [shown(message.text), f": *Cause.* {known['cause']}", "", f"  *Cure.* {known['cure']}", ""]
+def folded(items: list[str]) -> list[str]:
+    """Return a list; a long one unfolds at a click, at a link into it, and where the filter finds something."""
+    if len(items) < FOLDED:
+        return items
+    return [f"<details><summary>{len(items)} without further explanation</summary>", "", *items, "", "</details>", ""]
+
+
+def entry(message: Message, known: dict[str, str], anchor: str) -> list[str]:
+    head = linked(message.text, anchor)
+    return [head, f": *Cause.* {known['cause']}", "", f"  *Cure.* {known['cure']}", ""]
+
+
+def anchors_of(found: list[Message]) -> dict[Message, str]:
+    """Return an anchor for each message; a number tells those apart that begin alike."""
+    anchors: dict[Message, str] = {}
+    for message in found:
+        words = re.findall(r"[a-z0-9]+", message.text.lower())[:6]
+        anchor = "-".join([message.error.lower(), *words])
+        times = sum(each == anchor or each.startswith(f"{anchor}--") for each in anchors.values())
+        anchors[message] = f"{anchor}--{times + 1}" if times else anchor
+    return anchors
+
+
+def linked(text: str, anchor: str) -> str:
+    """Return a text as code with an anchor, and a link to it."""
+    return f"{shown(text)}{{#{anchor}}}[¶](#{anchor}){{.message-link}}"
 
 
 def shown(text: str) -> str:

@@ -154,7 +154,7 @@ with dhaga.Scope(name="told") as scope:
     program.process.send_signal(signal.SIGINT)
     outcome = program.outcome()
     assert outcome.lines == [] and outcome.status == 1
-    assert "| dhaga._kernel.errors.Deadlock" in outcome.err and "| KeyboardInterrupt" in outcome.err
+    assert "| dhaga.Deadlock" in outcome.err and "| KeyboardInterrupt" in outcome.err
 
 
 def test_a_ctrl_c_that_comes_again_ends_what_is_shielded() -> None:

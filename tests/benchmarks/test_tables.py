@@ -237,7 +237,7 @@ def test_a_page_shows_charts_of_what_was_measured(
     readme_charts.draw(tmp_path)
     assert "The same, as often as one likes." in (tmp_path / "made_up.svg").read_text()
     assert readme_charts.shown(tmp_path) == (
-        f"![seconds of all rounds]({readme_charts.FOLDER}/made_up.svg)\n\nSeconds of all rounds."
+        f"Seconds of all rounds:\n\n```{{raw}} html\n:file: {readme_charts.FOLDER}/made_up.svg\n```"
     )
     monkeypatch.setattr(readme_charts, "SHOWN", (readme_charts.Picture("made_up", "Another", ""),))
     with pytest.raises(LookupError, match="made_up draws nothing called Another"):

@@ -76,7 +76,7 @@ def page() -> str:
     for kind, title in KINDS.items():
         lines = [package.line() for package in packages() if package.kind == kind]
         parts.append(
-            "\n".join([f"## {title}\n", "| package | | how, or why | test |", "|---|---|---|---|", *lines, ""])
+            "\n".join([f"## {title}\n", "| package | status | how, or why | test |", "|---|---|---|---|", *lines, ""])
         )
     parts.append(
         "\n".join(
