@@ -119,7 +119,9 @@ def test_a_name_begins_no_line_of_its_own() -> None:
             waiter = dhaga.spawn(lock.acquire, name=FORGED)
             settle()
             view, text = debug.snapshot().find(FORGED), debug.dump()
-            one = QueryHandlers().dump(waiter.ident)["text"]
+            handlers = QueryHandlers()
+            one = handlers.dump(waiter.ident)["text"]
+            handlers.close()
         waiter.join()
         lock.release()
     assert view.name == FORGED
