@@ -7,9 +7,10 @@ import dataclasses
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from ..http._server.request_parser import Limits
 from ..http.wsgi import Server
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
             grace=options.graceful_timeout,
             backlog=options.backlog,
             reuse_port=options.reuse_port,
+            scheme="https" if options.certfile else "http",
         )
         return master.run()
     except (OSError, ValueError) as error:
@@ -292,10 +294,37 @@ def open_log(path: str | None) -> Any:
     """Open the access log in each worker, so that a reload reopens a rotated file."""
     if path is None:
         return None
-    stdout = path == "-"
-    if stdout and sys.stdout is None:
+    if path == "-" and sys.stdout is None:
         give_up("no access log: standard output is closed")
     try:
-        return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
+        file = stdout_by_line() if path == "-" else open_text(path)
     except OSError as error:
         give_up(f"no access log: {error}")
+    return in_colour(file) if path == "-" and has_colour(file) else file
+
+
+def open_text(path: str) -> TextIO:
+    return open(path, "a", buffering=1, encoding="utf-8")
+
+
+def stdout_by_line() -> TextIO:
+    return open(sys.stdout.fileno(), "a", buffering=1, encoding="utf-8", closefd=False)
+
+
+STATUS = re.compile(r'(?<=" )([1-5])[0-9]{2}(?= )')
+STATUS_COLOURS = {"2": "32", "3": "36", "4": "33", "5": "1;31"}
+"""Colours of a terminal by the first digit: green, cyan, yellow, bold red."""
+
+
+def has_colour(file: TextIO) -> bool:
+    """Return whether a file is a terminal that shows colours, and its user wants them (https://no-color.org)."""
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def in_colour(file: TextIO) -> Callable[[str], object]:
+    """Return a function that writes a line of the access log with its status in colour."""
+
+    def coloured(status: re.Match[str]) -> str:
+        return f"\x1b[{STATUS_COLOURS.get(status[1], '0')}m{status[0]}\x1b[0m"
+
+    return lambda line: file.write(STATUS.sub(coloured, line, count=1) + "\n")
