@@ -17,7 +17,7 @@ from rich.live import Live
 from ..debug._dhaga_table import DEFAULT_ROWS, SORTS
 from ..debug._remote.client import InspectorClient, NotAnswered, ProcessEnded, exit_status
 from . import top_table
-from .arguments import process_id, seconds_between
+from .arguments import CommandLine, process_id, seconds_between
 from .keyboard import KeyReader, cbreak_keys
 from .top_screen import Screen
 
@@ -110,11 +110,11 @@ def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Show the dhagas of a live process: state, reason, and CPU share (while the table is shown, the "
-        "measurement costs the process about 0.6 µs a switch). The process must have an inspector: start it with "
-        "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
+    parser = CommandLine(
+        "top",
+        "PID",
+        description="Show the dhagas of a live process; meanwhile each switch costs it 0.6 µs more. The process must "
+        "have an inspector: start it with DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
         epilog="Keys: q quit; / filter; s change the order; g group or not; up and down choose a row; enter dump a "
         "dhaga, unfold a group; x, then y: cancel a dhaga.",
     )
@@ -124,9 +124,15 @@ def command_line() -> argparse.ArgumentParser:
         "--filter",
         metavar="TEXT",
         default="",
-        help="show only dhagas with TEXT in their name, state, reason or scheduler",
+        help="only dhagas with TEXT in name, state, reason or scheduler",
     )
-    add("--sort", choices=SORTS, default="share", help="order of the rows (default: share)")
+    add(
+        "--sort",
+        metavar="COLUMN",
+        choices=SORTS,
+        default="share",
+        help=f"order of the rows (default: share): {', '.join(SORTS)}",
+    )
     add(
         "--interval",
         metavar="SECONDS",
@@ -137,20 +143,20 @@ def command_line() -> argparse.ArgumentParser:
     add(
         "--once",
         action="store_true",
-        help="print the table and exit; the default without a terminal and with TERM=dumb",
+        help="print the table; the default without a terminal or with TERM=dumb",
     )
     add(
         "--rows",
         metavar="N",
         type=int,
         default=DEFAULT_ROWS,
-        help=f"maximum number of rows with --once (default: {DEFAULT_ROWS})",
+        help=f"most rows with --once (default: {DEFAULT_ROWS})",
     )
     add(
         "--ungrouped",
         dest="grouped",
         action="store_false",
-        help="show each dhaga in a row of its own, instead of one row for those that wait for the same thing",
+        help="a row for each dhaga, not for all that wait for one thing",
     )
     add("--json", action="store_true", help="print the table once, as JSON")
     return parser
