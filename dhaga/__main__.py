@@ -118,7 +118,7 @@ def split_options(run: Any, arguments: list[str]) -> tuple[list[str], bool, list
         rest = arguments[1:]
         if option == "--cooperative":
             if equals:
-                raise run.NoProgram(f"--cooperative takes no value\n{USAGE}")
+                raise run.NoProgram(f"--cooperative takes no value\n{MORE}")
             cooperative, arguments = True, rest
             continue
         if not equals:

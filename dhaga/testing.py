@@ -122,8 +122,8 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
         raise RuntimeError(
-            "virtual_clock() is for main code: it cannot take over a loop that runs already; a pytest test that is "
-            "marked dhaga asks for the fixture dhaga_clock instead"
+            "virtual_clock() is for main code: it cannot take over a loop that runs already;\n"
+            "a pytest test that is marked dhaga asks for the fixture dhaga_clock instead"
         )
     outer, this_thread.main = this_thread.main, None
     scheduler = new_virtual_scheduler(clock := VirtualClock(), seed if shuffle is None else shuffle)

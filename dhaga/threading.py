@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
     """Raise AttributeError, saying why a name of the standard module is missing here."""
     if hasattr(threading, name):
         raise AttributeError(
-            f"dhaga.threading has no {name!r}, which is about OS threads alone: take it from the standard module, "
+            f"dhaga.threading has no {name!r}, which is about OS threads alone:\ntake it from the standard module, "
             "import threading, where they are meant"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -101,7 +101,7 @@ def test_an_import_into_a_patched_program_is_not_warned_of() -> None:
     [
         (["--as", "trio", "x.py"], "--as takes gevent or eventlet, not 'trio'"),
         (["--as"], "--as takes gevent or eventlet, not ''"),
-        (["--as=gevent"], "a program is expected after --as"),
+        (["--as=gevent"], "a program is expected after the options"),
         (["--as", "gevent", "--as", "eventlet", "nothing.py"], "nothing.py"),
     ],
 )
