@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from examples.late import Late
+from examples._late import Late
 
 from .wire import BackupError
 

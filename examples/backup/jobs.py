@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
 
-from examples.late import Late
+from examples._late import Late
 
 from .limiter import MOST_IN_FLIGHT, Bandwidth, ConcurrencyControl, sample_of
 from .rpc import Address, Client, Stopped

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from examples.late import Late
+from examples._late import Late
 
 msgpack: Any = Late("msgpack")
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from examples._late import Late
 from examples.backup import client
 from examples.backup.rpc import Address, Client
 from examples.backup.server import MOST_NAMES
 from examples.backup.wire import BackupError
 from examples.backup.workers import threads
-from examples.late import Late
 
 from .fleet import Fleet, snapshot_name
 from .outcome import Outcome, Source

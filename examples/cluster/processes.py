@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from examples._late import Late
 from examples.backup.wire import BackupError
-from examples.late import Late
 
 from .brokers import Broker
 from .tasks import Tasks, WorkerOptions, host_name

@@ -8,8 +8,8 @@ import time
 from collections import Counter, defaultdict
 from typing import Any, Final
 
+from examples._late import Late
 from examples.backup.report import table
-from examples.late import Late
 
 from .driver import Driver
 from .outcome import Outcome

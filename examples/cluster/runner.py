@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from examples._late import Late
 from examples.backup.rpc import Address
 from examples.backup.wire import BackupError
-from examples.late import Late
 
 from .brokers import REACH_SECONDS, Broker
 from .driver import TICK, Driver, Timeouts

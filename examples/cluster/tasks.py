@@ -13,13 +13,13 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from examples._late import Late
 from examples.backup.client import Saver
 from examples.backup.jobs import Tally, Worker
 from examples.backup.rpc import Address, Client
 from examples.backup.tree import Source, show
 from examples.backup.wire import BackupError, printable
 from examples.backup.workers import UNITS, Unit
-from examples.late import Late
 
 from .brokers import Broker
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from examples.late import Late
+from examples._late import Late
 
 hdrh: Any = Late("hdrh.histogram")
 

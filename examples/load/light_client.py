@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 from urllib.request import Request
 
-from examples.late import Late
+from examples._late import Late
 
 from .wire import Connection, Endpoint, Received
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import dhaga
 from dhaga.metrics import RateMeter
-from examples.late import Late
+from examples._late import Late
 
 from .load import Load
 from .quantities import percent, told

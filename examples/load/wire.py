@@ -10,7 +10,7 @@ import select
 from typing import Any, NamedTuple
 
 from dhaga import socket, ssl
-from examples.late import Late
+from examples._late import Late
 
 httptools: Any = Late("httptools")
 

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from examples._late import Late
 from examples.backup.demo import in_short, result
 from examples.backup.jobs import Summary
-from examples.late import Late
 from tests.kit.scripts import PATIENCE, ROOT
 
 PROGRAMS = (
@@ -46,12 +46,6 @@ def test_help_needs_no_extra(program: str) -> None:
     done = run(f"examples.{program}", "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: ") and "--help" in done.stdout
-
-
-@pytest.mark.once
-def test_what_is_missing_is_told_with_how_to_install_it() -> None:
-    done = run("examples.backup", "list", "--from", "localhost:1")
-    assert (done.returncode, done.stderr) == (1, "this example needs msgpack: pip install 'dhaga[examples]'\n")
 
 
 def test_a_late_module_is_imported_at_its_first_use_and_others_errors_come_through() -> None:
