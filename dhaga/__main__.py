@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -14,20 +14,33 @@ from ._kernel.run.call_outs import calls_out
 COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
-    "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading in a folder"),
+    "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
 """Module of each command, whose ``main(arguments)`` returns an exit status. Extra packages: ``dhaga[COMMAND]``."""
 
-USAGE = """\
-usage: python -m dhaga SCRIPT …     run a program with its threads as dhagas: a file, a folder, an archive, or - (stdin)
+USAGE = (
+    """\
+usage: python -m dhaga SCRIPT …     run a program with its threads as dhagas
        python -m dhaga -m MODULE …  run a module in this way
        python -m dhaga -c CODE …    run code given as a string
-       python -m dhaga --as NAME …  run any of these with Dhaga's own gevent or eventlet; may be repeated
-       python -m dhaga --cooperative …  run any of these without preemption
-       python -m dhaga --version    print the versions of Dhaga, Python and the dependencies
-       python -m dhaga COMMAND …    run a command (see COMMAND --help; to run a file called serve, write ./serve):
-""" + "".join(f"         {command:8}{what}\n" for command, (_, what) in COMMANDS.items())
+       python -m dhaga COMMAND …    run one of the commands below
+       python -m dhaga --version    print the versions of Dhaga and what it uses
+
+SCRIPT is a file, a folder or archive with __main__.py, or - (standard input).
+Before SCRIPT, -m or -c, --as gevent and --as eventlet let the program import
+Dhaga's own package of that name, and --cooperative turns preemption off.
+
+commands (COMMAND --help lists its options):
+"""
+    + "".join(f"  {command:8} {what}\n" for command, (_, what) in COMMANDS.items())
+    + """\
+A file of that name is run as ./serve.
+"""
+)
+
+OPTIONS = ("--help", "--version", "--as", "--cooperative")
+MORE = "python -m dhaga --help lists the commands"
 
 
 @calls_out
@@ -43,6 +56,12 @@ def main(arguments: list[str]) -> int:
     if first in COMMANDS:
         return to_a_pager(partial(run_command, first, arguments[1:]))
     return run_program(arguments)
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    from ._cli.arguments import did_you_mean  # late, as running a program needs no argparse
+
+    return did_you_mean(word, known)
 
 
 def tell(text: Callable[[], str]) -> int:
@@ -99,17 +118,17 @@ def split_options(run: Any, arguments: list[str]) -> tuple[list[str], bool, list
         rest = arguments[1:]
         if option == "--cooperative":
             if equals:
-                raise run.NoProgram(f"--cooperative takes no value\n{USAGE}")
+                raise run.NoProgram(f"--cooperative takes no value\n{MORE}")
             cooperative, arguments = True, rest
             continue
         if not equals:
             name, rest = (rest[0], rest[1:]) if rest else ("", [])
         if name not in run.compat.NAMES:
-            raise run.NoProgram(f"--as takes {' or '.join(run.compat.NAMES)}, not {name!r}\n{USAGE}")
+            raise run.NoProgram(f"--as takes {' or '.join(run.compat.NAMES)}, not {name!r}\n{MORE}")
         names.append(name)
         arguments = rest
     if not arguments:
-        raise run.NoProgram(f"a program is expected after the options\n{USAGE}")
+        raise run.NoProgram(f"a program is expected after the options\n{MORE}")
     return names, cooperative, arguments
 
 
@@ -121,14 +140,15 @@ def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list
     option = first[:2]
     if option not in ("-m", "-c"):
         if first.startswith("-"):
-            raise run.NoProgram(f"there is no option {first}\n{USAGE}")
+            raise run.NoProgram(f"there is no option {first}{suggestion(first, OPTIONS)}\n{MORE}")
         if not os.path.exists(first):
             raise run.NoProgram(
-                f"can't open file {os.path.abspath(first)!r}, and there is no command {first!r}\n{USAGE}"
+                f"can't open file {os.path.abspath(first)!r}, and there is no command {first!r}"
+                f"{suggestion(first, COMMANDS)}\n{MORE}"
             )
         return partial(run.program_from_file, first), rest
     if first == option and not rest:
-        raise run.NoProgram(f"argument expected for the {option} option\n{USAGE}")
+        raise run.NoProgram(f"argument expected for the {option} option\n{MORE}")
     what, rest = (first[2:], rest) if first != option else (rest[0], rest[1:])
     return (
         partial(run.program_from_module, what)

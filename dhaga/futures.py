@@ -50,7 +50,7 @@ class LocalWaiters(list[Any]):
     def append(self, waiter: Any) -> None:
         if self.ident == originals.get_ident():
             raise RuntimeError(
-                "the standard wait() and as_completed() would block the OS thread that is to make these calls: use "
+                "the standard wait() and as_completed() would block the OS thread that is to make these calls:\nuse "
                 "those of dhaga.futures, or an Executor over a Pool"
             )
         super().append(waiter)

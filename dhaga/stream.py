@@ -91,7 +91,7 @@ class Stream:
         if iostream.io_loop.asyncio_loop is not self.scheduler.loop:
             raise RuntimeError(
                 f"{iostream!r} belongs to another loop. A dhaga sees no running one, from which Tornado would take its "
-                "own: give Stream the socket, or make the IOStream in a coroutine on the loop of the dhaga's scheduler"
+                "own:\ngive Stream the socket, or make the IOStream in a coroutine on the loop of the dhaga's scheduler"
             )
         self.buffer: bytearray = bytearray()
         self.pending_read: Future[bytes] | None = None

@@ -125,7 +125,7 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """
     if isinstance(getcurrent(), Dhaga) or asyncio._get_running_loop() is not None:
         raise RuntimeError(
-            "virtual_clock() is for main code: it cannot take over a running loop; in a pytest test that is marked "
+            "virtual_clock() is for main code: it cannot take over a running loop;\nin a pytest test that is marked "
             "dhaga, use the fixture dhaga_clock"
         )
     outer, this_thread.main = this_thread.main, None

@@ -73,7 +73,7 @@ def __getattr__(name: str) -> Any:
     """Raise AttributeError with the reason why a name of the standard module is missing here."""
     if hasattr(threading, name):
         raise AttributeError(
-            f"dhaga.threading has no {name!r}, which concerns only OS threads: use the standard module for "
+            f"dhaga.threading has no {name!r}, which concerns only OS threads:\nuse the standard module for "
             "these, import threading"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,9 +36,27 @@ def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[st
     assert "serve" in command.USAGE
 
 
-def test_an_unknown_command_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["sevre"]) == 2
-    assert "there is no command 'sevre'" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "end"),
+    [
+        (["sevre"], "and there is no command 'sevre': did you mean serve?"),
+        (["program.yp"], "and there is no command 'program.yp'"),
+        (["--vresion"], "there is no option --vresion: did you mean --version?"),
+        (["-q"], "there is no option -q"),
+    ],
+)
+def test_an_unknown_word_is_an_error_that_names_the_most_similar_one(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], end: str
+) -> None:
+    assert command.main(arguments) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("python -m dhaga: ") and first.endswith(end)
+    assert second == "python -m dhaga --help lists the commands"
+
+
+def test_the_usage_fits_a_terminal() -> None:
+    lines = command.USAGE.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["serve", "--help"], ["migrate", "."]])

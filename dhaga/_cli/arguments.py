@@ -1,11 +1,56 @@
-"""Validators of command line arguments, for argparse's ``type``: each returns the value or raises ArgumentTypeError."""
+"""Command lines: a parser with short help that suggests names for misspelt ones, and validators for its ``type``.
+
+A validator returns the value or raises ArgumentTypeError.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from functools import partial
+from typing import Any, NoReturn
+
+WIDEST_OPTION = 30
+"""Columns of the options in a help text; the explanation of a longer one begins on the next line."""
+
+
+class CommandLine(argparse.ArgumentParser):
+    """The parser of ``python -m dhaga NAME``. Its usage is one line, as the list of options follows it in the help."""
+
+    def __init__(self, name: str, operands: str, description: str, epilog: str = "") -> None:
+        program = f"python -m dhaga {name}"
+        super().__init__(
+            prog=program,
+            usage=f"{program} [OPTION …] {operands}",
+            description=description,
+            epilog=epilog or None,
+            formatter_class=partial(argparse.HelpFormatter, max_help_position=WIDEST_OPTION),
+        )
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> Any:
+        """Parse; an unknown option is named before its value is taken for an operand."""
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        for word in args or ():
+            name = word.partition("=")[0]
+            if name == "--":
+                break
+            if name.startswith("--") and not any(option.startswith(name) for option in options):
+                self.error(f"there is no option {name}{did_you_mean(name, options)}")
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with the message, and say where the options are listed."""
+        self.exit(2, f"{self.prog}: {message}\n{self.prog} --help lists the options\n")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names the most similar known word; empty without one."""
+    similar = get_close_matches(word, known, n=1)
+    return f": did you mean {similar[0]}?" if similar else ""
 
 
 def process_id(text: str) -> int:

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from ..debug._remote.client import InspectorClient, exit_status, printable
-from .arguments import process_id
+from .arguments import CommandLine, process_id
 
 PROGRAM = "python -m dhaga dump"
 
@@ -27,8 +27,9 @@ def dump(options: argparse.Namespace) -> None:
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
+    parser = CommandLine(
+        "dump",
+        "PID",
         description="Print what each dhaga of a live process waits for, since when, who holds that, and its stack. "
         "Deadlocks come first. The process keeps running meanwhile. It must have an inspector: start it with "
         "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",

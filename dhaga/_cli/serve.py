@@ -7,9 +7,10 @@ import dataclasses
 import importlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from ..http._server.request_parser import Limits
 from ..http.wsgi import Server
@@ -20,7 +21,7 @@ from ..servers._prefork import GRACE, Master
 from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
 from ..socket import socket
 from ..ssl import Purpose, SSLContext, create_default_context
-from .arguments import count, or_none, seconds
+from .arguments import CommandLine, count, or_none, seconds
 
 PROGRAM = "python -m dhaga serve"
 BIND = "127.0.0.1:8000"
@@ -29,16 +30,16 @@ logger = logging.getLogger("dhaga")
 LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
 
 MEANINGS = {
-    "line": "bytes of the request line, or of one header field",
-    "head": "bytes of the request line and all header fields",
+    "line": "bytes of the request line or a field",
+    "head": "bytes of all lines together",
     "fields": "header fields",
     "body": "bytes of a body",
-    "idle_timeout": "time between two requests",
-    "header_timeout": "time from the first byte of a head to its last",
-    "body_timeout": "time for each piece of a body",
-    "min_body_rate": "bytes a second that a client must send of a body",
-    "write_timeout": "time for the client to read each 64 KB of a response",
-    "queue_timeout": "time for a request to wait because of --concurrency",
+    "idle_timeout": "between two requests",
+    "header_timeout": "from a head's first byte to its last",
+    "body_timeout": "for each piece of a body",
+    "min_body_rate": "bytes of a body a second",
+    "write_timeout": "for each 64 KB of a response",
+    "queue_timeout": "in the queue of --concurrency",
 }
 """Descriptions of the fields of ``Limits``, for ``--help``."""
 
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
             grace=options.graceful_timeout,
             backlog=options.backlog,
             reuse_port=options.reuse_port,
+            scheme="https" if options.certfile else "http",
         )
         return master.run()
     except (OSError, ValueError) as error:
@@ -97,39 +99,40 @@ def log_to_stderr() -> None:
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Serve a WSGI app. The standard library is patched before the app is imported, so that its "
-        "blocking calls park. SIGHUP reloads the app without losing a request; SIGTERM finishes the requests and "
-        "exits; SIGINT and SIGQUIT exit at once.",
+    parser = CommandLine(
+        "serve",
+        "MODULE:APP",
+        description="Serve a WSGI app, with the standard library patched before its import, so that its blocking calls "
+        "park. SIGHUP reloads it without losing a request; SIGTERM finishes the requests; SIGINT (Ctrl+C) and SIGQUIT "
+        "exit at once.",
     )
     add = parser.add_argument
     add(
         "app",
         metavar="MODULE:APP",
         type=app,
-        help="the WSGI app APP of MODULE, or MODULE:FACTORY() to call a function for it",
+        help="the app APP of MODULE; MODULE:FACTORY() calls a function for it",
     )
     add(
         "--bind",
         metavar="ADDRESS",
         action="append",
         type=address,
-        help=f"HOST:PORT, :PORT for every interface, unix:PATH or fd://N; may be repeated (default: {BIND})",
+        help=f"HOST:PORT, :PORT, unix:PATH or fd://N; repeatable (default: {BIND})",
     )
     add("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
     add("--threads", metavar="N", type=count, default=1, help="OS threads per process (default: 1)")
     add(
         "--reuse-port",
         action="store_true",
-        help="open a listening socket in each worker (SO_REUSEPORT) instead of sharing one",
+        help="a listening socket per worker (SO_REUSEPORT)",
     )
     add(
         "--backlog",
         metavar="N",
         type=count,
         default=BACKLOG,
-        help=f"connections that may wait to be accepted (default: {BACKLOG})",
+        help=f"connections that wait to be accepted (default: {BACKLOG})",
     )
     add(
         "--max-connections",
@@ -142,17 +145,17 @@ def command_line() -> argparse.ArgumentParser:
         "--concurrency",
         metavar="N",
         type=or_none(count),
-        help="requests per thread that the app handles at once; further ones queue (default: none, no limit)",
+        help="requests in the app per thread; more queue (default: none)",
     )
     add(
         "--graceful-timeout",
         metavar="SECONDS",
         type=seconds,
         default=GRACE,
-        help=f"time that requests get to finish before their process is ended (default: {GRACE:g})",
+        help=f"time to finish requests at the end (default: {GRACE:g})",
     )
-    add("--certfile", metavar="FILE", help="serve HTTPS with this certificate chain (PEM)")
-    add("--keyfile", metavar="FILE", help="the certificate's private key, if it is in another file")
+    add("--certfile", metavar="FILE", help="certificate chain for HTTPS (PEM)")
+    add("--keyfile", metavar="FILE", help="its private key, if in another file")
     add(
         "--handshake-timeout",
         metavar="SECONDS",
@@ -160,13 +163,9 @@ def command_line() -> argparse.ArgumentParser:
         default=HANDSHAKE_SECONDS,
         help=f"time for a TLS handshake (default: {HANDSHAKE_SECONDS:g})",
     )
-    add(
-        "--no-patch", dest="patch", action="store_false", help="do not patch the standard library: blocking calls block"
-    )
-    add("--cooperative", action="store_true", help="do not preempt views that compute (default: after 10 ms)")
-    add(
-        "--access-log", metavar="FILE", nargs="?", const="-", help="log each request to FILE, or to stdout without FILE"
-    )
+    add("--no-patch", dest="patch", action="store_false", help="leave the standard library: blocking calls block")
+    add("--cooperative", action="store_true", help="do not preempt views that compute")
+    add("--access-log", metavar="FILE", nargs="?", const="-", help="log each request, to stdout without FILE")
     add_limits(parser)
     return parser
 
@@ -293,10 +292,37 @@ def open_log(path: str | None) -> Any:
     """Open the access log in each worker, so that a reload reopens a rotated file."""
     if path is None:
         return None
-    stdout = path == "-"
-    if stdout and sys.stdout is None:
+    if path == "-" and sys.stdout is None:
         give_up("no access log: standard output is closed")
     try:
-        return open(sys.stdout.fileno() if stdout else path, "a", buffering=1, encoding="utf-8", closefd=not stdout)
+        file = stdout_by_line() if path == "-" else open_text(path)
     except OSError as error:
         give_up(f"no access log: {error}")
+    return in_colour(file) if path == "-" and has_colour(file) else file
+
+
+def open_text(path: str) -> TextIO:
+    return open(path, "a", buffering=1, encoding="utf-8")
+
+
+def stdout_by_line() -> TextIO:
+    return open(sys.stdout.fileno(), "a", buffering=1, encoding="utf-8", closefd=False)
+
+
+STATUS = re.compile(r'(?<=" )([1-5])[0-9]{2}(?= )')
+STATUS_COLOURS = {"2": "32", "3": "36", "4": "33", "5": "1;31"}
+"""Colours of a terminal by the first digit: green, cyan, yellow, bold red."""
+
+
+def has_colour(file: TextIO) -> bool:
+    """Return whether a file is a terminal that shows colours, and its user wants them (https://no-color.org)."""
+    return file.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def in_colour(file: TextIO) -> Callable[[str], object]:
+    """Return a function that writes a line of the access log with its status in colour."""
+
+    def coloured(status: re.Match[str]) -> str:
+        return f"\x1b[{STATUS_COLOURS.get(status[1], '0')}m{status[0]}\x1b[0m"
+
+    return lambda line: file.write(STATUS.sub(coloured, line, count=1) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import signal
 import sys
@@ -16,7 +17,7 @@ from rich.live import Live
 from ..debug._dhaga_table import DEFAULT_ROWS, SORTS
 from ..debug._remote.client import InspectorClient, NotAnswered, ProcessEnded, exit_status
 from . import top_table
-from .arguments import process_id, seconds_between
+from .arguments import CommandLine, process_id, seconds_between
 from .keyboard import KeyReader, cbreak_keys
 from .top_screen import Screen
 
@@ -33,6 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def show(options: argparse.Namespace) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # not every terminal has ▾ and ×
     with InspectorClient(options.pid) as client:
         terminal = sys.stdin.isatty() and sys.stdout.isatty() and not Console().is_dumb_terminal
         if options.once or options.json or not terminal:
@@ -43,7 +46,8 @@ def show(options: argparse.Namespace) -> None:
 
 def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
     """Print one table: as JSON, as wide as the terminal, or ``PIPE_COLUMNS`` wide into a pipe."""
-    question = {"filter": options.filter, "sort": options.sort, "most": options.rows}
+    grouped = options.grouped and not options.json
+    question = {"filter": options.filter, "sort": options.sort, "most": options.rows, "grouped": grouped}
     client.ask("table", **question)
     time.sleep(SAMPLE_SECONDS)
     answer = client.ask("table", **question)
@@ -51,8 +55,8 @@ def show_once(client: InspectorClient, options: argparse.Namespace) -> None:
         print(json.dumps(answer))
         return
     console = Console() if sys.stdout.isatty() else Console(width=PIPE_COLUMNS)
-    console.print(top_table.summary(answer, options.filter, options.sort))
-    console.print(top_table.table_of(answer, answer["rows"]))
+    table = top_table.table_of(answer, answer["rows"], options.sort, console.width)
+    console.print(*top_table.summary(answer, options.filter), table, *top_table.hidden(answer), sep="\n")
 
 
 PIPE_COLUMNS = 160
@@ -69,7 +73,7 @@ def watch(client: InspectorClient, options: argparse.Namespace) -> None:
     """Show the table until the user quits or the process ends."""
     previous = signal.signal(signal.SIGTERM, exit_on_sigterm)
     try:
-        screen = Screen(client, options.filter, options.sort)
+        screen = Screen(client, options.filter, options.sort, options.grouped)
         screen.refresh()
         with cbreak_keys(sys.stdin.fileno()) as pressed, Live(screen=True, auto_refresh=False) as live:
             run(screen, pressed, live, options.interval)
@@ -89,7 +93,7 @@ def exit_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
 def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None:
     due = time.monotonic() + interval
     while not screen.finished:
-        screen.height = live.console.height
+        screen.width, screen.height = live.console.size
         live.update(screen.draw(), refresh=True)
         key = pressed.wait(due - time.monotonic())
         try:
@@ -106,13 +110,13 @@ def run(screen: Screen, pressed: KeyReader, live: Live, interval: float) -> None
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
-        description="Show the dhagas of a live process: state, reason, and CPU share (while the table is shown, the "
-        "measurement costs the process about 0.6 µs a switch). The process must have an inspector: start it with "
-        "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
-        epilog="Keys: q quit; / filter; s change the order; up and down choose a dhaga; enter dump it; x, then y: "
-        "cancel it.",
+    parser = CommandLine(
+        "top",
+        "PID",
+        description="Show the dhagas of a live process; meanwhile each switch costs it 0.6 µs more. The process must "
+        "have an inspector: start it with DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
+        epilog="Keys: q quit; / filter; s change the order; g group or not; up and down choose a row; enter dump a "
+        "dhaga, unfold a group; x, then y: cancel a dhaga.",
     )
     add = parser.add_argument
     add("pid", metavar="PID", type=process_id, help="process id")
@@ -120,9 +124,15 @@ def command_line() -> argparse.ArgumentParser:
         "--filter",
         metavar="TEXT",
         default="",
-        help="show only dhagas with TEXT in their name, state, reason or scheduler",
+        help="only dhagas with TEXT in name, state, reason or scheduler",
     )
-    add("--sort", choices=SORTS, default="share", help="order of the rows (default: share)")
+    add(
+        "--sort",
+        metavar="COLUMN",
+        choices=SORTS,
+        default="share",
+        help=f"order of the rows (default: share): {', '.join(SORTS)}",
+    )
     add(
         "--interval",
         metavar="SECONDS",
@@ -133,14 +143,20 @@ def command_line() -> argparse.ArgumentParser:
     add(
         "--once",
         action="store_true",
-        help="print the table and exit; the default without a terminal and with TERM=dumb",
+        help="print the table; the default without a terminal or with TERM=dumb",
     )
     add(
         "--rows",
         metavar="N",
         type=int,
         default=DEFAULT_ROWS,
-        help=f"maximum number of rows with --once (default: {DEFAULT_ROWS})",
+        help=f"most rows with --once (default: {DEFAULT_ROWS})",
+    )
+    add(
+        "--ungrouped",
+        dest="grouped",
+        action="store_false",
+        help="a row for each dhaga, not for all that wait for one thing",
     )
     add("--json", action="store_true", help="print the table once, as JSON")
     return parser

@@ -2,8 +2,9 @@
 inspector.
 
 ``mode`` is the method that handles the next key: browse, edit_filter, read_dump or confirm_cancel. The first row is
-marked until the user chooses another. The choice is kept as an ident, so that the row stays marked while rows move,
-until it is gone or the user presses home. ``cancel`` uses the confirmed ident, not the row that is marked by then.
+marked until the user chooses another. The choice is kept as an ident, or as the key of a group, so that the row stays
+marked while rows move, until it is gone or the user presses home. ``cancel`` uses the confirmed ident, not the row that
+is marked by then.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from rich.text import Text
 from ..debug._dhaga_table import SORTS
 from ..debug._remote.client import printable
 from . import top_table
+from .top_history import HistoryLine
 
-HELP = "q quit  / filter  s sort  ↑↓ choose  enter dump  x cancel"
-NON_ROW_LINES = 5
-"""Lines of the screen without rows: summary, head, status line."""
+HELP = "q quit  / filter  s sort  g group  ↑↓ choose  enter dump or unfold  x cancel"
 
 
 class TableSource(Protocol):
@@ -30,16 +30,24 @@ class TableSource(Protocol):
         """Query and wait for the answer."""
 
 
+def identity_of(row: dict[str, Any]) -> int | str:
+    """Return what a row is known by: its ident, or a group's key."""
+    return row["key"] if row["kind"] == "group" else row["ident"]  # type: ignore[no-any-return]
+
+
 class Screen:
     """One table with a filter, a sort order and a chosen row."""
 
-    def __init__(self, client: TableSource, filter: str, sort: str) -> None:
+    def __init__(self, client: TableSource, filter: str, sort: str, grouped: bool = True) -> None:
         self.client = client
         self.filter = filter
         self.sort = sort
-        self.height = 24
+        self.grouped = grouped
+        self.height, self.width = 24, 80
         self.answer: dict[str, Any] = {}
-        self.chosen: int | None = None
+        self.history = HistoryLine()
+        self.chosen: int | str | None = None
+        self.opened: list[str] = []  # keys of unfolded groups
         self.mode: Callable[[str], None] = self.browse
         self.text: list[str] = []  # lines of the dump that is shown
         self.first_line = 0  # first line of the dump on the screen
@@ -50,8 +58,11 @@ class Screen:
 
     def refresh(self) -> None:
         """Query the table again. Raises: NotAnswered."""
-        self.answer = self.client.ask("table", filter=self.filter, sort=self.sort)
-        if self.chosen not in [row["ident"] for row in self.rows]:
+        self.answer = self.client.ask(
+            "table", filter=self.filter, sort=self.sort, grouped=self.grouped, opened=self.opened
+        )
+        self.history.extend(self.client.ask("history", since=self.history.last)["samples"])
+        if self.chosen not in [identity_of(row) for row in self.rows]:
             self.chosen = None
 
     @property
@@ -62,24 +73,32 @@ class Screen:
     @property
     def marked_index(self) -> int:
         """Index of the chosen row, or 0 without a choice."""
-        return next((number for number, row in enumerate(self.rows) if row["ident"] == self.chosen), 0)
+        return next((number for number, row in enumerate(self.rows) if identity_of(row) == self.chosen), 0)
 
     @property
     def marked(self) -> dict[str, Any] | None:
         """The row that keys act on; None if there are no rows."""
         return self.rows[self.marked_index] if self.rows else None
 
+    def head(self) -> list[Text]:
+        """Return the lines above the table."""
+        return [*top_table.summary(self.answer, self.filter), self.history.draw(self.width)]
+
     def visible(self) -> int:
-        """Return how many rows or lines fit."""
-        return max(1, self.height - NON_ROW_LINES - len(self.answer["cycles"]))
+        """Return how many rows fit between the head, the heads of the columns and the status line."""
+        return max(1, self.height - 2 - len(self.head()))
 
     def draw(self) -> RenderableType:
         if self.mode == self.read_dump:
             return Group(*map(Text, self.text[self.first_line : self.first_line + self.height - 1]), self.status_line())
         first = min(max(0, self.marked_index - self.visible() + 1), max(0, len(self.rows) - self.visible()))
         rows = self.rows[first : first + self.visible()]
-        head = top_table.summary(self.answer, self.filter, self.sort)
-        return Group(head, top_table.table_of(self.answer, rows, self.marked), self.status_line())
+        table = top_table.table_of(self.answer, rows, self.sort, self.width, self.marked)
+        lines: list[RenderableType] = [*self.head(), table, self.status_line()]
+        for line in lines:
+            if isinstance(line, Text):
+                line.no_wrap, line.overflow = True, "ellipsis"
+        return Group(*lines)
 
     def status_line(self) -> Text:
         if self.mode == self.edit_filter:
@@ -105,8 +124,9 @@ class Screen:
             "q": self.quit,
             "/": lambda: self.switch_mode(self.edit_filter),
             "s": self.next_sort,
-            "enter": self.dump,
-            "d": self.dump,
+            "g": self.toggle_groups,
+            "enter": self.dump_or_unfold,
+            "d": self.dump_or_unfold,
             "x": self.ask_to_cancel,
             "escape": self.drop_filter,
         }
@@ -117,7 +137,7 @@ class Screen:
 
     def move(self, key: str) -> None:
         index = self.marked_index + self.step(key)
-        self.chosen = None if key == "home" else self.rows[min(max(0, index), len(self.rows) - 1)]["ident"]
+        self.chosen = None if key == "home" else identity_of(self.rows[min(max(0, index), len(self.rows) - 1)])
 
     def step(self, key: str) -> int:
         page, all = self.visible(), 1_000_000
@@ -165,6 +185,19 @@ class Screen:
         self.switch_mode(self.browse)
         self.refresh()
 
+    def toggle_groups(self) -> None:
+        self.grouped = not self.grouped
+        self.refresh()
+
+    def dump_or_unfold(self) -> None:
+        """Show the dump of the marked row; unfold or fold a group."""
+        if self.marked and self.marked["kind"] == "group":
+            key = self.chosen = self.marked["key"]
+            self.opened = [each for each in self.opened if each != key] + ([] if self.marked["open"] else [key])
+            self.refresh()
+        else:
+            self.dump()
+
     def dump(self) -> None:
         if self.marked:
             text = self.client.ask("dump", ident=self.marked["ident"])["text"]
@@ -173,7 +206,9 @@ class Screen:
             self.switch_mode(self.read_dump)
 
     def ask_to_cancel(self) -> None:
-        if self.marked and self.marked["kind"] != "dhaga":
+        if self.marked and self.marked["kind"] == "group":
+            self.message = "unfold the group by enter, and choose one dhaga"
+        elif self.marked and self.marked["kind"] != "dhaga":
             self.message = f"{self.name()} is not a dhaga and cannot be cancelled"
         elif self.marked:
             self.ident_to_cancel, self.name_to_cancel = self.marked["ident"], self.name()

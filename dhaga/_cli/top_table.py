@@ -1,11 +1,10 @@
-"""Renders the rows of ``top`` with rich."""
+"""Renders the answers for ``top`` with rich."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,36 +14,61 @@ from ..debug._remote.client import printable
 COLOURS = {"RUNNING": "green", "RUNNABLE": "yellow", "WAITING": "", "NEW": "cyan", "DONE": "dim"}
 Row = Mapping[str, Any]
 
+NARROW = 100
+"""Below this width, the reason and the object of a wait share a column."""
 
-def table_of(answer: Row, rows: Sequence[Row], marked: Row | None = None) -> Table:
+HEADS = {"age": "ident", "name": "name", "state": "state", "share": "cpu", "waited": "waited", "reason": "reason"}
+"""Heads of the columns by the order that sorts by them."""
+
+
+def table_of(answer: Row, rows: Sequence[Row], sort: str, width: int, marked: Row | None = None) -> Table:
     """Return a table of some rows of an answer; ``marked``: the one to highlight.
 
     There is a column for the scheduler only if the rows of the answer have several schedulers.
     """
     several = len({row["scheduler"] for row in answer["rows"]}) > 1
-    table = Table(box=None, expand=True, header_style="bold", pad_edge=False)
-    table.add_column("ident", justify="right", no_wrap=True)
-    table.add_column("name", no_wrap=True, overflow="ellipsis", ratio=3)
-    table.add_column("state", no_wrap=True)
-    table.add_column("cpu", justify="right", no_wrap=True)
-    table.add_column("waited", justify="right", no_wrap=True)
-    table.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=3)
-    table.add_column("on", no_wrap=True, overflow="ellipsis", ratio=5)
+    heads = {each: f"{head} ▾" if each == sort else head for each, head in HEADS.items()}
+    table = Table(box=None, expand=True, header_style="bold", pad_edge=False, collapse_padding=True)
+    table.add_column(heads["age"], justify="right", no_wrap=True)
+    table.add_column(heads["name"], no_wrap=True, overflow="ellipsis", ratio=3)
+    table.add_column(heads["state"], no_wrap=True)
+    table.add_column(heads["share"], justify="right", no_wrap=True)
+    table.add_column(heads["waited"], justify="right", no_wrap=True)
+    table.add_column(heads["reason"], no_wrap=True, overflow="ellipsis", ratio=4 if width < NARROW else 3)
+    if width >= NARROW:
+        table.add_column("on", no_wrap=True, overflow="ellipsis", ratio=5)
     if several:
         table.add_column("scheduler", no_wrap=True, overflow="ellipsis", ratio=2)
     for row in rows:
-        table.add_row(*cells(row, answer["measured"])[: len(table.columns)], style="reverse" if row is marked else "")
+        drawn = cells(row, answer["measured"], width)
+        table.add_row(*drawn[: len(table.columns)], style="reverse" if row is marked else "")
     return table
 
 
-def cells(row: Row, measured: bool) -> list[Text]:
-    ident = str(row["ident"]) if row["kind"] == "dhaga" else ""  # an OS thread's ident means nothing to a user
+def cells(row: Row, measured: bool, width: int) -> list[Text]:
     share = f"{row['share']:.0%}" if measured else "…"
     seconds = "" if row["seconds"] is None else duration(row["seconds"])
-    plain = [ident, row["name"], row["state"], share, seconds, row["reason"], wait_target(row), row["scheduler"]]
+    wait = [row["reason"], wait_target(row)]
+    if width < NARROW:
+        wait = [" ".join(filter(None, wait))]
+    plain = [ident_of(row), name_of(row), row["state"], share, seconds, *wait, row["scheduler"]]
     drawn = [Text(printable(cell)) for cell in plain]
     drawn[2].stylize(COLOURS.get(row["state"], ""))
     return drawn
+
+
+def ident_of(row: Row) -> str:
+    """Return the ident of a dhaga, or the sign of a group; an OS thread's ident means nothing to a user."""
+    if row["kind"] == "group":
+        return "▾" if row["open"] else "▸"
+    return str(row["ident"]) if row["kind"] == "dhaga" else ""
+
+
+def name_of(row: Row) -> str:
+    """Return the name, with the size of a group, indented for its members."""
+    if row["kind"] == "group":
+        return f"{row['count']:,} × {row['name']}"
+    return f"  {row['name']}" if row.get("member") else str(row["name"])
 
 
 def wait_target(row: Row) -> str:
@@ -55,14 +79,19 @@ def wait_target(row: Row) -> str:
     return f"{target}, held by {holders}" if target else f"held by {holders}"
 
 
-def summary(answer: Row, filter: str, sort: str) -> RenderableType:
-    """Return the headline, the counts by reason, and the deadlocks."""
+def summary(answer: Row, filter: str) -> list[Text]:
+    """Return the lines above the table: the headline, the counts by reason, the deadlocks, and the filter."""
     lines = [Text.assemble((answer["headline"], "bold"), (f"  process {answer['pid']}", "dim"))]
     if answer["reasons"]:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in answer["reasons"])
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in answer["reasons"])
         lines.append(Text(printable(f"wait for {reasons}")))
     for circle in answer["cycles"]:
         lines.append(Text(printable(f"deadlock: {' waits for '.join([*circle, circle[0]])}"), style="bold red"))
-    matching = f", {answer['matching']} with {filter!r} in it" if filter else ""
-    lines.append(Text(printable(f"by {sort}{matching}"), style="dim"))
-    return Group(*lines)
+    if filter:
+        lines.append(Text(printable(f"{answer['matching']:,} with {filter!r} in it"), style="dim"))
+    return lines
+
+
+def hidden(answer: Row) -> list[Text]:
+    """Return the line below a table that is cut."""
+    return [Text(f"and {answer['hidden']:,} more", style="dim")] if answer["hidden"] else []

@@ -32,8 +32,8 @@ def check_function(fn: object, call: str, generators: bool = True) -> None:
     flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
     if flags & ASYNC:
         raise TypeError(
-            f"{fn!r} is a coroutine function, and {call} calls plain ones: call await_ or run_in_dhaga, "
-            "dhaga.await_(fn(...)) in a dhaga for a coroutine, "
+            f"{fn!r} is a coroutine function, and {call} calls plain ones: call await_ or run_in_dhaga,\n"
+            "dhaga.await_(fn(...)) in a dhaga for a coroutine,\n"
             "dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
         )
     if flags & inspect.CO_GENERATOR and not generators:

@@ -106,8 +106,8 @@ def refuse_async_with(of: Any, instead: str) -> None:
     def refuse(self: object, *error: object) -> NoReturn:
         name = of.__name__
         raise TypeError(
-            f"async with dhaga.{name}(...): {name} is for code in dhagas and in main code, with dhaga.{name}(...); in "
-            f"a coroutine write {instead}, or await dhaga.aio.run_in_dhaga(fn, ...)"
+            f"async with dhaga.{name}(...): {name} is for code in dhagas and in main code, with dhaga.{name}(...);\n"
+            f"in a coroutine write {instead}, or await dhaga.aio.run_in_dhaga(fn, ...)"
         )
 
     of.__aenter__ = of.__aexit__ = refuse

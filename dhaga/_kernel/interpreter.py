@@ -12,17 +12,18 @@ def check_interpreter() -> None:
     # runs).
     if "t" in getattr(sys, "abiflags", ""):
         raise ImportError(
-            "dhaga does not run on a free-threaded build of Python such as this one, PYTHON_GIL=1 included: greenlet "
-            "crashes there before Python 3.15, and dhaga's locks and queues rely on the interpreter lock (GIL). Use "
-            "the ordinary build of the same version, whose name ends without a t: "
+            "dhaga does not run on a free-threaded build of Python such as this one, PYTHON_GIL=1 included:\n"
+            "greenlet crashes there before Python 3.15, and dhaga's locks and queues rely on the interpreter lock "
+            "(GIL).\nUse the ordinary build of the same version, whose name ends without a t: "
             f"python{sys.version_info.major}.{sys.version_info.minor}",
             name="dhaga",
         )
     if is_subinterpreter():
         raise ImportError(
-            "dhaga works only in the main interpreter, and this is a subinterpreter: signals do not reach it, and "
-            "greenlet does not load in an isolated one. Import dhaga in the main interpreter, and call "
-            "subinterpreters by dhaga.offload (mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
+            "dhaga works only in the main interpreter, and this is a subinterpreter:\n"
+            "signals do not reach it, and greenlet does not load in an isolated one.\n"
+            "Import dhaga in the main interpreter, and call subinterpreters by dhaga.offload "
+            "(mod_wsgi: WSGIApplicationGroup %{GLOBAL})",
             name="dhaga",
         )
 

@@ -51,9 +51,9 @@ def unpatched(function: F) -> F:
     if function.__module__ not in namespaces:
         package = function.__module__.partition(".")[0]
         raise PatchError(
-            f"{package} has patched this program already ({function.__name__}() is now of {function.__module__}), and "
-            f"of two patches neither works: run the unchanged program with python -m dhaga --as {package} ..., or list "
-            "what to change with python -m dhaga migrate"
+            f"{package} has patched this program already ({function.__name__}() is now of {function.__module__}),\n"
+            f"and of two patches neither works: run the unchanged program with python -m dhaga --as {package} ...,\n"
+            "or list what to change with python -m dhaga migrate"
         )
     copy = FunctionType(
         function.__code__,

@@ -51,7 +51,7 @@ class Mutex:
             if on_event_loop() and originals.monotonic() > deadline:
                 raise RuntimeError(
                     "the mutex of this queue is held by code that has parked; this call, made from the event loop, "
-                    "would freeze the OS thread: do not park, nor call what may park, in queue.mutex, _put() or _get()"
+                    "would freeze the OS thread:\ndo not park, nor call what may park, in queue.mutex, _put() or _get()"
                 )
 
     def release(self) -> None:

@@ -90,7 +90,7 @@ def install(*names: str) -> None:
             raise ValueError(f"install takes {' and '.join(map(repr, NAMES))}, not {name!r}")
         if name not in finder.packages and name in sys.modules:
             raise ImportError(
-                f"the real {name} is imported already, from {getattr(sys.modules[name], '__file__', 'elsewhere')}: "
+                f"the real {name} is imported already, from {getattr(sys.modules[name], '__file__', 'elsewhere')}:\n"
                 f"call dhaga.compat.install({name!r}) before the first import of it, or run the program by "
                 f"python -m dhaga --as {name} …",
                 name=name,

@@ -1,15 +1,24 @@
-"""The dump: a snapshot of all dhagas as text, for people, or as JSON."""
+"""The dump: a snapshot of all dhagas as text, for people, or as JSON.
+
+In the text, dhagas with one state, reason and stack are described once. JSON has each of them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 
 from .._kernel.stacks import Frame, Stack
 from .._kernel.wait.wait_graph import cycle_text
+from ._row_groups import SMALLEST_GROUP, names_in_short
 from ._snapshot import LOOK_SECONDS, DhagaView, SchedulerView, Snapshot, snapshot
+from ._table_row import stem
+
+MOST_NAMES = 8
+"""Number of names that are listed of dhagas described once."""
 
 
 def dump(patience: float = LOOK_SECONDS) -> str:
@@ -27,12 +36,11 @@ def text_of(snapshot: Snapshot) -> str:
     lines = [f"process {snapshot.pid} at {moment}"]
     for circle in snapshot.cycles:
         lines.append(f"deadlock: {cycle_text(circle)}")
+    deadlocked = {name for circle in snapshot.cycles for name in circle}
     for scheduler in snapshot.schedulers:
-        lines += ["", *_scheduler_lines(scheduler)]
+        lines += ["", *_scheduler_lines(scheduler, deadlocked)]
     if snapshot.threads:
-        lines += ["", "OS threads that wait for one of Dhaga's objects"]
-        for view in snapshot.threads:
-            lines += lines_of(view)
+        lines += ["", "OS threads that wait for one of Dhaga's objects", *_lines_of_all(snapshot.threads, deadlocked)]
     return joined(lines)
 
 
@@ -54,23 +62,55 @@ def json_of(snapshot: Snapshot) -> str:
     return json.dumps(asdict(snapshot))
 
 
-def _scheduler_lines(view: SchedulerView) -> Iterator[str]:
+def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterator[str]:
     state = "busy, it did not answer" if view.held else "asleep" if view.asleep else "awake"
     counted = sum(each.kind == "dhaga" for each in view.dhagas)
     yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable"
     if view.stack:
         yield "  its OS thread is at"
         yield from _stack_lines(view.stack)
-    for each in view.dhagas:
-        yield from lines_of(each)
+    yield from _lines_of_all(view.dhagas, deadlocked)
+
+
+def _lines_of_all(views: Collection[DhagaView], deadlocked: Container[str]) -> Iterator[str]:
+    """Format views; those that are alike once, at the place of the first. A deadlocked one stands alone."""
+    groups: defaultdict[Hashable, list[DhagaView]] = defaultdict(list)
+    for view in views:
+        groups[view.name if view.name in deadlocked else _alike(view)].append(view)
+    large = {key: group for key, group in groups.items() if len(group) >= SMALLEST_GROUP}
+    for view in views:
+        key = view.name if view.name in deadlocked else _alike(view)
+        if key not in large:
+            yield from lines_of(view)
+        elif large[key][0] is view:
+            yield from _lines_of_group(large[key])
+
+
+def _alike(view: DhagaView) -> Hashable:
+    """Return what the views of a group have in common."""
+    reason = view.reason and stem(view.reason)
+    return view.kind, view.state, reason, view.held_by, view.scopes, view.cancels, view.stack, view.spawned
 
 
 def lines_of(view: DhagaView) -> Iterator[str]:
     """Format one view, its stack, and its spawn site if recorded; see ``joined``."""
-    words = [f"  {view.name} {view.state}"]
+    return _described(view, f"{view.name} {view.state}", [view])
+
+
+def _lines_of_group(views: list[DhagaView]) -> Iterator[str]:
+    names = [view.name for view in views]
+    first, *rest = _described(views[0], f"{len(views)} × {names_in_short(names)} {views[0].state}", views)
+    more = f", and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    yield from [first, f"    named {', '.join(names[:MOST_NAMES])}{more}", *rest]
+
+
+def _described(view: DhagaView, title: str, alike: Collection[DhagaView]) -> Iterator[str]:
+    words = [f"  {title}"]
     if view.reason is not None:
-        since = "" if view.seconds is None else f" for {duration(view.seconds)}"
-        words.append(f"waits{since}: {view.reason}{f' on {view.waits_on}' if view.waits_on else ''}")
+        reasons, targets = {each.reason for each in alike}, {each.waits_on for each in alike}
+        reason = view.reason if len(reasons) == 1 else f"{stem(view.reason)} …"
+        target = view.waits_on if len(targets) == 1 else f"{len(targets)} different"
+        words.append(f"waits{_since(alike)}: {reason}{f' on {target}' if target else ''}")
     if view.held_by:
         words.append(f"held by {', '.join(view.held_by)}")
     if view.scopes:
@@ -82,6 +122,13 @@ def lines_of(view: DhagaView) -> Iterator[str]:
     if view.spawned:
         yield "    spawned at"
         yield from _stack_lines(view.spawned)
+
+
+def _since(views: Iterable[DhagaView]) -> str:
+    """Return how long these wait: `` for 3.0 s``, `` for 20 ms to 3.0 s``."""
+    seconds = sorted(view.seconds for view in views if view.seconds is not None)
+    ends = list(dict.fromkeys(map(duration, seconds[:1] + seconds[-1:])))
+    return f" for {' to '.join(ends)}" if ends else ""
 
 
 def _stack_lines(stack: Stack) -> Iterator[str]:

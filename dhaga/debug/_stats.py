@@ -151,11 +151,28 @@ def sample(scheduler: Scheduler) -> None:
 
     From: another thread. One probe at a time: more of them would pile up behind a blocking dhaga and measure the same.
     """
-    if not scheduler.thread_ident or scheduler.asleep:
+    if not is_awake(scheduler):
         return
     delays = histograms.setdefault(scheduler, DelayHistogram())
     if delays.probe is None:
-        delays.probe = DelayProbe(scheduler)
-        scheduler.run_queue.append(delays.probe)
-        if scheduler.asleep:  # it fell asleep just now, after it had checked its run queue
-            scheduler.wake_loop()
+        delays.probe = DelayProbe(scheduler)  # before it can run
+        if not enqueue(delays.probe):
+            delays.probe = None
+
+
+def is_awake(scheduler: Scheduler) -> bool:
+    return bool(scheduler.thread_ident) and not scheduler.asleep
+
+
+def enqueue(probe: HubCall) -> bool:
+    """Put a probe into the run queue of its scheduler. Returns: False if that sleeps or has ended, and has no delays.
+
+    From: another thread.
+    """
+    scheduler = probe.scheduler
+    if not is_awake(scheduler):
+        return False
+    scheduler.run_queue.append(probe)
+    if scheduler.asleep:  # it fell asleep just now, after it had checked its run queue
+        scheduler.wake_loop()
+    return True

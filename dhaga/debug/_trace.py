@@ -23,6 +23,7 @@ from typing import IO, Any
 import greenlet
 
 from .._kernel import originals
+from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import this_thread
 from .._kernel.wait.waiter import Waiter
 from ._instrumentation import StopHandle, hubs, observe_all, observe_wakes, unobserve_all, unobserve_wakes
@@ -214,7 +215,8 @@ class SliceBuilder:
             if greenlet in hubs:
                 self.loops.add(track)
             name = f"hub of {hubs[greenlet]}" if greenlet in hubs else getattr(greenlet, "name", "a foreign greenlet")
-            yield self.event("M", track, self.began, name="thread_name", args={"name": name})
+            ident = {"ident": greenlet.ident} if isinstance(greenlet, Dhaga) else {}
+            yield self.event("M", track, self.began, name="thread_name", args={"name": name, **ident})
 
     def running(self, track: int, since: int, until: int) -> Event:
         return self.slice(LOOP if track in self.loops else "running", track, since, until)

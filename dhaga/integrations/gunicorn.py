@@ -167,8 +167,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """
         if cfg.threads > 1:
             raise RuntimeError(
-                f"threads = {cfg.threads} does not apply to a worker that serves each connection in a dhaga: remove "
-                "it, and limit the number of connections with worker_connections"
+                f"threads = {cfg.threads} does not apply to a worker that serves each connection in a dhaga:\n"
+                "remove it, and limit the number of connections with worker_connections"
             )
         if cfg.worker_connections < 1:
             raise RuntimeError(f"worker_connections must be one or more, not {cfg.worker_connections}")

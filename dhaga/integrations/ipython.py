@@ -25,6 +25,13 @@ from .._kernel.api import current
 from .._kernel.errors import Cancelled
 from .._kernel.run.microthread import Dhaga
 from ..aio._run_in_dhaga import run_in_dhaga
+from . import _ipython_display
+
+LOADED = (
+    "dhaga: from the next cell on, cells run in dhagas and can wait. %dhaga shows all dhagas, %unload_ext dhaga ends "
+    "this."
+)
+LOADED_IN_TERMINAL = "dhaga: statements can wait here without this extension. %dhaga shows all dhagas."
 
 REPLACED = ("should_run_async", "run_code")
 """Methods of the shell that ``load`` replaces, only in the instance."""
@@ -116,14 +123,16 @@ class CellInterrupt:
 
 
 def load(shell: Any) -> None:
-    """Run the shell's cells in dhagas, from the next one on, if it runs on an event loop; no-op if they already do.
+    """Run the shell's cells in dhagas, from the next one on, if it runs on an event loop, and say so.
 
-    Parks: never. From: the shell's ``%load_ext``.
+    Define ``%dhaga``, and the HTML of dhagas and scopes. No-op if it is loaded. Parks: never. From: ``%load_ext``.
     """
     if not is_loaded(shell):
         runner = CellRunner(shell)
         for name in REPLACED:
             setattr(shell, name, getattr(runner, name))
+        _ipython_display.show_in(shell)
+        print(LOADED if getattr(shell, "kernel", None) is not None else LOADED_IN_TERMINAL)
 
 
 def unload(shell: Any) -> None:
@@ -131,6 +140,7 @@ def unload(shell: Any) -> None:
     if is_loaded(shell):
         for name in REPLACED:
             delattr(shell, name)
+        _ipython_display.remove_from(shell)
 
 
 def is_loaded(shell: Any) -> bool:

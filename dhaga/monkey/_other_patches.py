@@ -25,7 +25,7 @@ class RefusedPatch:
         if self.active:
             raise PatchError(
                 f"{self.own.__module__}.{self.own.__name__}() is called in a program that dhaga has patched, and of "
-                f"two patches neither works: {WAY_OUT.format(self.package)}"
+                f"two patches neither works:\n{WAY_OUT.format(self.package)}"
             )
         return self.own(*args, **kwargs)
 

@@ -122,7 +122,8 @@ class Master:
     A dead worker is replaced. SIGHUP: new workers, which import the program anew, replace the old ones once all serve;
     if one fails to, the old ones stay. SIGTERM: drain for ``grace`` seconds; a second SIGTERM, SIGINT or SIGQUIT: end
     at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening socket per worker
-    (SO_REUSEPORT, the kernel distributes connections) instead of a shared one.
+    (SO_REUSEPORT, the kernel distributes connections) instead of a shared one. ``scheme``: with it, such as ``http``,
+    the log shows URLs instead of addresses.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Master:
         grace: float = GRACE,
         backlog: int = BACKLOG,
         reuse_port: bool = False,
+        scheme: str = "",
     ) -> None:
         if workers < 1 or threads < 1:
             raise ValueError(f"workers and threads must be one or more, not {workers!r} and {threads!r}")
@@ -145,6 +147,7 @@ class Master:
         self.grace = grace
         self.backlog = backlog
         self.reuse_port = reuse_port
+        self.scheme = scheme
         self.slots = range(workers)
         self.listeners: list[list[socket]] = []  # by slot
         self.workers: dict[int, WorkerProcess] = {}  # live ones, by pid
@@ -307,8 +310,13 @@ class Master:
         """Log the master's addresses, once: the program was imported, so requests are answered from now on."""
         if not self.announced and self.stop_signal is None:
             self.announced = True
-            where = ", ".join(format_address(listener.getsockname()) for listener in self.listeners[0])
-            logger.info("master %d listens at %s", os.getpid(), where)
+            where = ", ".join(self.url_of(listener) for listener in self.listeners[0])
+            hint = " (Ctrl+C ends it)" if sys.stderr is not None and sys.stderr.isatty() else ""
+            logger.info("master %d listens at %s%s", os.getpid(), where, hint)
+
+    def url_of(self, listener: socket) -> str:
+        address = format_address(listener.getsockname())
+        return f"{self.scheme}://{address}" if self.scheme and listener.family in (AF_INET, AF_INET6) else address
 
     def close_pipe(self, worker: WorkerProcess) -> None:
         if worker.pipe.fileno() >= 0:

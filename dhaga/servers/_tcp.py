@@ -306,8 +306,8 @@ class TCPServer:
             this_waiter()
         except ParkError as error:
             raise ParkError(
-                f"the end of `with {type(self).__name__}(...)` parks, which coroutines and callbacks cannot: write "
-                "`async with` in a coroutine; a callback calls start(), and spawn(server.stop)"
+                f"the end of `with {type(self).__name__}(...)` parks, which coroutines and callbacks cannot:\n"
+                "write `async with` in a coroutine; a callback calls start(), and spawn(server.stop)"
             ) from error
         return self.start()
 

@@ -50,7 +50,7 @@ def raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
             status, *rest = [template(each) for each in node.exc.args] or [None]
             text = rest[0] if rest and error == "Refusal" else status
             if text is not None and text.strip("… "):
-                yield ("Refusal" if error in HTTP_REFUSALS else error), text
+                yield ("Refusal" if error in HTTP_REFUSALS else error), " ".join(text.split())  # of one line
 
 
 def template(node: ast.expr) -> str | None:

@@ -205,7 +205,7 @@ def _plan(options: argparse.Namespace) -> Plan:
         options.threads or DEFAULT_THREADS[options.workers],
         _dhagas_per_thread(options),
         options.bandwidth,
-        bar=sys.stderr.isatty() and not options.json,
+        bar=sys.stderr.isatty(),
     )
 
 

@@ -6,14 +6,17 @@ Files, stores and the network are elsewhere.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import zstandard
-from blake3 import blake3
+from examples._late import Late
 
 from .wire import BackupError
+
+zstandard: Any = Late("zstandard")
+blake3: Any = Late("blake3")
 
 CHUNK_SIZE: Final = 256 * 1024  # hashed and packed in 1.4 ms: the longest that a worker keeps its OS thread
 BATCH_CHUNKS: Final = 4  # asked for together: one round trip a MiB, and no worker holds more than that
@@ -39,9 +42,13 @@ class _Codecs(threading.local):
     They are large and not thread-safe; packing never parks, so all dhagas of a thread share them.
     """
 
-    def __init__(self) -> None:
-        self.compress = zstandard.ZstdCompressor(level=LEVEL).compress
-        self.decompress = zstandard.ZstdDecompressor().decompress
+    @functools.cached_property
+    def compress(self) -> Callable[[bytes], bytes]:
+        return zstandard.ZstdCompressor(level=LEVEL).compress  # type: ignore[no-any-return]
+
+    @functools.cached_property
+    def decompress(self) -> Callable[..., bytes]:
+        return zstandard.ZstdDecompressor().decompress  # type: ignore[no-any-return]
 
 
 _codecs: Final = _Codecs()
@@ -49,7 +56,7 @@ _codecs: Final = _Codecs()
 
 def digest_of(data: bytes) -> bytes:
     """Name a chunk."""
-    return blake3(data).digest()
+    return blake3.blake3(data).digest()  # type: ignore[no-any-return]
 
 
 def pack_chunk(data: bytes) -> bytes:

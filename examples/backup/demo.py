@@ -34,6 +34,7 @@ RUNS: Final = {
     "32 threads": ["--workers", "threads", "--threads", "32"],
 }
 SHOWN: Final = 10
+CLEARED: Final = "\x1b[A\x1b[2K"  # the line above, where a terminal shows the job's title while it runs
 
 
 class Demo:
@@ -44,6 +45,7 @@ class Demo:
         self.scratch = scratch
         self.began = time.time()
         self.rows: list[list[str]] = []
+        self.firsts: dict[str, Summary] = {}  # the first backup of each unit
         self.remarks: list[str] = []
 
     def run(self, title: str, options: list[str]) -> None:
@@ -52,21 +54,26 @@ class Demo:
         with server(place / "store", options[:2]) as address:
             saving = ["backup", str(self.source), "--to", address]
             saving += [argument for name in EXCLUDED for argument in ("--exclude", name)]
-            first = self._client(f"{title}: first backup", saving + options)
+            first = self.firsts[title] = self._client(f"{title}: first backup", saving + options)
             self._client(f"{title}: again", saving + options)
             restoring = ["restore", first.snapshot, str(place / "restored"), "--from", address]
             self._client(f"{title}: restore", restoring + options)
         self._compare(place / "restored", title, {line.partition(": ")[0] for line in first.problems})
 
     def _client(self, title: str, arguments: list[str]) -> Summary:
-        print(f"{title} ...", file=sys.stderr)
+        if sys.stderr.isatty():
+            print(f"{title} ...", file=sys.stderr)
         done = subprocess.run(command(*arguments, "--json"), cwd=ROOT, env=environment(), stdout=subprocess.PIPE)
         if not done.stdout:
             raise BackupError(f"{title} failed, see above")
         values: dict[str, Any] = json.loads(done.stdout)
         values.pop("rate")
         summary = Summary(**values)
-        self.rows.append([title, *cells(summary)])
+        unit, _, job = title.partition(": ")
+        if [unit] not in (row[:1] for row in self.rows):
+            self.rows.append([unit, *("" for _ in COLUMNS)])
+        self.rows.append([f"  {job}", *cells(summary)])
+        print(f"{CLEARED if sys.stderr.isatty() else ''}{title}: {in_short(summary)}", file=sys.stderr)
         return summary
 
     def _compare(self, restored: Path, title: str, reported: set[str]) -> None:
@@ -87,6 +94,20 @@ class Demo:
             )
         except FileNotFoundError:
             return True
+
+
+def in_short(summary: Summary) -> str:
+    """Return the rate of a job, how much smaller its bytes went over the wire, and how long it took."""
+    smaller = f"{summary.bytes / summary.sent:.1f} x smaller, " if summary.sent else ""
+    return f"{summary.rate / 1e6:.1f} MB/s, {smaller}{summary.seconds:.2f} s"
+
+
+def result(firsts: dict[str, Summary]) -> str:
+    """Return the comparison of the first backups of two units in one line."""
+    (title, one), (other_title, other) = firsts.items()
+    ratios = [other.seconds / one.seconds, one.cpu_seconds / other.cpu_seconds, one.peak_rss / other.peak_rss]
+    faster, cpu, memory = (f"{ratio:.2g}" for ratio in ratios)
+    return f"{title} against {other_title}: {faster} x the speed, {cpu} x the CPU, {memory} x the memory"
 
 
 def differences(source: Path, restored: Path) -> Iterator[str]:
@@ -196,6 +217,7 @@ def main() -> int:
     print(f"\n{source} ({about})\n")
     print(table(["", *COLUMNS], demo.rows))
     print("\n" + "\n".join(demo.remarks))
+    print(result(demo.firsts))
     return 0
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from tqdm import tqdm
+from examples._late import Late
 
 from .limiter import MOST_IN_FLIGHT, Bandwidth, ConcurrencyControl, sample_of
 from .rpc import Address, Client, Stopped
@@ -30,7 +30,7 @@ TICK: Final = 0.1  # seconds between two looks at the bar
 STOP_SECONDS: Final = 5.0
 RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 
-tqdm.monitor_interval = 0  # no thread that watches the bar: the main thread draws it in time
+tqdm: Any = Late("tqdm")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Job:
         self._queue: Any = unit.queue.Queue(QUEUED)
         self._failures: list[BaseException] = []
         self._offered = 0
-        self._bar: tqdm[NoReturn] | None = None
+        self._bar: Any = None  # a tqdm, in a terminal
         self._next_tick = 0.0
         self._began = unit.time.monotonic()
         self._used = unit.time.process_time()
@@ -114,7 +114,8 @@ class Job:
         self.client.connect()
         self._group = self.plan.unit.group(self.plan.threads, self.plan.dhagas or MOST_IN_FLIGHT)
         if self.plan.bar:
-            self._bar = tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False)
+            tqdm.tqdm.monitor_interval = 0  # no thread that watches the bar: the main thread draws it in time
+            self._bar = tqdm.tqdm(unit="B", unit_scale=True, total=0, mininterval=0, leave=False, dynamic_ncols=True)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -225,11 +226,12 @@ class Job:
         if self._bar is not None:
             self._draw(self._bar)
 
-    def _draw(self, bar: tqdm[NoReturn]) -> None:
+    def _draw(self, bar: Any) -> None:
         done = self._total()
         bar.total = max(self._offered, done.bytes)
         bar.n = done.bytes
-        bar.set_postfix_str(f"{done.files} files, {len(self._tasks)} in flight", refresh=False)
+        smaller = f"{done.bytes / done.sent:.1f} x smaller, " if done.sent else ""
+        bar.set_postfix_str(f"{smaller}{done.files} files", refresh=False)
         bar.refresh()
 
     def _total(self) -> Tally:

@@ -11,7 +11,7 @@ from .catalogue import Snapshot
 from .jobs import Summary
 from .wire import printable
 
-COLUMNS: Final = ("files", "bytes", "sent", "deduplicated", "seconds", "MB/s", "peak RSS", "CPU seconds")
+COLUMNS: Final = ("files", "MB", "MB sent", "MB known", "s", "MB/s", "MB RSS", "CPU s")
 SHOWN: Final = 20  # problems and notes each; the JSON holds all
 
 
@@ -19,12 +19,12 @@ def cells(summary: Summary) -> list[str]:
     """Give a summary's values in the order of COLUMNS."""
     return [
         f"{summary.files:,}",
-        f"{summary.bytes:,}",
-        f"{summary.sent:,}",
-        f"{summary.deduplicated:,}",
+        f"{summary.bytes / 1e6:,.1f}",
+        f"{summary.sent / 1e6:,.1f}",
+        f"{summary.deduplicated / 1e6:,.1f}",
         f"{summary.seconds:.2f}",
         f"{summary.rate / 1e6:.1f}",
-        f"{summary.peak_rss / 1e6:.0f} MB",
+        f"{summary.peak_rss / 1e6:.0f}",
         f"{summary.cpu_seconds:.2f}",
     ]
 

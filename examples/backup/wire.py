@@ -7,6 +7,7 @@ a tunnel.
 
 from __future__ import annotations
 
+import functools
 import hmac
 import socket
 import struct
@@ -14,7 +15,9 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgpack
+from examples._late import Late
+
+msgpack: Any = Late("msgpack")
 
 VERSION: Final = 2  # 2: entries have owners, holes and hard links
 FRAME_LIMIT: Final = 4 * 1024 * 1024  # sixteen of the largest chunks
@@ -47,8 +50,9 @@ class Disconnected(ConnectionError):
 class _Packers(threading.local):
     """One packer an OS thread: its 256 KB buffer is reused, and packing never parks, so dhagas can share it."""
 
-    def __init__(self) -> None:
-        self.pack: Callable[[object], bytes] = msgpack.Packer(autoreset=True).pack
+    @functools.cached_property
+    def pack(self) -> Callable[[object], bytes]:
+        return msgpack.Packer(autoreset=True).pack  # type: ignore[no-any-return]
 
 
 _packers: Final = _Packers()

@@ -21,9 +21,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from celery import Celery
-from kombu.exceptions import OperationalError
-
+from examples._late import Late
 from examples.backup import client
 from examples.backup.rpc import Address, Client
 from examples.backup.server import MOST_NAMES
@@ -33,6 +31,8 @@ from examples.backup.workers import threads
 from .fleet import Fleet, snapshot_name
 from .outcome import Outcome, Source
 from .tasks import TASK, Report
+
+kombu: Any = Late("kombu.exceptions")
 
 TICK: Final = 0.2  # seconds between two looks at the catalogue
 AHEAD: Final = 4000  # sources sent and not done: on files, a worker lists the whole queue for each message it takes
@@ -53,7 +53,7 @@ class Timeouts:
 class Driver:
     """One run over a fleet. Used from one thread."""
 
-    def __init__(self, app: Celery, server: Address, run: str, fleet: Fleet, timeouts: Timeouts) -> None:
+    def __init__(self, app: Any, server: Address, run: str, fleet: Fleet, timeouts: Timeouts) -> None:
         unit = threads()
         self.app = app
         self.address = server
@@ -125,7 +125,7 @@ class Driver:
         arguments = (one.path, one.name, self.address.host, self.address.port)
         try:
             self.app.send_task(TASK, arguments, task_id=self._task_id(one, one.sends))
-        except (OperationalError, OSError) as error:
+        except (kombu.OperationalError, OSError) as error:
             raise BackupError(f"the broker is gone ({error})") from None
         one.sends += 1
         one.sent = time.monotonic()
@@ -229,7 +229,7 @@ class Driver:
             time.sleep(TICK if self.silent else 0)
 
 
-def _reading(app: Celery) -> Callable[[str], dict[str, Any] | None]:
+def _reading(app: Any) -> Callable[[str], dict[str, Any] | None]:
     """Make a function that reads what a task has told, once; None if there is nothing yet."""
     backend: Any = app.backend
     options = {"backlog_limit": RESULTS_READ} if app.conf.result_backend == "rpc://" else {}

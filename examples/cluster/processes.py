@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from celery.signals import worker_ready
-
+from examples._late import Late
 from examples.backup.wire import BackupError
 
 from .brokers import Broker
 from .tasks import Tasks, WorkerOptions, host_name
+
+signals: Any = Late("celery.signals")
 
 ROOT: Final = Path(__file__).parents[2]
 WARM_SECONDS: Final = 10.0
@@ -161,7 +162,7 @@ def work(broker: Broker, worker_options: WorkerOptions, number: int, *, attached
     def tell(**about: object) -> None:
         (broker.folder / f"worker-{number}.ready").touch()
 
-    worker_ready.connect(tell)
+    signals.worker_ready.connect(tell)
     try:
         tasks.app.worker_main(line)
     except SystemExit as ended:

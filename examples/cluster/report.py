@@ -6,10 +6,9 @@ import json
 import sys
 import time
 from collections import Counter, defaultdict
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from tqdm import tqdm
-
+from examples._late import Late
 from examples.backup.report import table
 
 from .driver import Driver
@@ -19,17 +18,18 @@ from .tasks import Report
 SHOWN: Final = 10
 LINE_SECONDS: Final = 5.0
 
-tqdm.monitor_interval = 0
+tqdm: Any = Late("tqdm")
 
 
 class Progress:
     """A bar in a terminal, elsewhere a line now and then; nothing where that was asked for."""
 
     def __init__(self, total: int, *, quiet: bool) -> None:
-        self._bar: tqdm[NoReturn] | None = None
+        self._bar: Any = None
         self._next_line = float("inf") if quiet else time.monotonic() + LINE_SECONDS
         if sys.stderr.isatty() and not quiet:
-            self._bar = tqdm(unit=" sources", total=total, mininterval=0, leave=False)
+            tqdm.tqdm.monitor_interval = 0  # no thread of its own
+            self._bar = tqdm.tqdm(unit=" sources", total=total, mininterval=0, leave=False)
 
     def close(self) -> None:
         """Take the bar away."""
@@ -38,7 +38,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        tqdm.write(text, file=sys.stderr)
+        tqdm.tqdm.write(text, file=sys.stderr)
 
     def draw(self, driver: Driver) -> None:
         """Show how far a run is."""

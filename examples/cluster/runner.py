@@ -9,9 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from celery import Celery
-from kombu.exceptions import OperationalError
-
+from examples._late import Late
 from examples.backup.rpc import Address
 from examples.backup.wire import BackupError
 
@@ -23,6 +21,8 @@ from .processes import EmbeddedWorker, Workers
 from .report import Progress
 from .run_names import Run
 from .tasks import Tasks, WorkerOptions, application
+
+kombu: Any = Late("kombu.exceptions")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def crew_of(plan: Plan) -> Any:
     return Workers(plan.broker, plan.worker_options, plan.workers)
 
 
-def check_broker(app: Celery, broker: Broker) -> None:
+def check_broker(app: Any, broker: Broker) -> None:
     """See whether the broker answers.
 
     Raises: BackupError.
@@ -108,7 +108,7 @@ def check_broker(app: Celery, broker: Broker) -> None:
     try:
         with app.connection_for_write() as connection:
             connection.ensure_connection(max_retries=1, interval_start=0.2, timeout=REACH_SECONDS)
-    except (OperationalError, OSError) as error:
+    except (kombu.OperationalError, OSError) as error:
         raise BackupError(f"cannot reach the broker {broker.shown} ({error}): is it running there?") from None
 
 
@@ -153,10 +153,10 @@ def _forget_keys(client: Any, prefix: str) -> None:
         client.execute_command("UNLINK", key)
 
 
-def _clear_queue(app: Celery, broker: Broker) -> None:
+def _clear_queue(app: Any, broker: Broker) -> None:
     """Take away what no worker has taken yet: the next run sends it again."""
     try:
         with app.connection_for_write() as connection:
             app.amqp.queues[broker.queue].bind(connection.default_channel).purge()
-    except (OperationalError, OSError):
+    except (kombu.OperationalError, OSError):
         pass

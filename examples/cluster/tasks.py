@@ -13,8 +13,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from celery import Celery
-
+from examples._late import Late
 from examples.backup.client import Saver
 from examples.backup.jobs import Tally, Worker
 from examples.backup.rpc import Address, Client
@@ -23,6 +22,8 @@ from examples.backup.wire import BackupError, printable
 from examples.backup.workers import UNITS, Unit
 
 from .brokers import Broker
+
+celery: Any = Late("celery")
 
 TASK: Final = "examples.cluster.save"
 DHAGA_POOL: Final = "dhaga.integrations.celery:TaskPool"
@@ -196,9 +197,9 @@ class Tasks:
         self.connections.give_back(client)
 
 
-def application(broker: Broker) -> Celery:
+def application(broker: Broker) -> Any:
     """Make a Celery application at a broker, without tasks: enough to send some."""
-    app = Celery("cluster", set_as_current=False)
+    app = celery.Celery("cluster", set_as_current=False)
     app.conf.update(
         task_acks_late=True,
         task_reject_on_worker_lost=True,

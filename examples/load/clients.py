@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dhaga.http import Session
+from dhaga import http
 
 from . import light_client
 
 
-def comfortable() -> Session:
+def comfortable() -> Any:
     """Make a `requests.Session` that parks; it does not look for proxies and passwords in the environment each time."""
-    session = Session()
+    session = http.Session()
     session.trust_env = False
     return session
 

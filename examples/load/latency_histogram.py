@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hdrh.histogram import HdrHistogram
+from examples._late import Late
+
+hdrh: Any = Late("hdrh.histogram")
 
 SMALLEST, GREATEST, DIGITS = 1, 3_600_000_000, 3
 """In µs: 1 µs to 1 h, in steps of 0.1 %. To note one takes 1.5 µs, to read a percentile a millisecond."""
@@ -15,7 +17,7 @@ class LatencyHistogram:
     """Durations in seconds, of which any percentile can be told."""
 
     def __init__(self) -> None:
-        self.histogram: Any = HdrHistogram(SMALLEST, GREATEST, DIGITS)
+        self.histogram: Any = hdrh.HdrHistogram(SMALLEST, GREATEST, DIGITS)
         self.total = 0.0
 
     def __len__(self) -> int:

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 from urllib.request import Request
 
-from requests import HTTPError
-from requests.structures import CaseInsensitiveDict
+from examples._late import Late
 
 from .wire import Connection, Endpoint, Received
+
+requests: Any = Late("requests")
+structures: Any = Late("requests.structures")
 
 AGENT = "dhaga-load"
 REDIRECTS = 10  # that are followed, at most
@@ -62,9 +64,11 @@ class Answer:
         return f"<Answer {self.status_code}>"
 
     @functools.cached_property
-    def headers(self) -> CaseInsensitiveDict[str]:
+    def headers(self) -> Any:
         """The headers; the last one of a name."""
-        return CaseInsensitiveDict((name.decode("latin-1"), text.decode("latin-1")) for name, text in self.raw_headers)
+        return structures.CaseInsensitiveDict(
+            (name.decode("latin-1"), text.decode("latin-1")) for name, text in self.raw_headers
+        )
 
     @functools.cached_property
     def content(self) -> bytes:
@@ -96,7 +100,7 @@ class Answer:
     def raise_for_status(self) -> None:
         """Raise HTTPError if the status is 400 or above."""
         if not self.ok:
-            raise HTTPError(f"HTTP {self.status_code} for {self.url}")
+            raise requests.HTTPError(f"HTTP {self.status_code} for {self.url}")
 
 
 def wbits(coding: str, body: bytes) -> int:
@@ -138,7 +142,7 @@ class Session:
             url = urljoin(url, answer.headers["Location"])
             if answer.status_code == 303 or (answer.status_code in (301, 302) and method == "POST"):
                 method, body = "GET", None
-        raise HTTPError(f"more than {REDIRECTS} redirects, to {url}")
+        raise requests.HTTPError(f"more than {REDIRECTS} redirects, to {url}")
 
     def exchange(self, method: str, url: str, fields: dict[str, str], body: bytes | None, verify: bool | str) -> Answer:
         """Make a request as it is, with the cookies that are for it."""

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Protocol
-
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from typing import Any, Protocol
 
 import dhaga
 from dhaga.metrics import RateMeter
+from examples._late import Late
 
 from .load import Load
 from .quantities import percent, told
 from .statistics import Statistics, Tally
+
+console: Any = Late("rich.console")
+live: Any = Late("rich.live")
+bar: Any = Late("rich.progress_bar")
+rich_table: Any = Late("rich.table")
+text: Any = Late("rich.text")
 
 TURN = 1.0
 """Seconds between two looks: to draw the table takes 3 to 8 ms, for which a request may have to wait."""
@@ -48,20 +49,20 @@ class LiveTable:
 
     turn = TURN
 
-    def __init__(self, live: Live) -> None:
+    def __init__(self, live: Any) -> None:
         self.live = live
 
     def show(self, title: str, load: Load) -> None:
         """Draw how much of the test is over, the table, and under it the commonest failures."""
         book = load.book
-        table = Table(*COLUMNS, caption=failures(book), caption_justify="left")
+        table = rich_table.Table(*COLUMNS, caption=failures(book), caption_justify="left")
         for column in table.columns[1:]:
             column.justify = "right"
         busiest = sorted(book.tallies.items(), key=lambda pair: -pair[1].done.total)
         for name, tally in busiest[:ROWS]:
             table.add_row(name, *cells(tally))
             dhaga.sleep(0)  # percentiles take 2 ms a row
-        self.live.update(Group(progress(load), Text(title), table), refresh=True)
+        self.live.update(console.Group(progress(load), text.Text(title), table), refresh=True)
 
     def say(self, line: str) -> None:
         """Print a line above the table."""
@@ -94,12 +95,12 @@ class NoDisplay:
         """Say nothing."""
 
 
-def progress(load: Load) -> RenderableType:
+def progress(load: Load) -> Any:
     """Return a bar of the time, and what is left of it; then what is still awaited."""
     left = load.lasting * (1 - load.share)
     words = f"{load.share:.0%} of {load.lasting:,.6g} s, {left:,.0f} s left" if left else "awaits what is under way"
-    line = Table.grid(padding=(0, 1))
-    line.add_row(ProgressBar(total=1.0, completed=load.share, width=BAR), words)
+    line = rich_table.Table.grid(padding=(0, 1))
+    line.add_row(bar.ProgressBar(total=1.0, completed=load.share, width=BAR), words)
     return line
 
 
@@ -117,11 +118,11 @@ def failures(book: Statistics) -> str:
 @contextlib.contextmanager
 def shown(load: Load, quiet: bool = False) -> Iterator[Display]:
     """Show how a test goes on while the block runs."""
-    console = Console(stderr=True)
+    screen = console.Console(stderr=True)
     with contextlib.ExitStack() as stack:
         face: Display = NoDisplay() if quiet else PlainLines()
-        if console.is_terminal and not quiet:
-            face = LiveTable(stack.enter_context(Live(console=console, auto_refresh=False, transient=True)))
+        if screen.is_terminal and not quiet:
+            face = LiveTable(stack.enter_context(live.Live(console=screen, auto_refresh=False, transient=True)))
         if not quiet:
             watcher = dhaga.spawn(follow, face, load, name="screen", daemon=True, priority=dhaga.LOW)
             stack.callback(watcher.join)

@@ -9,9 +9,10 @@ import functools
 import select
 from typing import Any, NamedTuple
 
-import httptools
-
 from dhaga import socket, ssl
+from examples._late import Late
+
+httptools: Any = Late("httptools")
 
 PIECE = 65536  # bytes read at once
 NEVER_A_BODY = (204, 304)

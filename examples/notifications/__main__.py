@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from .broker import DEFAULTS
 from .runtime import threading
-from .server import NotificationServer, Settings
 from .service import HEARTBEAT
+from .settings import Settings
 from .tokens import Tokens
 
 PORT: Final = 8000
@@ -93,6 +93,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def serve(settings: Settings) -> None:
     """Serve until a signal comes."""
+    from .server import NotificationServer  # here, as it needs packages that --help does without
+
     stopped = threading.Event()
     with NotificationServer(settings) as server:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,7 +105,7 @@ def serve(settings: Settings) -> None:
         stopped.wait()
 
 
-def addresses(server: NotificationServer) -> str:
+def addresses(server: Any) -> str:
     """Say where what is served, and how to publish and to wait there."""
     (host, port), (line_host, line_port) = server.address, server.line_address
     url, token = f"http://{host}:{port}/", " -H 'Authorization: Bearer TOKEN'" if server.settings.tokens else ""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
 from dhaga.debug import stats
 from dhaga.http.wsgi import Server as HTTPServer
 
-from .broker import DEFAULTS, Limits
 from .line_protocol import LineHandler
 from .runtime import Server
-from .service import HEARTBEAT, Service
-from .socket_clients import Policy
-from .tokens import Tokens
+from .service import Service
+from .settings import Settings
 from .web import Web
 
 LEEWAY: Final = 60.0
@@ -25,27 +22,11 @@ GRACE: Final = 5.0
 """Seconds for what is under way when the server stops."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How to run a server."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    line_port: int = 0
-    clients: int = 12_000  # of each of the two addresses
-    limits: Limits = DEFAULTS
-    tokens: Tokens | None = None
-    policy: Policy = "disconnect"
-    heartbeat: float = HEARTBEAT
-    redis: str | None = None
-    stream: str = "notifications"
-
-
 class NotificationServer:
     """Serves while its `with` block runs; `address` is that of HTTP, `line_address` that of the line protocol."""
 
-    def __init__(self, settings: Settings = Settings()) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings = settings or Settings()
         self.service = Service(
             settings.limits,
             settings.tokens,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable
+from importlib import import_module
 
 import pytest
 
-from dhaga._cli.arguments import count, or_none, process_id, seconds, seconds_between
+from dhaga._cli.arguments import CommandLine, count, did_you_mean, or_none, process_id, seconds, seconds_between
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,52 @@ def test_what_is_taken(validate: Callable[[str], object], text: str, value: obje
 def test_what_is_refused(validate: Callable[[str], object], text: str, error: str) -> None:
     with pytest.raises(ArgumentTypeError, match=error):
         validate(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--wrokers", "2", "x:app"], "python -m dhaga x: there is no option --wrokers: did you mean --workers?"),
+        (["--nothing=1", "x"], "python -m dhaga x: there is no option --nothing"),
+        (["--workers", "0", "x"], "argument --workers: '0' is not a whole number from 1"),
+        (["--workers"], "argument --workers: expected one argument"),
+    ],
+)
+def test_a_misspelt_option_is_named_with_the_most_similar_one(
+    capsys: pytest.CaptureFixture[str], words: list[str], error: str
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parser().parse_args(words)
+    assert end.value.code == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(error)
+    assert second == "python -m dhaga x --help lists the options"
+
+
+def test_what_follows_a_double_dash_and_shortened_options_are_taken() -> None:
+    assert parser().parse_args(["--", "--wrokers"]).operand == "--wrokers"
+    assert parser().parse_args(["--work", "3", "x"]).workers == 3
+
+
+def parser() -> CommandLine:
+    made = CommandLine("x", "OPERAND", "Do something.")
+    made.add_argument("operand")
+    made.add_argument("--workers", type=count)
+    return made
+
+
+def test_a_word_like_no_other_suggests_nothing() -> None:
+    assert did_you_mean("zzz", ["serve"]) == ""
+
+
+@pytest.mark.parametrize("command", ["dump", "migrate.command", "serve", "top"])
+def test_the_help_of_a_command_fits_a_screen_and_says_nothing_twice(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = import_module(f"dhaga._cli.{command}").command_line().format_help().splitlines()
+    assert len(lines) <= (24 if command != "serve" else 42)
+    assert max(map(len, lines)) <= 100
+    said = [line for line in lines if line.strip()]
+    assert len(said) == len(set(said))

@@ -6,12 +6,17 @@ import contextlib
 import http.client
 import os
 import pathlib
+import pty
+import re
+import select
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
@@ -213,6 +218,39 @@ def test_an_inherited_socket_is_served(tmp_path: pathlib.Path) -> None:
         assert connection.getresponse().read() == b"1 http"
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(("colours", "status"), [("", "\x1b[33m404\x1b[0m"), ("1", "404")])
+def test_in_a_terminal_the_url_the_way_out_and_coloured_statuses_are_shown(
+    tmp_path: pathlib.Path, colours: str, status: str
+) -> None:
+    (tmp_path / "served.py").write_text("def app(environ, start):\n    start('404 Not Found', [])\n    return []\n")
+    end, its = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "NO_COLOR": colours}
+    command = [sys.executable, "-m", "dhaga", "serve", "served:app", "--bind", "127.0.0.1:0", "--access-log"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=its, stdout=its, stderr=its) as process:
+        try:
+            shown = read_until(end, "serves")
+            (url,) = re.findall(r"listens at (http://127\.0\.0\.1:[0-9]+) \(Ctrl\+C ends it\)", shown)
+            with pytest.raises(urllib.error.HTTPError) as found:
+                urllib.request.urlopen(f"{url}/%22%20500%20", timeout=PATIENCE)
+            found.value.close()
+            assert f'" {status} - "' in read_until(end, "Python-urllib")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+            os.close(end)
+            os.close(its)
+
+
+def read_until(terminal: int, text: str) -> str:
+    """Read what is written to a terminal until a text comes."""
+    shown = ""
+    while text not in shown:
+        assert select.select([terminal], [], [], PATIENCE)[0], shown
+        shown += os.read(terminal, 65536).decode()
+    return shown
 
 
 # ---- what cannot be served

@@ -20,8 +20,11 @@ class Process:
         self.names = list(names)
         self.asked: list[Any] = []
         self.last_first = False
+        self.group: list[str] = []
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+        if what == "history":
+            return {"samples": []}
         self.asked.append((what, *arguments.values()))
         if what == "cancel":
             return {"name": self.names[arguments["ident"] - 1], "cancelled": True}
@@ -30,7 +33,13 @@ class Process:
         rows = [row(name, number) for number, name in enumerate(self.names, 1) if arguments["filter"] in name]
         if self.last_first:
             rows.reverse()
-        counts = {"total": len(self.names), "matching": len(rows), "states": {"WAITING": len(self.names)}}
+        if self.group and arguments["grouped"]:
+            members = [row | {"member": True} for row in rows if row["name"] in self.group]
+            is_open = "key" in arguments["opened"]
+            head = members[0] | {"kind": "group", "ident": 0, "key": "key", "count": len(members), "open": is_open}
+            rows = [row for row in rows if row["name"] not in self.group]
+            rows = [head | {"name": "g…"}, *(members if is_open else []), *rows]
+        counts = {"total": len(self.names), "matching": len(rows), "hidden": 0, "states": {"WAITING": len(self.names)}}
         return {"pid": 7, "measured": True, "cycles": [], "reasons": [["sleep", 3]], "rows": rows, **counts} | {
             "headline": f"{len(self.names)} dhagas: {len(self.names)} waiting"
         }
@@ -54,6 +63,7 @@ def press(screen: Screen, *pressed: str) -> None:
 
 
 def drawn(screen: Screen, width: int = 100) -> list[str]:
+    screen.width = width
     console = Console(width=width, height=screen.height, file=io.StringIO())
     with console.capture() as capture:
         console.print(screen.draw())
@@ -69,7 +79,8 @@ def test_it_shows_counts_rows_and_keys() -> None:
     lines = drawn(screen_of("a", "b"))
     assert lines[0] == "2 dhagas: 2 waiting  process 7"
     assert lines[1] == "wait for 3 sleep"
-    assert lines[3].split() == ["ident", "name", "state", "cpu", "waited", "reason", "on"]
+    assert lines[2].split() == ["runnable", "…", "parked", "…", "lag", "…"]
+    assert lines[3].split() == ["ident", "name", "state", "cpu", "▾", "waited", "reason", "on"]
     assert lines[4].split() == ["1", "a", "WAITING", "25%", "1.0", "s", "sleep"]
     assert lines[-1].startswith("q quit")
 
@@ -111,8 +122,12 @@ def test_the_filter_counts_as_it_is_typed() -> None:
 
 def test_sorts_follow_each_other() -> None:
     screen = screen_of("a")
-    press(screen, *"ssssss")
+    heads = []
+    for _ in range(6):
+        heads += [head.split()[-1] for head in [drawn(screen)[3].partition(" ▾")[0]]]
+        press(screen, "s")
     assert [each[2] for each in asked(screen)] == ["share", "waited", "name", "state", "reason", "age", "share"]
+    assert heads == ["cpu", "waited", "name", "state", "reason", "ident"]
 
 
 def test_the_chosen_one_stays_chosen_when_the_order_changes_and_is_never_off_the_screen() -> None:
@@ -178,6 +193,35 @@ def test_a_cancel_is_confirmed_and_meets_the_one_that_was_asked_about() -> None:
     screen.chosen = 3
     press(screen, "x")
     assert drawn(screen)[-1] == "main is not a dhaga and cannot be cancelled"
+
+
+def test_a_group_is_unfolded_chosen_and_not_cancelled() -> None:
+    screen = screen_of("a", "g1", "g2", "z")
+    assert isinstance(screen.client, Process)
+    screen.client.group = ["g1", "g2"]
+    screen.refresh()
+    assert drawn(screen)[4].split()[:4] == ["▸", "2", "×", "g…"]
+    press(screen, "x")
+    assert drawn(screen)[-1] == "unfold the group by enter, and choose one dhaga"
+    press(screen, "enter")
+    assert [line.split()[:2] for line in drawn(screen)[4:8]] == [["▾", "2"], ["2", "g1"], ["3", "g2"], ["1", "a"]]
+    assert "  g1" in drawn(screen)[5]
+    press(screen, "down", "x", "y")
+    assert ("cancel", 2) in asked(screen)
+    press(screen, "up", "enter")
+    assert [line.split()[0] for line in drawn(screen)[4:7]] == ["▸", "1", "4"]
+    press(screen, "g")
+    assert [line.split()[0] for line in drawn(screen)[4:8]] == ["1", "2", "3", "4"]
+
+
+def test_a_narrow_terminal_has_one_column_for_a_wait() -> None:
+    screen = screen_of("a")
+    screen.rows[0]["waits_on"] = "<Lock held by b>"
+    screen.height = 24
+    lines = drawn(screen, 80)
+    assert lines[3].split()[-1] == "reason"
+    assert lines[4].endswith("sleep <Lock held by b>")
+    assert max(map(len, lines)) <= 80 and len(lines[-1]) > 60
 
 
 def test_q_quits_from_the_table_and_from_a_dump() -> None:

@@ -201,7 +201,7 @@ def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
         settle()
         for d in dhagas:
             state, place = repr(d), d.wait_target
-            with pytest.raises(RuntimeError, match=r"cannot be released by wake\(\).*cancel\(\)"):
+            with pytest.raises(RuntimeError, match=r"(?s)cannot be released by wake\(\).*cancel\(\)"):
                 d.wake("anything")
             with pytest.raises(RuntimeError):
                 d.wake(error=OSError())

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 import dhaga
+from dhaga._kernel.wait.thread_waiter import OSThread
 from dhaga._sync.lock import Lock
 from dhaga.debug import _dhaga_table
 from dhaga.debug._remote.client import InspectorClient
+from dhaga.debug._row_groups import RowGroup
+from dhaga.debug._table_row import DhagaRow
 from tests.kit.inspectors import park_all
 
 
@@ -75,12 +78,12 @@ def test_those_who_wait_for_each_other_are_named(line: InspectorClient, observed
     for _ in range(3):
         observed.spawn(dhaga.sleep, 60, name="a")
     for sort in _dhaga_table.SORTS:  # the two come first, so that no cut hides them
-        answer = line.ask("table", sort=sort, most=2)
+        answer = line.ask("table", sort=sort, most=1)
         assert (answer["matching"], sorted(row["name"] for row in answer["rows"])) == (5, ["left", "right"])
     observed.call(observed.cancel_all)
 
 
-def test_a_large_group_does_not_push_a_small_one_out(line: InspectorClient, observed: dhaga.Scheduler) -> None:
+def test_rows_are_grouped_before_they_are_cut(line: InspectorClient, observed: dhaga.Scheduler) -> None:
     lock = Lock()
 
     def hold() -> None:
@@ -92,9 +95,28 @@ def test_a_large_group_does_not_push_a_small_one_out(line: InspectorClient, obse
     park_all(observed, *sleepers, holder)
     park_all(observed, *(observed.spawn(lock.acquire, name=f"last-{n}") for n in range(30)))
     plain = line.ask("table", sort="age", most=50)
-    assert (plain["groups"], [row["name"] for row in plain["rows"]]) == ([], [f"sleeper-{n}" for n in range(50)])
-    answer = line.ask("table", sort="age", most=50, grouped=True)
-    assert answer["groups"] == [["WAITING", "sleep", 61], ["WAITING", "lock.acquire", 30]]
-    names = [row["name"] for row in answer["rows"]]
-    assert names == [f"sleeper-{n}" for n in range(30)] + [f"last-{n}" for n in range(20)]
+    assert [row["name"] for row in plain["rows"]] == [f"sleeper-{n}" for n in range(50)]
+    assert plain["hidden"] == 41
+    answer = line.ask("table", sort="age", most=2, grouped=True)
+    shown = [(row["kind"], row["count"], row["name"], row["open"]) for row in answer["rows"]]
+    assert shown == [("group", 61, "sleeper-…, holder", False), ("group", 30, "last-…", False)]
+    assert [row["waits_on"] for row in answer["rows"]] == [None, "<Lock held by holder, 30 parked>"]
+    assert (answer["hidden"], line.ask("table", most=1, grouped=True)["hidden"]) == (0, 30)
+    key = answer["rows"][1]["key"]
+    opened = line.ask("table", sort="age", most=2, grouped=True, opened=[key, "no key"])
+    assert [row["name"] for row in opened["rows"]] == ["sleeper-…, holder", "last-…", "last-0", "last-1"]
+    assert [row.get("member") for row in opened["rows"]] == [None, None, True, True]
     observed.call(observed.cancel_all)
+
+
+def test_by_share_a_group_counts_with_the_sum_of_its_rows() -> None:
+    lines = [row_with(1, 0.2), *(row_with(ident, 0.04) for ident in range(2, 12))]
+    group, alone = _dhaga_table.lines_of(lines, (), "share")
+    assert isinstance(group, RowGroup) and len(group.rows) == 10 and alone is lines[0]
+    assert _dhaga_table.lines_of(lines, (), "age")[0] is lines[0]
+    deadlocked = {lines[5].waiter}
+    assert _dhaga_table.lines_of(lines, deadlocked, "share")[0] is lines[5]
+
+
+def row_with(ident: int, share: float) -> DhagaRow:
+    return DhagaRow(OSThread(), ident, f"d-{ident}", "WAITING", "sleep", 1.0, "s", share)

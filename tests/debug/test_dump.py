@@ -109,6 +109,43 @@ def test_durations_are_written_for_people() -> None:
     assert [duration(each) for each in (0.012, 3.44, 300, 7200)] == ["12 ms", "3.4 s", "5 min", "2.0 h"]
 
 
+def test_dhagas_with_one_stack_are_described_once() -> None:
+    with virtual_clock():
+        lock, other = threading.Lock(), threading.Lock()
+        with lock, other:
+            waiters = [dhaga.spawn(lock.acquire, name=f"waiter-{n}") for n in range(24)]
+            dhaga.sleep(2)
+            waiters += [dhaga.spawn(lock.acquire, name="waiter-24")]
+            waiters += [dhaga.spawn(lambda: other.acquire(), name=f"other-{n}") for n in range(2)]
+            settle()
+            lines = debug.dump().splitlines()
+            for each in waiters:
+                each.cancel()
+                each.join()
+    (first,) = [number for number, line in enumerate(lines) if "waiter" in line and "×" in line]
+    assert lines[first] == (
+        "  25 × waiter-… WAITING, waits for 0 ms to 2.0 s: lock.acquire on <Lock held by main code, 25 parked>, "
+        "held by main code"
+    )
+    assert lines[first + 1] == f"    named {', '.join(f'waiter-{n}' for n in range(8))}, and 17 more"
+    assert [line.split()[0] for line in lines if line.startswith("  other")] == [
+        "other-0",
+        "other-1",
+    ]  # two are no group
+
+
+def test_those_in_a_circle_are_described_one_by_one() -> None:
+    with virtual_clock():
+        locks = [threading.Lock() for _ in range(4)]
+        dhagas = [dhaga.spawn(lock_in_turn, locks[n], locks[(n + 1) % 4], name=f"c-{n}") for n in range(4)]
+        dhaga.sleep(2)
+        lines = debug.dump().splitlines()
+        for each in dhagas:
+            each.cancel()
+            each.join()
+    assert [line.split()[0] for line in lines if line.startswith("  c-")] == ["c-0", "c-1", "c-2", "c-3"]
+
+
 FORGED = "one WAITING\n  forged WAITING, waits for: nothing\x1b[2J\u2028"
 
 
@@ -119,7 +156,9 @@ def test_a_name_begins_no_line_of_its_own() -> None:
             waiter = dhaga.spawn(lock.acquire, name=FORGED)
             settle()
             view, text = debug.snapshot().find(FORGED), debug.dump()
-            one = QueryHandlers().dump(waiter.ident)["text"]
+            handlers = QueryHandlers()
+            one = handlers.dump(waiter.ident)["text"]
+            handlers.close()
         waiter.join()
         lock.release()
     assert view.name == FORGED

@@ -100,7 +100,7 @@ def test_a_dhaga_is_cancelled_and_nobody_else(line: InspectorClient, observed: d
         (b"what?", "a query is one line of JSON"),
         (b"[" * 60_000, "a query is one line of JSON"),
         (b"[]", "a query is an object with a field ask"),
-        (b'{"ask": "exec"}', "there is no query 'exec'; the queries are table, dump"),
+        (b'{"ask": "exec"}', "there is no query 'exec'; the queries are table, history, dump"),
         (b'{"ask": "cancel"}', "missing a required argument: 'ident'"),
         (b'{"ask": "cancel", "ident": "1"}', "the query cancel does not accept ident='1'"),
         (b'{"ask": "table", "self": 1}', "the query table does not accept self=1"),

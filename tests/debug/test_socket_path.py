@@ -34,7 +34,7 @@ def test_a_folder_that_others_have_access_to_is_refused(folder: Path, tmp_path: 
     else:
         elsewhere.rename(folder).chmod(0o711)
     with pytest.raises(
-        PermissionError, match=r"only user [0-9]+ can enter \(mode 0700\): remove it, or set XDG_RUNTIME_DIR"
+        PermissionError, match=r"only user [0-9]+ can enter \(mode 0700\):\nremove it, or set XDG_RUNTIME_DIR"
     ):
         inspect()
 

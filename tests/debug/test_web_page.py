@@ -361,7 +361,9 @@ def test_the_page_draws_the_file_of_a_trace(browser: Any, served: Page, tmp_path
     wait_for(
         browser, f"document.getElementById('canvas').dataset.slices === '{sum(map(len, picture.tracks.values()))}'"
     )
-    assert browser.execute_script("return canvas.dataset.arrows") == str(len(picture.arrows))
+    assert browser.execute_script("return canvas.dataset.arrows") == "0"  # none is pointed at
+    point = "point([...names].find(([, name]) => name === 'consumer')[0]); return Number(canvas.dataset.arrows)"
+    assert browser.execute_script(point) == sum("consumer" in arrow for arrow in picture.arrows) > 0
     shown = browser.execute_script("return boxes.map(box => box.text.split(',')[0])")
     assert {"consumer: queue.get", "producer: running", "hub of virtual: event loop"} <= set(shown)
     assert browser.execute_script("return canvas.dataset.axis").startswith("0 ")
@@ -393,10 +395,103 @@ def test_the_page_can_be_used_by_keyboard(browser: Any, served: Page, observed: 
     assert browser.execute_script(press, "#rows tr", "Enter")
     wait_for(browser, "document.getElementById('dump').textContent.startsWith('a WAITING')")
     assert browser.execute_script("return document.activeElement.dataset.name") == "a"  # also when drawn anew
+    browser.execute_script(press, "#rows tr", "ArrowDown")
+    assert browser.execute_script("return document.activeElement.dataset.name") == "b"
     named = "each => each.labels?.length || each.ariaLabel"
     unnamed = f"return [...document.querySelectorAll('select, canvas, input')].filter(each => !({named})(each)).length"
     assert browser.execute_script(unnamed) == 0
     observed.call(observed.cancel_all)
+
+
+@pytest.mark.once
+def test_a_trace_is_zoomed_and_held_and_a_bar_leads_to_its_dhaga(
+    browser: Any, served: Page, observed: dhaga.Scheduler
+) -> None:
+    worker = observed.spawn(work, name="worker", daemon=True)
+    browser.get(served.url)
+    wait_for(browser, "[...names.values()].includes('worker') && pointed === null")
+    browser.execute_script(
+        POINTER + "pointer('pointerdown', 0.5); pointer('pointermove', 0.75); pointer('pointerup', 0.75)"
+    )
+    view = browser.execute_script("return view")
+    assert (round(view["from"] / 1e6, 1), round(view["to"] / 1e6, 1)) == (1.0, 1.5)
+    assert browser.execute_script("return canvas.dataset.axis.split(', ')[0]") in ("−0.5 s", "−500 ms")
+    looks = browser.execute_script("return answered")
+    wait_for(browser, f"answered > {looks + 1}")
+    assert browser.execute_script("return view") == view  # held, and it says so
+    assert text_of(browser, "tracks").startswith("held still")
+    browser.execute_script(POINTER + "pointer('pointermove', 0.5)")
+    assert browser.execute_script("return names.get(pointed)") == "worker"
+    browser.execute_script(POINTER + "pointer('pointerdown', 0.5); pointer('pointerup', 0.5)")
+    wait_for(browser, "document.getElementById('dump').textContent.startsWith('worker ')")
+    assert browser.execute_script("return chosen") == worker.ident
+
+    key = "byId('canvas').dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true})); return view"
+    zoomed = browser.execute_script(key, "+")
+    assert zoomed["to"] - zoomed["from"] == pytest.approx((view["to"] - view["from"]) / 2)
+    assert browser.execute_script(key, "ArrowLeft")["from"] < zoomed["from"]
+    assert browser.execute_script(key, "0") is None
+    wait_for(browser, "!document.getElementById('tracks').textContent.startsWith('held')")
+    browser.execute_script(key, "ArrowDown")
+    browser.execute_script("closeDump()")
+    browser.execute_script(key, "Enter")
+    wait_for(browser, "!document.getElementById('detail').hidden || document.getElementById('trouble').textContent")
+    observed.call(observed.cancel_all)
+
+
+POINTER = """
+    const pointer = (kind, share) => {
+      const box = canvas.getBoundingClientRect(), [left, width] = sides();
+      const row = tracks.findIndex(each => names.get(each) === 'worker');
+      const clientX = box.left + left + share * (width - left), clientY = box.top + AXIS + (row + 0.5) * HEIGHT;
+      canvas.dispatchEvent(new PointerEvent(kind, {clientX, clientY, bubbles: true, button: 0, pointerType: "pen"}));
+    };
+"""
+
+
+@pytest.mark.once
+def test_the_names_of_a_deadlock_lead_to_their_dumps(browser: Any, served: Page, observed: dhaga.Scheduler) -> None:
+    locks = Lock(), Lock()
+
+    def cross(first: Lock, second: Lock) -> None:
+        with first:
+            while not second.locked():
+                dhaga.sleep(0)
+            second.acquire()
+
+    observed.spawn(cross, *locks, name="left")
+    observed.spawn(cross, *locks[::-1], name="right")
+    browser.get(served.url)
+    click(browser, "#cycles button[data-name=right]")
+    wait_for(browser, "document.getElementById('dump').textContent.startsWith('right WAITING')")
+    assert wait_for(browser, "document.querySelector('#rows tr.chosen')?.dataset.name") == "right"
+    observed.call(observed.cancel_all)
+
+
+@pytest.mark.once
+def test_the_last_minutes_are_curves_and_the_page_says_when_it_looked(
+    browser: Any, served: Page, observed: dhaga.Scheduler
+) -> None:
+    sleepers = [observed.spawn(dhaga.sleep, 60) for _ in range(3)]
+    park_all(observed, *sleepers)
+    browser.get(served.url)
+    wait_for(browser, "past.length > 1 && past.at(-1)[2] === 3")
+    label = wait_for(browser, "parked.ariaLabel")
+    assert re.fullmatch(r"parked: 3, at most 3 in 60 s", label)
+    before = browser.execute_script("return past[0][0]")
+    move = (
+        "lag.dispatchEvent(new PointerEvent('pointermove', {clientX: lag.getBoundingClientRect().left, bubbles: true}))"
+    )
+    browser.execute_script(move)
+    assert re.search(r"lag: .*, \d+ s ago, at most", browser.execute_script("return lag.ariaLabel"))
+    browser.get(served.url)  # the past is there at once, as the process keeps it
+    assert wait_for(browser, "past.length && past[0][0]") == before
+    click(browser, "#live")
+    assert re.fullmatch(
+        r"looked \d+ s ago", wait_for(browser, "/ s ago/.test(looked.textContent) && looked.textContent")
+    )
+    for each in sleepers:
+        each.cancel()
 
 
 # ---- how it looks
@@ -459,10 +554,13 @@ def test_groups_say_how_many_they_stand_for_where_the_table_is_cut(
         park_all(observed, *sleepers, *waiters)
         browser.get(served.url)
         heads = "[...document.querySelectorAll('tr.group td.name')].map(cell => cell.textContent).sort()"
-        of_sleepers, of_waiters = wait_for(browser, f"{heads}.length === 2 && {heads}")
-        assert of_waiters == "▸20 of 25 × consumer-…"
-        assert re.fullmatch(r"▸1\d\d of 300 × sleeper-…", of_sleepers)
-        assert re.fullmatch(r"200 shown of 32\d", wait_for(browser, "document.querySelector('#matching').textContent"))
+        of_waiters, of_sleepers = wait_for(browser, f"{heads}.length === 2 && {heads}")
+        assert (of_waiters, of_sleepers) == ("▸25 × consumer-…", "▸300 × sleeper-…")
+        assert text_of(browser, "matching") == ""
+        click(browser, "#grouping")
+        assert re.fullmatch(
+            r"12\d of 32\d not shown", wait_for(browser, "document.querySelector('#matching').textContent")
+        )
         observed.call(observed.cancel_all)
         for each in sleepers:
             each.join()
@@ -484,17 +582,15 @@ def test_rows_of_one_reason_are_a_group_that_is_unfolded(browser: Any, served: P
     assert not any(name.startswith("consumer") for name in names(browser) if name)
     assert "worker" in wait_for(browser, "[...document.querySelectorAll('#rows tr')].map(row => row.dataset.name)")
 
-    browser.execute_script(
-        f"{LOCK_GROUP}.querySelector('button').focus(); {LOCK_GROUP}.querySelector('button').click()"
-    )
+    browser.execute_script(f"{LOCK_GROUP}.focus(); {LOCK_GROUP}.querySelector('button').click()")
     members = "document.querySelectorAll('tr.member[data-name^=consumer]').length"
     assert wait_for(browser, members) == 39
     browser.execute_script("window.before = answered")
     wait_for(browser, "answered > before + 1")
     assert wait_for(browser, members) == 39  # it stays unfolded while the rows are drawn anew
-    assert browser.execute_script(f"return document.activeElement === {LOCK_GROUP}.querySelector('button')")
+    assert browser.execute_script(f"return document.activeElement === {LOCK_GROUP}")
     browser.execute_script(f"{LOCK_GROUP}.click()")
-    assert browser.execute_script(f"return {members}") == 0
+    wait_for(browser, f"{members} === 0")
 
     click(browser, "#grouping")
     wait_for(browser, "document.querySelectorAll('#rows tr:not(.group)').length === 44")

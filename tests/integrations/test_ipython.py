@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -70,7 +71,8 @@ def kernel() -> Iterator[Notebook]:
     notebook = Notebook()
     try:
         # The rest of the cell that loads the extension runs as before.
-        assert notebook.run("%load_ext dhaga\nimport asyncio, threading, time\nimport dhaga\n6 * 7") == ("ok", "42")
+        status, said = notebook.run("%load_ext dhaga\nimport asyncio, threading, time\nimport dhaga\n6 * 7")
+        assert status == "ok" and re.fullmatch("dhaga: from the next cell on, cells run in dhagas.*\n42", said)
         yield notebook
     finally:
         notebook.close()
@@ -186,11 +188,20 @@ def test_an_interrupt_of_a_cell_leaves_background_dhagas_alone(notebook: Noteboo
     assert notebook.run("sleeper.cancel(); sleeper.join()") == ("ok", "")
 
 
+def test_the_magic_shows_the_dhagas(notebook: Notebook) -> None:
+    notebook.run("sleepers = [dhaga.spawn(dhaga.sleep, 600, name=f'sleeper-{n}', daemon=True) for n in range(3)]")
+    status, said = notebook.run("%dhaga sleeper")
+    assert status == "ok" and "3 × sleeper-…" in said and "RUNNING" not in said
+    assert "cell" in notebook.run("%dhaga")[1]
+    assert notebook.run("for each in sleepers: each.cancel()") == ("ok", "")
+
+
 def test_without_the_extension_cells_are_as_before(notebook: Notebook) -> None:
     assert notebook.run("sleeper = dhaga.spawn(dhaga.sleep, 0.01)\n%unload_ext dhaga") == ("ok", "")
     assert notebook.run("dhaga.sleep(0.01)")[0] == "ParkError"
     assert notebook.run("await sleeper") == ("ok", "")
-    assert notebook.run("%reload_ext dhaga\n1") == ("ok", "1")
+    status, said = notebook.run("%reload_ext dhaga\n1")
+    assert status == "ok" and said.startswith("dhaga: from the next cell on") and said.endswith("1")
     assert notebook.run("dhaga.sleep(0.01)") == ("ok", "")
 
 

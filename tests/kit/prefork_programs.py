@@ -78,7 +78,7 @@ class Running:
 
     def begin(self, workers: int = 1) -> list[int]:
         """Wait until the workers serve; return their pids."""
-        (addresses,) = self.wait_for(r"listens at (.+)")
+        (addresses,) = self.wait_for(r"listens at (?:https?://)?(.+)")
         self.address = addresses.partition(",")[0]
         return self.serving(workers)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
+from ..arguments import CommandLine
 from .exports import Exports, imported
 from .files import Unread, decode, python_files, read, write
 from .follow import Elsewhere
@@ -21,8 +22,6 @@ from .names import IMITATED
 from .report import Finding, Report
 from .rewrite import Rewriting, rewrite_all
 from .uses import HINT, Module
-
-PROGRAM = "python -m dhaga migrate"
 
 
 def main(arguments: list[str]) -> int:
@@ -132,8 +131,9 @@ class Tree:
 
 
 def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM,
+    parser = CommandLine(
+        "migrate",
+        "PATH …",
         description="List each use of gevent, eventlet and threading in the Python files of a folder: its place, what "
         "to write instead, and what then behaves differently. A program also runs without a change: python -m dhaga "
         "--as gevent program.py. Exit status: 0 if nothing of gevent or eventlet is used or left, 1 if something is, 2 "

@@ -89,7 +89,7 @@ def check_own_loop() -> None:
     if loop is not None and not getattr(loop, "parks", False):
         raise ParkError(
             "this call would have to park, but it was made in a coroutine on a loop that a dhaga runs by the standard "
-            f"asyncio, {loop!r}: run that by dhaga.asyncio.run(...), or the program by python -m dhaga"
+            f"asyncio, {loop!r}:\nrun that by dhaga.asyncio.run(...), or the program by python -m dhaga"
         )
 
 
@@ -125,12 +125,12 @@ def refuse_on_loop() -> NoReturn:
     if finalizer is not None:
         raise ParkError(
             f"{finalizer} would have to park, but the collection that calls it runs on the event loop, where "
-            "nothing can: hand such work over in the finalizer: dhaga.spawn(fn, ...)"
+            "nothing can:\nhand such work over in the finalizer: dhaga.spawn(fn, ...)"
         )
     raise ParkError(
         "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
-        "handler): in a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
-        "which makes the call in a dhaga; in a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
+        "handler):\nin a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
+        "which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
     )
 
 

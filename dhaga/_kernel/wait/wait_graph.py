@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 def holders(waiter: Waiter) -> list[object]:
     """Return the holders that a wait depends on; an empty list where any code could end it."""
-    name_holders: Any = getattr(waiter.waits_on, "_holders", None)
+    return holders_of(waiter.waits_on)
+
+
+def holders_of(thing: object) -> list[object]:
+    """Return what holds a lock, scope or the like: a scope its children."""
+    name_holders: Any = getattr(thing, "_holders", None)
     return [] if name_holders is None else name_holders()
 
 

@@ -52,7 +52,7 @@ def inject(module_name: str, new_globals: dict[str, Any] | None, *additional_mod
     """Import as ``import_patched`` does, and copy the module's names into a namespace."""
     if additional_modules:
         raise NotImplementedError(
-            "which modules a private copy sees is Dhaga's to choose: leave additional_modules out, or import by "
+            "which modules a private copy sees is Dhaga's to choose:\nleave additional_modules out, or import by "
             "dhaga.monkey.patched_imports(name)"
         )
     module = monkey.patched_imports(module_name.partition(".")[0]).import_module(module_name)

@@ -65,7 +65,7 @@ class Loop:
 
     def _no(self, *_: object, **__: object) -> Any:
         raise NotImplementedError(
-            "libev's watchers of processes, signals and files do not exist here: use dhaga.subprocess, dhaga.signal "
+            "libev's watchers of processes, signals and files do not exist here:\nuse dhaga.subprocess, dhaga.signal "
             "or an asyncio library"
         )
 

@@ -48,6 +48,7 @@ class Inspector(StopHandle):
         self.path: Path = folder / socket_path.name_of(self.pid)
         self.path.unlink(missing_ok=True)  # left by an earlier process with this PID
         self._server = ThreadServer("inspector", listener_at(self.path), self._serve)
+        self._queries.start()
 
     def stop(self) -> None:
         """Stop answering, and remove the socket. From: any thread."""

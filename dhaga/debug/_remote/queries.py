@@ -1,7 +1,8 @@
 """The queries that a process answers through its socket or its page. Permissions are checked elsewhere.
 
 A query is a JSON object ``{"ask": NAME, …}`` with the arguments of the method of that name; arguments that do not match
-its annotations are refused. Queries keep two probes on: the CPU accounting of the table and the flight recorder.
+its annotations are refused. Queries keep two probes on: the CPU accounting of the table and the flight recorder. The
+history is kept from ``start`` on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..._kernel.run.scheduler import schedulers
 from ..._kernel.wait.waiter import Waiter
 from .._dhaga_table import DEFAULT_ROWS, DhagaTable
 from .._dump import joined, lines_of, text_of
+from .._history import SAMPLE_SECONDS, History
 from .._on_demand import ProbeUnavailable
 from .._snapshot import snapshot, view_one, waiters_of
 from .._trace import FlightRecorder
@@ -37,9 +39,15 @@ class QueryHandlers:
     def __init__(self) -> None:
         self.dhagas = DhagaTable()
         self.recorder = FlightRecorder()
+        self.samples = History()
+
+    def start(self) -> None:
+        """Begin to keep the history."""
+        self.samples.start()
 
     def close(self) -> None:
         """Switch the probes off for good."""
+        self.samples.close()
         self.dhagas.shares.probe.close()
         self.recorder.probe.close()
 
@@ -71,9 +79,20 @@ class QueryHandlers:
             raise QueryRefused(f"{name}: {error}") from None
         return lambda: method(**arguments)
 
-    def table(self, filter: str = "", sort: str = "share", most: int = DEFAULT_ROWS, grouped: bool = False) -> Answer:
+    def table(
+        self,
+        filter: str = "",
+        sort: str = "share",
+        most: int = DEFAULT_ROWS,
+        grouped: bool = False,
+        opened: list[Any] | None = None,
+    ) -> Answer:
         """Return the table of all dhagas, see ``DhagaTable.table``."""
-        return self.dhagas.table(filter, sort, most, grouped)
+        return self.dhagas.table(filter, sort, most, grouped, opened or ())
+
+    def history(self, since: float = 0.0) -> Answer:
+        """Return the samples of the last minutes, see ``History``; ``since``: only those after this time."""
+        return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since)}
 
     def dump(self, ident: int = 0) -> Answer:
         """Return the dump of the process, or of one dhaga, as text."""
@@ -102,8 +121,8 @@ class QueryHandlers:
         raise QueryRefused("it has ended, or is not a dhaga and cannot be cancelled")
 
 
-QUERIES = ("table", "dump", "snapshot", "trace", "cancel")
-KINDS = {"bool": (bool,), "str": (str,), "int": (int,), "float": (float, int)}
+QUERIES = ("table", "history", "dump", "snapshot", "trace", "cancel")
+KINDS = {"bool": (bool,), "str": (str,), "int": (int,), "float": (float, int), "list[Any] | None": (list,)}
 
 
 def all_waiters() -> list[Waiter]:

@@ -49,7 +49,7 @@ def check(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(
-            f"{folder} must be a directory that only user {os.geteuid()} can enter (mode 0700): "
+            f"{folder} must be a directory that only user {os.geteuid()} can enter (mode 0700):\n"
             "remove it, or set XDG_RUNTIME_DIR to another directory"
         )
 

@@ -68,6 +68,7 @@ class Page(StopHandle):
         self._pid = os.getpid()
         self._queries = QueryHandlers()
         self._server = ThreadServer("page", listener, self._serve)
+        self._queries.start()
         pages.append(self)
 
     def __repr__(self) -> str:

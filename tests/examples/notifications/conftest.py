@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from examples.notifications.server import NotificationServer, Settings
+from examples.notifications.server import NotificationServer
+from examples.notifications.settings import Settings
 
 REDIS = os.environ.get("DHAGA_REDIS", "redis://127.0.0.1:6379")
 

@@ -183,7 +183,7 @@ class Hub:
     def _no(self, *_: object, **__: object) -> Any:
         raise NotImplementedError(
             "greenlets cannot be switched by hand here: park with dhaga.park(reason), wake with "
-            "dhaga.current().wake(value); to wait for a file descriptor: trampoline(), or dhaga.select"
+            "dhaga.current().wake(value);\nto wait for a file descriptor: trampoline(), or dhaga.select"
         )
 
     switch = add = remove = run = abort = ensure_greenlet = _no
@@ -218,6 +218,6 @@ def use_hub(mod: Any = None) -> None:
     """Accept the name of one of eventlet's hubs, without effect. Raises: NotImplementedError for a hub's class."""
     if mod is not None and mod not in BUILTIN_HUBS:
         raise NotImplementedError(
-            f"{mod!r} cannot be the hub: all waits run on the asyncio loop of the thread; for a loop of your own: "
+            f"{mod!r} cannot be the hub: all waits run on the asyncio loop of the thread;\nfor a loop of your own: "
             "dhaga.Scheduler(loop=loop)"
         )

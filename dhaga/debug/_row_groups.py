@@ -1,0 +1,102 @@
+"""Groups of rows of the table: dhagas of one state and reason are one line with a count.
+
+Rows that wait for one object are a group of their own; the other rows of one state and reason, such as sleepers or
+readers of many sockets, are another. Deadlocked and busy dhagas are never grouped. The table is grouped before it is
+cut, so that a large group cannot push other rows out, and the expensive columns are read once a group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Container, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .._kernel.wait.waiter import Waiter
+from ._snapshot import kind_of
+from ._table_row import DhagaRow, all_columns, stem
+
+SMALLEST_GROUP = 3
+"""Fewer rows are shown one by one."""
+
+BUSY_SHARE = 0.05
+"""A dhaga that runs for this share of the time or longer has a row of its own."""
+
+MOST_NAMES = 3
+"""Number of different names in the line of a group."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowGroup:
+    """Rows that are shown as one line. ``key`` stays the same while the state, reason and object do."""
+
+    key: str
+    rows: list[DhagaRow]
+    objects: int  # number of different objects that the rows wait for
+
+    @property
+    def share(self) -> float:
+        """The sum of the CPU shares."""
+        return sum(row.share for row in self.rows)
+
+
+Line = DhagaRow | RowGroup
+
+
+def into_groups(rows: Collection[DhagaRow], apart: Container[Waiter]) -> list[Line]:
+    """Return the lines for these rows, each group at the place of its first row; ``apart``: never in a group."""
+    quiet = [(row, id(row.waiter.waits_on)) for row in rows if row.waiter not in apart and row.share < BUSY_SHARE]
+    of_object, others = large_buckets(((*alike(row), thing), row, thing) for row, thing in quiet)
+    of_reason, _ = large_buckets((alike(row), row, thing) for row, thing in others)
+    group_of = {row: group for group in [*of_object, *of_reason] for row in group.rows}
+    lines: list[Line] = [group_of.get(row, row) for row in rows]
+    return list(dict.fromkeys(lines))
+
+
+def alike(row: DhagaRow) -> tuple[str, str, str]:
+    """Return what the rows of a group have in common."""
+    return kind_of(row.waiter), row.state, stem(row.reason)
+
+
+def large_buckets(
+    rows: Iterable[tuple[tuple[Hashable, ...], DhagaRow, int]],
+) -> tuple[list[RowGroup], list[tuple[DhagaRow, int]]]:
+    """Return groups of the rows with one key, and the rows, with their objects, that are too few for a group."""
+    buckets: defaultdict[tuple[Hashable, ...], list[tuple[DhagaRow, int]]] = defaultdict(list)
+    for key, row, thing in rows:
+        buckets[key].append((row, thing))
+    large = {key: bucket for key, bucket in buckets.items() if len(bucket) >= SMALLEST_GROUP}
+    groups = [
+        RowGroup(" ".join(map(str, key)), [row for row, _ in bucket], len({thing for _, thing in bucket}))
+        for key, bucket in large.items()
+    ]
+    return groups, [each for key, bucket in buckets.items() if key not in large for each in bucket]
+
+
+def columns_of_group(group: RowGroup) -> dict[str, Any]:
+    """Return the columns of a row for a group, with its ``key`` and ``count``; the longest wait and the sum of CPU."""
+    first = all_columns(group.rows[0])
+    longest = min((row for row in group.rows if row.since), key=lambda row: row.since, default=group.rows[0])
+    apart = {} if group.objects == 1 else {"waits_on": f"{group.objects:,} different", "held_by": []}
+    reasons, schedulers = {row.reason for row in group.rows}, {row.scheduler for row in group.rows}
+    return {
+        **first,
+        "kind": "group",
+        "ident": 0,
+        "name": names_in_short([row.name for row in group.rows]),
+        "reason": first["reason"] if len(reasons) == 1 else f"{stem(first['reason'])} …",
+        "scheduler": first["scheduler"] if len(schedulers) == 1 else f"{len(schedulers)} different",
+        "seconds": all_columns(longest)["seconds"],
+        "share": group.share,
+        **apart,
+        "key": group.key,
+        "count": len(group.rows),
+    }
+
+
+def names_in_short(names: Collection[str]) -> str:
+    """Return the most frequent names without their numbers: ``worker-…, feeder``."""
+    stems = Counter(map(stem, names))
+    whole = set(names)
+    shown = [each if each in whole else f"{each}…" for each, _ in stems.most_common(MOST_NAMES)]
+    return ", ".join([*shown, "…"] if len(stems) > MOST_NAMES else shown)

@@ -1,0 +1,57 @@
+"""One row of the table of dhagas: columns that are cheap to read for all of them, and those for the rows shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .._kernel.wait.waiter import Waiter
+from ._snapshot import state_of, view_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DhagaRow:
+    """The cheap columns of one dhaga, main code or parked OS thread."""
+
+    waiter: Waiter
+    ident: int
+    name: str
+    state: str
+    reason: str
+    since: float
+    scheduler: str
+    share: float
+
+    def text(self) -> str:
+        """Return the text that a filter is compared with."""
+        return f"{self.name} {self.state} {self.reason} {self.scheduler}".lower()
+
+
+def row_of(waiter: Any, scheduler: str, shares: dict[int, float]) -> DhagaRow:
+    reason = waiter.park_reason if waiter.parked else ""
+    ident = waiter.ident
+    return DhagaRow(
+        waiter, ident, waiter.name, state_of(waiter), reason, waiter.parked_since, scheduler, shares.get(ident, 0.0)
+    )
+
+
+def all_columns(row: DhagaRow) -> dict[str, Any]:
+    """Return the row with its expensive columns, ready for JSON."""
+    view = view_of(row.waiter)
+    return {
+        "ident": row.ident,
+        "name": row.name,
+        "kind": view.kind,
+        "scheduler": row.scheduler,
+        "state": row.state,
+        "reason": row.reason,
+        "seconds": view.seconds if row.reason and row.since else None,  # 0 until the clock was read at a park
+        "share": row.share,
+        "waits_on": view.waits_on,
+        "held_by": view.held_by,
+    }
+
+
+def stem(text: str) -> str:
+    """Return a name or reason without the number at its end: ``read fd`` for ``read fd 7``."""
+    return text.rstrip("0123456789 ")
