@@ -17,7 +17,7 @@ MOST_CELLS = 20
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST_TOPS = {"runnable": 8.0, "parked": 8.0, "lag": 0.1}
-"""A curve is full at its largest value, but at no less than this; the lag in seconds."""
+"""A curve is full at its largest value, but at least at this; the lag in seconds."""
 
 Sample = Sequence[float]
 

@@ -6,10 +6,12 @@ INDEX = "https://dhaga.readthedocs.io/reference/errors.html"
 """The errors index: each message with its cause and cure."""
 
 
-def point_to_index(self: BaseException, *args: object) -> None:
-    """Initialize an error whose traceback ends with the address of its cause and cure."""
-    RuntimeError.__init__(self, *args)
-    self.add_note(f"Causes and cures: {INDEX}#{type(self).__name__.lower()}")
+class IndexedError(RuntimeError):
+    """An error whose traceback ends with the address of its causes and cures."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.add_note(f"Causes and cures: {INDEX}#{type(self).__name__.lower()}")
 
 
 class Cancelled(BaseException):
@@ -36,34 +38,26 @@ class Expired(BaseException):
         self.number = number
 
 
-class Deadlock(RuntimeError):
+class Deadlock(IndexedError):
     """Every dhaga waits, and no event in this process could wake one. The text names each wait and what holds it.
 
     Raised in the main code, at its park.
     """
 
-    __init__ = point_to_index
-
 
 class LeftBehind(RuntimeError):
     """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
 
-    __init__ = point_to_index
 
-
-class ParkError(RuntimeError):
+class ParkError(IndexedError):
     """A caller tried to park where that cannot work: on the hub, in a coroutine or callback, in a foreign greenlet.
 
     A finalizer runs on the hub if the garbage collection that calls it happens there.
     """
 
-    __init__ = point_to_index
 
-
-class PatchError(RuntimeError):
+class PatchError(IndexedError):
     """``dhaga.monkey.patch()`` comes too late. The text names the obstacle, and the import to move behind the patch."""
-
-    __init__ = point_to_index
 
 
 # The names that tracebacks show are those to import.

@@ -73,7 +73,7 @@ def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterato
 
 
 def _lines_of_all(views: Collection[DhagaView], deadlocked: Container[str]) -> Iterator[str]:
-    """Format views; those that are alike once, at the place of the first. A deadlocked one stands alone."""
+    """Format views; equal ones once, at the place of the first. A deadlocked one keeps a line of its own."""
     groups: defaultdict[Hashable, list[DhagaView]] = defaultdict(list)
     for view in views:
         groups[view.name if view.name in deadlocked else _alike(view)].append(view)

@@ -75,7 +75,7 @@ class History:
                 closed = self.closing.acquire(timeout=SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Take a sample, and put a probe into each run queue where the last one has run."""
+        """Add a sample, and put a probe into each run queue where the last one has run."""
         running = list(schedulers)
         self.probes = {each: probe for each, probe in self.probes.items() if each in running}
         lag = max((probe.lag() for probe in self.probes.values()), default=0.0)

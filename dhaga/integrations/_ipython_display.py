@@ -1,4 +1,4 @@
-"""What IPython shows of Dhaga: ``%dhaga``, and dhagas and scopes as tables in a notebook.
+"""Dhaga in IPython: ``%dhaga``, and dhagas and scopes as tables in a notebook.
 
 All texts come from programs, so that each is escaped. A table is a list of rows of cells; the first row is its head.
 """
