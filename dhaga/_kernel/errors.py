@@ -45,7 +45,7 @@ class Deadlock(IndexedError):
     """
 
 
-class LeftBehind(RuntimeError):
+class LeftBehind(IndexedError):
     """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
 
 

@@ -34,8 +34,8 @@ def test_waiters_for_one_object_are_a_group_and_those_for_different_ones_another
     shown = columns_of_group(second)
     assert (shown["name"], shown["count"], shown["waits_on"]) == ("other-…", 4, "4 different")
     assert columns_of_group(first)["waits_on"] == repr(common)
-    for each in [common, *others]:
-        each.set()
+    for event in [common, *others]:
+        event.set()
     for each in dhagas:
         each.join()
 
