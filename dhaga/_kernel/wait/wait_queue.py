@@ -90,7 +90,13 @@ class WaitQueue(deque[list[Waiter]]):
         me.prepare_park(self.reason, self)
         self.append(me.parked)
         if available or self.closed:
-            serve()
+            try:
+                serve()
+            except BaseException:
+                # The caller goes on, and no waker may wake it.
+                me.parked.clear()
+                self._remove(me)
+                raise
         return me.park_within(timeout)
 
     def wait_uncancellable(self, serve: Callable[[], object], arrival: int | None = None) -> Any:
