@@ -311,6 +311,17 @@ def report(samples: Samples) -> str:
     return "\n\n".join(parts)
 
 
+def summary(results: dict[str, Any]) -> str:
+    """Return one table of `beside` and `views`, in ms, and the versions that were measured."""
+    lines = [
+        [what, rival, *(f"{median(samples)[key]:,.1f}" for key in ("p50", "p99", "max"))]
+        for name, what in (("beside", "1,000 connections"), ("views", "light views"))
+        for rival, samples in results["samples"][name].items()
+    ]
+    where = results["where"]
+    return f"{table(('work', 'program', 'p50', 'p99', 'max'), lines)}\n\n{where['python']}, {where['processor']}."
+
+
 def losses(rivals: dict[str, list[Figures]]) -> list[tuple[str, str]]:
     """Return by work what preemption adds to the CPU time: the median of the rounds, each beside its own rival."""
     pairs = list(zip(rivals["preempted"], rivals["cooperative"], strict=True))

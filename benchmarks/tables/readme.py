@@ -1,10 +1,12 @@
 """Tables and charts of README.md and the documents, from the JSON files: all that stands between two markers."""
 
+import json
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from benchmarks import preemption
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.runner import Results
 from benchmarks.markdown import table
@@ -17,10 +19,11 @@ from benchmarks.tables.provenance import sentence
 ROOT = RESULTS.parent.parent
 README = ROOT / "README.md"
 HOME = ROOT / "docs/index.md"
+FAIRNESS = ROOT / "docs/explained/fairness.md"
 WHY = ROOT / "docs/explained/why.md"
 BENCHMARKS = ROOT / "docs/reference/benchmarks.md"
 DETAILS = ROOT / "docs/reference/benchmarks-details.md"
-PAGES = (README, HOME, WHY, BENCHMARKS, DETAILS)
+PAGES = (README, HOME, FAIRNESS, WHY, BENCHMARKS, DETAILS)
 SITE = "https://dhaga.readthedocs.io"
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
@@ -126,6 +129,12 @@ def service(folder: Path) -> str:
     return "\n\n".join([*tables, _claims_in_few_lines(outcomes)]) if outcomes else UNMEASURED
 
 
+def preempted(folder: Path) -> str:
+    """Return how long clients wait beside a thread, and beside views, that compute."""
+    file = folder / "preemption.json"
+    return preemption.summary(json.loads(file.read_text())) if file.exists() else UNMEASURED
+
+
 def kernel(folder: Path) -> str:
     """Return the score of the kernel, its table to unfold, and where it was measured."""
     reached = score(each for each in earlier(folder) if each.name == "kernel")
@@ -159,6 +168,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "rates": rates,
     "service": service,
     "claims": claims,
+    "preemption": preempted,
     "kernel": kernel,
     "parts": parts,
     "charts": lambda folder: readme_charts.shown(folder) or UNMEASURED,

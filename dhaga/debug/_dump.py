@@ -41,6 +41,8 @@ def text_of(snapshot: Snapshot) -> str:
         lines += ["", *_scheduler_lines(scheduler, deadlocked)]
     if snapshot.threads:
         lines += ["", "OS threads that wait for one of Dhaga's objects", *_lines_of_all(snapshot.threads, deadlocked)]
+    if snapshot.preempted:
+        lines += ["", "turns were preempted at", *(f"  {place}: {count}" for place, count in snapshot.preempted)]
     return joined(lines)
 
 
@@ -65,7 +67,8 @@ def json_of(snapshot: Snapshot) -> str:
 def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterator[str]:
     state = "busy, it did not answer" if view.held else "asleep" if view.asleep else "awake"
     counted = sum(each.kind == "dhaga" for each in view.dhagas)
-    yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable"
+    preempted = f", preemptions: {view.preemptions}" if view.preemptions else ""
+    yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable{preempted}"
     if view.stack:
         yield "  its OS thread is at"
         yield from _stack_lines(view.stack)

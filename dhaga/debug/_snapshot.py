@@ -18,6 +18,7 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.errors import ParkError
+from .._kernel.run import preemption
 from .._kernel.run.lap import POLL_INTERVAL
 from .._kernel.run.microthread import RUNNING, WAITING, Dhaga, Main
 from .._kernel.run.run_modes import GuestMode, ImplicitMode, OwnThreadMode
@@ -35,6 +36,10 @@ hide_package("dhaga.debug")
 
 LOOK_SECONDS = 1.0
 """Longest wait for a scheduler's answer; a healthy one answers within a few milliseconds."""
+
+
+PLACES_SHOWN = 10
+"""Lines of the program at which most turns were ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +74,22 @@ class SchedulerView:
     runnable: int
     dhagas: tuple[DhagaView, ...]
     stack: Stack  # of its thread, if it was inspected from outside
+    preemptions: int = 0  # turns ended because they took too long
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole process. ``cycles``: cycles of the wait-for graph, each as a tuple of its waiters' names."""
+    """The whole process. ``cycles``: cycles of the wait-for graph, each as a tuple of its waiters' names.
+
+    ``preempted``: the lines at which most turns were ended, and how many.
+    """
 
     pid: int
     time: float  # wall clock
     schedulers: tuple[SchedulerView, ...]
     threads: tuple[DhagaView, ...]
     cycles: tuple[tuple[str, ...], ...]
+    preempted: tuple[tuple[str, int], ...] = ()
 
     def find(self, name: str) -> DhagaView:
         """Return the view with this name. Raises: KeyError."""
@@ -117,6 +127,7 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
         views,
         tuple(view_of(thread) for thread in waiting),
         tuple(tuple(waiter.name for waiter in circle) for circle in cycles),
+        tuple(preemption.places.most_common(PLACES_SHOWN)),
     )
 
 
@@ -168,7 +179,15 @@ MODE_NAMES = {ImplicitMode: "implicit", OwnThreadMode: "own thread", GuestMode: 
 def _scheduler_view(scheduler: Scheduler, dhagas: tuple[DhagaView, ...], held: bool, stack: Stack) -> SchedulerView:
     life = MODE_NAMES.get(type(scheduler.mode), type(scheduler.mode).__name__.lower())
     return SchedulerView(
-        scheduler.name, life, scheduler.thread_ident, scheduler.asleep, held, scheduler.count_runnable(), dhagas, stack
+        scheduler.name,
+        life,
+        scheduler.thread_ident,
+        scheduler.asleep,
+        held,
+        scheduler.count_runnable(),
+        dhagas,
+        stack,
+        scheduler.preemptions,
     )
 
 

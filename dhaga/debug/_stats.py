@@ -19,14 +19,11 @@ from .._kernel.fast.accelerator import FrameChunks
 from .._kernel.run import preemption
 from .._kernel.run.entries import HubCall
 from .._kernel.run.scheduler import Scheduler, schedulers
+from ._snapshot import PLACES_SHOWN
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))
 """Bounds of the histograms in seconds, 1 µs to 17 s, each four times the one before; one more bin is beyond the last.
 """
-
-
-PLACES_SHOWN = 10
-"""Lines of the program at which turns were ended, in ``stats()``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -426,3 +426,29 @@ def test_a_quantum_of_0_keeps_one_scheduler_cooperative(monkeypatch: pytest.Monk
     with dhaga.Scheduler(preempt=0) as scheduler:
         assert preemption.quantum_of(scheduler) is None
     preemption_watcher.turn_off()
+
+
+# ---- told
+
+
+@needs_events
+def test_stats_and_the_dump_count_preemptions_and_name_their_lines() -> None:
+    assert prints("""
+        import threading, dhaga.monkey
+        dhaga.monkey.patch()
+        import dhaga.debug
+        ended = []
+        def compute():
+            while not ended: pass
+        threads = [threading.Thread(target=compute), threading.Thread(target=ended.append, args=(1,))]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        stats = dhaga.debug.stats()
+        print(stats.schedulers[0].preemptions > 0, [place for place, count in stats.preempted])
+        print(*(line for line in dhaga.debug.dump().splitlines() if "preempt" in line or "in compute" in line), sep="\\n")
+    """) == [
+        "True ['<string>:7 in compute']",
+        "scheduler MainThread (implicit), awake, 0 dhagas, 0 runnable, preemptions: 1",
+        "turns were preempted at",
+        "  <string>:7 in compute: 1",
+    ]
