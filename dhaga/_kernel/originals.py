@@ -102,6 +102,8 @@ local = threading.local
 # The number of threads besides the main one.
 thread_count = _thread._count
 monotonic = time.monotonic
+clock_gettime: Any = getattr(time, "clock_gettime", None)
+pthread_getcpuclockid: Any = getattr(time, "pthread_getcpuclockid", None)
 thread_sleep = time.sleep
 socketpair = unpatched(socket.socketpair)
 Socket = socket.socket

@@ -10,6 +10,7 @@ A process has one watcher. It ends before a fork, and begins again, in parent an
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from contextlib import suppress
@@ -33,6 +34,9 @@ LOOKS_PER_HANDLERS = 200
 they are called by a function of Dhaga.
 """
 
+LEAST_SHARE = 0.5
+"""A turn that computes less than this share of its time waits in C, or for a CPU: to end it would help no other."""
+
 TOOL_NAME = "dhaga preemption"
 
 TOOLS = (4, 3)
@@ -50,8 +54,8 @@ class Watcher:
         self._stopping = False
         self._rouse = originals.allocate_lock()
         self._rouse.acquire()
-        # The heartbeat of each running scheduler, and the time when it was first seen.
-        self._beats: dict[Scheduler, tuple[object, float]] = {}
+        # The heartbeat of each running scheduler, the time when it was first seen, and the CPU time then.
+        self._beats: dict[Scheduler, tuple[object, float, float]] = {}
         self.events = None if monitoring is None else Events()
         self._start()
 
@@ -123,20 +127,36 @@ class Watcher:
         quantum = preemption.quantum_of(scheduler)
         beat = scheduler.heartbeat() if quantum else None
         now = originals.monotonic()
-        former, since = self._beats.pop(scheduler, (None, now))
+        former, since, computed = self._beats.pop(scheduler, (None, now, 0.0))
         if not quantum or beat is None:
             return None
         if beat != former:
-            since = now
+            since, computed = now, cpu_seconds(scheduler)
             preemption.overlong.pop(scheduler, None)
             if self.events is not None:
                 self.events.disarm(scheduler)
-        elif now - since >= quantum / LOOKS_PER_QUANTUM and others_wait(scheduler):
+        elif (
+            now - since >= quantum / LOOKS_PER_QUANTUM
+            and cpu_seconds(scheduler) - computed >= quantum / LOOKS_PER_QUANTUM * LEAST_SHARE
+            and others_wait(scheduler)
+        ):
             preemption.overlong[scheduler] = scheduler.count_switches()
             if self.events is not None:
                 self.events.arm(scheduler)
-        self._beats[scheduler] = beat, since
+        self._beats[scheduler] = beat, since, computed
         return quantum
+
+
+def cpu_seconds(scheduler: Scheduler) -> float:
+    """Return the CPU time of a scheduler's OS thread so far; infinity where the platform does not tell, or at its end."""
+    if originals.pthread_getcpuclockid is None:
+        return math.inf
+    ident = scheduler.thread_ident
+    # No thread is switched between the line above and this call: an OS thread that has ended must not be asked.
+    if ident and (clock := originals.pthread_getcpuclockid(ident)):
+        with suppress(OSError):
+            return originals.clock_gettime(clock)
+    return math.inf
 
 
 def others_wait(scheduler: Scheduler) -> bool:
