@@ -131,13 +131,13 @@ class Watcher:
         if not quantum or beat is None:
             return None
         if beat != former:
-            since, computed = now, cpu_seconds(scheduler)
+            since, computed = now, cpu_seconds(scheduler, 0.0)
             preemption.overlong.pop(scheduler, None)
             if self.events is not None:
                 self.events.disarm(scheduler)
         elif (
             now - since >= quantum / LOOKS_PER_QUANTUM
-            and cpu_seconds(scheduler) - computed >= quantum / LOOKS_PER_QUANTUM * LEAST_SHARE
+            and cpu_seconds(scheduler, math.inf) - computed >= quantum / LOOKS_PER_QUANTUM * LEAST_SHARE
             and others_wait(scheduler)
         ):
             preemption.overlong[scheduler] = scheduler.count_switches()
@@ -147,16 +147,15 @@ class Watcher:
         return quantum
 
 
-def cpu_seconds(scheduler: Scheduler) -> float:
-    """Return the CPU time of a scheduler's OS thread so far; infinity where the platform does not tell, or at its end."""
-    if originals.pthread_getcpuclockid is None:
-        return math.inf
+def cpu_seconds(scheduler: Scheduler, unknown: float) -> float:
+    """Return the CPU time of a scheduler's OS thread so far; ``unknown`` where the platform does not tell."""
     ident = scheduler.thread_ident
-    # No thread is switched between the line above and this call: an OS thread that has ended must not be asked.
-    if ident and (clock := originals.pthread_getcpuclockid(ident)):
+    if ident and originals.pthread_getcpuclockid is not None:
+        # Read above, and no other thread has run since: an OS thread that has ended must not be asked.
+        clock = originals.pthread_getcpuclockid(ident)
         with suppress(OSError):
-            return originals.clock_gettime(clock)
-    return math.inf
+            return float(originals.clock_gettime(clock))
+    return unknown
 
 
 def others_wait(scheduler: Scheduler) -> bool:
