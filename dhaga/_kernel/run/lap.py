@@ -76,7 +76,7 @@ class Lap(SchedulerState):
     def _run(self) -> None:
         """Run the runnable dhagas, for one lap."""
         # A guest's host may run its loop in another greenlet than last time.
-        self.hub = getcurrent()
+        self.hub: Any = getcurrent()
         # Read once: its listener takes itself off in another OS thread.
         on_lap = hooks.on_lap
         if on_lap is not None:

@@ -26,9 +26,9 @@ from ..arguments import check_function, check_seconds
 from ..errors import Cancelled, Expired, LeftBehind
 from ..fast.compiled import compiled
 from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
-from ..wait.cancellation import pending_errors_of
+from ..wait.cancellation import PendingErrors, pending_errors_of
 from ..wait.current import check_own_loop, this_waiter
-from ..wait.waiter import TIMED_OUT, Waiter
+from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget
 from .call_outs import calls_out
 from .run_queues import NORMAL, Priority
 
@@ -167,20 +167,20 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         code = getattr(fn, "__code__", None)
         if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
             check_function(fn, "spawn")
-        self.wake_queue = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
+        self.wake_queue: Any = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
         self.scheduler: Scheduler = scheduler
-        self.own_priority = priority
+        self.own_priority: Priority = priority
         self._fn: Any = fn
         self._args = args
         self._kwargs = kwargs
         self.ident: int = next_ident()
         self.own_name = name
         self.daemon: bool = daemon
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.park_reason = ""
-        self.arrival = 0
-        self.wait_target = None
+        self.parked: list[Any] = []
+        self.pending_errors: PendingErrors = ()  # type: ignore[assignment]
+        self.park_reason: str = ""
+        self.arrival: int = 0
+        self.wait_target: WaitTarget | None = None
         self._value = None
         self._error = None
         self.parked_since = 0.0
@@ -555,7 +555,7 @@ class Main(Waiter):
     def park_within(self, timeout: float | None) -> Any:
         """Park as a dhaga does; handlers of signals that come meanwhile are called here, by ``SignalDelivery``."""
         scheduler = self.scheduler
-        self.parked_since = scheduler.clock()
+        self.parked_since: float = scheduler.clock()
         entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
         try:
             # Each round delivers a signal; the park ends with a wake, or with a handler's error.

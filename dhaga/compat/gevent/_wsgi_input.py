@@ -28,7 +28,7 @@ class Input:
         self.socket = socket
         """The function that sends "100 Continue" before the first read; None if the client does not wait for it."""
         self.chunked_input = chunked_input
-        self.position = 0
+        self.position: int = 0
         self._body: FileBody | None = None
         if chunked_input or self.content_length:
             self._body = FileBody(rfile, None if chunked_input else self.content_length)

@@ -52,7 +52,7 @@ class Queue(Items[T], ours.Queue[T]):
         super().__init__(maxsize or 0)
         for item in items:
             self._put(item)
-        self.unfinished_tasks = len(self.queue) if unfinished_tasks is None else unfinished_tasks
+        self.unfinished_tasks: int = len(self.queue) if unfinished_tasks is None else unfinished_tasks
         if maxsize is None:
             self.maxsize = 0
 
