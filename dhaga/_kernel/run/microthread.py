@@ -80,13 +80,13 @@ class ThreadLocalRefs(list[Any]):
     """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
 
     # Length at which dead references are dropped: twice the number that were alive last time.
-    limit = COMPACT_ABOVE
+    limit: int = COMPACT_ABOVE
 
     def append(self, reference: Any) -> None:
         super().append(reference)
         if len(self) > self.limit:
             self[:] = [each for each in self if each() is not None]
-            self.limit = max(COMPACT_ABOVE, 2 * len(self))
+            self.limit: int = max(COMPACT_ABOVE, 2 * len(self))
 
 
 NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
@@ -183,10 +183,10 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         self.wait_target: WaitTarget | None = None
         self._value = None
         self._error = None
-        self.parked_since = 0.0
-        self.has_ended = False
+        self.parked_since: float = 0.0
+        self.has_ended: bool = False
         # The number of callers that wait in result(): they will see the error, so the excepthook is not called.
-        self.result_waiters = 0
+        self.result_waiters: int = 0
         self._joiners: list[Any] = []
         self.thread_local_refs: ThreadLocalRefs | None = None
         # A new greenlet starts with an empty context.
@@ -224,11 +224,12 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
     # Only of a dhaga: main code and OS threads use the Python functions.
-    prepare_park = compiled(Waiter.prepare_park)
-    park_within = compiled(Waiter.park_within)
-    deliver_wake = compiled(Waiter.deliver_wake)
-    wake_parked = compiled(Waiter.wake_parked)
-    _expire = compiled(Waiter._expire)
+    if not TYPE_CHECKING:  # type checkers see the inherited ones
+        prepare_park = compiled(Waiter.prepare_park)
+        park_within = compiled(Waiter.park_within)
+        deliver_wake = compiled(Waiter.deliver_wake)
+        wake_parked = compiled(Waiter.wake_parked)
+        _expire = compiled(Waiter._expire)
 
     def is_alive(self) -> bool:
         """Return whether the dhaga has not ended yet."""
@@ -534,7 +535,7 @@ class Main(Waiter):
         # A SignalDelivery, once a signal has come; see _kernel/process/signals.py.
         self._signals: Any = None
         self._assign_to(scheduler, NORMAL)
-        self.own_greenlet = getcurrent()
+        self.own_greenlet: greenlet = getcurrent()
         # The method of a run-queue entry; see _kernel/run/scheduler.py.
         self.switch: Callable[..., Any] = self.own_greenlet.switch
         self.ident: int = originals.get_ident()

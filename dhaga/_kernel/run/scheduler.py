@@ -310,8 +310,9 @@ class Scheduler(Lap, Membership):
     def _attach(self, mode: RunMode, hub: Any, ioloop: IOLoop) -> None:
         """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
         self.mode: RunMode = mode
-        self.thread_ident = originals.get_ident()
-        self.started_at = now = self.clock()
+        self.thread_ident: int = originals.get_ident()
+        now = self.clock()
+        self.started_at: float = now
         # Main code that never waits has run no lap yet, and must yield to the first one.
         self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
         self.hub = hub

@@ -262,9 +262,9 @@ class Accepting:
         self.serving = serving
         self.pool = pool
         self.connections: dict[int, list[Any]] = {}
-        self.is_accepting = True
+        self.is_accepting: bool = True
         # With a handshake in accept(), one slow client would delay all others.
-        self.listener = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
+        self.listener: socket | Any = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
         is_own = is_wrapped(self.listener, "accept")
         self.accept_next = (lambda listener: listener.accept()) if is_own else accept_in_burst
 

@@ -59,10 +59,10 @@ class WSGIHandler:
         self.provided_date: Any = None
         self.provided_content_length: Any = None
         self.response_left: int | None = None  # bytes of the body that Content-Length still expects
-        self.response_length = 0
-        self.headers_sent = False
-        self.response_use_chunked = False
-        self.connection_upgraded = False
+        self.response_length: int = 0
+        self.headers_sent: bool = False
+        self.response_use_chunked: bool = False
+        self.connection_upgraded: bool = False
         self.result: Any = None
         self.time_finish = 0.0
 

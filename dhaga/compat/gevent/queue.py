@@ -21,7 +21,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-put, get = python_twin(ours.Queue.put), python_twin(ours.Queue.get)
+put: Any = python_twin(ours.Queue.put)
+get: Any = python_twin(ours.Queue.get)
 """Looked up once, as each item needs them. The compiled methods do not handle subclasses, and would call these."""
 
 
