@@ -109,7 +109,7 @@ class OffloadPool:
         self.awaited_at_exit: bool = True
         """Whether the end of the program waits for the calls of this pool."""
         self._limit = threads
-        self.park_reason = f"offload {name}"
+        self.park_reason: str = f"offload {name}"
         self._closed = False
         self._reset()
         pools.add(self)

@@ -69,7 +69,7 @@ class Acceptor(Dhaga):
         self.listener_id: tuple[int, int, int] = identity(listener)
         self.sharers: Sharers = sharers_at.setdefault(self.listener_id, Sharers())
         self.sharers.acceptors.add(self)
-        self.own_name = f"{server.name}, acceptor at {format_address(listener.getsockname())}"
+        self.own_name: str = f"{server.name}, acceptor at {format_address(listener.getsockname())}"
 
     def _end(self) -> None:
         super()._end()

@@ -23,7 +23,7 @@ def clock() -> Iterator[None]:
 def test_waiters_for_one_object_are_a_group_and_those_for_different_ones_another(clock: None) -> None:
     common, others = Event(), [Event() for _ in range(4)]
     dhagas = [dhaga.spawn(common.wait, name=f"common-{n}") for n in range(3)]
-    dhagas += [dhaga.spawn(each.wait, name=f"other-{n}") for n, each in enumerate(others)]
+    dhagas += [dhaga.spawn(event.wait, name=f"other-{n}") for n, event in enumerate(others)]
     dhagas += [dhaga.spawn(dhaga.sleep, 5) for _ in range(2)]
     settle()
     rows = [row_of(each, "s", {}) for each in dhagas]

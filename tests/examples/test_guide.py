@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 GUIDE = (ROOT / "examples/README.md").read_text()
 SNIPPETS = re.findall(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
 PRINTED = {
-    "from dhaga.pool import Pool\n\n\ndef fetch": ["499500 499500"],
+    "from dhaga.pool import Pool\n\n\ndef fetch": ["499500", "499500"],
     "def old_code": ["249500"],
     "def remind": ["44850"],
     "def crawl": ["44850"],

@@ -59,8 +59,10 @@ class Lap(SchedulerState):
         self._lap_over = True
         self._full_laps = 0
         # The number of switches before the current stretch.
-        self._counted_switches = self.laps = 0
-        self.busy_seconds = self._lap_began = 0.0
+        self._counted_switches = 0
+        self.laps: int = 0
+        self._lap_began = 0.0
+        self.busy_seconds: float = 0.0
         # A trace function was set when this lap began. The fast paths are not used then: coverage's trace function
         # notices a switch only by calls and returns of Python functions.
         self._traced = False
@@ -69,14 +71,14 @@ class Lap(SchedulerState):
 
     def _lap(self, *_: object) -> None:
         """Poll, run the runnable dhagas, and return to the loop. From: the loop, on the hub."""
-        self.asleep = False
+        self.asleep: bool = False
         self.poller.poll()
         self._run()
 
     def _run(self) -> None:
         """Run the runnable dhagas, for one lap."""
         # A guest's host may run its loop in another greenlet than last time.
-        self.hub = getcurrent()
+        self.hub: Any = getcurrent()
         # Read once: its listener takes itself off in another OS thread.
         on_lap = hooks.on_lap
         if on_lap is not None:

@@ -26,9 +26,9 @@ from ..arguments import check_function, check_seconds
 from ..errors import Cancelled, Expired, LeftBehind
 from ..fast.compiled import compiled
 from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
-from ..wait.cancellation import pending_errors_of
+from ..wait.cancellation import PendingErrors, pending_errors_of
 from ..wait.current import check_own_loop, this_waiter
-from ..wait.waiter import TIMED_OUT, Waiter
+from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget
 from .call_outs import calls_out
 from .run_queues import NORMAL, Priority
 
@@ -80,13 +80,13 @@ class ThreadLocalRefs(list[Any]):
     """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
 
     # Length at which dead references are dropped: twice the number that were alive last time.
-    limit = COMPACT_ABOVE
+    limit: int = COMPACT_ABOVE
 
     def append(self, reference: Any) -> None:
         super().append(reference)
         if len(self) > self.limit:
             self[:] = [each for each in self if each() is not None]
-            self.limit = max(COMPACT_ABOVE, 2 * len(self))
+            self.limit: int = max(COMPACT_ABOVE, 2 * len(self))
 
 
 NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
@@ -167,26 +167,26 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         code = getattr(fn, "__code__", None)
         if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
             check_function(fn, "spawn")
-        self.wake_queue = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
+        self.wake_queue: Any = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
         self.scheduler: Scheduler = scheduler
-        self.own_priority = priority
+        self.own_priority: Priority = priority
         self._fn: Any = fn
         self._args = args
         self._kwargs = kwargs
         self.ident: int = next_ident()
         self.own_name = name
         self.daemon: bool = daemon
-        self.parked = []
-        self.pending_errors = ()  # type: ignore[assignment]
-        self.park_reason = ""
-        self.arrival = 0
-        self.wait_target = None
+        self.parked: list[Any] = []
+        self.pending_errors: PendingErrors = ()  # type: ignore[assignment]
+        self.park_reason: str = ""
+        self.arrival: int = 0
+        self.wait_target: WaitTarget | None = None
         self._value = None
         self._error = None
-        self.parked_since = 0.0
-        self.has_ended = False
+        self.parked_since: float = 0.0
+        self.has_ended: bool = False
         # The number of callers that wait in result(): they will see the error, so the excepthook is not called.
-        self.result_waiters = 0
+        self.result_waiters: int = 0
         self._joiners: list[Any] = []
         self.thread_local_refs: ThreadLocalRefs | None = None
         # A new greenlet starts with an empty context.
@@ -224,11 +224,12 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
     # Only of a dhaga: main code and OS threads use the Python functions.
-    prepare_park = compiled(Waiter.prepare_park)
-    park_within = compiled(Waiter.park_within)
-    deliver_wake = compiled(Waiter.deliver_wake)
-    wake_parked = compiled(Waiter.wake_parked)
-    _expire = compiled(Waiter._expire)
+    if not TYPE_CHECKING:  # type checkers see the inherited ones
+        prepare_park = compiled(Waiter.prepare_park)
+        park_within = compiled(Waiter.park_within)
+        deliver_wake = compiled(Waiter.deliver_wake)
+        wake_parked = compiled(Waiter.wake_parked)
+        _expire = compiled(Waiter._expire)
 
     def is_alive(self) -> bool:
         """Return whether the dhaga has not ended yet."""
@@ -534,7 +535,7 @@ class Main(Waiter):
         # A SignalDelivery, once a signal has come; see _kernel/process/signals.py.
         self._signals: Any = None
         self._assign_to(scheduler, NORMAL)
-        self.own_greenlet = getcurrent()
+        self.own_greenlet: greenlet = getcurrent()
         # The method of a run-queue entry; see _kernel/run/scheduler.py.
         self.switch: Callable[..., Any] = self.own_greenlet.switch
         self.ident: int = originals.get_ident()
@@ -555,7 +556,7 @@ class Main(Waiter):
     def park_within(self, timeout: float | None) -> Any:
         """Park as a dhaga does; handlers of signals that come meanwhile are called here, by ``SignalDelivery``."""
         scheduler = self.scheduler
-        self.parked_since = scheduler.clock()
+        self.parked_since: float = scheduler.clock()
         entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
         try:
             # Each round delivers a signal; the park ends with a wake, or with a handler's error.

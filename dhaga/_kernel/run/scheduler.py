@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from greenlet import getcurrent
 from tornado.ioloop import IOLoop
@@ -38,7 +38,7 @@ from .entries import HubCall
 from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
 from .membership import Membership
 from .microthread import Dhaga, Main
-from .poller import new_poller
+from .poller import Poller, new_poller
 from .preemption import check_quantum
 from .run_modes import OwnThreadMode, RunMode
 from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, PreemptedQueue, Priority
@@ -106,7 +106,7 @@ class Scheduler(Lap, Membership):
         self._low = LowQueue(self)
         self._new_work = NewWorkQueue(self)
         self._preempted = PreemptedQueue(self)
-        self.new_queues = [NewQueue(self) for _ in Priority]
+        self.new_queues: list[NewQueue] = [NewQueue(self) for _ in Priority]
         self._loop_timer = LoopTimer(self)
         self.mode = RunMode(self)
         if self.selector is not None:
@@ -120,7 +120,8 @@ class Scheduler(Lap, Membership):
 
     # ---- switching
 
-    admit = compiled(Membership.admit)  # C: priority NORMAL; a scheduler that is awake and not about to end
+    if not TYPE_CHECKING:  # type checkers see the inherited one
+        admit = compiled(Membership.admit)  # C: priority NORMAL; a scheduler that is awake and not about to end
 
     @compiled
     def _park(self, me: Waiter) -> Any:
@@ -308,14 +309,15 @@ class Scheduler(Lap, Membership):
 
     def _attach(self, mode: RunMode, hub: Any, ioloop: IOLoop) -> None:
         """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
-        self.mode = mode
-        self.thread_ident = originals.get_ident()
-        self.started_at = now = self.clock()
+        self.mode: RunMode = mode
+        self.thread_ident: int = originals.get_ident()
+        now = self.clock()
+        self.started_at: float = now
         # Main code that never waits has run no lap yet, and must yield to the first one.
         self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
         self.hub = hub
         self.ioloop = ioloop
-        self.poller = Context().run(new_poller, ioloop, self._lap)
+        self.poller: Poller = Context().run(new_poller, ioloop, self._lap)
         if self.selector is not None:
             # Counted before any handler of the program: with further fds the loop may wake by itself.
             self.selector.own_fds = len(self.selector.get_map())

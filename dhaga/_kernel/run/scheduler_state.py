@@ -102,22 +102,22 @@ class SchedulerState:
         self._low: LowQueue
         self._new_work: NewWorkQueue
         self._preempted: PreemptedQueue
-        self.timers = Timers()
+        self.timers: Timers = Timers()
         self.hub: Any = None
         self.new_queues: list[NewQueue]
         self._next_on_hub: NewQueue | HubCall | None = None
-        self.asleep = False
+        self.asleep: bool = False
         # The turn that was last checked, by its number of switches, and its deadline: see turn_budget.py.
         self._turn = -1
-        self.turn_ends_at = 0.0
+        self.turn_ends_at: float = 0.0
         # After how many seconds a turn is overlong; 0: never; None: as for the others.
         self.quantum: float | None = None
-        self.preemptions = 0
-        self.started_at = 0.0
-        self.thread_ident = 0
+        self.preemptions: int = 0
+        self.started_at: float = 0.0
+        self.thread_ident: int = 0
         self.mode: RunMode
         # Running calls in helper threads, which will wake a waiter: no deadlock while there are any.
-        self.outside_calls = 0
+        self.outside_calls: int = 0
         self._loop_timer: LoopTimer
         # A listener that switches instead of us, see hooks.py: an asyncio loop in a dhaga swaps its thread state.
         self.around_park: Callable[[Waiter, Callable[[], None]], None] | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,10 +48,10 @@ class Timers:
     def __init__(self) -> None:
         self.heap: list[Entry] = []
         # Also the source of the numbers of Timeout and scope blocks: see cancellation.py.
-        self.sequence = itertools.count().__next__
-        self.discarded = 0
+        self.sequence: Callable[[], int] = itertools.count().__next__
+        self.discarded: int = 0
         # So far, for the statistics.
-        self.fired = 0
+        self.fired: int = 0
 
     def __len__(self) -> int:
         return len(self.heap) - self.discarded

@@ -31,9 +31,9 @@ class ScopeCancel:
     __slots__ = ("number", "reason", "scope")
 
     def __init__(self, scope: object, number: int, reason: object) -> None:
-        self.scope = scope
-        self.number = number
-        self.reason = reason
+        self.scope: object = scope
+        self.number: int = number
+        self.reason: object = reason
 
     def error(self) -> Cancelled:
         error = Cancelled(self.reason)

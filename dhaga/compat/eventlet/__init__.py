@@ -17,7 +17,7 @@ from .semaphore import BoundedSemaphore, CappedSemaphore, Semaphore
 from .timeout import Timeout, is_timeout, with_timeout, wrap_is_timeout
 
 __version__ = "0.41.0+dhaga"
-version_info = (0, 41, 0)
+version_info: tuple[int, int, int] = (0, 41, 0)
 call_after_global, exc_after, TimeoutError = greenthread.call_after_global, greenthread.exc_after, Timeout
 
 

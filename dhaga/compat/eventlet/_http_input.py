@@ -32,8 +32,8 @@ class Input:
 
     def __init__(self, rfile: Any, length: int | None, sock: Any, send: Any = None) -> None:
         self.rfile = rfile
-        self.chunked_input = length is None
-        self.client_gone = False
+        self.chunked_input: bool = length is None
+        self.client_gone: bool = False
         self._sock = sock
         self._send = send
         self._waits = send is not None

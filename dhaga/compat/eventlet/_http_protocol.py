@@ -119,11 +119,11 @@ class HttpProtocol(BaseHTTPRequestHandler):
 
     def __init__(self, conn_state: list[Any], server: Any) -> None:
         self.conn_state = conn_state
-        self.upgraded = False
-        self.request = conn_state[1]
-        self.client_address = conn_state[0]
+        self.upgraded: bool = False
+        self.request: Any = conn_state[1]
+        self.client_address: tuple[str, int] = conn_state[0]
         self.server = server
-        self.asked_to_keep = False
+        self.asked_to_keep: bool = False
         self.setup()
         try:
             self.handle()
@@ -137,13 +137,13 @@ class HttpProtocol(BaseHTTPRequestHandler):
             sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
         if self.server.socket_timeout is not None:
             sock.settimeout(self.server.socket_timeout)
-        self.reader = ConnectionReader(sock)
+        self.reader: ConnectionReader = ConnectionReader(sock)
         if is_wrapped(sock, "makefile"):
             self.rfile, self.wfile = sock.makefile("rb", self.rbufsize), sock.makefile("wb", 0)
         else:
             self.rfile, self.wfile = io.BufferedReader(self.reader, self.rbufsize), ConnectionWriter(sock)
         self.body: Input | None = None
-        self.served = 0
+        self.served: int = 0
 
     def handle(self) -> None:
         """Serve requests until the connection ends."""
@@ -182,7 +182,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.close_connection = True
         self.body = None
         try:
-            self.raw_requestline = self.receive_request_line()
+            self.raw_requestline: bytes = self.receive_request_line()
             if not self.raw_requestline:
                 return
             if len(self.raw_requestline) > self.server.url_length_limit:
@@ -226,7 +226,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         Returns: True; an override that has answered itself returns False. Raises: BadRequest, OSError.
         """
         head = self.head = self.read_head(self.rfile, self.raw_requestline)
-        self.requestline = self.raw_requestline.decode("latin-1").rstrip("\r\n")
+        self.requestline: str = self.raw_requestline.decode("latin-1").rstrip("\r\n")
         self.command, self.path, self.request_version = self.requestline.split(" ")
         self.headers = self.MessageClass()
         for name, value in head.fields:
@@ -387,7 +387,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
             self.close_connection = True
             response.fail(error.status, b"")
         except (Exception, Timeout):
-            self.close_connection = True
+            self.close_connection: bool = True
             text = traceback.format_exc()
             if not response.client_gone and not environ["eventlet.input"].client_gone:
                 self.server.log.error(text)

@@ -24,15 +24,15 @@ class Response:
     def __init__(self, protocol: Any, environ: dict[str, Any]) -> None:
         self.protocol = protocol
         self.environ = environ
-        self.status = ""
+        self.status: str = ""
         self.headers: list[tuple[str, str]] = []
         self.length: int | None = None
         self.names: set[str] = set()
-        self.sent = False
-        self.chunked = False
-        self.bodiless = protocol.command == "HEAD"
-        self.size = 0
-        self.client_gone = False
+        self.sent: bool = False
+        self.chunked: bool = False
+        self.bodiless: bool = protocol.command == "HEAD"
+        self.size: int = 0
+        self.client_gone: bool = False
 
     # ---- for the app
 

@@ -86,9 +86,9 @@ class WebSocket:
         self.environ = environ
         self.version = version
         self.protocol: str | None = None
-        self.path = environ.get("PATH_INFO", "")
-        self.origin = environ.get("HTTP_ORIGIN")
-        self.log_context = environ.get("REMOTE_ADDR")
+        self.path: Any = environ.get("PATH_INFO", "")
+        self.origin: Any | None = environ.get("HTTP_ORIGIN")
+        self.log_context: Any | None = environ.get("REMOTE_ADDR")
         self.websocket_closed = False
         self.max_frame_length = MAX_FRAME_LENGTH
 
@@ -114,7 +114,7 @@ class RFC6455WebSocket(WebSocket):
         super().__init__(sock, environ, version)
         self.protocol = protocol
         self.client = client
-        self.extensions = extensions or {}
+        self.extensions: dict[str, dict[str, Any]] = extensions or {}
         self.max_frame_length = max_frame_length
         self._buf = bytearray()
         self._sendlock = Semaphore()

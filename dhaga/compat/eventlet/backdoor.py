@@ -11,7 +11,7 @@ from .greenthread import spawn
 
 __all__ = ["backdoor", "backdoor_server"]
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 HELP = 'Type "help", "copyright", "credits" or "license" for more information.'
 

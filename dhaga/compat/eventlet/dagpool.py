@@ -26,7 +26,7 @@ class PropagateError(Exception):
         super().__init__(key, exc)
         self.key = key
         self.exc = exc
-        self.msg = f"PropagateError({key}): {type(exc).__name__}: {exc}"
+        self.msg: str = f"PropagateError({key}): {type(exc).__name__}: {exc}"
 
     def __str__(self) -> str:
         return self.msg

@@ -19,7 +19,7 @@ __all__ = [
     "PooledConnectionWrapper", "RawConnectionPool", "TpooledConnectionPool", "cleanup_rollback",
 ]  # fmt: skip
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class ConnectTimeout(Exception):

@@ -16,10 +16,10 @@ class Sending:
     __slots__ = ("error", "flag", "value", "waiting")
 
     def __init__(self) -> None:
-        self.flag = event.Event()
+        self.flag: event.Event = event.Event()
         self.value: Any = None
         self.error: tuple[Any, ...] | None = None
-        self.waiting = 0
+        self.waiting: int = 0
 
 
 class Event:

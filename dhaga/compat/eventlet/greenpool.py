@@ -28,9 +28,9 @@ class GreenPool:
     """At most ``size`` greenthreads: ``spawn`` waits for room. Source: ``eventlet.GreenPool``."""
 
     def __init__(self, size: int = 1000) -> None:
-        self.size = check_count("GreenPool()", "size", size)
+        self.size: int = check_count("GreenPool()", "size", size)
         self.coroutines_running: set[Any] = set()
-        self.sem = Semaphore(self.size)
+        self.sem: Semaphore = Semaphore(self.size)
         self._idle = Event()
         self._idle.set()
 
@@ -128,9 +128,9 @@ class GreenPile:
     """Greenthreads of a pool, whose results come out in the order of their spawns. Source: ``eventlet.GreenPile``."""
 
     def __init__(self, size_or_pool: int | GreenPool = 1000) -> None:
-        self.pool = size_or_pool if isinstance(size_or_pool, GreenPool) else GreenPool(size_or_pool)
-        self.waiters = LightQueue()
-        self.counter = 0
+        self.pool: GreenPool = size_or_pool if isinstance(size_or_pool, GreenPool) else GreenPool(size_or_pool)
+        self.waiters: LightQueue = LightQueue()
+        self.counter: int = 0
 
     def spawn(self, func: Function, *args: Any, **kwargs: Any) -> None:
         """Start a greenthread, whose result the iteration yields. Parks: while there is no room."""
@@ -171,7 +171,7 @@ class GreenMap(GreenPile):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.waiters = LightQueue(size)
+        self.waiters: LightQueue = LightQueue(size)
 
     def feed(self, function: Function, iterable: Iterable[Iterable[Any]]) -> None:
         """Spawn all calls. From: a greenthread of its own."""

@@ -35,7 +35,7 @@ __all__ = [
 
 Function = Callable[..., Any]
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class RawGreenThread(Dhaga[Any]):

@@ -23,10 +23,10 @@ class Pool:
         create: Callable[[], Any] | None = None,
     ) -> None:
         self.min_size = min_size
-        self.max_size = max_size
+        self.max_size: int = max_size
         self.order_as_stack = order_as_stack
-        self.current_size = 0
-        self.channel = LightQueue(0)
+        self.current_size: int = 0
+        self.channel: LightQueue = LightQueue(0)
         self.free_items: deque[Any] = deque()
         if create is not None:
             self.create = create  # type: ignore[method-assign]

@@ -53,8 +53,8 @@ class LightQueue:
 
     def __init__(self, maxsize: int | None = None) -> None:
         self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
-        self.getters = Getters()
-        self.putters = Putters()
+        self.getters: Getters = Getters()
+        self.putters: Putters = Putters()
         self._init(maxsize)
 
     __class_getitem__: Any = classmethod(GenericAlias)
@@ -172,7 +172,7 @@ class Queue(LightQueue):
 
     def __init__(self, maxsize: int | None = None) -> None:
         super().__init__(maxsize)
-        self.unfinished_tasks = 0
+        self.unfinished_tasks: int = 0
         self._all_done: Event | None = None  # made by join()
 
     def _format(self) -> str:
@@ -206,7 +206,7 @@ class PriorityQueue(Queue):
     """A Queue that returns the lowest item first."""
 
     def _init(self, maxsize: int | None) -> None:
-        self.queue = []
+        self.queue: Any = []
 
     def _put(self, item: Any) -> None:
         heapq.heappush(self.queue, item)
@@ -220,7 +220,7 @@ class LifoQueue(Queue):
     """A Queue that returns the newest item first."""
 
     def _init(self, maxsize: int | None) -> None:
-        self.queue = []
+        self.queue: Any = []
 
     def _get(self) -> Any:
         return self.queue.pop()

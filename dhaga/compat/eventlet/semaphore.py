@@ -74,7 +74,7 @@ class BoundedSemaphore(Semaphore):
 
     def __init__(self, value: int = 1) -> None:
         super().__init__(value)
-        self.original_counter = self.counter
+        self.original_counter: int = self.counter
 
     def release(self, blocking: bool = True) -> bool:
         """Release a permit. Raises: ValueError for one release too many."""
@@ -91,8 +91,8 @@ class CappedSemaphore:
             raise ValueError(f"CappedSemaphore must be initialized with a positive number, got {count}")
         if count > limit:
             raise ValueError("'count' cannot be more than 'limit'")
-        self.lower_bound = Semaphore(count)
-        self.upper_bound = Semaphore(limit - count)
+        self.lower_bound: Semaphore = Semaphore(count)
+        self.upper_bound: Semaphore = Semaphore(limit - count)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x} b={self.balance} l={self.lower_bound} u={self.upper_bound}>"

@@ -52,7 +52,7 @@ class WebSocketWSGI:
     ) -> None:
         self.handler: Any = handler
         self.max_frame_length = max_frame_length
-        self.protocols = list(supported_protocols)
+        self.protocols: list[str] = list(supported_protocols)
 
     @classmethod
     def configured(cls, handler: Any = None, supported_protocols: Iterable[str] = ()) -> Any:

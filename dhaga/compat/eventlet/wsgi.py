@@ -124,7 +124,7 @@ class Server:
         self.url_length_limit = url_length_limit
         self.debug = debug
         self.socket_timeout = socket_timeout
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self.log: Any = as_log(log, debug) if log_output else NoLog()
         changed: dict[str, Any] = {}
         if minimum_chunk_size is not None:
@@ -133,10 +133,10 @@ class Server:
             changed["capitalize_response_headers"] = False
         if max_http_version is not None and max_http_version != protocol.protocol_version:
             changed["protocol_version"] = max_http_version
-        self.protocol = type(protocol.__name__, (protocol,), changed) if changed else protocol
+        self.protocol: Any = type(protocol.__name__, (protocol,), changed) if changed else protocol
         self.ssl_context = socket.context if isinstance(socket, SSLSocket) else None
         # Programs set the module's constants.
-        self.limits = Limits(line=max(url_length_limit, MAX_HEADER_LINE), head=MAX_TOTAL_HEADER_SIZE)
+        self.limits: Limits = Limits(line=max(url_length_limit, MAX_HEADER_LINE), head=MAX_TOTAL_HEADER_SIZE)
         new_parser(self.limits)  # if httptools is missing, fail now, not at the first connection
 
     def get_environ(self) -> dict[str, Any]:
@@ -262,9 +262,9 @@ class Accepting:
         self.serving = serving
         self.pool = pool
         self.connections: dict[int, list[Any]] = {}
-        self.is_accepting = True
+        self.is_accepting: bool = True
         # With a handshake in accept(), one slow client would delay all others.
-        self.listener = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
+        self.listener: socket | Any = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
         is_own = is_wrapped(self.listener, "accept")
         self.accept_next = (lambda listener: listener.accept()) if is_own else accept_in_burst
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from os import fork
 from sys import getswitchinterval, setswitchinterval
+from typing import Any
 
 from ._links import iwait, wait
 from .greenlet import Greenlet, joinall, killall
@@ -12,8 +13,9 @@ from .hub import signal as signal_handler
 from .timeout import Timeout, with_timeout
 
 __version__ = "26.0.0+dhaga"
-version_info = (26, 0, 0)
-spawn, spawn_later = Greenlet.spawn, Greenlet.spawn_later
+version_info: tuple[int, int, int] = (26, 0, 0)
+spawn: Any = Greenlet.spawn
+spawn_later: Any = Greenlet.spawn_later
 
 __all__ = ["Greenlet", "GreenletExit", "Timeout", "fork", "get_hub", "getcurrent", "getswitchinterval", "idle"]
 __all__ += ["iwait", "joinall", "kill", "killall", "reinit", "setswitchinterval", "signal_handler", "sleep", "spawn"]

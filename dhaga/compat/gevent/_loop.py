@@ -69,7 +69,13 @@ class Loop:
             "or an asyncio library"
         )
 
-    child = signal = stat = prepare = check = fork = idle = _no
+    child: Any = _no
+    signal: Any = _no
+    stat: Any = _no
+    prepare: Any = _no
+    check: Any = _no
+    fork: Any = _no
+    idle: Any = _no
 
 
 def call_on_hub(call: HubCall) -> None:
@@ -111,7 +117,7 @@ class Callback(HubCall):
     def __init__(self, loop: Loop, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.callback: Callable[..., Any] | None = callback
         self.args = args
-        self.scheduler = loop.scheduler
+        self.scheduler: Scheduler = loop.scheduler
         call_on_hub(self)
 
     def make_call(self) -> None:
@@ -192,7 +198,8 @@ class Timer(Watcher):
 
     def __init__(self, loop: Loop, after: float, repeat: float) -> None:
         super().__init__(loop)
-        self.after, self.repeat = after, repeat
+        self.after: float = after
+        self.repeat: float = repeat
         self._handle: Any = None
 
     def start(self, callback: Callable[..., Any], *args: Any, update: Any = None) -> None:
@@ -201,7 +208,8 @@ class Timer(Watcher):
     def again(self, callback: Callable[..., Any], *args: Any, update: Any = None) -> None:
         """Restart with the interval of the repeats."""
         self._disarm()
-        self.callback, self.args = callback, args
+        self.callback = callback
+        self.args: tuple[Any, ...] = args
         self._arm(self.repeat)
 
     def _arm(self, seconds: float | None = None) -> None:
@@ -232,9 +240,10 @@ class FdWatcher(Watcher):
         if events & ~(READ | WRITE):
             raise ValueError(f"illegal event mask: {events}")
         super().__init__(loop)
-        self.fd, self.events = fd, events
+        self.fd: int = fd
+        self.events: int = events
         self._dhagas: list[Any] = []
-        self.pass_events = False
+        self.pass_events: bool = False
 
     def start(self, callback: Callable[..., Any], *args: Any, pass_events: bool = False) -> None:
         self.pass_events = pass_events

@@ -42,26 +42,27 @@ class WSGIHandler:
     """Raised for a breach of WSGI by the application."""
 
     def __init__(self, sock: Any, address: Any, server: Any, rfile: Any = None) -> None:
-        self.socket = sock
+        self.socket: Any = sock
         self.client_address = address
         self.server = server
-        self.rfile = sock.makefile("rb", -1) if rfile is None else rfile
+        self.rfile: Any = sock.makefile("rb", -1) if rfile is None else rfile
         self.requestline: str | None = None
-        self.close_connection = False
-        self.time_start = self.time_finish = 0.0
+        self.close_connection: bool = False
+        self.time_start: float = 0.0
+        self.time_finish: float = 0.0
         self._forget_response()
 
     def _forget_response(self) -> None:
         self.status: Any = None
-        self.code = 0
+        self.code: int = 0
         self.response_headers: list[tuple[str, str]] = []
         self.provided_date: Any = None
         self.provided_content_length: Any = None
         self.response_left: int | None = None  # bytes of the body that Content-Length still expects
-        self.response_length = 0
-        self.headers_sent = False
-        self.response_use_chunked = False
-        self.connection_upgraded = False
+        self.response_length: int = 0
+        self.headers_sent: bool = False
+        self.response_use_chunked: bool = False
+        self.connection_upgraded: bool = False
         self.result: Any = None
         self.time_finish = 0.0
 
@@ -119,8 +120,8 @@ class WSGIHandler:
         except Refusal as refusal:
             self.log_error("%s", refusal)
             return error_response(refusal.status, str(refusal))
-        self.environ = self.get_environ()
-        self.application = self.server.application
+        self.environ: Any = self.get_environ()
+        self.application: Any = self.server.application
         self.handle_one_response()
         if self.close_connection or self.rfile is None:
             return None
@@ -151,9 +152,9 @@ class WSGIHandler:
         self.headers = http.client.HTTPMessage()
         for name, value in head.fields:
             self.headers[name] = value
-        self.chunked_input = head.length is None
-        self.content_length = head.length if "Content-Length" in self.headers else None
-        self.expects_continue = head.expects_continue
+        self.chunked_input: bool = head.length is None
+        self.content_length: int | None = head.length if "Content-Length" in self.headers else None
+        self.expects_continue: bool = head.expects_continue
         self.close_connection = not head.persistent
         options = self.headers.get("Connection", "").lower().split(",")
         self.connection_upgraded = (
@@ -183,7 +184,7 @@ class WSGIHandler:
             else:
                 environ[name] = value
         waiting = self.socket if self.expects_continue else None
-        self.wsgi_input = Input(self.rfile, self.content_length, waiting, self.chunked_input)
+        self.wsgi_input: Input = Input(self.rfile, self.content_length, waiting, self.chunked_input)
         environ["wsgi.input"] = self.wsgi_input
         environ["wsgi.input_terminated"] = not self.connection_upgraded
         return environ
@@ -267,7 +268,7 @@ class WSGIHandler:
             raise self.ApplicationError(f"Invalid Content-Length: {length!r}")
         self.status, self.code, self.response_headers = status, code, checked
         self.provided_date, self.provided_content_length = provided.get("date"), length
-        self.provided_connection = provided.get("connection")
+        self.provided_connection: str | None = provided.get("connection")
         return self.write
 
     def write(self, data: Any) -> None:

@@ -24,11 +24,11 @@ class Input:
 
     def __init__(self, rfile: Any, content_length: Any, socket: Any = None, chunked_input: bool = False) -> None:
         self.rfile = rfile
-        self.content_length = None if content_length is None else int(content_length)
-        self.socket = socket
+        self.content_length: int | None = None if content_length is None else int(content_length)
+        self.socket: Any = socket
         """The function that sends "100 Continue" before the first read; None if the client does not wait for it."""
         self.chunked_input = chunked_input
-        self.position = 0
+        self.position: int = 0
         self._body: FileBody | None = None
         if chunked_input or self.content_length:
             self._body = FileBody(rfile, None if chunked_input else self.content_length)

@@ -20,7 +20,7 @@ class BackdoorServer(StreamServer):
         self, listener: Any, locals: dict[str, Any] | None = None, banner: str | None = None, **options: Any
     ) -> None:
         super().__init__(listener, **options)
-        self.locals = locals or {}
+        self.locals: dict[str, Any] = locals or {}
         self.banner = banner
 
     def handle(self, sock: Any, address: Any) -> None:

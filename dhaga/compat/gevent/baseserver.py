@@ -17,7 +17,7 @@ from .pool import Pool
 
 __all__ = ["BaseServer"]
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class BaseServer:
@@ -28,7 +28,8 @@ class BaseServer:
     may start again, if it made its socket.
     """
 
-    min_delay, max_delay = 0.01, 1
+    min_delay: float = 0.01
+    max_delay: int = 1
     """Seconds between two tries while the system has no descriptor or memory left for a connection."""
 
     max_accept = 100
@@ -37,13 +38,13 @@ class BaseServer:
     stop_timeout = 1
     """Seconds that ``stop`` grants to handlers in a pool."""
 
-    fatal_errors = errno.EBADF, errno.EINVAL, errno.ENOTSOCK
+    fatal_errors: tuple[int, int, int] = errno.EBADF, errno.EINVAL, errno.ENOTSOCK
     """Errors after which the socket accepts nothing more."""
 
     def __init__(self, listener: Any, handle: Callable[..., Any] | None = None, spawn: Any = "default") -> None:
-        self.delay = self.min_delay
+        self.delay: float = self.min_delay
         self.pool: Any = None
-        self.closes = False  # the server created its socket
+        self.closes: bool = False  # the server created its socket
         self._stop_event = Event()
         self._stop_event.set()
         self._acceptor: Any = None

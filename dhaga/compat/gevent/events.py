@@ -32,7 +32,8 @@ class GeventPatchEvent:
     """Event about a patched object (``source``) and its replacement (``target``)."""
 
     def __init__(self, source: Any, target: Any) -> None:
-        self.source, self.target = source, target
+        self.source: Any = source
+        self.target: Any = target
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} source={self.source!r} target={self.target!r} at {id(self):#x}>"
@@ -51,7 +52,8 @@ class GeventWillPatchModuleEvent(GeventWillPatchEvent):
 
     def __init__(self, module_name: str, source: ModuleType, target: ModuleType, items: list[str]) -> None:
         super().__init__(source, target)
-        self.module_name, self.target_item_names = module_name, items
+        self.module_name: str = module_name
+        self.target_item_names: list[str] = items
 
 
 class GeventDidPatchModuleEvent(GeventDidPatchEvent):
@@ -67,7 +69,8 @@ class AllEvent:
 
     def __init__(self, patch_all_arguments: Mapping[str, Any], patch_all_kwargs: Mapping[str, Any]) -> None:
         super().__init__(None, None)  # type: ignore[call-arg]
-        self.patch_all_arguments, self.patch_all_kwargs = patch_all_arguments, patch_all_kwargs
+        self.patch_all_arguments: Mapping[str, Any] = patch_all_arguments
+        self.patch_all_kwargs: Mapping[str, Any] = patch_all_kwargs
 
     def will_patch_module(self, module_name: str) -> bool:
         """Return whether ``patch_all`` was asked for this module."""

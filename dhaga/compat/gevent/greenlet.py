@@ -193,7 +193,7 @@ class Greenlet(Linkable, DelayedStart):
 
     @name.setter
     def name(self, name: str) -> None:
-        self.own_name = name
+        self.own_name: str = name
 
     def __repr__(self) -> str:
         if self._told is None and self._fn is not None:
@@ -384,9 +384,9 @@ class SpawnedCallback:
     def __init__(self, callback: Callback, when: bool | None = None) -> None:
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        self.callback = callback
-        self.when = when
-        self.is_spawned = False
+        self.callback: Callback = callback
+        self.when: bool | None = when
+        self.is_spawned: bool = False
 
     def __call__(self, source: Greenlet) -> None:
         if self.when is not None and source.successful() is not self.when:

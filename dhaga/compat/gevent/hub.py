@@ -28,7 +28,7 @@ __all__ = [
     "sleep", "spawn_raw", "wait",
 ]  # fmt: skip
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class Hub:
@@ -170,7 +170,7 @@ class Waiter:
     """Passes one value, or error, from a callback to the greenlet that calls ``get``. Source: ``gevent.hub.Waiter``."""
 
     def __init__(self, hub: Hub | None = None) -> None:
-        self.hub = get_hub() if hub is None else hub
+        self.hub: Hub = get_hub() if hub is None else hub
         self.clear()
 
     def clear(self) -> None:
@@ -263,7 +263,9 @@ class signal:
 
         if not callable(handler):
             raise TypeError("signal handler must be callable.")
-        self.handler, self.args, self.kwargs = handler, args, kwargs
+        self.handler: Callable[..., Any] = handler
+        self.args: tuple[Any, ...] = args
+        self.kwargs: dict[str, Any] = kwargs
         self.signalnum = signalnum
         self._previous = ours.signal(signalnum, lambda *_: self.handle())
 

@@ -9,6 +9,7 @@ import _threading_local
 import sys
 import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from ... import monkey as ours
@@ -86,9 +87,20 @@ def apply(*_: object, **__: object) -> bool:
     return True
 
 
-patch_builtins = patch_contextvars = patch_dns = patch_os = patch_queue = patch_select = apply
-patch_selectors = patch_signal = patch_socket = patch_ssl = patch_subprocess = patch_sys = patch_thread = apply
-patch_time = apply
+patch_builtins: Callable[..., bool] = apply
+patch_contextvars: Callable[..., bool] = apply
+patch_dns: Callable[..., bool] = apply
+patch_os: Callable[..., bool] = apply
+patch_queue: Callable[..., bool] = apply
+patch_select: Callable[..., bool] = apply
+patch_selectors: Callable[..., bool] = apply
+patch_signal: Callable[..., bool] = apply
+patch_socket: Callable[..., bool] = apply
+patch_ssl: Callable[..., bool] = apply
+patch_subprocess: Callable[..., bool] = apply
+patch_sys: Callable[..., bool] = apply
+patch_thread: Callable[..., bool] = apply
+patch_time: Callable[..., bool] = apply
 
 
 def patch_module(*_: object, **__: object) -> bool:

@@ -19,9 +19,10 @@ __all__ = [
     "fork", "fork_and_watch", "forkpty", "make_nonblocking", "nb_read", "nb_write", "tp_read", "tp_write", "waitpid",
 ]  # fmt: skip
 
-fork = os.fork
-forkpty = os.forkpty
-tp_read, tp_write = read, write
+fork: Callable[[], int] = os.fork
+forkpty: Callable[[], tuple[int, int]] = os.forkpty
+tp_read: Callable[[int, int], bytes] = read
+tp_write: Callable[[int, Any], int] = write
 
 WNOHANG = os.WNOHANG
 

@@ -255,10 +255,10 @@ class Results:
     ) -> None:
         self.group = group
         self.func = func
-        self.room = None if maxsize is None else Semaphore(maxsize)
+        self.room: Semaphore | None = None if maxsize is None else Semaphore(maxsize)
         self.ordered = ordered
-        self.queue = Ready()
-        self.feeder = Greenlet.spawn(self.feed, items)
+        self.queue: Ready = Ready()
+        self.feeder: Any = Greenlet.spawn(self.feed, items)
 
     def feed(self, items: Iterable[tuple[Any, ...]]) -> None:
         count = 0
@@ -283,7 +283,7 @@ class Results:
     def __iter__(self) -> Iterator[Any]:
         return self
 
-    taken = 0
+    taken: int = 0
     end: End | None = None
 
     def __next__(self) -> Any:

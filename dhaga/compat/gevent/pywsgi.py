@@ -89,16 +89,16 @@ class WSGIServer(StreamServer):
             self.handler_class = handler_class
         self.application: Any = application if application is not None else getattr(self, "application", None)
         self.base_env = {**type(self).base_env, **(environ or {})}
-        self.log = as_log(log)
-        self.error_log = as_log(error_log)
+        self.log: Any = as_log(log)
+        self.error_log: Any = as_log(error_log)
         super().__init__(listener, self.handle, backlog, spawn, **ssl_args)
         self.set_environ(None)
 
     def set_environ(self, environ: dict[str, Any] | None) -> None:
         """Set additional values for each request's environ."""
         self.base_env.update(environ or {})
-        self.environ = self.base_env
-        self.answering = Answering(self)
+        self.environ: dict[str, Any] = self.base_env
+        self.answering: Answering = Answering(self)
         self.set_max_accept()
 
     def set_max_accept(self) -> None:

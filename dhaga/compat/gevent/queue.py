@@ -21,7 +21,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-put, get = python_twin(ours.Queue.put), python_twin(ours.Queue.get)
+put: Any = python_twin(ours.Queue.put)
+get: Any = python_twin(ours.Queue.get)
 """Looked up once, as each item needs them. The compiled methods do not handle subclasses, and would call these."""
 
 
@@ -52,7 +53,7 @@ class Queue(Items[T], ours.Queue[T]):
         super().__init__(maxsize or 0)
         for item in items:
             self._put(item)
-        self.unfinished_tasks = len(self.queue) if unfinished_tasks is None else unfinished_tasks
+        self.unfinished_tasks: int = len(self.queue) if unfinished_tasks is None else unfinished_tasks
         if maxsize is None:
             self.maxsize = 0
 

@@ -13,7 +13,7 @@ from .baseserver import BaseServer
 
 __all__ = ["DatagramServer", "StreamServer"]
 
-logger = logging.getLogger("dhaga")
+logger: logging.Logger = logging.getLogger("dhaga")
 
 WRAP_OPTIONS = "ssl_version", "keyfile", "certfile", "ca_certs", "cert_reqs", "ciphers"
 """Arguments of ``ssl.wrap_socket`` that a server takes."""
@@ -40,7 +40,7 @@ class StreamServer(BaseServer):
     The socket is closed when the handler ends.
     """
 
-    backlog = 256
+    backlog: int = 256
     reuse_addr = 1
 
     def __init__(
@@ -51,7 +51,7 @@ class StreamServer(BaseServer):
         spawn: Any = "default",
         **ssl_args: Any,
     ) -> None:
-        self.ssl_context = context_of(ssl_args) if ssl_args else None
+        self.ssl_context: Any | None = context_of(ssl_args) if ssl_args else None
         if backlog is not None:
             if hasattr(listener, "accept"):
                 raise TypeError("backlog must be None when a socket instance is passed")
@@ -74,8 +74,8 @@ class StreamServer(BaseServer):
         if not hasattr(self, "socket"):
             if not self.closes:
                 raise RuntimeError(f"{self!r} was given a socket, which is closed: make another server")
-            self.socket = self.get_listener(self.address, self.backlog, self.family)
-            self.address = self.socket.getsockname()
+            self.socket: Any = self.get_listener(self.address, self.backlog, self.family)
+            self.address: Any = self.socket.getsockname()
 
     def do_read(self) -> tuple[Any, ...]:
         # The loop that calls this yields after ``max_accept`` connections.
@@ -136,8 +136,8 @@ class DatagramServer(BaseServer):
 
     def init_socket(self) -> None:
         if not hasattr(self, "socket"):
-            self.socket = self.get_listener(self.address, self.family)
-            self.address = self.socket.getsockname()
+            self.socket: Any = self.get_listener(self.address, self.family)
+            self.address: Any = self.socket.getsockname()
 
     def do_read(self) -> tuple[Any, ...]:
         data, address = self.socket.recvfrom(8192)

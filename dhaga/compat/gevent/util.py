@@ -24,7 +24,8 @@ class wrap_errors:
     """A wrapper of a function: errors of given types are returned instead of raised."""
 
     def __init__(self, errors: Any, func: Any) -> None:
-        self.errors, self.func = errors, func
+        self.errors: Any = errors
+        self.func: Any = func
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:

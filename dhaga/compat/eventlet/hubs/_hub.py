@@ -73,7 +73,7 @@ class HubTimer:
     def __init__(self, seconds: float, function: Callable[..., Any], args: Any, kwargs: Any, owner: Any) -> None:
         self.call = function, args, kwargs
         self.owner = owner
-        self.called = False
+        self.called: bool = False
         scheduler = current_scheduler()
         if seconds > 0:
             self._entry: Any = scheduler.expire_after(seconds, self)
@@ -186,7 +186,12 @@ class Hub:
             "dhaga.current().wake(value);\nto wait for a file descriptor: trampoline(), or dhaga.select"
         )
 
-    switch = add = remove = run = abort = ensure_greenlet = _no
+    switch: Any = _no
+    add: Any = _no
+    remove: Any = _no
+    run: Any = _no
+    abort: Any = _no
+    ensure_greenlet: Any = _no
 
 
 def listeners(way: str) -> list[Listener]:
