@@ -26,6 +26,7 @@ from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import this_waiter
 from ._sync.completion import as_completed, wait
+from ._sync.event import Event
 from ._workers.dhaga_pool import WorkerPool
 from ._workers.future import Future
 from .pool import Pool
@@ -40,7 +41,10 @@ T = TypeVar("T")
 
 
 class LocalWaiters(list[Any]):
-    """The ``_waiters`` of a call on the caller's own scheduler, for which a standard ``wait`` would never end."""
+    """The ``_waiters`` of a call on the caller's own scheduler, for which a standard ``wait`` would never end.
+
+    In a patched program the standard's waiters have an ``Event`` of ours, which parks.
+    """
 
     __slots__ = ("ident",)
 
@@ -48,7 +52,7 @@ class LocalWaiters(list[Any]):
         self.ident: int = scheduler.thread_ident
 
     def append(self, waiter: Any) -> None:
-        if self.ident == originals.get_ident():
+        if self.ident == originals.get_ident() and not isinstance(waiter.event, Event):
             raise RuntimeError(
                 "the standard wait() and as_completed() would block the OS thread that is to make these calls:\nuse "
                 "those of dhaga.futures, or an Executor over a Pool"

@@ -23,6 +23,7 @@ from dhaga.futures import CancelledError, Executor, Future, as_completed, wait
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Event, local
 from tests.kit.parking import parked, victim
+from tests.kit.scripts import prints
 
 
 @pytest.fixture
@@ -410,6 +411,20 @@ def test_the_standard_ones_refuse_to_wait_in_the_thread_that_is_to_make_the_call
                 waits(calls)
         in_thread(lambda: concurrent.futures.wait(calls, timeout=0)).join()
         assert wait(calls).done == set(calls) == concurrent.futures.wait(calls).done
+
+
+def test_in_a_patched_program_the_standard_ones_park() -> None:
+    assert prints("""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        from concurrent.futures import as_completed, wait
+        import dhaga
+        from dhaga.futures import Executor
+        with Executor() as executor:
+            calls = [executor.submit(lambda n=n: (dhaga.sleep(0.001), n)[1]) for n in range(3)]
+            print(len(wait(calls).done))
+            print(sorted(each.result() for each in as_completed([executor.submit(int, n) for n in range(3)])))
+    """) == ["3", "[0, 1, 2]"]
 
 
 def test_the_standard_ones_wait_for_ours() -> None:

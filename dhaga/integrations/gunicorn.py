@@ -29,7 +29,7 @@ import selectors
 from contextvars import copy_context
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
-from signal import SIGABRT
+from signal import SIG_BLOCK, SIG_UNBLOCK, SIGABRT, pthread_sigmask
 from socket import SHUT_RD
 from time import monotonic
 from types import FrameType, SimpleNamespace
@@ -177,6 +177,8 @@ class Worker(AsyncWorker):  # type: ignore[misc]
 
     def init_process(self) -> None:
         """Start the worker after the fork; no scheduler may exist before. Parks: for the whole life of the worker."""
+        # The patch takes 0.2 s. A stop that comes meanwhile would call the master's handlers, and do nothing here.
+        pthread_sigmask(SIG_BLOCK, self.SIGNALS)
         os.environ.update(self.cfg.env)  # as gunicorn does next; it may set DHAGA_PATCH
         error = _doors.patch_for_door(*OWN_PACKAGES)
         if error is not None and self.age == 1:  # once, not in each worker
@@ -259,6 +261,7 @@ class Worker(AsyncWorker):  # type: ignore[misc]
         """Set gunicorn's handlers, SIGABRT's with the standard ``signal``: it must interrupt blocking code."""
         super().init_signals()
         original("signal", "signal")(SIGABRT, self.handle_abort)
+        pthread_sigmask(SIG_UNBLOCK, self.SIGNALS)
 
     def handle_quit(self, number: int, frame: FrameType | None) -> None:
         """Exit now, in a dhaga: its SystemExit is raised in the main code at its park."""

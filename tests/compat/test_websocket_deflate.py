@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import dhaga
+from dhaga._kernel.run import turn_budget
 from dhaga.compat.eventlet import _websocket_deflate as deflate
 
 PLAIN = {"server_no_context_takeover": False, "client_no_context_takeover": False}
@@ -58,3 +60,19 @@ def test_a_message_that_swells_beyond_the_limit_is_not_decompressed() -> None:
     assert len(bomb) < 2000
     assert deflate.Inflater(PLAIN, "client").decompress(bomb, 999_999) is None
     assert deflate.Inflater(PLAIN, "client").decompress(bomb, 1_000_000) == bytes(1_000_000)
+
+
+def test_others_run_while_a_message_is_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_budget, "TURN_SECONDS", 0)
+    bomb = deflate.Deflater(PLAIN, "client").compress(bytes(1_000_000))
+    turns: list[int] = []
+
+    def other() -> None:
+        while receiver.is_alive():
+            turns.append(1)
+            dhaga.sleep(0)
+
+    receiver = dhaga.spawn(deflate.Inflater(PLAIN, "client").decompress, bomb, 1_000_000)
+    dhaga.spawn(other).join()
+    assert receiver.result() == bytes(1_000_000)
+    assert len(turns) > 4

@@ -285,6 +285,25 @@ def test_a_worker_that_was_killed_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_worker_that_is_stopped_while_it_comes_up_leaves(tmp_path: Path) -> None:
+    struck = """
+def post_fork(server, worker):
+    import os, signal
+    from dhaga.monkey import _doors
+
+    def patch(*packages):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return patch_for_door(*packages)
+
+    if worker.age == 1:
+        patch_for_door, _doors.patch_for_door = _doors.patch_for_door, patch
+"""
+    with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0", hooks=struck) as gunicorn:
+        gunicorn.says("left")
+        assert gunicorn.get("/").ok
+
+
+@pytest.mark.slow
 def test_an_orphan_leaves(tmp_path: Path) -> None:
     with Gunicorn(tmp_path / "log", "-b", "127.0.0.1:0") as gunicorn:
         assert gunicorn.get("/").ok

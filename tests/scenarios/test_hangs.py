@@ -35,7 +35,7 @@ WORLDS = {
     ),
     "gevent": (
         ["-m", "dhaga", "--as", "gevent"],
-        "import gevent; from gevent import event, lock, queue",
+        "import gevent; from gevent import event, lock, pool, queue",
         {
             "queue.get": "queue.Queue().get()",
             "queue.put": "full = queue.Queue(1); full.put(1); full.put(2)",
@@ -44,17 +44,25 @@ WORLDS = {
             "event.wait": "event.Event().wait()",
             "result.get": "event.AsyncResult().get()",
             "gevent hub": "gevent.get_hub().switch()",
+            "join on <Greenlet": "gevent.spawn(event.Event().wait).join()",
+            "condition.wait": "queue.Channel().get()",
+            "queue.get on <SimpleQueue": "gevent.wait([event.Event()])",
+            "semaphore.acquire on <": "full = pool.Pool(1); full.spawn(event.Event().wait); full.spawn(int)",
+            "event.wait on <": "full = pool.Pool(1); full.spawn(event.Event().wait); full.join()",
         },
     ),
     "eventlet": (
         ["-m", "dhaga", "--as", "eventlet"],
-        "import eventlet; from eventlet import event, queue, semaphore",
+        "import eventlet; from eventlet import event, pools, queue, semaphore",
         {
             "queue.get": "queue.Queue().get()",
             "queue.put": "full = queue.Queue(1); full.put(1); full.put(2)",
             "event.wait on <": "undone = queue.Queue(); undone.put(1); undone.join()",
             "event.wait": "event.Event().wait()",
             "semaphore.acquire": "semaphore.Semaphore(0).acquire()",
+            "join on <Dhaga": "eventlet.spawn(event.Event().wait).wait()",
+            "queue.get on Getters": "full = pools.Pool(max_size=1, create=int); full.get(); full.get()",
+            "event.wait on <threading.Event": "g = eventlet.GreenPool(); g.spawn(event.Event().wait); g.waitall()",
         },
     ),
 }
