@@ -347,6 +347,27 @@ def test_native_programs_are_cooperative() -> None:
     assert preemption.quantum_of(dhaga.spawn(dhaga.current).result().scheduler) is None
 
 
+@pytest.mark.parametrize(
+    ("options", "variable", "quantum"),
+    [
+        ([], "", 0.01),
+        ([], "0.05", 0.05),
+        ([], "0", None),
+        (["--cooperative"], "", None),
+        (["--as", "gevent"], "", None),
+        (["--as", "eventlet"], "0.05", 0.05),
+    ],
+)
+def test_patched_programs_are_preempted_unless_told_otherwise(
+    options: list[str], variable: str, quantum: float | None
+) -> None:
+    assert prints(
+        "from dhaga._kernel.run import preemption; print(preemption.default_quantum)",
+        *("-m", "dhaga", *options),
+        DHAGA_PREEMPT=variable,
+    ) == [str(quantum)]
+
+
 @needs_events
 def test_programs_may_be_preempted_by_the_environment() -> None:
     program = """
