@@ -343,6 +343,37 @@ def test_a_cancel_waits_for_the_next_park() -> None:
     assert trace == [*["computes"] * 5, "cancelled"]
 
 
+@needs_events
+def test_a_dhaga_that_computes_for_ever_is_cancelled_at_the_end() -> None:
+    trace: list[str] = []
+
+    def compute() -> None:
+        try:
+            while True:
+                pass
+        finally:
+            trace.append("cancelled")
+
+    with dhaga.Scheduler(preempt=QUANTUM) as scheduler:
+        scheduler.spawn(compute)
+    preemption_watcher.turn_off()
+    assert trace == ["cancelled"]
+
+
+@needs_events
+def test_a_daemon_that_computes_for_ever_does_not_hold_up_the_exit() -> None:
+    assert prints("""
+        import threading, time, dhaga.monkey
+        dhaga.monkey.patch()
+        def compute():
+            while True:
+                pass
+        threading.Thread(target=compute, daemon=True).start()
+        time.sleep(0.01)
+        print("main code ends")
+    """) == ["main code ends"]
+
+
 def test_native_programs_are_cooperative() -> None:
     assert preemption.quantum_of(dhaga.spawn(dhaga.current).result().scheduler) is None
 

@@ -170,7 +170,23 @@ def others_wait(scheduler: Scheduler) -> bool:
         or scheduler.poller.watchers
         or scheduler.outside_calls
         or isinstance(scheduler.mode, GuestMode)
+        or loop_has_events(scheduler)
     )
+
+
+def loop_has_events(scheduler: Scheduler) -> bool:
+    """Return whether the loop's selector would report an event, such as a call from another thread. In doubt True."""
+    try:
+        look = originals.poll()
+        look.register(scheduler.selector.fileno())  # type: ignore[union-attr]
+        return bool(look.poll(0))
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+        OSError,
+    ):  # no poll here, a loop of the program's, or one that was just closed
+        return True
 
 
 class Events:

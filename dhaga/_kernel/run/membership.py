@@ -75,6 +75,10 @@ class Membership(SchedulerState):
             if dhaga is not spared:
                 dhaga.cancel_with(Cancelled(reason))
 
+    def is_ending(self) -> bool:
+        """Return whether all dhagas were cancelled, as the scheduler ends."""
+        return self._end_reason is not None
+
     def _cancel_newcomer(self, dhaga: Dhaga) -> None:
         """Cancel a dhaga that was spawned after all were cancelled; once, like the others.
 

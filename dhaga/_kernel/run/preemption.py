@@ -51,6 +51,8 @@ PLACES_KEPT = 1000
 
 OTHER_PLACES = "other places"
 
+PROGRAM_ENDS = (KeyboardInterrupt, SystemExit)
+
 VARIABLE = "DHAGA_PREEMPT"
 
 
@@ -150,8 +152,7 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
     place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
     places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
     scheduler._give_turn_up(me)
-    # A Ctrl-C that came meanwhile is raised in main code here, as it would be between any two of its lines.
-    if me.pending_errors and isinstance(me.pending_errors[0], (KeyboardInterrupt, SystemExit)):
+    if me.pending_errors and (scheduler.is_ending() or isinstance(me.pending_errors[0], PROGRAM_ENDS)):
         raise me.pending_errors.pop(0)
 
 
