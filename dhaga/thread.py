@@ -14,6 +14,7 @@ from typing import Any, cast
 from greenlet import getcurrent
 
 from ._kernel.arguments import check_wait_timeout
+from ._kernel.process import preemption_watcher
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
@@ -89,7 +90,8 @@ def _count() -> int:
     """Return the number of running threads that Python has started, dhagas included."""
     # A fork marks the dhagas that stayed in the parent as done.
     alive = [dhaga for dhaga in running.values() if not dhaga.has_ended]
-    return standard_count() + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
+    others = standard_count() - preemption_watcher.count_threads()
+    return others + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
 
 
 class _ThreadHandle:

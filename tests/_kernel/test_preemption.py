@@ -346,8 +346,10 @@ def test_a_cancel_waits_for_the_next_park() -> None:
 @needs_events
 def test_a_dhaga_that_computes_for_ever_is_cancelled_at_the_end() -> None:
     trace: list[str] = []
+    begun = ours.Event()
 
     def compute() -> None:
+        begun.set()
         try:
             while True:
                 pass
@@ -356,6 +358,7 @@ def test_a_dhaga_that_computes_for_ever_is_cancelled_at_the_end() -> None:
 
     with dhaga.Scheduler(preempt=QUANTUM) as scheduler:
         scheduler.spawn(compute)
+        begun.wait()
     preemption_watcher.turn_off()
     assert trace == ["cancelled"]
 

@@ -37,6 +37,9 @@ they are called by a function of Dhaga.
 LEAST_SHARE = 0.5
 """A turn that computes less than this share of its time waits in C, or for a CPU: to end it would help no other."""
 
+GONE_SECONDS = 0.1
+"""The longest wait at a fork for the end of the watcher's OS thread, which takes 0.1 ms on an idle machine."""
+
 TOOL_NAME = "dhaga preemption"
 
 TOOLS = (4, 3)
@@ -52,6 +55,7 @@ class Watcher:
     def __init__(self) -> None:
         self.looks = 0
         self._stopping = False
+        self._native_id = 0
         self._rouse = originals.allocate_lock()
         self._rouse.acquire()
         # The heartbeat of each running scheduler, the time when it was first seen, and the CPU time then.
@@ -60,34 +64,40 @@ class Watcher:
         self._start()
 
     def _start(self) -> None:
-        self._thread = originals.Thread(target=self._run, name="dhaga-preemption", daemon=True)
-        self._thread.start()
+        # Unknown to threading, which lists the program's threads.
+        self.alive = True
+        self._ended = originals.allocate_lock()
+        self._ended.acquire()
+        originals.start_new_thread(self._run, ())
 
     def pause(self) -> None:
-        """Stop looking, and join the thread, until the next lap of any scheduler.
+        """Stop looking, and wait for the thread's end, until the next lap of any scheduler.
 
-        From: a fork, which from CPython 3.12 on warns of every other thread; after the fork, so that only a lap may
-        start it again.
+        From: a fork. From CPython 3.12 on it warns if another thread exists, even when it has returned in the parent:
+        so the thread starts again with a lap.
         """
         self._stop_thread()
+        wait_until_gone(self._native_id)
         hooks.on_lap = self._resume
 
     def _resume(self) -> None:
         hooks.on_lap = None
-        if not self._thread.is_alive() and watcher is self:
+        if not self.alive and watcher is self:
             self._stopping = False
             self._start()
 
     def _stop_thread(self) -> None:
         self._stopping = True
         self.rouse()
-        self._thread.join()
+        if self.alive:
+            self._ended.acquire()
+            self.alive = False
         hooks.on_lap = None
         self._beats.clear()
         preemption.overlong.clear()
 
     def stop(self) -> None:
-        """Stop looking, join the thread and free the events."""
+        """Stop looking, wait for the thread's end, and free the events."""
         self._stop_thread()
         if self.events is not None:
             self.events.close()
@@ -100,6 +110,7 @@ class Watcher:
 
     def _run(self) -> None:
         ident = originals.get_ident()
+        self._native_id = originals.get_native_id()
         # It never wakes a dhaga, so the deadlock detector ignores it.
         deadlock.mark_idle(ident)
         idle_looks = 0
@@ -121,6 +132,7 @@ class Watcher:
                 self._rouse.acquire(timeout=(shortest or preemption.QUANTUM) / LOOKS_PER_QUANTUM)
         finally:
             deadlock.idle.discard(ident)
+            self._ended.release()
 
     def _look(self, scheduler: Scheduler) -> float | None:
         """Check a scheduler, and mark an overlong turn. Returns: the quantum if anything runs there."""
@@ -145,6 +157,13 @@ class Watcher:
                 self.events.arm(scheduler)
         self._beats[scheduler] = beat, since, computed
         return quantum
+
+
+def wait_until_gone(native_id: int) -> None:
+    """Wait until the system has removed an OS thread that has ended, where it tells: on Linux, within a moment."""
+    deadline = originals.monotonic() + GONE_SECONDS
+    while os.path.exists(f"/proc/self/task/{native_id}") and originals.monotonic() < deadline:
+        originals.thread_sleep(0.0001)
 
 
 def cpu_seconds(scheduler: Scheduler, unknown: float) -> float:
@@ -331,6 +350,11 @@ def watch_scheduler(scheduler: Scheduler, attached: bool) -> None:
     """Start the watcher with the first scheduler that has a quantum of its own."""
     if attached and preemption.quantum_of(scheduler):
         begin_watch()
+
+
+def count_threads() -> int:
+    """Return how many OS threads are the watcher's."""
+    return int(watcher is not None and watcher.alive)
 
 
 def pause_for_fork() -> None:
