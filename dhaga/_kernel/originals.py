@@ -93,6 +93,7 @@ allocate_lock = _thread.allocate_lock
 get_ident = _thread.get_ident
 TIMEOUT_MAX = _thread.TIMEOUT_MAX
 start_new_thread = _thread.start_new_thread
+interrupt_main = _thread.interrupt_main
 get_native_id = _thread.get_native_id
 Thread = threading.Thread
 current_thread = unpatched(threading.current_thread)

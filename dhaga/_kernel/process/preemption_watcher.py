@@ -45,6 +45,8 @@ TOOL_NAME = "dhaga preemption"
 TOOLS = (4, 3)
 """Ids that CPython leaves to anyone; 0 to 2 and 5 are for debuggers, coverage, profilers and optimisers."""
 
+JUMPS_MAY_RAISE = sys.version_info >= (3, 14)
+
 monitoring: Any = getattr(sys, "monitoring", None)
 """From CPython 3.12 on."""
 
@@ -225,8 +227,9 @@ class Events:
             except ValueError:
                 continue
             self.tool = tool
-            for kind in (kinds.JUMP, kinds.CALL, kinds.PY_START, kinds.PY_RETURN, kinds.PY_YIELD):
+            for kind in (kinds.CALL, kinds.PY_START, kinds.PY_RETURN, kinds.PY_YIELD):
                 monitoring.register_callback(tool, kind, self._on_event)
+            monitoring.register_callback(tool, kinds.JUMP, self._on_jump)
             break
 
     def close(self) -> None:
@@ -244,8 +247,11 @@ class Events:
             return
         frame = program_frame(sys._current_frames().get(scheduler.thread_ident))
         if frame is not None and is_switchable(frame, preemption.signal_handlers):
-            self._armed[scheduler] = frame.f_code
-            monitoring.set_local_events(self.tool, frame.f_code, self._kinds)
+            self._arm_function(scheduler, frame.f_code, self._kinds)
+
+    def _arm_function(self, scheduler: Scheduler, code: CodeType, kinds: int) -> None:
+        self._armed[scheduler] = code
+        monitoring.set_local_events(self.tool, code, kinds)
 
     def disarm(self, scheduler: Scheduler) -> None:
         code = self._armed.pop(scheduler, None)
@@ -258,12 +264,41 @@ class Events:
         monitoring.set_events(self.tool, self._kinds if on else 0)
 
     def _on_event(self, code: CodeType, *_: object) -> None:
-        """End the turn that the event was armed for. From: the function that computes."""
+        """End the turn that the event was armed for. From: the function that computes. Raises: as raise_if_over."""
+        me = self._end_turn(code, sys._getframe(1))
+        if me is not None:
+            preemption.raise_if_over(me)
+
+    def _on_jump(self, code: CodeType, *_: object) -> None:
+        """End the turn, as ``_on_event`` does. Before CPython 3.14 an error raised at a jump would skip ``finally``."""
+        me = self._end_turn(code, sys._getframe(1))
+        if me is None:
+            return
+        if JUMPS_MAY_RAISE:
+            preemption.raise_if_over(me)
+        elif preemption.is_over(me) and isinstance(me.pending_errors[0], KeyboardInterrupt):
+            # The signal comes again, once the program's own code runs: see signals.py.
+            me.pending_errors.pop(0)
+            originals.interrupt_main()
+        elif preemption.is_over(me) and not self.everywhere:
+            preemption.overlong[me.scheduler] = me.scheduler.count_switches()
+            self._arm_function(me.scheduler, code, self._kinds & ~monitoring.events.JUMP)
+
+    def _end_turn(self, code: CodeType, frame: FrameType) -> Any:
+        """End the caller's turn, if that is due. Returns: the caller; None if it is not due."""
         me = preemption.running_waiter()
-        if me is not None and (self.is_for_each(code) if self.everywhere else self.is_for(me.scheduler, code)):
-            frame: FrameType = sys._getframe(1)
-            if preemption.may_end_turn(me, frame):
-                self._end_turn(me, frame)
+        if me is None or not (self.is_for_each(code) if self.everywhere else self.is_for(me.scheduler, code)):
+            return None
+        if not preemption.may_end_turn(me, frame):
+            return None
+        # Until this returns the interpreter calls no tool in this OS thread: other dhagas must not run like that.
+        state = self._thread_state()
+        self._leave_tracing(state)
+        try:
+            preemption.end_turn(me, frame)
+        finally:
+            self._enter_tracing(state)
+        return me
 
     def is_for_each(self, code: CodeType) -> bool:
         return not is_of_dhaga(code.co_filename)
@@ -275,15 +310,6 @@ class Events:
             return False
         self.disarm(scheduler)
         return preemption.overlong.pop(scheduler, None) == scheduler.count_switches()
-
-    def _end_turn(self, me: Any, frame: FrameType) -> None:
-        # Until this returns the interpreter calls no tool in this OS thread: other dhagas must not run like that.
-        state = self._thread_state()
-        self._leave_tracing(state)
-        try:
-            preemption.end_turn(me, frame)
-        finally:
-            self._enter_tracing(state)
 
 
 def tracing_functions() -> tuple[Any, Any, Any]:

@@ -51,8 +51,6 @@ PLACES_KEPT = 1000
 
 OTHER_PLACES = "other places"
 
-PROGRAM_ENDS = (KeyboardInterrupt, SystemExit)
-
 VARIABLE = "DHAGA_PREEMPT"
 
 
@@ -133,18 +131,19 @@ def may_end_turn(me: Any, frame: FrameType | None) -> bool:
 def found_nothing() -> None:
     """End the caller's turn if it is overlong. From: a call that does not wait and found nothing, a call-out itself.
 
-    Callers ask ``if overlong:`` first, which costs 10 ns. Parks: never, but others may run. Raises: KeyboardInterrupt
-    in main code.
+    Callers ask ``if overlong:`` first, which costs 10 ns. Parks: never, but others may run. Raises: as
+    ``raise_if_over``.
     """
     me = running_waiter()
     if me is not None and (turn := overlong.get(me.scheduler)) is not None:
         frame = sys._getframe(1)
         if turn == me.scheduler.count_switches() and may_end_turn(me, frame):
             end_turn(me, frame)
+            raise_if_over(me)
 
 
 def end_turn(me: Waiter, frame: FrameType) -> None:
-    """End the turn of the caller, whose code is at ``frame``. Raises: KeyboardInterrupt in main code."""
+    """End the turn of the caller, whose code is at ``frame``. Raises: nothing; see ``raise_if_over``."""
     scheduler = me.scheduler
     overlong.pop(scheduler, None)
     scheduler.preemptions += 1
@@ -152,7 +151,21 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
     place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
     places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
     scheduler._give_turn_up(me)
-    if me.pending_errors and (scheduler.is_ending() or isinstance(me.pending_errors[0], PROGRAM_ENDS)):
+
+
+def is_over(me: Waiter) -> bool:
+    """Return whether the caller is to be ended now: by a Ctrl-C in main code, or as its scheduler ends.
+
+    A dhaga that computes for ever, and so never parks, would keep the program from its exit.
+    """
+    return bool(me.pending_errors) and (
+        me.scheduler.is_ending() or isinstance(me.pending_errors[0], (KeyboardInterrupt, SystemExit))
+    )
+
+
+def raise_if_over(me: Waiter) -> None:
+    """Raise the pending error of a caller that is to be ended."""
+    if is_over(me):
         raise me.pending_errors.pop(0)
 
 
