@@ -311,15 +311,22 @@ def report(samples: Samples) -> str:
     return "\n\n".join(parts)
 
 
-def summary(results: dict[str, Any]) -> str:
-    """Return one table of `beside` and `views`, in ms, and the versions that were measured."""
-    lines = [
+WAITS = "work", "program", "p50 ms", "p99 ms", "max ms"
+
+
+def waits(results: dict[str, Any]) -> list[list[str]]:
+    """Return the lines of one table of `beside` and `views`."""
+    return [
         [what, rival, *(f"{median(samples)[key]:,.1f}" for key in ("p50", "p99", "max"))]
         for name, what in (("beside", "1,000 connections"), ("views", "light views"))
         for rival, samples in results["samples"][name].items()
     ]
+
+
+def summary(results: dict[str, Any]) -> str:
+    """Return the table of waits, and where it was measured."""
     where = results["where"]
-    return f"{table(('work', 'program', 'p50', 'p99', 'max'), lines)}\n\n{where['python']}, {where['processor']}."
+    return f"{table(WAITS, waits(results))}\n\n{where['python']}, {where['processor']}."
 
 
 def losses(rivals: dict[str, list[Figures]]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks import http_client, http_fetch, markdown, pool, seeing, swap
+from benchmarks import http_client, http_fetch, markdown, pool, preemption, seeing, swap
 from benchmarks.kernel.report import NOTES as KERNEL_NOTES
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.rows import ROWS, Row, Target
@@ -239,6 +239,34 @@ def looks(found: Found) -> Outcome:
     return _outcome(found, "seeing", "Seeing inside", story, claims, yields)
 
 
+def preempted(found: Found) -> Outcome:
+    """Read what `benchmarks.preemption` has measured."""
+    beside, views, loss = (found["samples"][name] for name in ("beside", "views", "loss"))
+    claims = (
+        _at_most(
+            preemption.P99, "p99 of 1,000 connections beside a thread that computes", _by(beside["dhaga"], "p99"), "ms"
+        ),
+        _at_most(
+            1.0,
+            "p99 of light views beside heavy ones, of gthread's",
+            _ratios(_by(views["dhaga serve"], "p99"), _by(views["gunicorn gthread, 64 threads"], "p99")),
+        ),
+        *(
+            _at_most(
+                preemption.LOSS,
+                f"CPU time that preemption adds to a computation: {name}",
+                [100 * (ratio - 1) for ratio in _ratios(_by(loss["preempted"], name), _by(loss["cooperative"], name))],
+                "%",
+            )
+            for name in preemption.LOOP_NAMES
+        ),
+    )
+    lines = [[*line] for line in preemption.waits(found)]
+    story = "How long clients wait for a server in which a thread computes, and what preemption costs that thread."
+    waits = Table("Waits beside code that computes", preemption.WAITS, lines)
+    return _outcome(found, "preemption", "Preemption", story, claims, waits)
+
+
 # ---- without targets of their own
 
 
@@ -291,6 +319,7 @@ EARLIER: dict[str, Callable[[Found], Outcome]] = {
     "pool": pools,
     "swap": swaps,
     "seeing": looks,
+    "preemption": preempted,
     "notifications": notifications,
     "priorities": priorities,
     "offload": offloads,
