@@ -509,3 +509,27 @@ def test_stats_and_the_dump_count_preemptions_and_name_their_lines() -> None:
         "turns were preempted at",
         "  <string>:7 in compute",
     ]
+
+
+# ---- for tests of programs
+
+
+@needs_events
+@pytest.mark.parametrize("crowd_size", [2, 3, 4])
+def test_preempt_everywhere_finds_a_race_of_one_event(crowd_size: int) -> None:
+    visits = 0
+
+    def note() -> None:
+        nonlocal visits
+        seen = visits
+        visits = max(seen, 0) + 1
+
+    def visit() -> None:
+        for _ in range(100):
+            note()
+
+    with preempt_everywhere():
+        visitors = [dhaga.spawn(visit) for _ in range(crowd_size)]
+        for each in visitors:
+            each.join()
+    assert visits < 100 * crowd_size
