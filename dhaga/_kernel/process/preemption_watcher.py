@@ -225,13 +225,16 @@ class Events:
     def _on_event(self, code: CodeType, *_: object) -> None:
         """End the turn that the event was armed for. From: the function that computes."""
         me = preemption.running_waiter()
-        if me is not None and (self.is_for_each(code) if self.everywhere else self.is_for(me.scheduler, code)):
+        if me is None:
+            return
+        if self.is_for_each(me.scheduler, code) if self.everywhere else self.is_for(me.scheduler, code):
             frame: FrameType = sys._getframe(1)
             if preemption.may_end_turn(me, frame):
                 self._end_turn(me, frame)
 
-    def is_for_each(self, code: CodeType) -> bool:
-        return not is_of_dhaga(code.co_filename)
+    def is_for_each(self, scheduler: Scheduler, code: CodeType) -> bool:
+        """Return whether an event of ``arm_everywhere`` is to end the turn."""
+        return not is_of_dhaga(code.co_filename) and others_wait(scheduler)
 
     def is_for(self, scheduler: Scheduler, code: CodeType) -> bool:
         """Return whether an event is the one that a scheduler's overlong turn is to end at, and disarm it."""
