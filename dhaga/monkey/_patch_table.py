@@ -91,6 +91,7 @@ TABLE = (
     Row("os", "dhaga.os", ("readinto",), when=hasattr(os, "readinto")),
     Row("os", "dhaga.os", ("waitid",), when=hasattr(os, "waitid")),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),
+    Row("fcntl", "dhaga._iowait.flock", ("flock",), when=find_spec("fcntl") is not None),
     Row("_multiprocessing", "dhaga._sync.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),
     Row(
         "asyncio",
