@@ -318,8 +318,8 @@ def run_queue_seed() -> int | None:
 def preempt_everywhere(seed: int | None = None) -> Iterator[None]:
     """End the running dhaga's turn at half of the jumps, calls and returns of the program, wherever preemption may.
 
-    Code that looks and then acts fails under it if it needs a lock, or ``dhaga.no_preempt()``. ``seed``: of the draw,
-    by default that of ``pytest --dhaga-seed``, else 0. At each event, dhagas of one rhythm would never meet.
+    Code that looks and then acts fails under it if it needs a lock, or ``dhaga.no_preempt()``. ``seed``: of the draw;
+    by default the seed of ``pytest --dhaga-seed``, else 0. At each event, dhagas of one rhythm would never meet.
     Needs CPython 3.12 or later. Raises: RuntimeError on an older one, or if other tools own all events.
     """
     events = None if monitoring is None else Events()
