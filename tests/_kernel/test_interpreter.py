@@ -12,7 +12,7 @@ IMPORTS = """
 try:
     import dhaga
 except ImportError as error:
-    print(error.name, "|", error)
+    print(error.name, "|", str(error).replace("\\n", " "))
 """
 
 
