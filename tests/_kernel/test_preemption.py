@@ -462,6 +462,30 @@ def test_a_forked_child_is_preempted_as_well() -> None:
     """) == ["0"]
 
 
+@needs_events
+def test_a_turn_lasts_while_hooks_of_a_fork_run() -> None:
+    assert (
+        prints("""
+        import os
+        # Registered before Dhaga is: so they run while it holds locks for the fork, and before it has reset the child.
+        compute = lambda: [None for _ in range(20)]
+        os.register_at_fork(before=compute, after_in_parent=compute, after_in_child=compute)
+        import threading, dhaga.monkey, dhaga.testing
+        dhaga.monkey.patch()
+        def fork():
+            if child := os.fork():
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            else:
+                os._exit(50)
+        with dhaga.testing.preempt_everywhere():
+            threads = [threading.Thread(target=fork) for _ in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+    """)
+        == ["50"] * 4
+    )
+
+
 # ---- misuse
 
 

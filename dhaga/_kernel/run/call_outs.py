@@ -36,8 +36,8 @@ def is_of_dhaga(file: str) -> bool:
 def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
     """Return whether other dhagas may run while the code of this frame and its callers pauses here.
 
-    False in functions of Dhaga other than call-outs, in finalizers, in imports (another dhaga of the OS thread would
-    find a half-made module) and in the ``handlers`` of signals.
+    False in functions of Dhaga other than call-outs (so in the hooks of a fork: see ``dhaga.os``), in finalizers, in
+    imports (another dhaga of the OS thread would find a half-made module) and in the ``handlers`` of signals.
     """
     while frame is not None:
         code = frame.f_code
