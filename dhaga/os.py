@@ -16,7 +16,7 @@ from ._kernel.stdlib_face import fall_back_to
 from ._workers.thread_pool import OffloadPool
 from .io import open as open_file
 
-__all__ = ["close", "fdopen", "read", "readinto", "readv", "sendfile", "system", "write", "writev"]
+__all__ = ["close", "fdopen", "fork", "forkpty", "read", "readinto", "readv", "sendfile", "system", "write", "writev"]
 __all__ += ["wait", "wait3", "wait4", "waitid", "waitpid"]
 
 
@@ -24,6 +24,8 @@ SHELLS = 256
 """Shells of ``system`` at once. Each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
 
 standard_system = standard.system
+standard_fork: Any = getattr(standard, "fork", None)
+standard_forkpty: Any = getattr(standard, "forkpty", None)
 shells: OffloadPool = OffloadPool("os.system", SHELLS)
 
 __getattr__: Callable[[str], Any]
@@ -37,6 +39,20 @@ def system(command: Any) -> int:
     A cancel ends only the caller's wait; the command continues.
     """
     return shells.offload(standard_system, command)
+
+
+# Hooks of a fork (``register_at_fork``) hold locks of the OS thread, and some run in the child while it still has the
+# parent's dhagas. No turn ends in them, as a function of Dhaga has called the fork.
+
+
+def fork() -> int:
+    """Fork a child process. Parks: never. Source: ``os.fork``."""
+    return standard_fork()  # type: ignore[no-any-return]
+
+
+def forkpty() -> tuple[int, int]:
+    """Fork a child process with a terminal of its own. Parks: never. Source: ``os.forkpty``."""
+    return standard_forkpty()  # type: ignore[no-any-return]
 
 
 def fdopen(

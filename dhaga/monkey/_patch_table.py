@@ -88,6 +88,8 @@ TABLE = (
         ("close", "fdopen", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitpid", "write")
         + ("writev",),
     ),
+    Row("os", "dhaga.os", ("fork",), when=hasattr(os, "fork")),
+    Row("os", "dhaga.os", ("forkpty",), when=hasattr(os, "forkpty")),
     Row("os", "dhaga.os", ("readinto",), when=hasattr(os, "readinto")),
     Row("os", "dhaga.os", ("waitid",), when=hasattr(os, "waitid")),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),

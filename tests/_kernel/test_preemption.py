@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import signal
 import sys
 import threading
@@ -227,6 +228,25 @@ class CallsInPut(queue.Queue[Any]):
         item()
 
 
+class CallsInWrite(io.RawIOBase):
+    """A raw file in Python: the buffer over it is locked while it writes."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.call()
+        return len(data)
+
+
+def call_in_raw_file(compute: Callable[[], None]) -> None:
+    with io.BufferedWriter(CallsInWrite(compute)) as file:
+        file.write(b"data")
+
+
 def call_within(block: Callable[[], Any]) -> Callable[[Callable[[], None]], None]:
     def call(compute: Callable[[], None]) -> None:
         with block():
@@ -273,12 +293,23 @@ def import_module_that_calls(compute: Callable[[], None], tmp_path: Any) -> None
         call_within(dhaga.no_park),
         lambda compute: CallsWhenFreed(compute) and None,
         lambda compute: CallsInPut().put(compute),
+        call_in_raw_file,
         lambda compute: dhaga.await_(calling(compute)),
         lambda compute: asyncio.run(calling(compute)),
         call_as_callback,
         call_traced,
     ],
-    ids=["no_preempt", "no_park", "finalizer", "Queue._put", "coroutine", "asyncio.run", "callback", "trace function"],
+    ids=[
+        "no_preempt",
+        "no_park",
+        "finalizer",
+        "Queue._put",
+        "raw file",
+        "coroutine",
+        "asyncio.run",
+        "callback",
+        "trace function",
+    ],
 )
 def test_a_turn_lasts_where_a_thread_state_or_a_lock_of_ours_is_in_use(call: Callable[[Any], object]) -> None:
     assert keeps_its_turn(call)
@@ -460,6 +491,30 @@ def test_a_forked_child_is_preempted_as_well() -> None:
             compute_until_another_ran()
             os._exit(0)
     """) == ["0"]
+
+
+@needs_events
+def test_a_turn_lasts_while_hooks_of_a_fork_run() -> None:
+    assert (
+        prints("""
+        import os
+        # Registered before Dhaga is: so they run while it holds locks for the fork, and before it has reset the child.
+        compute = lambda: [None for _ in range(20)]
+        os.register_at_fork(before=compute, after_in_parent=compute, after_in_child=compute)
+        import threading, dhaga.monkey, dhaga.testing
+        dhaga.monkey.patch()
+        def fork():
+            if child := os.fork():
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            else:
+                os._exit(50)
+        with dhaga.testing.preempt_everywhere():
+            threads = [threading.Thread(target=fork) for _ in range(4)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+    """)
+        == ["50"] * 4
+    )
 
 
 # ---- misuse

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache
+from io import RawIOBase
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeVar
@@ -19,6 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 
 call_outs: set[CodeType] = set()
+
+RAW_METHODS = frozenset({"close", "flush", "read", "readall", "readinto", "seek", "tell", "truncate", "write"})
+"""Methods of a raw file that the buffer over it calls from C, with its lock held: the lock of an OS thread."""
 
 
 def calls_out(function: F) -> F:
@@ -36,8 +40,9 @@ def is_of_dhaga(file: str) -> bool:
 def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
     """Return whether other dhagas may run while the code of this frame and its callers pauses here.
 
-    False in functions of Dhaga other than call-outs, in finalizers, in imports (another dhaga of the OS thread would
-    find a half-made module) and in the ``handlers`` of signals.
+    False in functions of Dhaga other than call-outs (so in the hooks of a fork: see ``dhaga.os``), in finalizers, in
+    imports (another dhaga of the OS thread would find a half-made module), in raw files (the buffer over one would
+    refuse another dhaga) and in the ``handlers`` of signals.
     """
     while frame is not None:
         code = frame.f_code
@@ -46,10 +51,18 @@ def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = froze
             # The module is __main__ of ``python -m dhaga``; beneath an import there are the import's own frames.
             if code not in call_outs and code.co_name != "<module>":
                 return False
-        elif file.startswith("<frozen importlib.") or code.co_name == "__del__" or code in handlers:
+        elif file.startswith("<frozen importlib.") or code.co_name == "__del__" or code in handlers or is_raw(frame):
             return False
         frame = frame.f_back
     return True
+
+
+def is_raw(frame: FrameType) -> bool:
+    """Return whether a frame is of a method of a raw file."""
+    code = frame.f_code
+    if code.co_name not in RAW_METHODS or not code.co_argcount:
+        return False
+    return isinstance(frame.f_locals.get(code.co_varnames[0]), RawIOBase)
 
 
 def program_frame(frame: FrameType | None) -> FrameType | None:
