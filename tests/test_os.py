@@ -37,6 +37,16 @@ def test_a_read_sees_the_end(pipe: Pipe) -> None:
     assert reading.result() == b""
 
 
+def test_the_wrong_end_of_a_pipe_is_refused_at_once(pipe: Pipe) -> None:
+    def is_refused(call: Any, fd: int, argument: Any) -> None:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            call(fd, argument)
+
+    dhaga.spawn(is_refused, os.write, pipe.reader, b"data").result(10)
+    dhaga.spawn(is_refused, os.write, pipe.reader, bytes(100_000)).result(10)
+    dhaga.spawn(is_refused, os.read, pipe.writer, 10).result(10)
+
+
 def test_many_readers_of_one_pipe_get_a_byte_each(pipe: Pipe) -> None:
     readings = [parked(os.read, pipe.reader, 1) for _ in range(5)]
     for n in range(5):

@@ -11,6 +11,7 @@ registers it in ``hooks.before_fd_close``, through which ``close`` wakes it with
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Sequence
@@ -175,7 +176,7 @@ def wait_until(fd: int, event: int) -> None:
     due = waiter_that_is_due()
     if due is not None and os.get_blocking(fd):
         end_turn(due)
-    if ready.poll(0) or not os.get_blocking(fd):
+    if ready.poll(0) or not os.get_blocking(fd) or not is_open_for(fd, event):
         return
     me = parking_waiter()
     if me is None:
@@ -187,6 +188,12 @@ def wait_until(fd: int, event: int) -> None:
             (watcher.wait_readable if event == POLLIN else watcher.wait_writable)(me)
     finally:
         unwatch(watcher)
+
+
+def is_open_for(fd: int, event: int) -> bool:
+    """Return whether an fd was opened for what the event announces: the wrong end of a pipe would never have it."""
+    mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+    return mode != (os.O_WRONLY if event == POLLIN else os.O_RDONLY)
 
 
 def watch_once(me: Waiter, fd: int) -> FdWatcher:
