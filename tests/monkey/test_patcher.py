@@ -177,11 +177,12 @@ def test_a_patched_program_ends_as_with_threads() -> None:
     def fails():
         raise ValueError("told by the excepthook")
 
+    worked = threading.Semaphore(0)
     executor = concurrent.futures.ThreadPoolExecutor(2)
     for n in range(3):
-        executor.submit(work, n).add_done_callback(lambda future: print("worked", future.result()))
+        executor.submit(work, n).add_done_callback(lambda future: (print("worked", future.result()), worked.release()))
     threading.Thread(target=daemon, daemon=True).start()
-    threading.Thread(target=lambda: (time.sleep(0.2), print("thread ends"))).start()
+    threading.Thread(target=lambda: ([worked.acquire() for _ in range(3)], print("thread ends"))).start()
     threading.Thread(target=sys.exit, args=(5,)).start()
     threading.Thread(target=fails, name="failing").start()
     atexit.register(print, "exit handler")
