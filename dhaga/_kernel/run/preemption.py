@@ -7,7 +7,8 @@ ends at the first of two places:
 - Layer one, on every Python: a call of Dhaga that does not wait and finds nothing (``found_nothing``), such as
   ``Event.is_set`` in a polling loop.
 - Layer two, from CPython 3.12 on: the next jump, call or return of the innermost function of the program. The watcher
-  arms ``sys.monitoring`` for this one function, and the event disarms it: nothing is armed while turns are short.
+  arms ``sys.monitoring`` for this one function, and the event disarms it (``process/preemption_events.py``): nothing is
+  armed while turns are short.
 
 The dhaga then goes to the end of its run queue, as if it yielded. This is not a park: neither a cancel nor a timeout is
 raised. A turn is never ended where a thread could not be switched either, or where the OS thread's own state is in use:
@@ -26,11 +27,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-from greenlet import getcurrent
-
 from ..context_manager import contextmanager
-from ..wait.cancellation import NoPark
-from ..wait.current import parking_waiter, this_thread
+from ..wait.current import may_yield, parking_waiter, running_waiter
 from ..wait.waiter import Waiter
 from .call_outs import is_switchable, program_frame
 
@@ -101,15 +99,6 @@ def quantum_of(scheduler: Scheduler) -> float | None:
     return default_quantum if own is None else own or None
 
 
-def running_waiter() -> Any:
-    """Return the dhaga or main code that calls; None in other greenlets and in OS threads without a scheduler."""
-    me: Any = getcurrent()
-    if hasattr(me, "scheduler"):
-        return me
-    main = this_thread.main
-    return main if main is not None and main.own_greenlet is me else None
-
-
 def may_end_turn(me: Any, frame: FrameType | None) -> bool:
     """Return whether the turn of the caller, whose code is at ``frame``, may end there.
 
@@ -117,13 +106,11 @@ def may_end_turn(me: Any, frame: FrameType | None) -> bool:
     another trace function, and where ``is_switchable`` is false.
     """
     return (
-        not me.parked
-        and me not in uninterrupted
+        me not in uninterrupted
         and not getattr(me, "has_ended", False)
-        and not any(isinstance(cause, NoPark) for cause in me.pending_errors)
         and sys.gettrace() is None
         and _get_running_loop() is None
-        and parking_waiter() is me
+        and may_yield(me)
         and is_switchable(frame, signal_handlers)
     )
 

@@ -17,9 +17,7 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from ..wait.cancellation import NoPark
-from ..wait.current import parking_waiter, this_thread
-from ..wait.waiter import Waiter
+from ..wait.current import may_yield, running_waiter
 from .scheduler import sleep
 
 TURN_SECONDS = 0.001
@@ -52,12 +50,8 @@ def yield_if_due() -> None:
 
 def waiter_that_is_due() -> Any:
     """Return the caller if the deadline last noted has passed, else None."""
-    me: Any = getcurrent()
-    if not hasattr(me, "scheduler"):
-        me = this_thread.main
-        if me is None or me.own_greenlet is not getcurrent():
-            return None
-    return me if me.scheduler.clock() >= me.scheduler.turn_ends_at else None
+    me = running_waiter()
+    return me if me is not None and me.scheduler.clock() >= me.scheduler.turn_ends_at else None
 
 
 def end_turn(me: Any) -> None:
@@ -70,10 +64,3 @@ def end_turn(me: Any) -> None:
     elif may_yield(me):
         scheduler._end_stretch()
         sleep(0)
-
-
-def may_yield(me: Waiter) -> bool:
-    """Return whether the waiter runs, may park, and is not interrupted by a signal handler in the middle of a park."""
-    return (
-        not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors) and parking_waiter() is me
-    )

@@ -14,6 +14,7 @@ from greenlet import getcurrent
 
 from .. import originals
 from ..errors import ParkError
+from .cancellation import NoPark
 from .inner_waiter import inner_waiter
 from .thread_waiter import OSThread
 from .waiter import Waiter
@@ -152,3 +153,19 @@ def parking_waiter() -> Waiter | None:
     except ParkError:
         return None
     return None if isinstance(me, OSThread) else me
+
+
+def running_waiter() -> Any:
+    """Return the dhaga or main code that calls; None in other greenlets and in OS threads without a scheduler."""
+    me: Any = getcurrent()
+    if hasattr(me, "scheduler"):
+        return me
+    main = this_thread.main
+    return main if main is not None and main.own_greenlet is me else None
+
+
+def may_yield(me: Waiter) -> bool:
+    """Return whether the waiter runs, may park, and is not interrupted by a signal handler in the middle of a park."""
+    return (
+        not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors) and parking_waiter() is me
+    )
