@@ -27,7 +27,7 @@ from greenlet import getcurrent
 from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
-from ._kernel.process.preemption_watcher import Events, monitoring
+from ._kernel.process.preemption_events import Events, monitoring
 from ._kernel.process.shutdown import ended_schedulers, retire_closed_guests
 from ._kernel.run.loop import HubSelector
 from ._kernel.run.microthread import Dhaga

@@ -17,7 +17,7 @@ import pytest
 import dhaga
 from dhaga import queue, socket
 from dhaga import threading as ours
-from dhaga._kernel.process import preemption_watcher
+from dhaga._kernel.process import preemption_events, preemption_watcher
 from dhaga._kernel.run import preemption
 from dhaga.testing import preempt_everywhere
 from tests.kit.scripts import prints
@@ -337,7 +337,7 @@ def test_a_turn_lasts_in_a_signal_handler() -> None:
 
 @needs_events
 def test_events_are_a_debuggers_where_it_has_registered(preemptive: dhaga.Scheduler) -> None:
-    monitoring: Any = preemption_watcher.monitoring
+    monitoring: Any = preemption_events.monitoring
     monitoring.use_tool_id(monitoring.DEBUGGER_ID, "debugger")
     try:
         ended = threading.Event()

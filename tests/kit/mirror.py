@@ -26,6 +26,7 @@ SCENARIOS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests/s
 WITHOUT_TESTS = {
     "_cli/top_table.py": "drawn by tests/_cli/test_top.py and test_top_screen.py",
     "_kernel/run/scheduler_state.py": "slots and their first values: by test_scheduler.py",
+    "_kernel/process/preemption_events.py": "by test_preemption.py: they end the turns there",
     "_kernel/process/preemption_watcher.py": "by test_preemption.py: it finds the turns that are ended there",
     "_kernel/run/call_outs.py": "by test_preemption.py: where a turn may end",
     "_kernel/hooks.py": "a table of names; each hook is called in the tests of its listener",
