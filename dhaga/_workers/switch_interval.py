@@ -17,9 +17,9 @@ from .._kernel.wait.waiter import Waiter
 OFFLOAD_INTERVAL = 0.000_1
 """Seconds that a thread waits for the interpreter lock before it requests it, while a call runs.
 
-Python's default of 5 ms starts anew whenever the lock is released and acquired again. A scheduler whose dhagas compute
-does so every 0.25 ms, to poll for events: a call then waits until it wins a race, up to 1.2 s. (With 0.2 ms still 0.1
-s, if the system adds 50 µs to each wait.)
+Python's default of 5 ms starts anew whenever the lock is released and acquired again. A scheduler in pure Python whose
+dhagas compute does so every 0.25 ms, to poll for events: a call then waits until it wins a race, up to 1.2 s. (With 0.2
+ms still 0.1 s, if the system adds 50 µs to each wait.)
 """
 
 URGENT_INTERVAL = 0.000_02

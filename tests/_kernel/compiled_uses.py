@@ -12,6 +12,7 @@ from typing import Any
 
 import dhaga
 from dhaga import queue, socket, ssl, threading
+from dhaga._kernel.run.loop import has_event
 from dhaga._kernel.run.microthread import Dhaga
 from dhaga._kernel.run.run_queues import NORMAL
 from dhaga._kernel.run.timers import Timers
@@ -495,6 +496,11 @@ def of_socket() -> dict[str, Callable[[], Use]]:
         poller = scheduler().poller
         return poller.poll, lambda: [reader.result(PATIENCE), left(near, far)]
 
+    def looks_for_events() -> Use:
+        near, far = pair()
+        far.sendall(b"more")
+        return partial(has_event, near.fileno()), lambda: [near.recv(9), has_event(near.fileno()), left(near, far)]
+
     return {
         "socket.recv": partial(reads, "recv", 1000),
         "socket.recv large": partial(reads, "recv", 4096),
@@ -505,6 +511,7 @@ def of_socket() -> dict[str, Callable[[], Use]]:
         "socket.send": partial(writes, "send"),
         "socket.sendall": partial(writes, "sendall"),
         "Epoll.poll": polls,
+        "has_event": looks_for_events,
     }
 
 

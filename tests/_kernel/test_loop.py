@@ -9,15 +9,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import socket as parking_socket
+from dhaga._kernel import originals
+from dhaga._kernel.fast.accelerator import fast_paths
 from dhaga._kernel.run.poller import IOLoopPoller
 from dhaga.testing import settle
 from dhaga.threading import Event
+
+MANY_YIELDS = 1_000_000
+"""A second's, at least: a thread may demand the interpreter lock after 5 ms, and has it then."""
 
 
 def test_a_sleeping_loop_is_woken_by_another_thread_and_by_nothing_else() -> None:
@@ -113,6 +119,23 @@ def test_a_wake_by_a_finalizer_just_before_the_sleep_is_not_lost(
     theirs.close()
     reader.join()
     ours.close()
+
+
+@pytest.mark.skipif(not isinstance(fast_paths, ModuleType), reason="a poll from Python releases the interpreter lock")
+def test_a_busy_scheduler_lets_new_threads_have_the_interpreter_lock() -> None:
+    started: list[int] = []
+
+    def start_and_yield() -> list[int]:
+        yields = []
+        for begun in range(10):
+            originals.start_new_thread(started.append, (begun,))
+            yields.append(0)
+            while len(started) == begun and yields[-1] < MANY_YIELDS:
+                dhaga.sleep(0)
+                yields[-1] += 1
+        return yields
+
+    assert max(dhaga.spawn(start_and_yield).result()) < MANY_YIELDS
 
 
 def test_a_wake_by_a_finalizer_just_before_the_sleep_of_a_hosts_loop_is_not_lost(event: Event) -> None:

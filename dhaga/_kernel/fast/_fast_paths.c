@@ -34,6 +34,7 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #include <greenlet.h>
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #ifdef __linux__

@@ -35,6 +35,7 @@ COMPILED(END, &Dhaga, "_end", NONE(dhaga__end))
 
 /* epoll.h */
 COMPILED(POLL, &Epoll, "poll", NONE(epoll_poll))
+COMPILED(HAS_EVENT, NULL, "has_event", ONE(has_event))
 
 /* wait_queue.h */
 COMPILED(WAIT, &WaitQueue, "wait", ANY(wait_queue_wait))

@@ -1,4 +1,4 @@
-/* The poller: events of epoll make waiters runnable. Twin: Epoll.poll. */
+/* The poller: events of epoll make waiters runnable. Twins: Epoll.poll, and has_event of loop.py. */
 
 /* Whether a value is false; an empty slot is. */
 static inline int
@@ -193,4 +193,20 @@ poll_if_watched(PyObject *scheduler)
     }
     Py_DECREF(poller);
     return failed;
+}
+
+/* Whether a selector would report an event. It does not wait, so the interpreter lock is kept. */
+static PyObject *
+has_event(PyObject *Py_UNUSED(module), PyObject *fd)
+{
+    struct pollfd look = {-1, POLLIN, 0};
+
+    look.fd = (int)PyLong_AsLong(fd);
+    if (look.fd == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    if (poll(&look, 1, 0) == 0) {
+        Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE; /* also in doubt: the fd is not open, or memory is short */
 }
