@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 import textwrap
 import time
+from collections.abc import Callable
 
 import pytest
 
+import dhaga
+from dhaga._kernel.process.signals import BLOCKED_SECONDS, BLOCKED_STRIKES, hold_off
+from dhaga.testing import virtual_clock
 from tests.kit.interrupts import FINALLY
 from tests.kit.scripts import Program, prints
 
@@ -205,6 +210,22 @@ def test_a_signal_that_interrupts_no_system_call_ends_the_wait_of_a_plain_thread
     """)
         == ["interrupted"] * 2
     )
+
+
+def test_a_call_that_main_code_makes_again_and_again_is_not_taken_for_one_that_blocks() -> None:
+    frame = eval("sys._getframe()", {"__name__": "dhaga.module", "sys": sys})
+
+    def strike(pause: Callable[[], object]) -> list[bool]:
+        held = []
+        for _ in range(2 * BLOCKED_STRIKES):
+            held.append(hold_off(signal.SIGUSR1, frame))  # has no handler, so nothing is sent again
+            time.sleep(BLOCKED_SECONDS / BLOCKED_STRIKES)
+            pause()
+        return held
+
+    with virtual_clock():
+        assert all(strike(lambda: dhaga.sleep(0)))
+        assert not all(strike(lambda: None))
 
 
 def test_the_wakeup_fd_is_given_back_and_that_of_somebody_else_stays() -> None:

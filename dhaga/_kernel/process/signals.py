@@ -42,7 +42,8 @@ from ..wait.waiter import NOT_CANCELLABLE, TIMED_OUT, WaitTarget
 # Seconds until a signal is sent again that struck this package in main code or a plain main thread.
 RESEND_SECONDS = 0.0005
 
-# A frame that stays at the same instruction for this long blocks in C: the handler is called there.
+# A frame that stays at the same instruction, with no lap meanwhile, for this long blocks in C: the handler is called
+# there.
 BLOCKED_SECONDS = 0.02
 
 # And for this many signals: on a busy machine one instruction may take that long.
@@ -63,7 +64,8 @@ handler_of, set_handler = signal.getsignal, signal.signal
 # The scheduler whose main code has not received its KeyboardInterrupt yet, and the time of the Ctrl-C; at most one.
 undelivered_interrupts: list[tuple[Scheduler, float]] = []
 
-# Where the last signal was held off: the top frame's id and instruction, since when (seconds), and how often.
+# Where the last signal was held off: the top frame's id and instruction and the scheduler's heartbeat, since when
+# (seconds), and how often.
 held_off: list[Any] = []
 
 # Code of this package that blocks a plain thread in C, and is safe when a handler raises.
@@ -163,14 +165,16 @@ def hold_off(number: int, frame: FrameType | None) -> bool:
     if frame is None or not in_own_steps(frame):
         held_off.clear()
         return False
-    here, now = [id(frame), frame.f_lasti], originals.monotonic()
-    if held_off[:2] != here:
+    # Code that goes through a call again and again may be struck at the same instruction of each call.
+    heartbeat = None if this_thread.main is None else this_thread.main.scheduler.heartbeat()
+    here, now = [id(frame), frame.f_lasti, heartbeat], originals.monotonic()
+    if held_off[:3] != here:
         held_off[:] = [*here, now, 1]
-    elif now - held_off[2] > BLOCKED_SECONDS and held_off[3] >= BLOCKED_STRIKES:
+    elif now - held_off[3] > BLOCKED_SECONDS and held_off[4] >= BLOCKED_STRIKES:
         held_off.clear()
         return False
     else:
-        held_off[3] += 1
+        held_off[4] += 1
     originals.start_new_thread(resend_signal, (number,))
     return True
 
