@@ -1,4 +1,4 @@
-"""The command line of ``python -m dhaga top PID``. What it shows: ``top_terminal``."""
+"""The command line of ``python -m dhaga top PID``. Its output: ``top_terminal``."""
 
 from __future__ import annotations
 

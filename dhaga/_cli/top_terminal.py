@@ -1,4 +1,4 @@
-"""What ``python -m dhaga top`` shows: the table once, or live in a terminal."""
+"""The output of ``python -m dhaga top``: the table, once or live in a terminal."""
 
 from __future__ import annotations
 
