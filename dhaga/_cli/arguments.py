@@ -9,10 +9,11 @@ import argparse
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
+
+from .._kernel.context_manager import contextmanager
 
 WIDEST_OPTION = 30
 """Columns of the options in a help text; the explanation of a longer one begins on the next line."""
