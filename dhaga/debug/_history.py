@@ -49,19 +49,23 @@ class LagProbe(HubCall):
         return originals.monotonic() - self.queued if delay is None else delay
 
 
+def count_preemptions() -> tuple[int, float]:
+    """Return the turns ended by preemption so far, and the time. Those of ended schedulers count."""
+    return preemption.places.total(), originals.monotonic()
+
+
 class History:
     """Samples of the last minutes, while it is started. From: any OS thread."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self.probes: dict[Scheduler, LagProbe] = {}
-        self.preemptions = 0, originals.monotonic()  # turns ended so far, and when they were counted
+        self.preemptions = count_preemptions()
         self.closing = originals.allocate_lock()  # released by close(), which ends the thread's wait
         self.thread: HelperThread | None = None
 
     def start(self) -> None:
         """Sample until ``close``."""
-        self.preemption_rate()  # earlier ones are not of the first second
         self.closing.acquire()
         self.thread = HelperThread("history", self.run)
 
@@ -96,8 +100,8 @@ class History:
                     self.probes[scheduler] = probe
 
     def preemption_rate(self) -> float:
-        """Return the preemptions per second since the last call. An ended scheduler counts, as places outlive it."""
-        (before, since), self.preemptions = self.preemptions, (preemption.places.total(), originals.monotonic())
+        """Return the preemptions per second since the last call."""
+        (before, since), self.preemptions = self.preemptions, count_preemptions()
         total, now = self.preemptions
         return max(0, total - before) / max(now - since, 1e-3)
 

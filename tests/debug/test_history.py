@@ -72,7 +72,6 @@ def test_preemptions_are_a_rate_since_the_last_sample(monkeypatch: pytest.Monkey
     monkeypatch.setattr(preemption, "places", Counter({"before": 5}))
     monkeypatch.setattr(_history.originals, "monotonic", lambda: now[0])
     history = History()
-    history.preemption_rate()
     preemption.places.update(before=1, later=5)
     now[0] = 102.0
     assert [history.preemption_rate(), history.preemption_rate()] == [3.0, 0.0]
