@@ -17,7 +17,7 @@ COMMANDS = {
     "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
-"""Module of each command, whose ``main(arguments)`` returns an exit status. Extra packages: ``dhaga[COMMAND]``."""
+"""Module of each command, whose ``main(arguments)`` returns an exit status."""
 
 USAGE = (
     """\
@@ -84,15 +84,7 @@ def to_a_pager(command: Callable[[], int]) -> int:
 
 @calls_out
 def run_command(command: str, arguments: list[str]) -> int:
-    try:
-        module = import_module(COMMANDS[command][0])
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing == "dhaga":
-            raise
-        print(f"python -m dhaga {command} needs {missing}: pip install 'dhaga[{command}]'", file=sys.stderr)
-        return 1
-    return module.main(arguments)  # type: ignore[no-any-return]
+    return import_module(COMMANDS[command][0]).main(arguments)  # type: ignore[no-any-return]
 
 
 @calls_out

@@ -25,7 +25,7 @@ from ._workers.thread_pool import shared
 
 __all__ = ["TextIOWrapper", "open"]
 
-standard_open = builtins.open
+standard_open: Callable[..., IO[Any]] = builtins.open
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]

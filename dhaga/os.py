@@ -23,9 +23,9 @@ __all__ += ["wait", "wait3", "wait4", "waitid", "waitpid"]
 SHELLS = 256
 """Shells of ``system`` at once. Each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
 
-standard_system = standard.system
-standard_fork: Any = getattr(standard, "fork", None)
-standard_forkpty: Any = getattr(standard, "forkpty", None)
+_standard_system = standard.system
+_standard_fork: Any = getattr(standard, "fork", None)
+_standard_forkpty: Any = getattr(standard, "forkpty", None)
 shells: OffloadPool = OffloadPool("os.system", SHELLS)
 
 __getattr__: Callable[[str], Any]
@@ -38,7 +38,7 @@ def system(command: Any) -> int:
 
     A cancel ends only the caller's wait; the command continues.
     """
-    return shells.offload(standard_system, command)
+    return shells.offload(_standard_system, command)
 
 
 # Hooks of a fork (``register_at_fork``) hold locks of the OS thread, and some run in the child while it still has the
@@ -47,12 +47,12 @@ def system(command: Any) -> int:
 
 def fork() -> int:
     """Fork a child process. Parks: never. Source: ``os.fork``."""
-    return standard_fork()  # type: ignore[no-any-return]
+    return _standard_fork()  # type: ignore[no-any-return]
 
 
 def forkpty() -> tuple[int, int]:
     """Fork a child process with a terminal of its own. Parks: never. Source: ``os.forkpty``."""
-    return standard_forkpty()  # type: ignore[no-any-return]
+    return _standard_forkpty()  # type: ignore[no-any-return]
 
 
 def fdopen(

@@ -29,12 +29,12 @@ __all__ = ["getsignal", "pause", "pthread_kill", "set_wakeup_fd", "signal", "sig
 POLL_INTERVAL = 0.02
 """Seconds between two polls of ``sigwait`` for blocked signals: 50 a second cost 0.1 % of a core."""
 
-standard_signal, standard_getsignal = standard.signal, standard.getsignal
-standard_pause, standard_sigwait = standard.pause, standard.sigwait
-standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # missing on macOS
-standard_sigtimedwait: Any = getattr(standard, "sigtimedwait", None)
-standard_pthread_kill: Any = getattr(standard, "pthread_kill", None)
-standard_set_wakeup_fd = standard.set_wakeup_fd
+_standard_signal, _standard_getsignal = standard.signal, standard.getsignal
+_standard_pause, _standard_sigwait = standard.pause, standard.sigwait
+_standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # missing on macOS
+_standard_sigtimedwait: Any = getattr(standard, "sigtimedwait", None)
+_standard_pthread_kill: Any = getattr(standard, "pthread_kill", None)
+standard_set_wakeup_fd: Any = standard.set_wakeup_fd
 pause_queue: WaitQueue = WaitQueue(standard, "signal.pause")
 
 __getattr__: Callable[[str], Any]
@@ -72,7 +72,7 @@ def signal(signalnum: int, handler: Any) -> Any:
         handler = on_ctrl_c
     elif callable(handler) and not isinstance(handler, standard.Handlers):
         handler = Handler(handler)
-    return unwrap_handler(standard_signal(signalnum, handler))
+    return unwrap_handler(_standard_signal(signalnum, handler))
 
 
 def refuse_in_thread(function: str) -> None:
@@ -110,12 +110,12 @@ def pthread_kill(thread_id: int, signalnum: int, /) -> None:
 
     Source: ``signal.pthread_kill``; a Python handler runs in the main code, whichever thread is sent the signal.
     """
-    standard_pthread_kill(os_thread_of(operator.index(thread_id)), signalnum)
+    _standard_pthread_kill(os_thread_of(operator.index(thread_id)), signalnum)
 
 
 def getsignal(signalnum: int) -> Any:
     """Return the handler of a signal as it was given to ``signal``."""
-    return unwrap_handler(standard_getsignal(signalnum))
+    return unwrap_handler(_standard_getsignal(signalnum))
 
 
 def unwrap_handler(handler: Any) -> Any:
@@ -128,7 +128,7 @@ def unwrap_handler(handler: Any) -> Any:
 def pause() -> None:
     """Wait until a signal has arrived and its handler was called. Parks: until then (``signal.pause``)."""
     if isinstance(this_waiter(), OSThread):
-        standard_pause()
+        _standard_pause()
         return
     me: Any = this_waiter()
     me.scheduler.outside_calls += 1  # an outside wake is expected: no deadlock
@@ -148,17 +148,17 @@ def sigwait(sigset: Iterable[int]) -> Any:
     if not isinstance(this_waiter(), OSThread):
         while not standard.sigpending() & sigset:
             sleep(POLL_INTERVAL)
-    return standard_sigwait(sigset)
+    return _standard_sigwait(sigset)
 
 
 def sigwaitinfo(sigset: Iterable[int]) -> Any:
     """Wait for a blocked signal and return its details. Parks: as ``sigwait``."""
     sigset = set(sigset)
     if not isinstance(this_waiter(), OSThread):
-        while (found := standard_sigtimedwait(sigset, 0)) is None:
+        while (found := _standard_sigtimedwait(sigset, 0)) is None:
             sleep(POLL_INTERVAL)
         return found
-    return standard_sigwaitinfo(sigset)
+    return _standard_sigwaitinfo(sigset)
 
 
 def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
@@ -166,8 +166,8 @@ def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
     sigset = set(sigset)
     # The standard call refuses NaN and too large numbers.
     if isinstance(this_waiter(), OSThread) or not 0 < timeout <= originals.TIMEOUT_MAX:
-        return standard_sigtimedwait(sigset, timeout)
+        return _standard_sigtimedwait(sigset, timeout)
     deadline = originals.monotonic() + timeout
-    while (found := standard_sigtimedwait(sigset, 0)) is None and (left := deadline - originals.monotonic()) > 0:
+    while (found := _standard_sigtimedwait(sigset, 0)) is None and (left := deadline - originals.monotonic()) > 0:
         sleep(min(left, POLL_INTERVAL))
     return found

@@ -37,11 +37,11 @@ __all__ = list(standard.__all__)  # pyright: ignore[reportUnsupportedDunderAll]
 
 # The standard library's functions, taken before a patch can replace them.
 standard_socket = standard.socket
-standard_socketpair = standard.socketpair
-standard_create_server = standard.create_server
+_standard_socketpair = standard.socketpair
+_standard_create_server = standard.create_server
 os_sendfile: Any = getattr(os, "sendfile", None)
 
-plain_recv, plain_recv_into, plain_send = plain.recv, plain.recv_into, plain.send
+_plain_recv, _plain_recv_into, _plain_send = plain.recv, plain.recv_into, plain.send
 WAITALL, PEEK = int(standard.MSG_WAITALL), int(standard.MSG_PEEK)
 IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY)
 SENDFILE_BLOCK = 1 << 22
@@ -75,7 +75,7 @@ class socket(TimeoutSocket):
         while True:  # read_when_ready() for a dhaga without timeout: a fifth of an echo
             if watcher.readable:
                 try:
-                    data = plain_recv(self, bufsize, DONTWAIT)
+                    data = _plain_recv(self, bufsize, DONTWAIT)
                 except BlockingIOError:
                     watcher.readable = False
                 else:
@@ -93,8 +93,8 @@ class socket(TimeoutSocket):
             buffer = bytearray(bufsize)
             return bytes(buffer[: self.recv_all(buffer, flags)])
         if bufsize == 0:
-            return plain_recv(self, 0, flags)  # never waits
-        data: bytes = self.read_when_ready(flags, plain_recv, bufsize, flags | DONTWAIT)
+            return _plain_recv(self, 0, flags)  # never waits
+        data: bytes = self.read_when_ready(flags, _plain_recv, bufsize, flags | DONTWAIT)
         if len(data) < bufsize and not flags:
             self.note_drained()
         return data
@@ -109,7 +109,7 @@ class socket(TimeoutSocket):
         with memoryview(buffer) as view:
             while got < len(view):
                 with view[got:] as rest:  # released: a kept error keeps the frames that have it
-                    more = self.read_when_ready(flags, plain_recv_into, rest, 0, flags | DONTWAIT)
+                    more = self.read_when_ready(flags, _plain_recv_into, rest, 0, flags | DONTWAIT)
                 if not more:
                     break
                 got += more
@@ -123,8 +123,8 @@ class socket(TimeoutSocket):
             with memoryview(buffer) as view, view.cast("B") as whole, whole[: nbytes or None] as wanted:
                 return self.recv_all(wanted, flags)
         if nbytes == 0 and not len(buffer):
-            return plain_recv_into(self, buffer, 0, flags)  # never waits
-        got: int = self.read_when_ready(flags, plain_recv_into, buffer, nbytes, flags | DONTWAIT)
+            return _plain_recv_into(self, buffer, 0, flags)  # never waits
+        got: int = self.read_when_ready(flags, _plain_recv_into, buffer, nbytes, flags | DONTWAIT)
         if got < (nbytes or len(buffer)) and not flags:
             self.note_drained()
         return got
@@ -158,7 +158,7 @@ class socket(TimeoutSocket):
         self.sends_until_check -= 1  # count_send(), written out
         if self.sends_until_check <= 0:
             self.check_turn(flags)
-        return self.write_when_ready(flags, plain_send, data, flags | DONTWAIT)  # type: ignore[no-any-return]
+        return self.write_when_ready(flags, _plain_send, data, flags | DONTWAIT)  # type: ignore[no-any-return]
 
     @compiled  # C: as send(); send_rest() sends what did not fit
     def sendall(self, data: Any, flags: int = 0, /) -> None:
@@ -167,7 +167,7 @@ class socket(TimeoutSocket):
         if self.sends_until_check <= 0:
             self.check_turn(flags)
         try:
-            sent = plain_send(self, data, flags | DONTWAIT if flags else DONTWAIT)
+            sent = _plain_send(self, data, flags | DONTWAIT if flags else DONTWAIT)
             if data.__class__ is bytes and sent == len(data):
                 return
         except BlockingIOError:
@@ -198,7 +198,7 @@ class socket(TimeoutSocket):
         while sent < len(data):
             self.check_turn(flags)
             try:
-                sent += plain_send(self, data[sent:], flags | DONTWAIT)
+                sent += _plain_send(self, data[sent:], flags | DONTWAIT)
                 continue
             except BlockingIOError:
                 if self.call_timeout == 0 or flags & NOW:
@@ -389,13 +389,13 @@ def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
 
 def socketpair(family: int | None = None, type: int = standard.SOCK_STREAM, proto: int = 0) -> tuple[socket, socket]:
     """Make two connected sockets. Source: ``socket.socketpair``."""
-    one, other = standard_socketpair(family, type, proto)
+    one, other = _standard_socketpair(family, type, proto)
     return adopt(one), adopt(other)
 
 
 def create_server(address: Any, **options: Any) -> socket:
     """Make a listening socket. Source: ``socket.create_server``, with its options."""
-    return adopt(standard_create_server(address, **options))  # type: ignore[no-any-return]
+    return adopt(_standard_create_server(address, **options))  # type: ignore[no-any-return]
 
 
 def socket_factory() -> Any:

@@ -23,6 +23,7 @@ import ssl as standard
 from _socket import close
 from collections.abc import Callable
 from fcntl import ioctl
+from ssl import SSLEOFError, SSLError, SSLWantReadError, SSLWantWriteError
 from termios import FIONREAD
 from typing import Any, Self
 
@@ -42,14 +43,12 @@ from .socket import DEFAULT_TIMEOUT, create_connection, socket
 __all__ = [name for name in dir(standard) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
 
 # The standard library's functions, taken before a patch can replace them.
-standard_default_context = standard.create_default_context
-standard_unverified_context = standard._create_unverified_context
-standard_DER_cert_to_PEM_cert = standard.DER_cert_to_PEM_cert
+_standard_default_context = standard.create_default_context
+_standard_unverified_context = standard._create_unverified_context
+_standard_DER_cert_to_PEM_cert = standard.DER_cert_to_PEM_cert
 PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
 SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
-SSLError, SSLEOFError = standard.SSLError, standard.SSLEOFError
-SSLWantReadError, SSLWantWriteError = standard.SSLWantReadError, standard.SSLWantWriteError
 
 WANTS = (SSLWantReadError, SSLWantWriteError)
 RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
@@ -454,11 +453,11 @@ def with_own_sockets(context: standard.SSLContext) -> SSLContext:
 
 def create_default_context(*args: Any, **options: Any) -> SSLContext:
     """Make a verifying context with the standard's secure settings. Source: ``ssl.create_default_context``."""
-    return with_own_sockets(standard_default_context(*args, **options))
+    return with_own_sockets(_standard_default_context(*args, **options))
 
 
 def _create_unverified_context(*args: Any, **options: Any) -> SSLContext:
-    return with_own_sockets(standard_unverified_context(*args, **options))
+    return with_own_sockets(_standard_unverified_context(*args, **options))
 
 
 _create_default_https_context = create_default_context
@@ -478,4 +477,4 @@ def get_server_certificate(
     if ca_certs is not None:
         context.load_verify_locations(ca_certs)
     with create_connection(addr, timeout) as sock, context.wrap_socket(sock, server_hostname=addr[0]) as connection:
-        return standard_DER_cert_to_PEM_cert(connection.getpeercert(True) or b"")
+        return _standard_DER_cert_to_PEM_cert(connection.getpeercert(True) or b"")

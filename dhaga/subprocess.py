@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import dhaga.io as io
 import dhaga.os as os
@@ -109,12 +109,20 @@ for _name, _method in vars(standard.Popen).items():
     if isinstance(_method, FunctionType) and _method.__globals__ is vars(standard) and _name not in vars(Popen):
         setattr(Popen, _name, bound_to_namespace(_method))
 
-call = bound_to_namespace(standard.call)
-check_call = bound_to_namespace(standard.check_call)
-check_output = bound_to_namespace(standard.check_output)
-getoutput = bound_to_namespace(standard.getoutput)
-getstatusoutput = bound_to_namespace(standard.getstatusoutput)
-run = bound_to_namespace(standard.run)
+if TYPE_CHECKING:  # with the standard overloads
+    from subprocess import call as call
+    from subprocess import check_call as check_call
+    from subprocess import check_output as check_output
+    from subprocess import getoutput as getoutput
+    from subprocess import getstatusoutput as getstatusoutput
+    from subprocess import run as run
+else:
+    call = bound_to_namespace(standard.call)
+    check_call = bound_to_namespace(standard.check_call)
+    check_output = bound_to_namespace(standard.check_output)
+    getoutput = bound_to_namespace(standard.getoutput)
+    getstatusoutput = bound_to_namespace(standard.getstatusoutput)
+    run = bound_to_namespace(standard.run)
 
 namespace.update(io=io, selectors=selectors, threading=threading, time=parking_time)
 namespace.update({name: globals()[name] for name in __all__})

@@ -201,13 +201,13 @@ def test_the_end_directly_after_data_is_seen(pair: Any) -> None:
 
 def test_a_short_read_spares_the_next_one_a_system_call_with_a_timeout_too(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    plain_recv = socket.plain_recv
+    plain_recv = socket._plain_recv
 
     def counted(sock: Any, *args: Any) -> bytes:
         calls.append(args[0])
         return plain_recv(sock, *args)
 
-    monkeypatch.setattr(socket, "plain_recv", counted)
+    monkeypatch.setattr(socket, "_plain_recv", counted)
     with tcp() as (one, other):
         one.settimeout(60)
         got: list[bytes] = []

@@ -35,7 +35,7 @@ def command_line() -> argparse.ArgumentParser:
         "DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
     )
     add = parser.add_argument
-    add("pid", metavar="PID", type=process_id, help="process id")
+    add("pid", metavar="PID", type=process_id, help=argparse.SUPPRESS)
     add("--ident", metavar="N", type=int, default=0, help="print only this dhaga; python -m dhaga top shows the idents")
     add("--json", action="store_true", help="print JSON: what dhaga.debug.snapshot() returns")
     return parser

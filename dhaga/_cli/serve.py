@@ -10,10 +10,9 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from ..http._server.request_parser import Limits
-from ..http.wsgi import Server
+from ..http.limits import Limits
 from ..monkey import _doors
 from ..servers._asgi import is_asgi, refusal
 from ..servers._listeners import BACKLOG, Address
@@ -21,27 +20,16 @@ from ..servers._prefork import GRACE, Master
 from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
 from ..socket import socket
 from ..ssl import Purpose, SSLContext, create_default_context
-from .arguments import CommandLine, count, or_none, seconds
+from .arguments import CommandLine, count, extra, or_none, seconds
+
+if TYPE_CHECKING:
+    from ..http.wsgi import Server
 
 PROGRAM = "python -m dhaga serve"
 BIND = "127.0.0.1:8000"
 logger = logging.getLogger("dhaga")
 
 LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
-
-MEANINGS = {
-    "line": "bytes of the request line or a field",
-    "head": "bytes of all lines together",
-    "fields": "header fields",
-    "body": "bytes of a body",
-    "idle_timeout": "between two requests",
-    "header_timeout": "from a head's first byte to its last",
-    "body_timeout": "for each piece of a body",
-    "min_body_rate": "bytes of a body a second",
-    "write_timeout": "for each 64 KB of a response",
-    "queue_timeout": "in the queue of --concurrency",
-}
-"""Descriptions of the fields of ``Limits``, for ``--help``."""
 
 
 def main(arguments: list[str]) -> int:
@@ -50,6 +38,8 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.keyfile and not options.certfile:
         parser.error("--keyfile needs --certfile")
+    with extra("serve"):
+        from ..http import wsgi  # noqa: F401  (here, before the workers are forked)
     log_to_stderr()
     patch = options.patch and may_patch()
     if os.getcwd() not in sys.path:
@@ -98,91 +88,51 @@ def log_to_stderr() -> None:
 # ---- the command line
 
 
-def command_line() -> argparse.ArgumentParser:
+def command_line() -> CommandLine:
     parser = CommandLine(
         "serve",
         "MODULE:APP",
-        description="Serve a WSGI app, with the standard library patched before its import, so that its blocking calls "
-        "park. SIGHUP reloads it without losing a request; SIGTERM finishes the requests; SIGINT (Ctrl+C) and SIGQUIT "
-        "exit at once.",
+        description="Serve the WSGI app APP of MODULE, or the one that MODULE:FACTORY() returns. The standard library "
+        "is patched first, so that blocking calls park. SIGHUP reloads the app; SIGTERM finishes the requests; SIGINT "
+        "(Ctrl+C) and SIGQUIT exit at once.",
     )
-    add = parser.add_argument
-    add(
-        "app",
-        metavar="MODULE:APP",
-        type=app,
-        help="the app APP of MODULE; MODULE:FACTORY() calls a function for it",
-    )
+    add, brief = parser.add_argument, parser.add_brief
+    add("app", metavar="MODULE:APP", type=app, help=argparse.SUPPRESS)
     add(
         "--bind",
         metavar="ADDRESS",
         action="append",
         type=address,
-        help=f"HOST:PORT, :PORT, unix:PATH or fd://N; repeatable (default: {BIND})",
+        help=f"HOST:PORT, unix:PATH, fd://N (default: {BIND})",
     )
     add("--workers", metavar="N", type=count, default=1, help="worker processes (default: 1)")
     add("--threads", metavar="N", type=count, default=1, help="OS threads per process (default: 1)")
-    add(
-        "--reuse-port",
-        action="store_true",
-        help="a listening socket per worker (SO_REUSEPORT)",
-    )
-    add(
-        "--backlog",
-        metavar="N",
-        type=count,
-        default=BACKLOG,
-        help=f"connections that wait to be accepted (default: {BACKLOG})",
-    )
-    add(
-        "--max-connections",
-        metavar="N",
-        type=count,
-        default=MAX_CONNECTIONS,
-        help=f"open connections per thread (default: {MAX_CONNECTIONS})",
-    )
-    add(
-        "--concurrency",
-        metavar="N",
-        type=or_none(count),
-        help="requests in the app per thread; more queue (default: none)",
-    )
-    add(
-        "--graceful-timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=GRACE,
-        help=f"time to finish requests at the end (default: {GRACE:g})",
-    )
+    add("--concurrency", metavar="N", type=or_none(count), help="requests in the app per thread; more wait")
     add("--certfile", metavar="FILE", help="certificate chain for HTTPS (PEM)")
     add("--keyfile", metavar="FILE", help="its private key, if in another file")
-    add(
-        "--handshake-timeout",
-        metavar="SECONDS",
-        type=seconds,
-        default=HANDSHAKE_SECONDS,
-        help=f"time for a TLS handshake (default: {HANDSHAKE_SECONDS:g})",
-    )
+    add("--access-log", metavar="FILE", nargs="?", const="-", help="log each request, to stdout without FILE")
     add("--no-patch", dest="patch", action="store_false", help="leave the standard library: blocking calls block")
     add("--cooperative", action="store_true", help="do not preempt views that compute")
-    add("--access-log", metavar="FILE", nargs="?", const="-", help="log each request, to stdout without FILE")
+    brief("--graceful-timeout", metavar="SECONDS", type=seconds, default=GRACE)
+    brief("--max-connections", metavar="N", type=count, default=MAX_CONNECTIONS)
+    brief("--backlog", metavar="N", type=count, default=BACKLOG)
+    brief("--reuse-port", action="store_true")
+    brief("--handshake-timeout", metavar="SECONDS", type=seconds, default=HANDSHAKE_SECONDS)
     add_limits(parser)
     return parser
 
 
-def add_limits(parser: argparse.ArgumentParser) -> None:
+def add_limits(parser: CommandLine) -> None:
     """Add an option for each field of ``Limits``: ``--idle-timeout``, ``--max-body``."""
-    group = parser.add_argument_group("limits of a request's size and duration (none: no limit)")
     for field in dataclasses.fields(Limits):
         timed = field.name.endswith("_timeout")
         plain = timed or field.name.startswith("min_")
-        group.add_argument(
+        parser.add_brief(
             f"--{'' if plain else 'max-'}{field.name.replace('_', '-')}",
             dest=field.name,
             metavar="SECONDS" if timed else "N",
             type=or_none(seconds if timed else count),
             default=field.default,
-            help=f"{MEANINGS[field.name]} (default: {'none' if field.default is None else f'{field.default:g}'})",
         )
 
 
@@ -226,6 +176,8 @@ def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address
 
 def set_up(options: argparse.Namespace) -> Callable[[Address], Server]:
     """Import the app and read the certificate, anew in each worker. Returns: a function that creates a server."""
+    from ..http.wsgi import Server
+
     app = load(options.app)
     context = None if options.certfile is None else tls_context(options.certfile, options.keyfile)
     limits = Limits(**{field.name: getattr(options, field.name) for field in dataclasses.fields(Limits)})

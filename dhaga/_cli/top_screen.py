@@ -18,7 +18,7 @@ from rich.text import Text
 from ..debug._dhaga_table import SORTS
 from ..debug._remote.client import printable
 from . import top_table
-from .top_history import HistoryLine
+from .top_history import HistoryLines
 
 HELP = "q quit  / filter  s sort  g group  ↑↓ choose  enter dump or unfold  x cancel"
 
@@ -45,7 +45,7 @@ class Screen:
         self.grouped = grouped
         self.height, self.width = 24, 80
         self.answer: dict[str, Any] = {}
-        self.history = HistoryLine()
+        self.history = HistoryLines()
         self.chosen: int | str | None = None
         self.opened: list[str] = []  # keys of unfolded groups
         self.mode: Callable[[str], None] = self.browse
@@ -61,7 +61,8 @@ class Screen:
         self.answer = self.client.ask(
             "table", filter=self.filter, sort=self.sort, grouped=self.grouped, opened=self.opened
         )
-        self.history.extend(self.client.ask("history", since=self.history.last)["samples"])
+        past = self.client.ask("history", since=self.history.last)
+        self.history.extend(past["samples"], past["preempted"])
         if self.chosen not in [identity_of(row) for row in self.rows]:
             self.chosen = None
 
@@ -82,7 +83,7 @@ class Screen:
 
     def head(self) -> list[Text]:
         """Return the lines above the table."""
-        return [*top_table.summary(self.answer, self.filter), self.history.draw(self.width)]
+        return [*top_table.summary(self.answer, self.filter), *self.history.draw(self.width)]
 
     def visible(self) -> int:
         """Return how many rows fit between the head, the heads of the columns and the status line."""

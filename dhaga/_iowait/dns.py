@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import _socket
 import socket as standard
+from collections.abc import Callable
 from typing import Any
 
 from .._workers.thread_pool import SharedPool
 
 # The standard library's functions, taken before a patch can replace them.
-standard_getaddrinfo = standard.getaddrinfo
+standard_getaddrinfo: Callable[..., list[Any]] = standard.getaddrinfo
 standard_getfqdn = standard.getfqdn
 
 # Threads of their own. If a name server does not answer, a look-up takes 5 s or more: 40 look-ups blocked the threads

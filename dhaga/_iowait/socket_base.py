@@ -31,8 +31,8 @@ from .._kernel.wait.waiter import TIMED_OUT, Waiter
 
 plain = _socket.socket
 # The C getters: the properties of ``socket.socket`` make enums, which costs an accept 2 µs.
-family_of = plain.family.__get__
-type_of = plain.type.__get__
+family_of: Callable[[Any], int] = plain.family.__get__
+type_of: Callable[[Any], int] = plain.type.__get__
 
 # Elsewhere a send may block in spite of the flag, so there the fd itself is made non-blocking.
 DONTWAIT = int(standard.MSG_DONTWAIT) if sys.platform == "linux" else 0

@@ -6,6 +6,8 @@ this table.
 | ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
+| ``on_preemption``          | ``preemption.end_turn``, with the dhaga or main code    | ``debug/_instrumentation``|
+|                            | and the line where its turn ends                        |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
 | ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
 |                            |                                                         | watcher``                 |
@@ -41,6 +43,8 @@ on_spawn: Callable[[Dhaga], object] | None = None
 
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
 on_wake: Callable[[Waiter], object] | None = None
+
+on_preemption: Callable[[Waiter, str], object] | None = None
 
 # Set while the preemption watcher sleeps; read once a lap.
 on_lap: Callable[[], object] | None = None

@@ -1,9 +1,11 @@
-"""The last minutes in figures: runnable and parked dhagas and the lag, sampled once a second by an OS thread.
+"""The last minutes in figures: runnable and parked dhagas, the lag and preemptions, sampled once a second by an OS
+thread.
 
-A sample is ``[time, runnable, parked, lag]``: wall clock, counts over all schedulers, and the longest run-queue delay
-of any of them in seconds. The lag is measured by a ``LagProbe`` a scheduler, which waits in the run queue like a woken
-dhaga; while it waits, its age is the lag, so that a blocked scheduler shows at once. An inspector and a page keep a
-history while they run, so that it reaches back to before the first query. A sample costs about 20 µs.
+A sample is ``[time, runnable, parked, lag, preempted]``: wall clock, counts over all schedulers, the longest run-queue
+delay of any of them in seconds, and the turns ended by preemption, per second since the last sample. The lag is
+measured by a ``LagProbe`` a scheduler, which waits in the run queue like a woken dhaga; while it waits, its age is the
+lag, so that a blocked scheduler shows at once. An inspector and a page keep a history while they run, so that it
+reaches back to before the first query. A sample costs about 20 µs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import time
 from collections import deque
 
 from .._kernel import originals
+from .._kernel.run import preemption
 from .._kernel.run.entries import HubCall
 from .._kernel.run.scheduler import Scheduler, schedulers
 from ._helper_thread import HelperThread, idle
@@ -23,8 +26,8 @@ SAMPLE_SECONDS = 1.0
 KEPT_SAMPLES = 600
 """Ten minutes; a sample takes about 150 bytes."""
 
-Sample = tuple[float, int, int, float]
-"""Time of the sample, runnable and parked dhagas, and the lag in seconds."""
+Sample = tuple[float, int, int, float, float]
+"""Time of the sample, runnable and parked dhagas, the lag in seconds, and preemptions per second."""
 
 
 class LagProbe(HubCall):
@@ -46,12 +49,18 @@ class LagProbe(HubCall):
         return originals.monotonic() - self.queued if delay is None else delay
 
 
+def count_preemptions() -> tuple[int, float]:
+    """Return the turns ended by preemption so far, and the time. Those of ended schedulers count."""
+    return preemption.places.total(), originals.monotonic()
+
+
 class History:
     """Samples of the last minutes, while it is started. From: any OS thread."""
 
     def __init__(self) -> None:
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
         self.probes: dict[Scheduler, LagProbe] = {}
+        self.preemptions = count_preemptions()
         self.closing = originals.allocate_lock()  # released by close(), which ends the thread's wait
         self.thread: HelperThread | None = None
 
@@ -82,13 +91,19 @@ class History:
         waiting = {each: probe for each, probe in self.probes.items() if probe.delay is None}
         runnable = sum(each.count_runnable() for each in running) - len(waiting)
         parked = sum(bool(dhaga.parked) for each in running for dhaga in list(each.live))
-        self.samples.append((time.time(), max(0, runnable), parked, lag))
+        self.samples.append((time.time(), max(0, runnable), parked, lag, self.preemption_rate()))
         self.probes = waiting
         for scheduler in running:
             if scheduler.live and scheduler not in waiting:
                 probe = LagProbe(scheduler)
                 if enqueue(probe):
                     self.probes[scheduler] = probe
+
+    def preemption_rate(self) -> float:
+        """Return the preemptions per second since the last call."""
+        (before, since), self.preemptions = self.preemptions, count_preemptions()
+        total, now = self.preemptions
+        return max(0, total - before) / max(now - since, 1e-3)
 
     def since(self, moment: float) -> list[Sample]:
         """Return the samples after a moment of the wall clock."""

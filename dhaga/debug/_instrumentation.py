@@ -1,11 +1,11 @@
-"""Instrumentation: callbacks at each switch and each wake, for the trace and the CPU accounting.
+"""Instrumentation: callbacks at each switch, wake and preemption, for the trace and the CPU accounting.
 
 greenlet has one trace function per OS thread (``settrace``), but there are several observers: ``ThreadObservers``
 multiplexes it, and passes each event on to a previous trace function, such as a debugger's. Only its own thread may set
 that function, so ``observe`` and ``unobserve`` run there through ``Scheduler.call``; only a thread itself changes its
 lists. Observers of all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through
-``hooks.on_wake``, in the waker's thread. Without observers both hooks are empty. A forked child starts without
-observers, as their users are in the parent.
+``hooks.on_wake``, in the waker's thread, and preemptions through ``hooks.on_preemption``. Without observers all hooks
+are empty. A forked child starts without observers, as their users are in the parent.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ Observer = Callable[[str, tuple[Any, Any]], object]
 """
 
 WakeObserver = Callable[[Waiter], object]
+
+PreemptionObserver = Callable[[Waiter, str], object]
 
 
 class StopHandle:
@@ -166,6 +168,29 @@ def unobserve_wakes(observer: WakeObserver) -> None:
         hooks.on_wake = None
 
 
+# ---- preemptions
+
+preemption_observers: list[PreemptionObserver] = []
+
+
+def call_preemption_observers(waiter: Waiter, place: str) -> None:
+    for observer in preemption_observers:
+        observer(waiter, place)
+
+
+def observe_preemptions(observer: PreemptionObserver) -> None:
+    """Call ``observer(waiter, place)`` before the switch that ends an overlong turn, in its thread."""
+    preemption_observers.append(observer)
+    hooks.on_preemption = call_preemption_observers
+
+
+def unobserve_preemptions(observer: PreemptionObserver) -> None:
+    """Undo ``observe_preemptions``."""
+    preemption_observers.remove(observer)
+    if not preemption_observers:
+        hooks.on_preemption = None
+
+
 # ---- fork
 
 
@@ -176,6 +201,8 @@ def after_fork_in_child() -> None:
     global_observers.clear()
     wake_observers.clear()
     hooks.on_wake = None
+    preemption_observers.clear()
+    hooks.on_preemption = None
 
 
 hooks.in_forked_child.append(after_fork_in_child)

@@ -26,7 +26,16 @@ from .._kernel import originals
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import this_thread
 from .._kernel.wait.waiter import Waiter
-from ._instrumentation import StopHandle, hubs, observe_all, observe_wakes, unobserve_all, unobserve_wakes
+from ._instrumentation import (
+    StopHandle,
+    hubs,
+    observe_all,
+    observe_preemptions,
+    observe_wakes,
+    unobserve_all,
+    unobserve_preemptions,
+    unobserve_wakes,
+)
 from ._on_demand import OnDemand
 
 MAX_EVENTS = 1_000_000
@@ -37,7 +46,10 @@ RECENT_EVENTS = 20_000
 
 Event = dict[str, object]
 Record = tuple[int, Any, Any, str | None]
-"""(ns, origin, target, reason of origin's park or "") for a switch; (ns, waker, woken, None) for a wake."""
+"""(ns, origin, target, reason of origin's park or "") for a switch; (ns, waker, woken, None) for a wake.
+
+(ns, origin, None, place) for a preemption, before its switch: the turn of origin ends at this line.
+"""
 
 
 def trace(path: str | os.PathLike[str] | None = None, most: int = MAX_EVENTS) -> Trace:
@@ -70,6 +82,7 @@ class Trace(StopHandle):
     def _start(self) -> None:
         """Record all schedulers, including later ones; each calls back in its own thread."""
         observe_wakes(self._on_wake)
+        observe_preemptions(self._on_preemption)
         observe_all(self._on_switch)
 
     def stop(self) -> None:
@@ -78,6 +91,7 @@ class Trace(StopHandle):
             return
         self._stopped = True
         unobserve_wakes(self._on_wake)
+        unobserve_preemptions(self._on_preemption)
         unobserve_all(self._on_switch)
         if self._path is not None:
             with self._path.open("w") as file:
@@ -108,6 +122,9 @@ class Trace(StopHandle):
             record((now(), waker, greenlet_of(waiter), None))
 
         return woken
+
+    def _on_preemption(self, waiter: Waiter, place: str) -> None:
+        self._records.append((perf_counter_ns(), greenlet_of(waiter), None, place))
 
     def _complete_since(self) -> int:
         """Return the time, in ns, from which no event is missing."""
@@ -141,6 +158,9 @@ def greenlet_of(waiter: Any) -> Any:
 
 # ---- Chrome trace events
 
+PREEMPTED_AT = "preempted_at"
+"""Key of the line in the args of a slice of running that preemption ended."""
+
 LOOP = "event loop"
 """Name of a hub's slices, in which it also sleeps."""
 
@@ -153,6 +173,7 @@ class SliceBuilder:
 
     Each greenlet has a track with at most one open slice, of running or of waiting. A switch ends the running slice of
     its origin and the waiting slice of its target; a wake only marks the end of the wait, as the waiter runs later.
+    A preemption adds its place to the slice that the next switch ends.
     """
 
     def __init__(self, records: list[Record], began: int, complete_since: int) -> None:
@@ -165,6 +186,7 @@ class SliceBuilder:
         self.switched = {id(each) for record in records if record[3] is not None for each in record[1:3]}
         self.loops: set[int] = set()  # tracks of hubs
         self.runs: dict[int, int] = {}  # track -> start of its run
+        self.preempted: dict[int, str] = {}  # track -> line where its turn ended
         self.parks: dict[int, tuple[int, str]] = {}  # track -> start of its park, and the reason
         self.wakes: dict[int, tuple[int, int]] = {}  # track -> time of its wake, and the arrow's number
 
@@ -173,6 +195,9 @@ class SliceBuilder:
         yield self.event("M", 0, self.began, name="process_name", args={"name": f"process {self.pid}"})
         for arrow, (at, origin, target, reason) in enumerate(self.records):
             yield from self.name_track(origin)
+            if target is None:
+                self.preempted[self.tracks[id(origin)]] = reason or ""
+                continue
             yield from self.name_track(target)
             origin_track, target_track = self.tracks[id(origin)], self.tracks[id(target)]
             if reason is not None:
@@ -187,7 +212,10 @@ class SliceBuilder:
 
     def end_run(self, track: int, at: int, reason: str) -> Iterator[Event]:
         """End a slice of running. The track waits for ``reason``; without one it is runnable."""
-        yield self.running(track, self.runs.pop(track, self.complete_since), at)
+        run = self.running(track, self.runs.pop(track, self.complete_since), at)
+        if track in self.preempted:
+            run["args"] = {PREEMPTED_AT: self.preempted.pop(track)}
+        yield run
         self.parks[track] = at, reason
 
     def begin_run(self, track: int, at: int) -> Iterator[Event]:

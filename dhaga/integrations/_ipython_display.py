@@ -1,6 +1,8 @@
 """Dhaga in IPython: ``%dhaga``, and dhagas and scopes as tables in a notebook.
 
 All texts come from programs, so that each is escaped. A table is a list of rows of cells; the first row is its head.
+Rejected: ``_repr_html_`` on ``Dhaga`` and ``Scope``, as the kernel and scopes import nothing of the debugging tools
+that write the tables. Without the extension their repr names the state and the wait in a line.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ __all__ = ["install", "uninstall"]
 
 Function = Callable[..., Any]
 
-standard_getitem = ctypes.CDLL.__getitem__
+_standard_getitem = ctypes.CDLL.__getitem__
 
 
 def install() -> None:
@@ -38,12 +38,12 @@ def install() -> None:
 
 def uninstall() -> None:
     """Undo ``install``. Functions returned meanwhile stay, and work for OS threads as before."""
-    ctypes.CDLL.__getitem__ = standard_getitem  # type: ignore[method-assign]
+    ctypes.CDLL.__getitem__ = _standard_getitem  # type: ignore[method-assign]
 
 
 def getitem(self: ctypes.CDLL, name: Any) -> Any:
     """Return a function of a library. Source: ``ctypes.CDLL.__getitem__``, which ``__getattr__`` also calls."""
-    function = standard_getitem(self, name)
+    function = _standard_getitem(self, name)
     translate = FUNCTIONS.get(name)
     if translate is None:
         return function

@@ -34,8 +34,8 @@ EVENTS = {POLL_READ: POLLIN, POLL_WRITE: POLLOUT}
 former: list[Callable[[Any], object] | None] = []
 """The callback that ``uninstall`` restores."""
 
-standard_connect = psycopg2._connect
-standard_cursor, standard_execute = extensions.connection.cursor, extensions.cursor.execute
+_standard_connect = psycopg2._connect
+_standard_cursor, _standard_execute = extensions.connection.cursor, extensions.cursor.execute
 
 
 def install() -> None:
@@ -51,7 +51,7 @@ def uninstall() -> None:
     callback = former.pop() if former else None
     if get_wait_callback() is wait:
         set_wait_callback(callback)
-    psycopg2._connect = standard_connect
+    psycopg2._connect = _standard_connect
 
 
 # ---- waiting
@@ -113,7 +113,7 @@ def has_input(fd: int) -> bool:
 def connect(dsn: str, connection_factory: Any = None, **options: Any) -> Any:
     """Connect as ``psycopg2._connect`` does; the connection's class is derived from the program's."""
     factory = locked(connection_factory or extensions.connection, LockedConnection)
-    return standard_connect(dsn, connection_factory=factory, **options)
+    return _standard_connect(dsn, connection_factory=factory, **options)
 
 
 def locked(factory: Any, base: type) -> Any:
@@ -175,7 +175,7 @@ class LockedConnection(extensions.connection):  # type: ignore[misc]
     def cursor(self, name: str | None = None, cursor_factory: Any = None, *args: Any, **options: Any) -> Any:
         """Return a cursor whose calls acquire the connection's lock."""
         factory = cursor_factory or self.cursor_factory or extensions.cursor
-        return standard_cursor(
+        return _standard_cursor(
             self, name, locked(factory, LockedCursor if name is None else LockedNamedCursor), *args, **options
         )
 
@@ -197,7 +197,7 @@ class LockedCursor(extensions.cursor):  # type: ignore[misc]
         """Execute a query."""
         # Written out: with_connections_lock() would add 0.2 µs.
         with self.connection._dhaga_lock:
-            standard_execute(self, query, vars)
+            _standard_execute(self, query, vars)
 
 
 class LockedNamedCursor(LockedCursor):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from argparse import ArgumentTypeError
 from collections.abc import Callable
-from importlib import import_module
 
 import pytest
 
+from dhaga.__main__ import COMMANDS
 from dhaga._cli.arguments import CommandLine, count, did_you_mean, or_none, process_id, seconds, seconds_between
+from tests.kit.scripts import prints
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,29 @@ def test_a_word_like_no_other_suggests_nothing() -> None:
     assert did_you_mean("zzz", ["serve"]) == ""
 
 
-@pytest.mark.parametrize("command", ["dump", "migrate.command", "serve", "top"])
-def test_the_help_of_a_command_fits_a_screen_and_says_nothing_twice(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("rich")
-    monkeypatch.setenv("COLUMNS", "100")
-    lines = import_module(f"dhaga._cli.{command}").command_line().format_help().splitlines()
-    assert len(lines) <= (24 if command != "serve" else 42)
-    assert max(map(len, lines)) <= 100
+def test_a_brief_option_is_named_in_the_help_with_its_default() -> None:
+    made = parser()
+    made.add_brief("--most", type=count, default=7)
+    made.add_brief("--fast", action="store_true")
+    made.add_brief("--least", type=count)
+    assert made.format_help().endswith(
+        "\n\nmore, explained in https://dhaga.readthedocs.io/reference/commands.html#x:\n"
+        "  --most 7   --fast   --least none\n"
+    )
+    assert made.parse_args(["--most", "8", "x"]).most == 8
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_the_help_of_a_command_fits_a_screen_and_needs_no_extra(command: str) -> None:
+    code = f"""
+        import sys
+        for name in "httptools", "rich":
+            sys.modules[name] = None
+        from dhaga.__main__ import main
+        main([{command!r}, "--help"])
+    """
+    lines = prints(code, COLUMNS="80")
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
     said = [line for line in lines if line.strip()]
     assert len(said) == len(set(said))

@@ -24,7 +24,7 @@ class Process:
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         if what == "history":
-            return {"samples": []}
+            return {"samples": [], "preempted": []}
         self.asked.append((what, *arguments.values()))
         if what == "cancel":
             return {"name": self.names[arguments["ident"] - 1], "cancelled": True}

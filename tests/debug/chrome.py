@@ -25,6 +25,8 @@ FIELDS = {
 }
 """Kinds of events and what each has here: metadata, a slice, the begin and the end of an arrow."""
 
+OPTIONAL = {"X": {"args"}}
+
 
 class Fault(AssertionError):
     """What is not as the format has it."""
@@ -65,7 +67,8 @@ def fault(constant: str) -> None:
 
 def check(event: Event) -> None:
     """Check one event by itself."""
-    need(set(event) == FIELDS.get(event.get("ph", "")), f"fields: {event}")
+    kind = event.get("ph", "")
+    need(set(event) - OPTIONAL.get(kind, set()) == FIELDS.get(kind), f"fields: {event}")
     need(all(type(event[each]) is int for each in ("pid", "tid")), f"numbers: {event}")
     need(isinstance(event["name"], str) and event["name"], f"a name: {event}")
     need(type(event["ts"]) is float and event["ts"] >= 0, f"a time: {event}")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+
+import pytest
 
 import dhaga
+from dhaga._kernel.run import preemption
 from dhaga.debug import _history
 from dhaga.debug._history import History, LagProbe
 from dhaga.debug._remote.client import InspectorClient
@@ -16,8 +20,8 @@ def test_a_sample_counts_runnable_and_parked(observed: dhaga.Scheduler) -> None:
     park_all(observed, *(observed.spawn(dhaga.sleep, 60) for _ in range(3)))
     history = History()
     history.sample()
-    ((_, runnable, parked, lag),) = history.samples
-    assert (parked, lag) == (3, 0.0)
+    ((_, runnable, parked, lag, preempted),) = history.samples
+    assert (parked, lag, preempted) == (3, 0.0, 0.0)
     assert runnable in (0, 1)  # the tail of the last lap
     observed.call(observed.cancel_all)
 
@@ -61,6 +65,16 @@ def test_a_sleeping_scheduler_has_no_lag_and_an_ended_one_no_probe(observed: dha
     history.sample()
     assert [sample[3] for sample in history.samples] == [0.0, 0.0]
     sleeper.cancel()
+
+
+def test_preemptions_are_a_rate_since_the_last_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(preemption, "places", Counter({"before": 5}))
+    monkeypatch.setattr(_history.originals, "monotonic", lambda: now[0])
+    history = History()
+    preemption.places.update(before=1, later=5)
+    now[0] = 102.0
+    assert [history.preemption_rate(), history.preemption_rate()] == [3.0, 0.0]
 
 
 def test_only_newer_samples_are_told(line: InspectorClient) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import greenlet
 import pytest
 
 import dhaga
-from dhaga import debug, queue
+from dhaga import debug, queue, threading
 from dhaga._kernel import hooks
 from dhaga._kernel.originals import Thread
 from dhaga.debug._trace import SliceBuilder
@@ -40,11 +42,32 @@ def hand_over(path: Path) -> chrome.Picture:
 def nobody_is_told() -> Iterator[None]:
     """Nothing is left in place when a trace is over."""
     yield
-    assert hooks.on_wake is None
+    assert hooks.on_wake is None and hooks.on_preemption is None
     assert greenlet.gettrace() is None
 
 
 # ---- what is in it
+
+
+def test_a_slice_that_preemption_ends_names_the_line(tmp_path: Path) -> None:
+    stop = []
+
+    def compute() -> None:
+        deadline = time.perf_counter() + scripts.PATIENCE
+        while not stop and time.perf_counter() < deadline:
+            threading.Event().is_set()
+
+    with debug.trace(tmp_path / "trace.json"), dhaga.Scheduler("preemptive", preempt=0.005) as scheduler:
+        computing = scheduler.spawn(compute, name="computing")
+        while not scheduler.preemptions:
+            scheduler.spawn(dhaga.sleep, 0).join()
+        stop.append(True)
+        computing.join()
+    track = chrome.read(tmp_path / "trace.json").tracks["computing"]
+    ended = [each["args"]["preempted_at"] for each in track if "args" in each]
+    assert len(ended) == scheduler.preemptions > 0
+    assert all(re.fullmatch(r".*test_trace\.py:\d+ in .*compute", place) for place in ended)
+    assert "args" not in track[-1]
 
 
 def test_each_dhaga_has_a_track_with_its_name(tmp_path: Path) -> None:

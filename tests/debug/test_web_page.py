@@ -367,6 +367,10 @@ def test_the_page_draws_the_file_of_a_trace(browser: Any, served: Page, tmp_path
     shown = browser.execute_script("return boxes.map(box => box.text.split(',')[0])")
     assert {"consumer: queue.get", "producer: running", "hub of virtual: event loop"} <= set(shown)
     assert browser.execute_script("return canvas.dataset.axis").startswith("0 ")
+    first = "trace.slices.get([...names].find(([, name]) => name === 'consumer')[0])[0]"
+    browser.execute_script(f"{first}.args = {{preempted_at: 'x.py:1 in f'}}; drawTrace()")
+    shown = browser.execute_script("return boxes.map(box => box.text)")
+    assert sum(text.endswith(" ms, preempted at x.py:1 in f") for text in shown) == 1
     assert not browser.find_element("id", "tracing").is_selected()
     if shot := os.environ.get("DHAGA_SCREENSHOT"):
         Path(shot).with_suffix(".trace.png").write_bytes(browser.get_screenshot_as_png())
@@ -478,6 +482,10 @@ def test_the_last_minutes_are_curves_and_the_page_says_when_it_looked(
     wait_for(browser, "past.length > 1 && past.at(-1)[2] === 3")
     label = wait_for(browser, "parked.ariaLabel")
     assert re.fullmatch(r"parked: 3, at most 3 in 60 s", label)
+    assert browser.execute_script("return preempted.parentElement.hidden")
+    browser.execute_script("past.at(-1)[4] = 12.2; drawPast()")
+    assert browser.execute_script("return preempted.ariaLabel") == "preempted: 12/s, at most 12/s in 60 s"
+    assert not browser.execute_script("return preempted.parentElement.hidden")
     before = browser.execute_script("return past[0][0]")
     move = (
         "lag.dispatchEvent(new PointerEvent('pointermove', {clientX: lag.getBoundingClientRect().left, bubbles: true}))"

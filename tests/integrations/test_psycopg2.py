@@ -326,7 +326,7 @@ def test_uninstall_puts_back_what_was_there() -> None:
     assert extensions.get_wait_callback() is integration.wait
     assert psycopg2._connect is integration.connect
     integration.uninstall()
-    assert psycopg2._connect is integration.standard_connect
+    assert psycopg2._connect is integration._standard_connect
     assert extensions.get_wait_callback() is other
     integration.install()
     extensions.set_wait_callback(None)

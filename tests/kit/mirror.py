@@ -24,6 +24,7 @@ FILES = sorted(
 SCENARIOS = sorted(path.relative_to(ROOT / "tests") for path in (ROOT / "tests/scenarios").glob("test_*.py"))
 
 WITHOUT_TESTS = {
+    "_cli/top_terminal.py": "shown by tests/_cli/test_top.py",
     "_cli/top_table.py": "drawn by tests/_cli/test_top.py and test_top_screen.py",
     "_kernel/run/scheduler_state.py": "slots and their first values: by test_scheduler.py",
     "_kernel/process/preemption_events.py": "by test_preemption.py: they end the turns there",

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.once, pytest.mark.process]
 pytest.importorskip("pyright", reason="pyright is not installed: the `test` dependency group has it")
 
 CLAIMS = Path(__file__).with_name("claims.py")
-TYPED = 0.95
+TYPED = 0.96
 
 
 def pyright(*arguments, cwd):

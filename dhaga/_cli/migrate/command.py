@@ -134,13 +134,13 @@ def command_line() -> argparse.ArgumentParser:
     parser = CommandLine(
         "migrate",
         "PATH …",
-        description="List each use of gevent, eventlet and threading in the Python files of a folder: its place, what "
+        description="List each use of gevent, eventlet and threading in the Python files of PATH: its place, what "
         "to write instead, and what then behaves differently. A program also runs without a change: python -m dhaga "
         "--as gevent program.py. Exit status: 0 if nothing of gevent or eventlet is used or left, 1 if something is, 2 "
         "if a file could not be read or written.",
     )
     add = parser.add_argument
-    add("paths", metavar="PATH", nargs="+", help="a folder or a file")
+    add("paths", metavar="PATH", nargs="+", help=argparse.SUPPRESS)
     add(
         "--rewrite",
         action="store_true",

@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
+from .. import hooks
 from ..context_manager import contextmanager
 from ..wait.current import may_yield, parking_waiter, running_waiter
 from ..wait.waiter import Waiter
@@ -137,6 +138,8 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
     innermost = program_frame(frame) or frame
     place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
     places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
+    if hooks.on_preemption is not None:
+        hooks.on_preemption(me, place)
     scheduler._give_turn_up(me)
 
 

@@ -21,7 +21,7 @@ CLIENT_GONE = errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN
 
 
 # A super() at each call would cost as much as the addition.
-plain_recv, plain_recv_into = ours.socket.recv, ours.socket.recv_into
+_plain_recv, _plain_recv_into = ours.socket.recv, ours.socket.recv_into
 
 
 class GreenSocket(ours.socket):
@@ -47,7 +47,7 @@ class GreenSocket(ours.socket):
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """Receive up to ``bufsize`` bytes; b"" after the end or a reset. Parks: while there are none."""
         try:
-            return plain_recv(self, bufsize, flags)
+            return _plain_recv(self, bufsize, flags)
         except OSError as error:
             if error.errno not in CLIENT_GONE:
                 raise
@@ -56,7 +56,7 @@ class GreenSocket(ours.socket):
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """Receive into a buffer; 0 after the end or a reset. Parks: while there is nothing."""
         try:
-            return plain_recv_into(self, buffer, nbytes, flags)
+            return _plain_recv_into(self, buffer, nbytes, flags)
         except OSError as error:
             if error.errno not in CLIENT_GONE:
                 raise

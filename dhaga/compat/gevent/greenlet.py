@@ -54,7 +54,7 @@ class Greenlet(Linkable, DelayedStart):
         self._was_started = False
         self._told: str | None = None
         me = getcurrent()
-        self.spawning_greenlet = ref(me)
+        self.spawning_greenlet: Any = ref(me)
         """Weak reference to the greenlet that created this one."""
         tree: dict[str, Any] | None
         if isinstance(me, Greenlet):
@@ -370,7 +370,7 @@ class LinksCaller:
 
     __slots__ = ()
 
-    deliver_wake = staticmethod(Greenlet._call_links)
+    deliver_wake: Any = staticmethod(Greenlet._call_links)
 
 
 CALL_LINKS = LinksCaller()

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from textwrap import dedent
 from typing import Any
 
+from ..._kernel.run import preemption
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import schedulers
 from ..._kernel.wait.waiter import Waiter
@@ -20,7 +21,7 @@ from .._dhaga_table import DEFAULT_ROWS, DhagaTable
 from .._dump import joined, lines_of, text_of
 from .._history import SAMPLE_SECONDS, History
 from .._on_demand import ProbeUnavailable
-from .._snapshot import snapshot, view_one, waiters_of
+from .._snapshot import PLACES_SHOWN, snapshot, view_one, waiters_of
 from .._trace import FlightRecorder
 
 MAX_TRACE_SECONDS = 60.0
@@ -91,8 +92,12 @@ class QueryHandlers:
         return self.dhagas.table(filter, sort, most, grouped, opened or ())
 
     def history(self, since: float = 0.0) -> Answer:
-        """Return the samples of the last minutes, see ``History``; ``since``: only those after this time."""
-        return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since)}
+        """Return the samples of the last minutes, see ``History``; ``since``: only those after this time.
+
+        With the lines at which most turns were preempted since the start, and how many.
+        """
+        preempted = preemption.places.most_common(PLACES_SHOWN)
+        return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since), "preempted": preempted}
 
     def dump(self, ident: int = 0) -> Answer:
         """Return the dump of the process, or of one dhaga, as text."""
