@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 
 import dhaga
@@ -20,6 +23,19 @@ def test_main_code_parks_and_is_woken_like_a_dhaga() -> None:
         with pytest.raises(TimeoutError):
             dhaga.park("x", timeout=3)
         assert clock() == 8
+
+
+def test_in_a_notebook_the_error_names_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wrong() -> None:
+        dhaga.sleep(1)
+
+    with pytest.raises(dhaga.ParkError) as error:
+        asyncio.run(wrong())
+    assert not any("load_ext" in note for note in error.value.__notes__)
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    with pytest.raises(dhaga.ParkError) as error:
+        asyncio.run(wrong())
+    assert any("run %load_ext dhaga" in note for note in error.value.__notes__)
 
 
 def test_a_foreign_greenlet_cannot_park_among_dhagas() -> None:

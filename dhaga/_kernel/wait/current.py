@@ -128,11 +128,14 @@ def refuse_on_loop() -> NoReturn:
             f"{finalizer} would have to park, but the collection that calls it runs on the event loop, where "
             "nothing can:\nhand such work over in the finalizer: dhaga.spawn(fn, ...)"
         )
-    raise ParkError(
+    error = ParkError(
         "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
         "handler):\nin a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
         "which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
     )
+    if "ipykernel" in sys.modules:
+        error.add_note("In a notebook: run %load_ext dhaga; from the next cell on, cells can wait")
+    raise error
 
 
 def finalizer_of_caller() -> str | None:
