@@ -128,14 +128,17 @@ def refuse_on_loop() -> NoReturn:
             f"{finalizer} would have to park, but the collection that calls it runs on the event loop, where "
             "nothing can:\nhand such work over in the finalizer: dhaga.spawn(fn, ...)"
         )
-    error = ParkError(
+    raise ParkError(
         "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
         "handler):\nin a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
-        "which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
+        f"which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...){way_of_cells()}"
     )
-    if "ipykernel" in sys.modules:
-        error.add_note("In a notebook: run %load_ext dhaga; from the next cell on, cells can wait")
-    raise error
+
+
+def way_of_cells() -> str:
+    """Return what lets the cells of a notebook park; empty outside notebooks."""
+    in_notebook = "ipykernel" in sys.modules
+    return ";\nin a notebook run %load_ext dhaga, and make the call in the next cell" if in_notebook else ""
 
 
 def finalizer_of_caller() -> str | None:
