@@ -131,7 +131,8 @@ def result_of(test: Dhaga, timeout: float | None) -> Any:
 
 def fail_late(test: Dhaga, timeout: float | None) -> NoReturn:
     """Raise TimeoutError, with a dump as its note."""
-    error = TimeoutError(f"{test.name} was not done within {timeout} s")
+    by = " of the virtual clock" if isinstance(test.scheduler.clock, testing.VirtualClock) else ""
+    error = TimeoutError(f"{test.name} was not done within {timeout} s{by}")
     error.add_note(dump_without_pytest())
     raise error from None
 

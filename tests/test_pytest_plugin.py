@@ -295,7 +295,7 @@ def test_has_a_timeout_of_its_own(dhaga_clock):
     done.assert_outcomes(failed=2)
     text = done.stdout.str()
     dump = ["*  test_slow WAITING*", "*  child WAITING*sleep, in <Scope*"]
-    done.stdout.fnmatch_lines(["E*TimeoutError: test_slow was not done within 1000 s", *dump])
+    done.stdout.fnmatch_lines(["E*TimeoutError: test_slow was not done within 1000 s of the virtual clock", *dump])
     noted = [line for line in text.splitlines() if line.startswith("E  ")]
     assert not any("main code RUNNING" in line or "pluggy" in line for line in noted)
     done.stdout.fnmatch_lines(["E*TimeoutError: not done within 1 s"])

@@ -110,7 +110,8 @@ class Scope:
         if self._waiter is None:
             return f"<Scope {self.name} {'ended' if self._entered else 'not entered'}>"
         state = "expired" if self.expired else "cancelled" if self.cancel_called else "open"
-        return f"<Scope {self.name} {state}, {len(self._children)} children>"
+        count = len(self._children)
+        return f"<Scope {self.name} {state}, {count} {'child' if count == 1 else 'children'}>"
 
     @overload
     def spawn(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 
 import dhaga
@@ -20,6 +23,20 @@ def test_main_code_parks_and_is_woken_like_a_dhaga() -> None:
         with pytest.raises(TimeoutError):
             dhaga.park("x", timeout=3)
         assert clock() == 8
+
+
+def test_in_a_notebook_the_error_names_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def wrong() -> None:
+        dhaga.sleep(1)
+
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    with pytest.raises(dhaga.ParkError) as error:
+        asyncio.run(wrong())
+    assert str(error.value).endswith("dhaga.spawn(fn, ...)")
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    with pytest.raises(dhaga.ParkError) as error:
+        asyncio.run(wrong())
+    assert str(error.value).endswith("\nin a notebook run %load_ext dhaga, and make the call in the next cell")
 
 
 def test_a_foreign_greenlet_cannot_park_among_dhagas() -> None:

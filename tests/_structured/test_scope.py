@@ -88,9 +88,9 @@ def test_the_wait_tells_for_which_scope_and_the_repr_tells_the_state() -> None:
         d = dhaga.spawn(body)
         settle()
         assert d.reason == "scope backup" and d.waits_on is scope
-        assert repr(scope) == "<Scope backup open, 1 children>"
+        assert repr(scope) == "<Scope backup open, 1 child>"
         scope.cancel()
-        assert repr(scope) == "<Scope backup cancelled, 1 children>"
+        assert repr(scope) == "<Scope backup cancelled, 1 child>"
         d.join()
         assert repr(scope) == "<Scope backup ended>"
         with pytest.raises(TimeoutError), fail_after(1, name="late") as scope:

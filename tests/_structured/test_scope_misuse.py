@@ -86,7 +86,7 @@ def test_a_scope_is_left_by_whom_it_was_entered_by() -> None:
         lent = generator()
         scope = next(lent)
         handle = scope.spawn(dhaga.sleep, 1000)
-        with pytest.raises(RuntimeError, match="Scope lent cancelled, 1 children> is left by another caller"):
+        with pytest.raises(RuntimeError, match="Scope lent cancelled, 1 child> is left by another caller"):
             with shield():
                 dhaga.spawn(next, lent).result()
         assert scope.cancel_called

@@ -125,7 +125,7 @@ def test_a_body_that_waits_for_a_child_that_nothing_could_wake_gets_the_deadlock
 
     (error,) = errors_in(block)
     assert isinstance(error, dhaga.Deadlock)
-    assert "waits for scope stuck on <Scope stuck open, 1 children>" in str(error)
+    assert "waits for scope stuck on <Scope stuck open, 1 child>" in str(error)
 
 
 def test_a_child_that_is_stuck_in_a_shield_is_reported_once_and_keeps_the_block_open() -> None:

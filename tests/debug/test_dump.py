@@ -89,7 +89,7 @@ def test_a_circle_goes_through_joins_and_scopes() -> None:
         elder.cancel()
         elder.join()
     assert set(snapshot.cycles[0]) == {"parent", "child"}
-    assert snapshot.find("child").scopes == ("<Scope family open, 1 children>",)
+    assert snapshot.find("child").scopes == ("<Scope family open, 1 child>",)
 
 
 def test_no_circle_where_somebody_can_go_on() -> None:

@@ -5,7 +5,7 @@ right above it, ``<!-- snippet: WORD -->``, says how it is meant: ``patched``, r
 file of tests; ``fragment``, a part of a program, which is compiled only; ``fails``, a program that ends by the error
 shown; ``timed``, a program whose output has figures with a decimal point, each of which may differ; ``NAME.py``, a file
 for the snippets below it on the page, which start in its folder; ``postgres`` or ``redis``, a program that asks the
-server at ``DATABASE_URL`` or ``REDIS_URL``.
+server at ``DATABASE_URL`` or ``REDIS_URL``; ``monitoring``, a program for CPython 3.12 or later.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Snippet(NamedTuple):
         """Run it in a process of its own, or write the file that it is."""
         name = "program.py" if self.kind == "fails" else f"test_{self.line}.py"
         commands = {"": ["-c", self.code], "patched": ["-m", "dhaga", "-c", self.code]}
-        commands |= dict.fromkeys(("timed", *SERVICES), commands[""])
+        commands |= dict.fromkeys(("timed", "monitoring", *SERVICES), commands[""])
         if self.kind not in commands:
             name = self.kind if self.kind.endswith(".py") else name
             (folder / name).write_text(self.code)
@@ -78,6 +78,8 @@ class Snippet(NamedTuple):
 
     def check(self, folder: Path) -> None:
         """Run it. Raises: AssertionError if it fails, or prints something else than the page shows."""
+        if self.kind == "monitoring" and sys.version_info < (3, 12):
+            return
         done = self.run(folder)
         assert (done.returncode, done.stderr) == (0, ""), f"line {self.line}\n{done.stdout}{done.stderr}"
         if self.output is not None:

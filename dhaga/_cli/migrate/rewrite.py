@@ -24,6 +24,7 @@ LINE = re.compile(r"[^\n]*\n|[^\n]+")
 """A line as counted by patches."""
 
 OTHER = "it is not a use of gevent or eventlet"
+UNUSED = "nothing in this file uses it"
 
 
 class Rewriting(NamedTuple):
@@ -137,10 +138,17 @@ class Rewriter:
             if not self._why_uncertain(variable):
                 self._change_variable(variable, {k: v for k, v in changes.items() if k in map(id, variable.uses)})
         self._add_imports()
+        used = {binding.alias for variable in variables for binding in variable.bindings}
         for use in self.module.uses:
             if use.kind == "import" and use.node not in self.changed:
-                self.left[use.node] = "other uses that are left need it" if use.package in IMITATED else OTHER
+                self.left[use.node] = self._why_import_is_left(use, used)
         self.edits += filter(None, (change.edit(self.text) for change in self.imports.values()))
+
+    def _why_import_is_left(self, use: Use, used: set[ast.alias | None]) -> str:
+        if use.package not in IMITATED:
+            return OTHER
+        named = isinstance(use.node, ast.alias) and use.node.name != "*"
+        return UNUSED if named and use.node not in used else "other uses that are left need it"
 
     def _variables(self) -> Iterator[Variable]:
         """Yield the names that imports bind, each with its uses."""

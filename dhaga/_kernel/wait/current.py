@@ -131,8 +131,14 @@ def refuse_on_loop() -> NoReturn:
     raise ParkError(
         "this call would have to park, but it was made from the event loop itself (a coroutine, a callback or a "
         "handler):\nin a coroutine await an asynchronous version of it, or await dhaga.aio.run_in_dhaga(fn, ...), "
-        "which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...)"
+        f"which makes the call in a dhaga;\nin a callback also make it in a dhaga: dhaga.spawn(fn, ...){way_of_cells()}"
     )
+
+
+def way_of_cells() -> str:
+    """Return what lets the cells of a notebook park; empty outside notebooks."""
+    in_notebook = "ipykernel" in sys.modules
+    return ";\nin a notebook run %load_ext dhaga, and make the call in the next cell" if in_notebook else ""
 
 
 def finalizer_of_caller() -> str | None:

@@ -26,6 +26,26 @@ def filelock():
     return wait, held.release
 
 
+def pexpect():
+    import pexpect
+
+    consoles = [pexpect.spawn("cat", timeout=30) for _ in range(COUNT)]
+
+    def wait(n):
+        waiting.release()
+        consoles[n].expect_exact(f"line {n}")
+        consoles[n].sendeof()
+        consoles[n].expect(pexpect.EOF)
+        consoles[n].close()
+        assert consoles[n].exitstatus == 0
+
+    def type_lines():
+        for n, console in enumerate(consoles):
+            console.sendline(f"line {n}")
+
+    return wait, type_lines
+
+
 def schedule():
     import schedule
 

@@ -9,6 +9,32 @@ COUNT = 20
 barrier = threading.Barrier(COUNT)
 
 
+def aiosmtpd():
+    import asyncio
+    import smtplib
+
+    from aiosmtpd.controller import Controller
+
+    everybody = asyncio.Barrier(COUNT)
+
+    class Handler:
+        async def handle_DATA(self, server, session, envelope):
+            await asyncio.wait_for(everybody.wait(), 30)
+            return "250 all are here"
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    controller = Controller(Handler(), hostname="127.0.0.1", port=port)
+    controller.start()
+
+    def send(n):
+        with smtplib.SMTP("127.0.0.1", port, local_hostname="localhost", timeout=20) as smtp:
+            return smtp.sendmail("one@example.org", f"{n}@example.org", "Subject: hello\n\nHello.") == {}
+
+    yield send
+    controller.stop()
+
+
 def dns():
     import dns.message
     import dns.resolver
