@@ -17,7 +17,6 @@ WITHOUT_MODULE = {
     "test_docs.py": "the snippets of docs/, and what its pages list",
     "test_docstrings.py": "the examples in the docstrings of all public names",
     "test_public_names.py": "what completing shows of the package and of the objects that users hold",
-    "test_atomic_lines.py": "the bytecode of lines in several modules",
     "test_layers.py": "the imports of all modules",
     "test_mirror.py": "the tests themselves",
     "test_packaging.py": "the checkout and the wheel",

@@ -17,6 +17,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from dhaga._kernel.interpreter import FREE_THREADED
+
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -100,7 +102,9 @@ def checkout(tmp_path):
 
 
 def compiles():
-    """Whether there are a compiler and the headers of this Python, which a machine may lack."""
+    """Whether there are a compiler and the headers of this Python, which a machine may lack, and no free threads."""
+    if FREE_THREADED:
+        return False
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     return shutil.which(compiler) and (Path(sysconfig.get_path("include")) / "Python.h").exists()
 
@@ -132,7 +136,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(checkout):
     assert f"{info}/licenses/LICENSE" in names
 
 
-@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
+@pytest.mark.skipif(not compiles(), reason="no C compiler, no headers of this Python, or no interpreter lock")
 def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkout):
     wheel, said = build(checkout, "--target", "wheel")
     version = f"cp{sys.version_info[0]}{sys.version_info[1]}"
@@ -145,6 +149,7 @@ def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkou
     assert not list((checkout / "dhaga").rglob("*.so"))
 
 
+@pytest.mark.skipif(FREE_THREADED, reason="nothing is compiled for free-threaded builds")
 @pytest.mark.parametrize("compiler", ["/bin/false", "/no/such/compiler", "cc --no-such-option"])
 def test_without_a_compiler_the_wheel_is_the_pure_one_after_a_line_of_warning(checkout, compiler):
     wheel, said = build(checkout, "--target", "wheel", CC=compiler)
@@ -179,7 +184,7 @@ def test_on_macos_the_module_is_for_the_processors_that_the_tag_names(checkout, 
     assert hook.compiler_environment()["MACOSX_DEPLOYMENT_TARGET"] == "11.0"
 
 
-@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
+@pytest.mark.skipif(not compiles(), reason="no C compiler, no headers of this Python, or no interpreter lock")
 def test_an_editable_install_compiles_into_the_checkout_and_leaves_none_that_is_out_of_date(checkout, monkeypatch):
     monkeypatch.delenv("DHAGA_PURE", raising=False)
     monkeypatch.syspath_prepend(str(checkout))

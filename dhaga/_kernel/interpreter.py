@@ -1,21 +1,23 @@
-"""Dhaga's demands on the interpreter: a build with the lock (GIL), and the main interpreter. Imported first."""
+"""Dhaga's demands on the interpreter: no free-threaded build before 3.15, and the main interpreter. Imported first."""
 
 from __future__ import annotations
 
 import sys
 
+FREE_THREADED = "t" in getattr(sys, "abiflags", "")
+"""Whether this is a build without the interpreter lock (GIL). The build counts, and not whether the lock is on."""
+
 
 def check_interpreter() -> None:
     """Check the running interpreter. Raises: ImportError, which says what to do, where Dhaga cannot work."""
-    # The build counts, and not whether the lock is on: even with PYTHON_GIL=1 the collector of this build frees
-    # functions under suspended greenlets before Python 3.15 (greenlet 3.5.6: a segmentation fault in each of five
-    # runs).
-    if "t" in getattr(sys, "abiflags", ""):
+    # Even with PYTHON_GIL=1 the collector of these builds frees functions under suspended greenlets before Python 3.15
+    # (greenlet 3.5.6: a segmentation fault in each of five runs).
+    if FREE_THREADED and sys.version_info < (3, 15):
         raise ImportError(
-            "dhaga does not run on a free-threaded build of Python such as this one, PYTHON_GIL=1 included:\n"
-            "greenlet crashes there before Python 3.15, and dhaga's locks and queues rely on the interpreter lock "
-            "(GIL).\nUse the ordinary build of the same version, whose name ends without a t: "
-            f"python{sys.version_info.major}.{sys.version_info.minor}",
+            "dhaga needs Python 3.15 or newer among free-threaded builds, and this is an older one:\n"
+            "greenlet crashes there, PYTHON_GIL=1 included.\n"
+            "Use python3.15t, or the ordinary build of the same version, whose name ends without a t: "
+            f"python{sys.version_info[0]}.{sys.version_info[1]}",
             name="dhaga",
         )
     if is_subinterpreter():

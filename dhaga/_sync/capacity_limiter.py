@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.atomic_lines import Guarded
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
@@ -27,7 +28,7 @@ class CapacityLimiterStatistics(NamedTuple):
     parked: int
 
 
-class CapacityLimiter:
+class CapacityLimiter(Guarded):
     """Lend one token to each caller, to limit the callers in a block; first come, first served.
 
     Like a Semaphore, but only the borrower can return a token, the number can be changed (``total_tokens``, an int or

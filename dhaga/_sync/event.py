@@ -15,6 +15,7 @@ from __future__ import annotations
 import warnings
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
@@ -23,7 +24,7 @@ from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
 
 
-class Event:
+class Event(Guarded):
     """A flag to wait for. Source: ``threading.Event``; signal handlers and finalizers may also call ``set``.
 
     >>> event = Event()

@@ -9,9 +9,9 @@ another OS thread that saw an empty queue.
 **Atomic lines.** CPython switches OS threads, and runs signal handlers and finalizers, only at the start of a function,
 at a backward jump and after a call. A line without a call, or with one call of a C function as its last step, is
 therefore atomic: ``if self._holder is None: self._holder = me``. Such lines are tagged ``# atomic``, here and in the
-other modules of primitives; ``tests/test_atomic_lines.py`` checks their bytecode. Operations that belong together are
-on one line (``# fmt: skip`` keeps the formatter from splitting it), since a debugger's trace function runs between two
-lines.
+other modules of primitives; ``tests/_kernel/test_atomic_lines.py`` checks their bytecode. Operations that belong
+together are on one line (``# fmt: skip`` keeps the formatter from splitting it), since a debugger's trace function runs
+between two lines. On a build without the interpreter lock each of them runs under a guard: ``atomic_lines.py``.
 
 Rejected: a token taken out of a deque, which is also atomic, but makes ``with lock`` 30 % slower; an OS lock inside,
 which costs 94 ns to acquire and release.
@@ -26,6 +26,7 @@ from greenlet import getcurrent, greenlet
 
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
+from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
@@ -42,7 +43,7 @@ LOOP_PATIENCE = 0.5
 """Seconds for which a caller on the event loop, which cannot park, waits for a holder in another OS thread."""
 
 
-class OwnedLock:
+class OwnedLock(Guarded):
     """Base of Lock and RLock: one holder at a time, and the hand-over to the first waiter.
 
     ``_holder`` is a dhaga, or the greenlet of any other caller. After a hand-over to such a caller, ``_holder`` is the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._kernel import originals
+from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import known_layout
 from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
@@ -18,7 +19,7 @@ FREEZE_SECONDS = 5.0
 
 
 @known_layout
-class Mutex:
+class Mutex(Guarded):
     """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
 
     Like an OS lock it is not re-entrant: a signal handler or a finalizer in the dhaga that holds it waits forever. A

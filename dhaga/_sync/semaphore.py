@@ -8,6 +8,7 @@ finds no permit queues up and then checks a second time (``_hand_out_permits``),
 from __future__ import annotations
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
@@ -15,7 +16,7 @@ from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
 
 
-class Semaphore:
+class Semaphore(Guarded):
     """A number of permits; a released permit goes to the first waiter. Source: ``threading.Semaphore``.
 
     >>> permits = Semaphore(2)

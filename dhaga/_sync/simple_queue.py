@@ -14,6 +14,7 @@ from queue import Empty
 from typing import Any, Generic, TypeVar
 
 from .._kernel.arguments import check_timeout
+from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
@@ -28,7 +29,7 @@ NOTHING: Any = object()
 """Marks the absence of an item, as None is one."""
 
 
-class SimpleQueue(Generic[T]):
+class SimpleQueue(Guarded, Generic[T]):
     """An unbounded FIFO queue. Source: ``queue.SimpleQueue``; signal handlers and finalizers may also call ``put``.
 
     >>> queue = SimpleQueue()

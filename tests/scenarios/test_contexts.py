@@ -15,8 +15,11 @@ from tests.kit.contexts import IN_THE_CONTEXT, Table, exposes, table
 
 PATCHED = ("-m", "dhaga")
 FLAGS: list[tuple[str, ...]] = [()]
+EMPTY: tuple[str, ...] = ()
+"""With these flags threads start with an empty context; free-threaded builds let them inherit by default."""
 if sys.version_info >= (3, 14):
     FLAGS += [("-X", "thread_inherit_context=1")]
+    EMPTY = ("-X", "thread_inherit_context=0")
 
 THREAD = "Thread, from thread"
 POOLED = "ThreadPoolExecutor.submit, from main code"
@@ -73,7 +76,7 @@ def test_our_own_ways_carry_the_callers_context_for_one_call_alone() -> None:
 @pytest.mark.parametrize("package", ["gevent", "eventlet"])
 def test_what_compat_starts_has_an_empty_context(package: str) -> None:
     """``tests/packages/test_contexts.py`` compares it with the original, where that is installed."""
-    plain, ours = standard(), table(f"{package}s", *PATCHED, "--as", package)
+    plain, ours = standard(*EMPTY), table(f"{package}s", *PATCHED, "--as", package)
     for way, by_user in ours.items():
         for state in by_user["alice"]:
             if not way.startswith("hub:"):  # called on the hub, which has the thread-locals of main code

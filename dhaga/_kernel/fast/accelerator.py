@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
+from ..interpreter import FREE_THREADED
+
 CHUNKS = 1024
 """The number of chunks kept, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB of resident memory.
 
@@ -90,6 +92,8 @@ def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType
     try:
         return import_module(f".{name}", __package__)
     except ModuleNotFoundError:
+        if FREE_THREADED:
+            return "not built for free-threaded Pythons"
         return "not built: that needs a C compiler at the install of dhaga"
     except (ImportError, AttributeError) as error:  # for example, built for another machine or another greenlet
         return f"not usable: {error}"

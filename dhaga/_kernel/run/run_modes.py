@@ -23,6 +23,7 @@ from greenlet import enable_optional_cleanup, getcurrent, greenlet  # type: igno
 from tornado.ioloop import IOLoop
 
 from .. import hooks, originals
+from ..atomic_lines import Guarded
 from ..errors import LeftBehind
 from ..wait.current import this_thread
 from ..wait.wait_queue import WaitQueue
@@ -176,7 +177,7 @@ class GuestMode(RunMode):
         scheduler._detach()
 
 
-class OwnThreadMode(RunMode):
+class OwnThreadMode(RunMode, Guarded):
     """Mode in an OS thread that does nothing else. Without main code, SystemExit ends one dhaga there, silently."""
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -240,8 +241,8 @@ class OwnThreadMode(RunMode):
     def begin_stop(self) -> None:
         """Cancel all dhagas, soon. From: any thread."""
         # Only once: a second cancel would interrupt the finally blocks that run after the first.
-        if not self.scheduler.closing:
-            self.scheduler.closing = True
+        began, self.scheduler.closing = self.scheduler.closing, True  # atomic
+        if not began:
             self.scheduler.call(self.cancel_and_end_lap)
 
     def cancel_and_end_lap(self) -> None:

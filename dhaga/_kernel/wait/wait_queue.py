@@ -12,12 +12,12 @@ first, then checks again, and serves the queue itself.
 from __future__ import annotations
 
 import weakref
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import chain, repeat, starmap
 from typing import Any
 
+from ..atomic_lines import TicketDeque
 from ..fast.compiled import compiled
 from ..stdlib_face import refuse_copy
 from .current import this_waiter
@@ -27,7 +27,7 @@ from .waiter import Waiter
 COMPACT_ABOVE = 8
 
 
-class WaitQueue(deque[list[Waiter]]):
+class WaitQueue(TicketDeque[list[Waiter]]):
     """The waiters for one thing, first come, first served.
 
     ``reason``: shown in a dump for each waiter; ``closed``: the wait is over for good, so that later waiters are served
@@ -70,9 +70,10 @@ class WaitQueue(deque[list[Waiter]]):
         # handler can run in between. In a step-by-step rotation, a waiter that joins meanwhile would get in front of
         # earlier ones.
         turns = chain.from_iterable(map(repeat, ((),), map(len, (self,))))
-        # Without an interpreter lock, wakers may empty the queue meanwhile.
+        live = filter(None, starmap(self.popleft, turns))
+        # Without the interpreter lock, a finalizer in this OS thread may empty the queue meanwhile.
         with suppress(IndexError):
-            self.extend(filter(None, starmap(self.popleft, turns)))
+            self.extend(live)  # atomic
         self.void = 0
 
     def parked(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from greenlet import GreenletExit, getcurrent
 
+from ..._kernel.atomic_lines import GuardedTogether
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.entries import HubCall
 from ..._kernel.run.scheduler import Scheduler
@@ -19,7 +20,7 @@ Callback = Callable[[Any], object]
 END: Any = object()
 
 
-class Linkable:
+class Linkable(GuardedTogether):
     """Mixin for objects that call callbacks once they are ready. Callbacks run on the hub and cannot park."""
 
     __slots__ = ()
