@@ -46,7 +46,7 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 ROOMS: dict[str, frozenset[str]] = {
     "_kernel": frozenset(),
-    "_kernel.fast": frozenset(),
+    "_kernel.fast": frozenset({"_kernel"}),
     "_kernel.wait": frozenset({"_kernel", "_kernel.fast"}),
     "_kernel.run": frozenset({"_kernel", "_kernel.fast", "_kernel.wait"}),
     "_kernel.process": frozenset({"_kernel", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
