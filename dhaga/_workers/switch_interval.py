@@ -53,10 +53,14 @@ class SwitchInterval:
                 self.adjust()
         return urgency
 
-    def end(self, urgency: int) -> None:
-        """Count a call that ends; a call of the parent process is not counted in a forked child."""
+    def end(self, classes: list[int]) -> None:
+        """Count a call that ends: pop its class from the list; no-op the second time.
+
+        After it the interval is the right one, also if another thread has just popped the class: under the guard. A
+        call of the parent process is not counted in a forked child.
+        """
         with self.guard:
-            if self.running_calls[urgency]:
+            if classes and self.running_calls[urgency := classes.pop()]:
                 self.running_calls[urgency] -= 1
                 if not self.running_calls[urgency]:
                     self.adjust()

@@ -75,11 +75,7 @@ class ThreadCall:
 
     def end_urgency(self) -> None:
         """Stop counting the call for the switch interval; no-op the second time."""
-        try:
-            urgency = self.urgency.pop()
-        except IndexError:
-            return
-        switch_interval.end(urgency)
+        switch_interval.end(self.urgency)
 
     def outcome(self) -> Any:
         """Return the value or raise the error of an answered call, once."""

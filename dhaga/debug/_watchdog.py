@@ -84,7 +84,7 @@ class Watchdog(StopHandle):
 
     def _start(self) -> None:
         """Start the thread; again in a forked child, as threads are not inherited."""
-        self._switch_interval = switch_interval.begin(None) if self.threshold < PLAIN_THRESHOLD else None
+        self._switch_intervals = [switch_interval.begin(None)] if self.threshold < PLAIN_THRESHOLD else []
         self._thread = HelperThread("watchdog", self._run)
 
     def stop(self) -> None:
@@ -95,8 +95,7 @@ class Watchdog(StopHandle):
         if self._stop_requested.locked():
             self._stop_requested.release()
             self._thread.join()
-            if self._switch_interval is not None:
-                switch_interval.end(self._switch_interval)
+            switch_interval.end(self._switch_intervals)
 
     def _run(self) -> None:
         while not self._rest():

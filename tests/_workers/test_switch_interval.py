@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 import dhaga
 from dhaga import HIGH, LOW, OffloadPool
-from dhaga._workers.switch_interval import OFFLOAD_INTERVAL, URGENT_INTERVAL
+from dhaga._workers.switch_interval import OFFLOAD_INTERVAL, URGENT_INTERVAL, SwitchInterval
 from tests.kit.scripts import prints
 
 USUAL = 0.005
@@ -69,6 +70,30 @@ def test_a_call_that_fails_or_whose_caller_is_let_go_ends_its_part() -> None:
             pool.offload(gate.acquire)
         assert now() == USUAL
         gate.release()
+
+
+def test_it_is_the_usual_one_when_a_call_returns_though_its_thread_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, adjust = threading.main_thread(), SwitchInterval.adjust
+
+    def adjust_late(self: SwitchInterval) -> None:
+        if threading.current_thread() is not main:
+            time.sleep(0.02)
+        adjust(self)
+
+    def keeps_the_scheduler_awake() -> None:
+        while not ended:
+            dhaga.sleep(0)
+
+    ended: list[bool] = []
+    awake = dhaga.spawn(keeps_the_scheduler_awake)
+    monkeypatch.setattr(SwitchInterval, "adjust", adjust_late)
+    found = []
+    for _ in range(5):
+        dhaga.offload(int)
+        found.append(sys.getswitchinterval())
+    ended.append(True)
+    awake.join()
+    assert found == pytest.approx([USUAL] * 5)
 
 
 def test_a_plain_threads_call_is_hastened_too() -> None:
