@@ -10,6 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import testing
+from dhaga._kernel.interpreter import FREE_THREADED
 from dhaga._workers.dhaga_pool import SchedulerWorkers
 from dhaga.futures import CancelledError
 from dhaga.pool import Pool
@@ -22,7 +23,8 @@ pool = pytest.fixture(pooled)
 
 
 def test_idle_workers_are_used_again(pool: Pool) -> None:
-    assert len({pool.submit(dhaga.current).result() for _ in range(50)}) <= 2
+    # Without the interpreter lock a caller may come again before the worker of its last call is idle.
+    assert len({pool.submit(dhaga.current).result() for _ in range(50)}) <= (8 if FREE_THREADED else 2)
 
 
 # ---- cancel

@@ -59,6 +59,9 @@ stuck: dict[int, Scheduler] = {}
 # Idents of our own helper threads that wait for work.
 idle: set[int] = set()
 
+# Held while a Deadlock is raised; re-entrant, as a repr in its text may run a finalizer that waits.
+raising = originals.RLock()
+
 next_version = itertools.count(1).__next__
 # Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from the first two. A
 # thread that wakes another, or gives it work, does so before it sets its own mark: a look that sees the mark but an
@@ -127,8 +130,11 @@ def look_from_main_thread() -> None:
 
 def raise_in_main_code(schedulers: Collection[Scheduler]) -> None:
     """Raise a Deadlock at the park of the main code, if that is parked and has not received one yet."""
-    victim = parked_main_code()
-    if victim is not None and not any(isinstance(error, Deadlock) for error in victim.pending_errors):
+    # Two schedulers that fall asleep together may both find it.
+    with raising:
+        victim = parked_main_code()
+        if victim is None or not victim.parked or any(isinstance(error, Deadlock) for error in victim.pending_errors):
+            return
         error = Deadlock(describe(victim, schedulers))
         victim.cancel_with(error)
         # The main code must get what it waits for (a lock after Condition.wait), but never will: only a log line is
@@ -213,6 +219,8 @@ def is_stuck(ident: int) -> bool:
 
 def clear_marks() -> None:
     """Remove all marks, in a forked child, which has one thread."""
+    global raising
+    raising = originals.RLock()
     stuck.clear()
     blocked.clear()
     idle.clear()
