@@ -17,6 +17,7 @@ import pytest
 import dhaga
 from dhaga import queue, socket
 from dhaga import threading as ours
+from dhaga._kernel.interpreter import FREE_THREADED
 from dhaga._kernel.process import preemption_events, preemption_watcher
 from dhaga._kernel.run import preemption
 from dhaga.testing import preempt_everywhere
@@ -87,6 +88,14 @@ def test_schedulers_of_several_os_threads_are_preempted_each() -> None:
             each.join()
         assert one.preemptions and other.preemptions
     preemption_watcher.turn_off()
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(0.005, 0.0025), (0.1, 0.0025), (0.0001, 0.0074)])
+def test_a_turn_is_not_overlong_sooner_where_the_watcher_gets_the_interpreter_lock_soon(
+    interval: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "getswitchinterval", lambda: interval)
+    assert preemption_watcher.overlong_after(0.01) == pytest.approx(0.0075 if FREE_THREADED else expected)
 
 
 # ---- layer one: calls that find nothing

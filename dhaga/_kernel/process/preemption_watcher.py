@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from contextlib import suppress
 from types import CodeType
 
 from .. import hooks, originals
+from ..interpreter import FREE_THREADED
 from ..run import preemption
 from ..run.scheduler import Scheduler, schedulers
 from ..wait import deadlock
@@ -152,8 +154,8 @@ class Watcher:
             if self.events is not None:
                 self.events.disarm(scheduler)
         elif (
-            now - since >= quantum / LOOKS_PER_QUANTUM
-            and cpu_seconds(scheduler, math.inf) - computed >= quantum / LOOKS_PER_QUANTUM * LEAST_SHARE
+            now - since >= (limit := overlong_after(quantum))
+            and cpu_seconds(scheduler, math.inf) - computed >= limit * LEAST_SHARE
             and others_wait(scheduler)
         ):
             self._overlong_at = now
@@ -162,6 +164,17 @@ class Watcher:
                 self.events.arm(scheduler)
         self._beats[scheduler] = beat, since, computed
         return quantum
+
+
+def overlong_after(quantum: float) -> float:
+    """Return the seconds, from the first look at a turn, after which it is overlong.
+
+    Less than the quantum, as the first look comes late by the pause of the watcher and by its wait for the interpreter
+    lock, which calls of ``offload`` and the watchdog shorten. Measured with the watchdog: 175 preemptions a second of a
+    loop with a fixed quarter of the quantum, where a quantum of 10 ms allows 100.
+    """
+    wait_for_lock = 0.0 if FREE_THREADED else sys.getswitchinterval()
+    return max(quantum / LOOKS_PER_QUANTUM, quantum - quantum / LOOKS_PER_QUANTUM - wait_for_lock)
 
 
 def wait_until_gone(native_id: int) -> None:
