@@ -90,6 +90,13 @@ def test_schedulers_of_several_os_threads_are_preempted_each() -> None:
     preemption_watcher.turn_off()
 
 
+def test_the_watchers_thread_runs_once_it_is_started() -> None:
+    for _ in range(20):
+        watcher = preemption_watcher.Watcher()
+        assert watcher._native_id
+        watcher.stop()
+
+
 @pytest.mark.parametrize(("interval", "expected"), [(0.005, 0.0025), (0.1, 0.0025), (0.0001, 0.0074)])
 def test_a_turn_is_not_overlong_sooner_where_the_watcher_gets_the_interpreter_lock_soon(
     interval: float, expected: float, monkeypatch: pytest.MonkeyPatch

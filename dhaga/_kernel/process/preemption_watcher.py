@@ -14,6 +14,7 @@ import os
 import sys
 from contextlib import suppress
 from types import CodeType
+from typing import Any
 
 from .. import hooks, originals
 from ..interpreter import FREE_THREADED
@@ -69,7 +70,11 @@ class Watcher:
         self.alive = True
         self._ended = originals.allocate_lock()
         self._ended.acquire()
-        originals.start_new_thread(self._run, ())
+        begun = originals.allocate_lock()
+        begun.acquire()
+        originals.start_new_thread(self._run, (begun,))
+        # Until it runs, Python 3.11 takes it for its starter: PyThreadState_SetAsyncExc(starter, …) would end it.
+        begun.acquire()
 
     def pause(self) -> None:
         """Stop looking, and wait for the thread's end, until the next lap of any scheduler.
@@ -109,9 +114,10 @@ class Watcher:
         with suppress(RuntimeError):  # it was roused already
             self._rouse.release()
 
-    def _run(self) -> None:
+    def _run(self, begun: Any) -> None:
         ident = originals.get_ident()
         self._native_id = originals.get_native_id()
+        begun.release()
         # It never wakes a dhaga, so the deadlock detector ignores it.
         deadlock.mark_idle(ident)
         idle_looks = 0
