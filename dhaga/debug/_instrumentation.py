@@ -19,15 +19,10 @@ import greenlet
 
 from .._kernel import hooks, originals
 from .._kernel.run.scheduler import Scheduler, schedulers
-from .._kernel.wait.waiter import Waiter
 
 Observer = Callable[[str, tuple[Any, Any]], object]
 """Called as ``observer(event, (origin, target))`` after a greenlet switch; an error in it would surface in ``target``.
 """
-
-WakeObserver = Callable[[Waiter], object]
-
-PreemptionObserver = Callable[[Waiter, str], object]
 
 
 class StopHandle:
@@ -145,50 +140,41 @@ def on_scheduler(scheduler: Scheduler, begins: bool) -> None:
 
 hooks.on_scheduler.append(on_scheduler)
 
-# ---- wakes
-
-wake_observers: list[WakeObserver] = []
+# ---- wakes and preemptions
 
 
-def call_wake_observers(waiter: Waiter) -> None:
-    for observer in wake_observers:
-        observer(waiter)
+class HookObservers:
+    """The observers behind one hook of the kernel, which is None while there is none."""
+
+    def __init__(self, hook: str) -> None:
+        self.hook = hook
+        self.observers: list[Callable[..., object]] = []
+
+    def call(self, *what: object) -> None:
+        for observer in self.observers:
+            observer(*what)
+
+    def add(self, observer: Callable[..., object]) -> None:
+        """Call ``observer`` with the arguments of the hook, where the kernel calls it."""
+        self.observers.append(observer)
+        setattr(hooks, self.hook, self.call)
+
+    def remove(self, observer: Callable[..., object]) -> None:
+        """Undo ``add``."""
+        self.observers.remove(observer)
+        if not self.observers:
+            setattr(hooks, self.hook, None)
+
+    def clear(self) -> None:
+        self.observers.clear()
+        setattr(hooks, self.hook, None)
 
 
-def observe_wakes(observer: WakeObserver) -> None:
-    """Call ``observer(waiter)`` before each wake of a dhaga or of main code, in the thread of the waker."""
-    wake_observers.append(observer)
-    hooks.on_wake = call_wake_observers
+wakes = HookObservers("on_wake")
+"""Called with the waiter before each wake of a dhaga or of main code, in the thread of the waker."""
 
-
-def unobserve_wakes(observer: WakeObserver) -> None:
-    """Undo ``observe_wakes``."""
-    wake_observers.remove(observer)
-    if not wake_observers:
-        hooks.on_wake = None
-
-
-# ---- preemptions
-
-preemption_observers: list[PreemptionObserver] = []
-
-
-def call_preemption_observers(waiter: Waiter, place: str) -> None:
-    for observer in preemption_observers:
-        observer(waiter, place)
-
-
-def observe_preemptions(observer: PreemptionObserver) -> None:
-    """Call ``observer(waiter, place)`` before the switch that ends an overlong turn, in its thread."""
-    preemption_observers.append(observer)
-    hooks.on_preemption = call_preemption_observers
-
-
-def unobserve_preemptions(observer: PreemptionObserver) -> None:
-    """Undo ``observe_preemptions``."""
-    preemption_observers.remove(observer)
-    if not preemption_observers:
-        hooks.on_preemption = None
+preemptions = HookObservers("on_preemption")
+"""Called with the waiter and the line before the switch that ends an overlong turn, in its thread."""
 
 
 # ---- fork
@@ -199,10 +185,8 @@ def after_fork_in_child() -> None:
         greenlet.settrace(None)
         by_thread.clear()
     global_observers.clear()
-    wake_observers.clear()
-    hooks.on_wake = None
-    preemption_observers.clear()
-    hooks.on_preemption = None
+    wakes.clear()
+    preemptions.clear()
 
 
 hooks.in_forked_child.append(after_fork_in_child)

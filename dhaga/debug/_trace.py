@@ -30,11 +30,9 @@ from ._instrumentation import (
     StopHandle,
     hubs,
     observe_all,
-    observe_preemptions,
-    observe_wakes,
+    preemptions,
     unobserve_all,
-    unobserve_preemptions,
-    unobserve_wakes,
+    wakes,
 )
 from ._on_demand import OnDemand
 
@@ -81,8 +79,8 @@ class Trace(StopHandle):
 
     def _start(self) -> None:
         """Record all schedulers, including later ones; each calls back in its own thread."""
-        observe_wakes(self._on_wake)
-        observe_preemptions(self._on_preemption)
+        wakes.add(self._on_wake)
+        preemptions.add(self._on_preemption)
         observe_all(self._on_switch)
 
     def stop(self) -> None:
@@ -90,8 +88,8 @@ class Trace(StopHandle):
         if self._stopped or self._pid != os.getpid():
             return
         self._stopped = True
-        unobserve_wakes(self._on_wake)
-        unobserve_preemptions(self._on_preemption)
+        wakes.remove(self._on_wake)
+        preemptions.remove(self._on_preemption)
         unobserve_all(self._on_switch)
         if self._path is not None:
             with self._path.open("w") as file:
