@@ -1,7 +1,7 @@
 """What is expected of each suite, in a TOML file of its name, and where the suites are put.
 
 The peers' own suites (gevent's, eventlet's) measure ``dhaga.compat``. Those of programs on them (zerorpc, swift, oslo)
-show that it suffices: they import ``library``, the real one or ours.
+show that it suffices: they import ``imports``, the real one or ours.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Peer:
     known: dict[str, Loss]
     bridge: Path
     """The file of ours that is run first on Dhaga, so that the tests find Dhaga under the peer's name."""
-    library: str = ""
+    imports: str = ""
     """The suite of the peer that this one's program imports; "" for a peer's own."""
     needs: tuple[str, ...] = ()
     """What the tests import besides, as pip takes it."""
@@ -70,7 +70,7 @@ class Peer:
     @classmethod
     def named(cls, name: str) -> Peer:
         data = tomllib.loads((HERE / f"{name}.toml").read_text())
-        library = data.get("library", "")
+        imports = data.get("imports", "")
         return cls(
             name,
             data["requirement"],
@@ -82,7 +82,7 @@ class Peer:
             Limits(data["test_seconds"], resources=()),
             losses(data.get("loss", [])),
             HERE / data.get("bridge", f"{name}_bridge.py"),
-            library,
+            imports,
             tuple(data.get("needs", [])),
             losses(data.get("left_out", [])),
         )
@@ -106,8 +106,8 @@ class Environment:
 
     def make(self, peer: Peer) -> None:
         """Install what is not there yet. Raises: Unavailable."""
-        if peer.library:
-            self.make(Peer.named(peer.library))
+        if peer.imports:
+            self.make(Peer.named(peer.imports))
         try:
             self.once("dhaga", "dhaga and the group peers", self.make_environment)
             self.once(peer.requirement, peer.requirement, lambda: self.install(peer))

@@ -120,4 +120,4 @@ def test_the_data_name_each_test_once_and_a_reason_for_each(name: str) -> None:
     assert len(tests) == len(set(tests)) == len(peer.known) + len(peer.left_out)
     assert all(test.startswith(tuple(f"{module}." for module in data["modules"])) for test in tests)
     assert all(entry["reason"] and {*entry} <= {"reason", "tests", "flaky", "hangs"} for entry in entries)
-    assert peer.bridge.exists() and importlib.util.find_spec(f"dhaga.compat.{peer.library or name}")
+    assert peer.bridge.exists() and importlib.util.find_spec(f"dhaga.compat.{peer.imports or name}")
