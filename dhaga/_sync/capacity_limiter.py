@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.atomic_lines import Guarded
+from .._kernel.guards import Guarded
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

@@ -15,8 +15,8 @@ from __future__ import annotations
 import warnings
 
 from .._kernel.arguments import check_wait_timeout
-from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
+from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.current import this_waiter

@@ -26,8 +26,8 @@ from greenlet import getcurrent, greenlet
 
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
-from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
+from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.preemption import found_nothing, overlong

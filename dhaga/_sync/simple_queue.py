@@ -14,8 +14,8 @@ from queue import Empty
 from typing import Any, Generic, TypeVar
 
 from .._kernel.arguments import check_timeout
-from .._kernel.atomic_lines import Guarded
 from .._kernel.fast.compiled import compiled
+from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.stdlib_face import refuse_copy

@@ -9,7 +9,7 @@ import ast
 import dis
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
@@ -159,16 +159,27 @@ class Guard:
         self.written.append(")")
 
 
-def test_the_statements_of_one_line_are_under_one_guard() -> None:
-    written: list[str] = []
+def guarded(source: str) -> Callable[..., Any]:
+    """Return the function ``f`` of a module, compiled as the import hook does."""
     names: dict[str, Any] = {}
-    source = b"def f(self, write):\n    write(self.x); write('a')  # atomic\n    write('b')\n"
-    exec(compile(guarded_tree(source, "<source>"), "<source>", "exec"), names)
-    names["f"](type("Me", (), {"_guard": Guard(written), "x": "x"})(), written.append)
-    assert written == ["(", "x", "a", ")", "b"]
+    exec(compile(guarded_tree(source.encode(), "<source>"), "<source>", "exec"), names)
+    return names["f"]  # type: ignore[no-any-return]
 
 
-IF = b"""
+def course(f: Callable[..., Any], **attributes: object) -> tuple[list[str], object]:
+    """Return what a call of ``f(self, write)`` writes, parentheses where the guard is held, and its result."""
+    written: list[str] = []
+    me = type("Me", (), {"_guard": Guard(written), **attributes})()
+    result = f(me, written.append)
+    return written, result
+
+
+def test_the_statements_of_one_line_are_under_one_guard() -> None:
+    f = guarded("def f(self, write):\n    write(self.x); write('a')  # atomic\n    write('b')\n")
+    assert course(f, x="x") == (["(", "x", "a", ")", "b"], None)
+
+
+IF = """
 def f(self, write):
     if self.free: write("taken"); return 1  # atomic
     elif self.other:
@@ -184,16 +195,10 @@ def f(self, write):
     [(True, False, "( taken )"), (False, True, "( ) other after"), (False, False, "( ) else after")],
 )
 def test_the_other_branches_of_an_if_are_outside(free: bool, other: bool, expected: str) -> None:
-    written: list[str] = []
-    names: dict[str, Any] = {}
-    exec(compile(guarded_tree(IF, "<source>"), "<source>", "exec"), names)
-    result = names["f"](type("Me", (), {"_guard": Guard(written), "free": free, "other": other})(), written.append)
-    assert (" ".join(written), result) == (expected, 1 if free else None)
+    assert course(guarded(IF), free=free, other=other) == (expected.split(), 1 if free else None)
 
 
 def test_a_traceback_shows_the_line_of_the_source() -> None:
-    names: dict[str, Any] = {}
-    exec(compile(guarded_tree(b"def f(self):\n\n    self.x = 1 / self.y  # atomic\n", "s"), "s", "exec"), names)
     with pytest.raises(ZeroDivisionError) as caught:
-        names["f"](type("Me", (), {"_guard": Guard([]), "y": 0})())
+        course(guarded("def f(self, write):\n\n    self.x = 1 / self.y  # atomic\n"), y=0)
     assert caught.traceback[-1].lineno == 2  # counted from 0

@@ -23,8 +23,8 @@ from greenlet import enable_optional_cleanup, getcurrent, greenlet  # type: igno
 from tornado.ioloop import IOLoop
 
 from .. import hooks, originals
-from ..atomic_lines import Guarded
 from ..errors import LeftBehind
+from ..guards import Guarded
 from ..wait.current import this_thread
 from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import TIMED_OUT

@@ -17,8 +17,8 @@ from contextlib import suppress
 from itertools import chain, repeat, starmap
 from typing import Any
 
-from ..atomic_lines import TicketDeque
 from ..fast.compiled import compiled
+from ..guards import TicketDeque
 from ..stdlib_face import refuse_copy
 from .current import this_waiter
 from .waiter import Waiter
