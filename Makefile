@@ -17,6 +17,7 @@ $(error nothing done)
 endif
 endif
 MAIN := $(firstword $(VERSIONS))
+FREE_THREADED = $(shell PYTHON='$(PYTHON)' .ci/find-python --free-threaded)
 OLDEST := $(lastword $(VERSIONS))
 NEWEST := $(lastword $(sort $(VERSIONS)))
 
@@ -34,11 +35,11 @@ define install
 endef
 
 # What an install reads; it compiles the accelerator (hatch_build.py).
-INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/fast/*.c dhaga/_kernel/fast/fast_paths/*.h)
+INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/fast/*.[ch] dhaga/_kernel/fast/fast_paths/*.h)
 
 .PRECIOUS: .venv-%/.test
 .venv-%/.test: $(INSTALLED_FROM)
-	$(call install,.venv-$*,$*,$(if $(filter $(MAIN),$*),tools,test))
+	$(call install,.venv-$*,$*,$(if $(filter %t,$*),test-free-threaded,$(if $(filter $(MAIN),$*),tools,test)))
 
 $(TOOLS)/.packages: $(TOOLS)/.test
 	$(call install,$(TOOLS),$(MAIN),packages)
@@ -61,7 +62,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress soak hostile bench tables docs package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress simulations soak hostile bench tables docs package format clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
@@ -97,8 +98,9 @@ test: format-check lint types test-first test-second test-readme  ## on one Pyth
 	@echo "== all passed, on Python $(MAIN)"
 
 # The library's tests on the main Python are those of `test`.
-test-all: test test-programs test-frameworks test-once $(filter-out test-$(MAIN),$(VERSIONS:%=test-%))  ## the same, the other programs', and the library's tests on every Python found
-	@echo "== all passed, on Python $(VERSIONS)"
+OTHERS := $(if $(filter test-all,$(MAKECMDGOALS)),$(filter-out $(MAIN),$(VERSIONS) $(FREE_THREADED)))
+test-all: test test-programs test-frameworks test-once $(OTHERS:%=test-%)  ## the same, the other programs', and the library's tests on every Python found
+	@echo "== all passed, on Python $(MAIN) $(OTHERS)"
 
 # With those that start processes, the halves are others.
 FIRST_LANE := $(FIRST_HALF) tests/compat tests/integrations tests/packages tests/servers tests/stdlib
@@ -210,8 +212,14 @@ test-debug: .venv-debug/.test  ## the tests of what is compiled, in a debug buil
 endif
 
 OPERATIONS := 10000000
-stress: $(TOOLS)/.test  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
-	$(TOOLS)/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
+stress: stress-$(MAIN)  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
+
+stress-%: .venv-%/.test  ## the same on another Python: make stress-3.15t
+	.venv-$*/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
+
+RUNS := 10000
+simulations: $(TOOLS)/.test  ## 10,000 seeds of the write-ahead log and the backup, killed at any point: make simulations RUNS=…
+	$(TOOLS)/bin/python -m tests.kit.suite -q tests/examples/test_simulated.py --dhaga-seeds $(RUNS) $(ARGS)
 
 SECONDS := 600
 soak: $(TOOLS)/.test  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'

@@ -73,8 +73,8 @@ def compiled(source: Path, folder: Path) -> Path:
     config = {name: sysconfig.get_config_var(name) or "" for name in ("CC", "CFLAGS", "CCSHARED", "LDSHARED")}
     if sys.implementation.name != "cpython" or os.name != "posix":
         raise NotCompiled(f"it is not for {sys.implementation.name} on {sys.platform}")
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        raise NotCompiled("it is not for free-threaded builds")
+    if sysconfig.get_config_var("Py_GIL_DISABLED") and sys.version_info < (3, 15):
+        raise NotCompiled("it is not for free-threaded builds before 3.15")
     named, link = shlex.split(config["CC"]), shlex.split(config["LDSHARED"])
     if not named or not link:
         raise NotCompiled("this Python does not say how it was compiled")

@@ -14,10 +14,11 @@ from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
 from ._kernel.api import Timeout, current, park, priority, sleep, spawn
 from ._kernel.errors import Cancelled, Deadlock, ParkError
-from ._kernel.run.microthread import Dhaga, excepthook
+from ._kernel.run.microthread import Dhaga
 from ._kernel.run.preemption import no_preempt
 from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority
 from ._kernel.run.scheduler import Scheduler
+from ._kernel.run.uncaught import excepthook
 from ._kernel.spawn_later import spawn_later
 from ._structured.race import race
 from ._structured.scope import Scope, fail_after, move_on_after, no_park, shield
@@ -37,8 +38,8 @@ __version__ = "0.1.0"
 SUBMODULES = frozenset(
     {
         *("asyncio", "debug", "futures", "http", "integrations", "io", "metrics", "monkey", "os", "pool", "queue"),
-        *("select", "selectors", "servers", "signal", "socket", "ssl", "stream", "subprocess", "testing", "thread"),
-        *("threading", "time"),
+        *("select", "selectors", "servers", "signal", "simulation", "socket", "ssl", "stream", "subprocess"),
+        *("testing", "thread", "threading", "time"),
     }
 )
 """The public modules of the package that the first use of ``dhaga.NAME`` imports."""
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from . import selectors as selectors
     from . import servers as servers
     from . import signal as signal
+    from . import simulation as simulation
     from . import socket as socket
     from . import ssl as ssl
     from . import stream as stream

@@ -15,6 +15,7 @@ COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
     "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading"),
+    "simulate": ("dhaga._cli.simulate", "run a threaded program by many seeds, to find races"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
 }
 """Module of each command, whose ``main(arguments)`` returns an exit status."""

@@ -33,7 +33,8 @@ from ._kernel.api import spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled, Expired
 from ._kernel.process.signals import on_ctrl_c
-from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.main_code import Main
+from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import this_thread
 from ._sync.local import local

@@ -114,7 +114,9 @@ class Executor(concurrent.futures.Executor):
     def _workers_on(self, scheduler: Scheduler) -> WorkerPool:
         workers = self._worker_pools.get(scheduler)
         if workers is None:
-            self._worker_pools = {each: workers for each, workers in self._worker_pools.items() if each.thread_ident}
+            for each in list(self._worker_pools.keys()):
+                if not each.thread_ident:  # it has ended
+                    self._worker_pools.pop(each, None)
             workers = self._worker_pools[scheduler] = WorkerPool([scheduler], self._dhagas)
         return workers
 

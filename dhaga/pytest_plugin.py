@@ -1,6 +1,7 @@
 """The pytest plugin: tests run in dhagas, on a virtual clock if they ask for it, and must leave no dhaga behind.
 
-``@pytest.mark.dhaga`` runs a test in a dhaga; the fixture ``dhaga_clock`` gives it a clock that jumps to the next
+``@pytest.mark.dhaga`` runs a test in a dhaga; ``@pytest.mark.dhaga_simulated`` runs it by many seeds, see
+``dhaga.simulation``; the fixture ``dhaga_clock`` gives it a clock that jumps to the next
 deadline; ``--dhaga-seed`` shuffles the run queues of such clocks. The rest of the kit is in ``dhaga.testing``.
 
 A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setUp`` and ``tearDown`` run in the main
@@ -29,6 +30,7 @@ import pytest
 
 from _dhaga_pytest import (
     dhaga_clock,
+    dhaga_simulation,
     pytest_addoption,
     pytest_configure,
     pytest_runtest_call,
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
     from .debug._snapshot import DhagaView
 
 __all__ = [
-    "dhaga_clock", "pytest_addoption", "pytest_configure", "pytest_runtest_call", "pytest_runtest_makereport",
-    "pytest_runtest_setup", "pytest_unconfigure",
+    "dhaga_clock", "dhaga_simulation", "pytest_addoption", "pytest_configure", "pytest_runtest_call",
+    "pytest_runtest_makereport", "pytest_runtest_setup", "pytest_unconfigure",
 ]  # fmt: skip
 
 END_SECONDS = 5.0
@@ -149,6 +151,78 @@ def dump_without_pytest() -> str:
 def is_the_caller(view: DhagaView) -> bool:
     """Return whether a view is of the code that took the snapshot: the only main code that did not wait."""
     return view.kind == "main code" and view.state == RUNNING
+
+
+# ---- simulations
+
+SIMULATED = Signature(
+    [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+        for name, default in {
+            "seeds": 200, "strategy": "mixed", "preempt": "lines", "modules": (), "allow": (),
+            "max_events": 1_000_000, "max_seconds": 2_592_000.0, "faults": None, "jobs": None,
+        }.items()
+    ]
+)  # fmt: skip
+"""The arguments of the mark ``dhaga_simulated``."""
+
+
+class CurrentSimulation:
+    """The simulation that a test runs in, for its fixture: there is another one for each seed."""
+
+    def __getattr__(self, name: str) -> Any:
+        from .simulation import current
+
+        return getattr(current(), name)
+
+
+def in_simulations(fn: Callable[..., Any], name: str, mark: pytest.Mark) -> Callable[..., Any]:
+    """Return a function that runs the test by many seeds. A failing one is made small, and run here at last."""
+    try:
+        arguments = SIMULATED.bind(*mark.args, **mark.kwargs)
+    except TypeError as error:
+        pytest.fail(f"@pytest.mark.dhaga_simulated takes {', '.join(SIMULATED.parameters)}: {error}", pytrace=False)
+    arguments.apply_defaults()
+
+    @wraps(fn)
+    def called_in_simulations(*args: Any, **kwargs: Any) -> None:
+        __tracebackhide__ = True
+        simulate(partial(fn, *args, **kwargs), name, dict(arguments.arguments))
+
+    return called_in_simulations
+
+
+def simulate(call: Callable[[], object], name: str, arguments: dict[str, Any]) -> None:
+    """Search the seeds for a failure of a test, and fail by it."""
+    from .simulation import Settings, search, shrink
+    from .simulation._strategies import strategy_of
+
+    __tracebackhide__ = True
+    seeds, jobs = arguments.pop("seeds"), arguments.pop("jobs")
+    settings = Settings(**arguments | {"strategy": strategy_of(arguments["strategy"])})
+    findings = search(call, seeds if testing.seed is None else [testing.seed], settings, jobs=jobs)
+    if findings.interrupted:
+        raise KeyboardInterrupt
+    if findings.failures:
+        fail_simulated(call, settings, name, shrink(call, settings, findings.failures[0]))
+
+
+def fail_simulated(call: Callable[[], object], settings: Any, name: str, failed: Any) -> NoReturn:
+    """Repeat a failing run here, so that pytest shows its error, with the lines around its switches."""
+    from .simulation._outcome import run_in
+    from .simulation._report import failure_text
+    from .simulation._switches import switches_from
+
+    __tracebackhide__ = True
+    text = failure_text(failed).partition("\n\nthe lines around")
+    hint = f"{''.join(text[1:])}\n\nthe unshortened run: pytest --dhaga-seed {failed.seed}, for {name}"
+    try:
+        run_in(settings.simulation(failed.seed, switches=switches_from(failed.switches)), call)
+    except BaseException as error:
+        if type(error).__name__ == failed.kind:
+            error.add_note(hint.lstrip())
+        raise
+    pytest.fail(f"{failed.report}{hint}", pytrace=False)
 
 
 # ---- leftover dhagas

@@ -28,7 +28,8 @@ from ._iowait.fd_set import POLLPRI as POLLPRI
 from ._iowait.fd_set import wait_for
 from ._kernel import originals
 from ._kernel.run.fd_watch import FdWatchers
-from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.main_code import Main
+from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import sleep
 from ._kernel.stdlib_face import fall_back_to, refuse_copy
 from ._kernel.wait.current import parking_waiter, this_waiter

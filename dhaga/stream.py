@@ -26,7 +26,8 @@ from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError,
 
 from ._kernel.api import Timeout, current
 from ._kernel.arguments import check_seconds
-from ._kernel.run.microthread import Dhaga, Main
+from ._kernel.run.main_code import Main
+from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler
 from ._sync.lock import Lock
 from .aio._await import as_coroutine, await_

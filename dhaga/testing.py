@@ -1,6 +1,7 @@
 """Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park.
 
-- The **virtual clock** belongs to a scheduler whose selector moves the clock to the next deadline instead of sleeping.
+- The **virtual clock** belongs to a scheduler whose selector moves the clock to the next deadline instead of sleeping
+  (``_kernel/process/virtual_clock.py``).
   It stands still while a call is under way in an OS thread, since that takes real time.
 - ``settle`` parks until the loop would sleep: then every dhaga waits for the clock or for an external event.
 - ``cancel_at_every_park`` replays a scenario with its victim watched by a ``ParkWatch``, which
@@ -18,8 +19,8 @@ import itertools
 import os
 import random
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 from greenlet import getcurrent
@@ -28,92 +29,23 @@ from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
 from ._kernel.process.preemption_events import Events, monitoring
-from ._kernel.process.shutdown import ended_schedulers, retire_closed_guests
-from ._kernel.run.loop import HubSelector
+from ._kernel.process.shutdown import retire_closed_guests
+from ._kernel.process.virtual_clock import JumpingSelector, VirtualClock, abandon, new_virtual_scheduler
+from ._kernel.run.chosen_queue import ShuffledQueue
 from ._kernel.run.microthread import Dhaga
-from ._kernel.run.run_modes import ImplicitMode
-from ._kernel.run.run_queues import HIGH, NORMAL, HighQueue
+from ._kernel.run.run_queues import HIGH, NORMAL
 from ._kernel.run.scheduler import Scheduler, schedulers
 from ._kernel.wait.current import this_thread
-from ._kernel.wait.deadlock import DeadlockWatch
 
 __all__ = [
     "Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "preempt_everywhere", "settle", "virtual_clock",
 ]  # fmt: skip
-
-MAX_CANCELS = 5
-"""The number of cancels of a dhaga before ``abandon`` gives up."""
 
 seed: int | None = None
 """The seed of ``pytest --dhaga-seed``, which shuffles the run queues of virtual clocks; None for FIFO."""
 
 PREEMPTED_SHARE = 0.5
 """Of the events under ``preempt_everywhere``. Of 200 updates with a race of one event, 170 are left with 0.5."""
-
-ROUNDING = 1e-6
-"""Deadlines that differ by less, in seconds, are the same: the difference is rounding."""
-
-
-class VirtualClock:
-    """The clock of ``virtual_clock()``: ``clock()`` returns seconds from 0, which pass only while every dhaga sleeps.
-
-    ``now`` may be set, to a later time; sleepers that are due are woken when the loop runs next.
-    """
-
-    def __init__(self) -> None:
-        self.now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def __repr__(self) -> str:
-        return f"<VirtualClock at {self.now:g} s>"
-
-
-class JumpingSelector(HubSelector):
-    """A selector that moves the virtual clock to the next deadline instead of waiting for it.
-
-    While a call is under way in an OS thread the clock stands still, and the selector waits in real time.
-    """
-
-    def __init__(self, clock: VirtualClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.scheduler: Scheduler | None = None
-
-    def select(self, timeout: float | None = None) -> Any:
-        if not timeout or self.idle_callbacks:
-            return super().select(timeout)
-        events = super().select(0)
-        if events:
-            return events
-        assert self.scheduler is not None
-        if self.scheduler.outside_calls:
-            return super().select(None)
-        self.jump(timeout)
-        return []
-
-    def jump(self, seconds: float) -> None:
-        """Move the clock, exactly to a timer's deadline if only rounding keeps them apart."""
-        assert self.scheduler is not None
-        there = self.clock.now + seconds
-        deadline = self.scheduler.timers.next_deadline()
-        if deadline is not None and abs(deadline - there) < ROUNDING:
-            there = max(deadline, self.clock.now)
-        self.clock.now = there
-
-
-class ShuffledQueue(deque[Any]):
-    """A run queue that yields a random entry, by a seed: correctness must not depend on order. HIGH ones stay first."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.random: random.Random = random.Random(seed)
-
-    def popleft(self) -> Any:
-        if self and type(self[0]) is not HighQueue:
-            self.rotate(-self.random.randrange(len(self)))
-        return super().popleft()
 
 
 @contextmanager
@@ -132,7 +64,9 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
             "dhaga, use the fixture dhaga_clock"
         )
     outer, this_thread.main = this_thread.main, None
-    scheduler = new_virtual_scheduler(clock := VirtualClock(), seed if shuffle is None else shuffle)
+    order = seed if shuffle is None else shuffle
+    new_queue = None if order is None else partial(ShuffledQueue, order)
+    scheduler = new_virtual_scheduler(JumpingSelector(clock := VirtualClock()), new_queue)
     try:
         yield clock
         problems = leftovers(scheduler)
@@ -142,23 +76,6 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     assert not problems, f"left over: {'; '.join(problems)}"
 
 
-def new_virtual_scheduler(clock: VirtualClock, shuffle: int | None) -> Scheduler:
-    selector = JumpingSelector(clock)
-    loop = asyncio.SelectorEventLoop(selector)
-    loop.time = clock  # type: ignore[method-assign]
-    scheduler = Scheduler("virtual", loop=loop)
-    scheduler.clock = clock
-    scheduler.selector = selector
-    selector.scheduler = scheduler
-    selector.watch = DeadlockWatch(scheduler, schedulers)
-    if shuffle is not None:
-        scheduler.run_queue = ShuffledQueue(shuffle)
-        for starter in scheduler.new_queues:
-            starter.not_started = ShuffledQueue(shuffle)
-    ImplicitMode(scheduler)
-    return scheduler
-
-
 def leftovers(scheduler: Scheduler) -> list[str]:
     """Describe the objects left in a scheduler: dhagas, timers, registered fds."""
     problems = [repr(dhaga) for dhaga in scheduler.in_order()]
@@ -166,18 +83,6 @@ def leftovers(scheduler: Scheduler) -> list[str]:
         problems.append(f"{len(scheduler.timers)} timers")
     problems += [repr(channel) for channel in scheduler.poller.watchers.values()]
     return problems
-
-
-def abandon(scheduler: Scheduler) -> None:
-    """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
-    for _ in range(MAX_CANCELS):
-        scheduler.cancel_all("the test is over")
-        for dhaga in scheduler.in_order():
-            with contextlib.suppress(Exception, SystemExit, Cancelled):
-                dhaga.join(1)
-    if scheduler.live:
-        ended_schedulers.append(scheduler)
-    scheduler.mode.close()
 
 
 def settle() -> None:

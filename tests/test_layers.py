@@ -36,9 +36,10 @@ ALLOWED: dict[str, frozenset[str]] = {
     "http": BASE | {"faces", "aio", "servers"},
     "integrations": BASE | {"faces", "aio", "monkey", "pool", "servers", "debug"},
     "compat": BASE | {"faces", "aio", "monkey", "debug", "http"},
-    "_cli": BASE | {"faces", "monkey", "servers", "debug", "http", "compat", "dhaga"},
+    "simulation": BASE | {"faces", "monkey"},
+    "_cli": BASE | {"faces", "monkey", "servers", "debug", "http", "compat", "simulation", "dhaga"},
     "testing": frozenset({"_kernel"}),
-    "pytest_plugin": frozenset({"_kernel", "debug", "testing"}),
+    "pytest_plugin": frozenset({"_kernel", "debug", "simulation", "testing"}),
     "dhaga": BASE | {"aio", "debug", "integrations"},
     "__main__": frozenset({"_cli", "_kernel"}),
 }
@@ -70,7 +71,7 @@ MODULES = {
 
 PRIVATE_READ: dict[str, frozenset[str]] = {
     "_iowait": frozenset({"_holder", "_waiters"}),
-    "_kernel": frozenset({"_hand_over_if_free", "_holder"}),
+    "_kernel": frozenset({"_at_fork_reinit", "_hand_over_if_free", "_holder", "_is_owned"}),
     "_structured": frozenset({"_error", "_value"}),
     "_sync": frozenset({"_bind_shortcuts", "_error", "_joiners", "_replaced", "_state", "_wake_joiners"}),
     "_workers": frozenset({"_error"}),
@@ -84,7 +85,8 @@ PRIVATE_READ: dict[str, frozenset[str]] = {
     "testing": frozenset({"_expire"}),
 }
 """Private attributes that a district reads although another one defines them. Nothing is to be added here: what other
-districts use has no underscore, and a docstring. Those of ``monkey`` are the standard's own.
+districts use has no underscore, and a docstring. Those of ``monkey``, and two of an RLock in ``_kernel``, are the
+standard's own.
 """
 
 STANDARD_OBJECTS = frozenset({"_thread", "standard"})

@@ -12,6 +12,7 @@ from tests.kit.mirror import FILES, MODULES, ROOT, WITHOUT_TESTS, is_named_so, n
 
 WITHOUT_MODULE = {
     "_kernel/test_invariants.py": "what holds for the whole kernel, by the numbers of its design",
+    "_kernel/test_look_then_act.py": "the source of all that OS threads share",
     "integrations/test_dask.py": "a framework that needs no module of ours: it takes dhaga.futures.Executor",
     "integrations/test_taskiq.py": "a framework that needs no module of ours: it awaits dhagas",
     "test_docs.py": "the snippets of docs/, and what its pages list",

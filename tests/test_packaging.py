@@ -66,6 +66,29 @@ def test_what_developers_need_is_in_groups_and_not_published():
     assert not PYPROJECT["dependency-groups"].keys() & EXTRAS.keys() - {"examples"}
 
 
+NEED_THE_LOCK = {"fastapi", "grpcio", "hdrhistogram", "paramiko", "psycopg", "psycopg2-binary", "zstandard"}
+"""Packages that tests on free-threaded Pythons go without."""
+
+
+def requirements(group):
+    """Return what a group asks for, by name, with the groups and extras in it resolved."""
+    found = {}
+    for each in (PYPROJECT["dependency-groups"] | EXTRAS)[group]:
+        if isinstance(each, dict):
+            found |= requirements(each["include-group"])
+        elif own := re.fullmatch(r"dhaga\[(.+)\]", each):
+            found |= {name: need for extra in own[1].split(",") for name, need in requirements(extra).items()}
+        else:
+            found[re.match(r"[\w.-]+", each)[0]] = each
+    return found
+
+
+def test_free_threaded_pythons_are_tested_with_the_same_packages_but_those_that_need_the_lock():
+    everywhere, anywhere = requirements("test-free-threaded"), requirements("test")
+    assert everywhere.items() <= anywhere.items()
+    assert anywhere.keys() - everywhere.keys() == NEED_THE_LOCK
+
+
 def test_each_classifier_is_one_that_an_index_knows():
     known = pytest.importorskip("trove_classifiers").classifiers
     assert set(PROJECT["classifiers"]) <= known
@@ -102,9 +125,7 @@ def checkout(tmp_path):
 
 
 def compiles():
-    """Whether there are a compiler and the headers of this Python, which a machine may lack, and no free threads."""
-    if FREE_THREADED:
-        return False
+    """Whether there are a compiler and the headers of this Python, which a machine may lack."""
     compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
     return shutil.which(compiler) and (Path(sysconfig.get_path("include")) / "Python.h").exists()
 
@@ -136,12 +157,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(checkout):
     assert f"{info}/licenses/LICENSE" in names
 
 
-@pytest.mark.skipif(not compiles(), reason="no C compiler, no headers of this Python, or no interpreter lock")
+@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
 def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkout):
     wheel, said = build(checkout, "--target", "wheel")
     version = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     platform = sysconfig.get_platform().split("-")[0]
-    assert re.fullmatch(rf"dhaga-[\d.]+-{version}-{version}-{platform}\w+\.whl", wheel.name)
+    abi = f"{version}{'t' if FREE_THREADED else ''}"
+    assert re.fullmatch(rf"dhaga-[\d.]+-{version}-{abi}-{platform}\w+\.whl", wheel.name)
     assert said == []
     compiled = [name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith(".py")]
     modules = {f"dhaga/_kernel/fast/{part}{sysconfig.get_config_var('EXT_SUFFIX')}" for part in PARTS}
@@ -149,7 +171,6 @@ def test_a_compiler_makes_a_wheel_for_this_platform_with_the_accelerator(checkou
     assert not list((checkout / "dhaga").rglob("*.so"))
 
 
-@pytest.mark.skipif(FREE_THREADED, reason="nothing is compiled for free-threaded builds")
 @pytest.mark.parametrize("compiler", ["/bin/false", "/no/such/compiler", "cc --no-such-option"])
 def test_without_a_compiler_the_wheel_is_the_pure_one_after_a_line_of_warning(checkout, compiler):
     wheel, said = build(checkout, "--target", "wheel", CC=compiler)
@@ -184,7 +205,7 @@ def test_on_macos_the_module_is_for_the_processors_that_the_tag_names(checkout, 
     assert hook.compiler_environment()["MACOSX_DEPLOYMENT_TARGET"] == "11.0"
 
 
-@pytest.mark.skipif(not compiles(), reason="no C compiler, no headers of this Python, or no interpreter lock")
+@pytest.mark.skipif(not compiles(), reason="no C compiler, or no headers of this Python")
 def test_an_editable_install_compiles_into_the_checkout_and_leaves_none_that_is_out_of_date(checkout, monkeypatch):
     monkeypatch.delenv("DHAGA_PURE", raising=False)
     monkeypatch.syspath_prepend(str(checkout))
@@ -243,11 +264,16 @@ def test_every_python_that_is_tested_is_declared():
     assert PROJECT["requires-python"] == f">={declared[0]}"
 
 
+def test_free_threaded_pythons_are_tested_in_ci():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    assert "free_threaded=$(.ci/find-python --free-threaded)" in script and '"stress-$free_threaded"' in script
+
+
 def test_make_help_lists_every_target_and_readme_names_no_other():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     listed = set(re.findall(r"^([a-z%-]+):.*## ", makefile, re.MULTILINE))
-    assert listed == {*phony.split(), "test-%", "pure-%", "stdlib-%"}
+    assert listed == {*phony.split(), "test-%", "pure-%", "stdlib-%", "stress-%"}
 
     readme = ROOT / "README.md"
     if readme.exists():

@@ -461,3 +461,46 @@ sys.exit(status)
     done = run(command, **ALONE)
     assert (done.status, done.err) == (0, "")
     assert done.lines[-1] == ("imported" if mark else "saved")
+
+
+# ---- simulations
+
+
+def test_a_simulated_test_fails_with_its_report_and_repeats_by_its_seed(tests: Tests) -> None:
+    text = """
+import threading
+
+@pytest.mark.dhaga_simulated(seeds=300)
+def test_race(dhaga_simulation):
+    dhaga_simulation.always(lambda: True)
+    total = []
+    def add():
+        seen = len(total)
+        total.append(seen)
+    threads = [threading.Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert total == [0, 1]
+
+@pytest.mark.dhaga_simulated(sedes=3)
+def test_mark(): ...
+
+@pytest.mark.dhaga_simulated(seeds=3, faults={"faults": [{"kind": "reset", "at": 5}]})
+def test_reset(dhaga_simulation):
+    import socket
+    with socket.create_server(("", 80)) as listener:
+        with socket.create_connection(("localhost", 80)) as sock, listener.accept()[0]:
+            with pytest.raises(ConnectionResetError):
+                sock.recv(1)
+
+@pytest.mark.dhaga_simulated(faults={"faults": [{"kind": "flood", "at": 5}]})
+def test_flood(): ...
+"""
+    done = tests(text)
+    done.assert_outcomes(failed=3, passed=1)
+    done.stdout.fnmatch_lines(["*ValueError: the kind of a fault is partition, *, and not 'flood'"])
+    done.stdout.fnmatch_lines(["*the simulation of seed * failed in main code: AssertionError*"])
+    done.stdout.fnmatch_lines(["*the unshortened run: pytest --dhaga-seed *, for test_race"])
+    done.stdout.fnmatch_lines(["*@pytest.mark.dhaga_simulated takes seeds, strategy, preempt, *"])

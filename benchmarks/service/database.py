@@ -5,6 +5,10 @@ import os
 POSTGRES = os.environ.get("DHAGA_POSTGRES", "postgresql://postgres@127.0.0.1:5432/postgres")
 REDIS = os.environ.get("DHAGA_REDIS", "redis://127.0.0.1:6379/0")
 
+DRIVER_VARIABLE = "DHAGA_BENCHMARK_DRIVER"
+DRIVER = os.environ.get(DRIVER_VARIABLE, "psycopg2")
+"""By which SQLAlchemy reaches PostgreSQL."""
+
 TABLE = "dhaga_benchmark_item"
 ITEMS = 1_000
 COUNTER = "dhaga-benchmark-requests"

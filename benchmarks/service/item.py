@@ -1,12 +1,12 @@
-"""The work of a request as threaded programs do it: one INCR by redis-py, one SELECT by SQLAlchemy and psycopg2."""
+"""The work of a request as threaded programs do it: one INCR by redis-py, one SELECT by SQLAlchemy and a driver."""
 
 import redis
 from sqlalchemy import create_engine, make_url, text
 
-from benchmarks.service.database import CONNECTIONS, COUNTER, ITEMS, PATIENCE, POSTGRES, REDIS, TABLE
+from benchmarks.service.database import CONNECTIONS, COUNTER, DRIVER, ITEMS, PATIENCE, POSTGRES, REDIS, TABLE
 
 engine = create_engine(
-    make_url(POSTGRES).set(drivername="postgresql+psycopg2"),
+    make_url(POSTGRES).set(drivername=f"postgresql+{DRIVER}"),
     pool_size=CONNECTIONS,
     max_overflow=0,
     pool_timeout=PATIENCE,

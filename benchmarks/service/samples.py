@@ -1,54 +1,42 @@
-"""What was measured: samples by service, number of clients and server, in rounds in which the servers take turns."""
+"""What was measured: samples by service, number of clients and server, in rounds in which the servers take turns.
+
+A sample has rate (answers a second), by_cpu (answers a second of the server's CPU time), share (of a CPU, of the
+server); first, p50, p90, p99, max in ms; least, most, failed; memory in MB; client: the share of a CPU that the load
+used.
+"""
 
 import json
-import statistics
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
+from benchmarks import samples
 from benchmarks.machine import cpus
+from benchmarks.samples import Sample
 from benchmarks.service import database
 from benchmarks.service.load import load
 from benchmarks.service.servers import SERVICES, Service, missing, serving
 
-Sample = dict[str, float]
-"""rate (answers a second), by_cpu (answers a second of the server's CPU time), share (of a CPU, of the server); first,
-p50, p90, p99, max in ms; least, most, failed; memory in MB; client: the share of a CPU that the load used.
-"""
 
-
-@dataclass
-class Results:
-    """All samples (row -> server -> one a round), what did not come up, and where it was."""
-
-    where: dict[str, Any]
-    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    failures: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def of(self, row: str, server: str, key: str) -> list[float]:
-        """Return one quantity of a server, round by round."""
-        return [sample[key] for sample in self.samples.get(row, {}).get(server, [])]
-
-    def median(self, row: str, server: str, key: str) -> float:
-        """Return its median; NaN if nothing was measured."""
-        return statistics.median(self.of(row, server, key) or [float("nan")])
+class Results(samples.Results):
+    """The samples by service, number of clients and server; what did not come up is a failure."""
 
     def save(self, path: Path) -> None:
         """Write the rows into a file, in the place of its own of these names. Raises: ValueError if the file's other
         rows were measured elsewhere, or with another effort.
         """
-        samples, failures = self.samples, self.failures
+        kept, failures = self.samples, self.failures
         if path.exists():
             before = Results(**json.loads(path.read_text()))
-            others = {row: before.samples[row] for row in before.samples if row not in samples}
+            others = {row: before.samples[row] for row in before.samples if row not in kept}
             if others and before.where != self.where:
                 raise ValueError(f"{path} has rows that were measured elsewhere or otherwise: {', '.join(others)}")
-            samples = others | samples
+            kept = others | kept
             failures = {row: before.failures[row] for row in before.failures if row not in self.samples} | failures
-        ordered = {row: samples[row] for row in rows(SERVICES) if row in samples}
+        ordered = {row: kept[row] for row in rows(SERVICES) if row in kept}
         path.write_text(json.dumps(asdict(Results(self.where, ordered, failures)), indent=1) + "\n")
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import http_client, http_fetch, markdown, pool, preemption, seeing, swap
+from benchmarks.cores import report as cores_report
 from benchmarks.kernel.report import NOTES as KERNEL_NOTES
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.rows import ROWS, Row, Target
 from benchmarks.kernel.runner import Results as KernelResults
+from benchmarks.samples import Results as CoresResults
 from benchmarks.service import report as service_report
 from benchmarks.service.samples import Results as ServiceResults
 from benchmarks.tables.number_format import printed
@@ -133,6 +135,20 @@ def web(found: Found) -> Outcome:
         "long polls that wait in one process, and what they leave of the rate.",
         claims(),
         *_tables(web_markdown(results), "Hello", "", "Idle polls"),
+    )
+
+
+def cores(found: Found) -> Outcome:
+    """Read what `benchmarks.cores` has measured."""
+    results = CoresResults(**found)
+    return _outcome(
+        found,
+        "cores",
+        "Several cores, without the interpreter lock",
+        "Each work by one OS thread, by several and by several processes on a free-threaded Python, and by one and "
+        "several threads on an ordinary one with the accelerator.",
+        cores_report.claims(results),
+        Table("Cores, medians", cores_report.HEAD, list(cores_report.lines(results))),
     )
 
 
@@ -320,6 +336,7 @@ EARLIER: dict[str, Callable[[Found], Outcome]] = {
     "swap": swaps,
     "seeing": looks,
     "preemption": preempted,
+    "cores": cores,
     "notifications": notifications,
     "priorities": priorities,
     "offload": offloads,

@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import preemption
+from benchmarks.cores import report as cores_report
 from benchmarks.kernel.report import markdown as kernel_markdown
 from benchmarks.kernel.runner import Results
 from benchmarks.markdown import table
+from benchmarks.samples import Results as CoresResults
 from benchmarks.tables import claim_groups, overview, readme_charts
 from benchmarks.tables.claims import COMMANDS, earlier
 from benchmarks.tables.experiments import measured
@@ -23,7 +25,8 @@ FAIRNESS = ROOT / "docs/explained/fairness.md"
 WHY = ROOT / "docs/explained/why.md"
 BENCHMARKS = ROOT / "docs/reference/benchmarks.md"
 DETAILS = ROOT / "docs/reference/benchmarks-details.md"
-PAGES = (README, HOME, FAIRNESS, WHY, BENCHMARKS, DETAILS)
+CORES = ROOT / "docs/explained/all-cores.md"
+PAGES = (README, HOME, FAIRNESS, WHY, CORES, BENCHMARKS, DETAILS)
 SITE = "https://dhaga.readthedocs.io"
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
@@ -135,6 +138,17 @@ def preempted(folder: Path) -> str:
     return preemption.summary(json.loads(file.read_text())) if file.exists() else UNMEASURED
 
 
+def cores(folder: Path) -> str:
+    """Return how works scale over OS threads, and where that was measured."""
+    file = folder / "cores.json"
+    if not file.exists():
+        return UNMEASURED
+    outcomes = [each for each in earlier(folder) if each.name == "cores"]
+    results = CoresResults(**json.loads(file.read_text()))
+    free = f"Without the lock: {results.where['without the lock']}."
+    return "\n\n".join([cores_report.summary(results), _claims_in_few_lines(outcomes), _filled(free)])
+
+
 def kernel(folder: Path) -> str:
     """Return the score of the kernel, its table to unfold, and where it was measured."""
     reached = score(each for each in earlier(folder) if each.name == "kernel")
@@ -147,7 +161,7 @@ def kernel(folder: Path) -> str:
 def parts(folder: Path) -> str:
     """Return what the benchmarks of the parts claim; nothing of them was published by others."""
     return _claims_in_few_lines(
-        [each for each in earlier(folder) if each.claims and each.name not in ("kernel", "service")]
+        [each for each in earlier(folder) if each.claims and each.name not in ("kernel", "service", "cores")]
     )
 
 
@@ -169,6 +183,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "service": service,
     "claims": claims,
     "preemption": preempted,
+    "cores": cores,
     "kernel": kernel,
     "parts": parts,
     "charts": lambda folder: readme_charts.shown(folder) or UNMEASURED,

@@ -11,7 +11,7 @@ import os
 import statistics
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from json import dumps, loads
@@ -19,8 +19,10 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import Any
 
+from benchmarks import samples
 from benchmarks.machine import cpus, raise_file_limit, surroundings
 from benchmarks.markdown import table
+from benchmarks.samples import Sample
 from benchmarks.web import load
 from benchmarks.web.servers import (
     DHAGA,
@@ -47,24 +49,9 @@ FASTER = ((DHAGA, PYWSGI, 10.0), (DHAGA, UVICORN, 1.5), (GUNICORN, GUNICORN_GEVE
 MOST_MB, LEAST_KEPT = 250.0, 0.7
 """What a process may hold with the idle polls in it, and the share of its rate that it has to keep."""
 
-Sample = dict[str, float]
 
-
-@dataclass
-class Results:
-    """All samples (row -> rival -> one a round), what failed, and where it was."""
-
-    where: dict[str, Any]
-    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    failures: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def of(self, row: str, rival: str, key: str) -> list[float]:
-        """Return one quantity of a rival, round by round."""
-        return [sample[key] for sample in self.samples.get(row, {}).get(rival, [])]
-
-    def median(self, row: str, rival: str, key: str) -> float:
-        """Return its median; NaN if nothing was measured."""
-        return statistics.median(self.of(row, rival, key) or [float("nan")])
+class Results(samples.Results):
+    """The samples of this benchmark, and their ratios."""
 
     def ratio(self, row: str, ours: str, theirs: str, key: str) -> float:
         """Return the median over the rounds of ours by theirs."""

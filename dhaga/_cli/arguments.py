@@ -73,7 +73,7 @@ class CommandLine(argparse.ArgumentParser):
         if self.brief:
             words = "   ".join(each.replace(" ", NO_BREAK) for each in self.brief)
             lines = textwrap.fill(words, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-            text += f"\nmore, explained in {self.page}:\n{lines.replace(NO_BREAK, ' ')}\n"
+            text += f"\nmore, see {self.page}:\n{lines.replace(NO_BREAK, ' ')}\n"
         return text
 
     def parse_args(  # type: ignore[override]

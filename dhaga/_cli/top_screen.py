@@ -19,6 +19,7 @@ from ..debug._dhaga_table import SORTS
 from ..debug._remote.client import printable
 from . import top_table
 from .top_history import HistoryLines
+from .top_threads import ThreadShares
 
 HELP = "q quit  / filter  s sort  g group  ↑↓ choose  enter dump or unfold  x cancel"
 
@@ -46,6 +47,7 @@ class Screen:
         self.height, self.width = 24, 80
         self.answer: dict[str, Any] = {}
         self.history = HistoryLines()
+        self.threads = ThreadShares()
         self.chosen: int | str | None = None
         self.opened: list[str] = []  # keys of unfolded groups
         self.mode: Callable[[str], None] = self.browse
@@ -61,6 +63,7 @@ class Screen:
         self.answer = self.client.ask(
             "table", filter=self.filter, sort=self.sort, grouped=self.grouped, opened=self.opened
         )
+        self.threads.update(self.answer)
         past = self.client.ask("history", since=self.history.last)
         self.history.extend(past["samples"], past["preempted"])
         if self.chosen not in [identity_of(row) for row in self.rows]:
@@ -83,7 +86,7 @@ class Screen:
 
     def head(self) -> list[Text]:
         """Return the lines above the table."""
-        return [*top_table.summary(self.answer, self.filter), *self.history.draw(self.width)]
+        return [*top_table.summary(self.answer, self.filter), *self.threads.draw(), *self.history.draw(self.width)]
 
     def visible(self) -> int:
         """Return how many rows fit between the head, the heads of the columns and the status line."""

@@ -11,6 +11,7 @@ import tornado
 
 from .. import __version__
 from .._kernel.fast import accelerator
+from .._kernel.interpreter import FREE_THREADED, lock_is_on
 from .._kernel.process.preemption_events import monitoring
 from .._kernel.run import preemption
 from .._kernel.run.scheduler import Scheduler
@@ -22,11 +23,18 @@ def text() -> str:
     with Scheduler() as scheduler:
         poller, loop = type(scheduler.poller).__name__, type(scheduler.loop).__name__
     return (
-        f"dhaga {__version__}, Python {platform.python_version()} ({sys.implementation.name}), "
+        f"dhaga {__version__}, Python {platform.python_version()} ({sys.implementation.name}{describe_lock()}), "
         f"greenlet {greenlet.__version__}, tornado {tornado.version}, {poller} on {loop}, {system}, "
         f"{accelerator.describe()}, {describe_preemption()}"
         f"{', DHAGA_POLLER=' + os.environ['DHAGA_POLLER'] if os.environ.get('DHAGA_POLLER') else ''}"
     )
+
+
+def describe_lock() -> str:
+    """Return the state of the interpreter lock, on a build that can run without it."""
+    if not FREE_THREADED:
+        return ""
+    return f", free-threaded, interpreter lock {'on' if lock_is_on() else 'off'}"
 
 
 def describe_preemption() -> str:

@@ -10,7 +10,6 @@ registers it in ``hooks.before_fd_close``, through which ``close`` wakes it with
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import stat
@@ -23,16 +22,14 @@ from .._kernel.run.fd_watch import FdWatcher
 from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.waiter import Waiter
+from .cached_reads import NOWAIT, UNSUPPORTED
+from .close_hooks import add_close_hook, remove_close_hook
 
 __all__ = ["close", "read", "readinto", "readv", "write", "writev"]
 
 POLLIN, POLLOUT = originals.select_module.POLLIN, originals.select_module.POLLOUT
 PIPE_BUF = originals.select_module.PIPE_BUF
 """Bytes that a pipe takes without blocking once it is writable at all (POSIX: writes up to PIPE_BUF are atomic)."""
-
-NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-NOWAIT_UNSUPPORTED = errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ESPIPE
-"""Errors with which a kernel or file system refuses RWF_NOWAIT, or a stream refuses a position."""
 
 # The standard library's functions, taken before a patch can replace them.
 standard_read, standard_write, standard_close = os.read, os.write, os.close
@@ -120,7 +117,7 @@ def write_now(fd: int, octets: memoryview) -> int:
         except BlockingIOError:
             return 0
         except OSError as error:
-            if error.errno not in NOWAIT_UNSUPPORTED:
+            if error.errno not in UNSUPPORTED:
                 raise
     return standard_write(fd, octets[:PIPE_BUF])
 
@@ -200,14 +197,11 @@ def watch_once(me: Waiter, fd: int) -> FdWatcher:
     """Return a watcher for a single wait: a bare number may mean another file at the next one."""
     watcher = FdWatcher(me.scheduler, fd)
     # No object owns a bare number, so only our close() can report its end.
-    hooks.before_fd_close.setdefault(fd, {})[watcher.close] = None
+    add_close_hook(fd, watcher.close)
     return watcher
 
 
 def unwatch(watcher: FdWatcher) -> None:
     """Remove the watcher of ``watch_once`` from its poller and from the close hooks."""
-    hooks_of_fd = hooks.before_fd_close[watcher.fd]
-    del hooks_of_fd[watcher.close]
-    if not hooks_of_fd:
-        del hooks.before_fd_close[watcher.fd]
+    remove_close_hook(watcher.fd, watcher.close)
     watcher.close()

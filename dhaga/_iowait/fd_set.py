@@ -15,12 +15,13 @@ import select as standard
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from .._kernel import hooks, originals
+from .._kernel import originals
 from .._kernel.context_manager import contextmanager
 from .._kernel.run.fd_watch import READ, WRITE, FdWatcher
 from .._kernel.run.poller import EdgeTriggered, Poller
 from .._kernel.run.scheduler import Scheduler, sleep
 from .._kernel.wait.waiter import Waiter
+from .close_hooks import add_close_hook, remove_close_hook
 
 T = TypeVar("T", bound=Iterable[object])
 
@@ -58,7 +59,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
     try:
         for fd, events in events_by_fd.items():
             # The hook first: a close between the two steps must not go unnoticed.
-            hooks.before_fd_close.setdefault(fd, {})[fd_set.note_close] = None
+            add_close_hook(fd, fd_set.note_close)
             try:
                 fd_set.add(fd, events)
             except OSError:
@@ -68,9 +69,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
         yield fd_set
     finally:
         for fd in events_by_fd:
-            del hooks.before_fd_close[fd][fd_set.note_close]
-            if not hooks.before_fd_close[fd]:
-                del hooks.before_fd_close[fd]
+            remove_close_hook(fd, fd_set.note_close)
         fd_set.close()
 
 
@@ -167,7 +166,8 @@ class WatcherSet:
         self.poller = scheduler.poller
         self.watched: list[tuple[FdWatcher, int]] = []
         self.fd_closing = False
-        self.waiter: Waiter | None = None
+        # Of the last wait: the waiter, and the ticket of its park.
+        self.parked: tuple[Waiter, list[Any]] | None = None
 
     def add(self, fd: int, events: int) -> None:
         """Watch an fd for events of ``select.poll``. Raises: OSError."""
@@ -182,8 +182,11 @@ class WatcherSet:
     def note_close(self) -> None:
         """Wake the waiter for one more poll, as one of the fds is about to be closed. From: any thread."""
         self.fd_closing = True
-        if self.waiter is not None:
-            self.waiter.wake_parked()
+        parked = self.parked
+        if parked is not None:
+            # By its ticket: the waiter may have left, and wait for something else.
+            waiter, ticket = parked
+            waiter.wake_from(ticket)
 
     def wait(self, me: Waiter, timeout: float | None) -> None:
         """Park until an fd has an event, one is closed, or the time is over."""
@@ -192,7 +195,7 @@ class WatcherSet:
             if watcher.interest & directions != directions:
                 self.poller.register(watcher, directions)
         me.prepare_park(self.reason, self)
-        self.waiter = me
+        self.parked = me, me.parked
         for watcher, directions in self.watched:
             # The waiter is queued at several watchers. The first ready one wakes it; ``_remove`` takes it off the
             # others.
@@ -210,7 +213,7 @@ class WatcherSet:
 
     def _remove(self, waiter: Waiter) -> None:
         """Remove the waiter from all fds but the one that woke it."""
-        self.waiter = None
+        self.parked = None
         for watcher, _ in self.watched:
             watcher.take_off(waiter)
 

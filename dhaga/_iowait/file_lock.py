@@ -25,10 +25,11 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.run.fd_watch import FdWatchers, closed_error
-from .._kernel.run.turn_budget import yield_if_due
+from .._kernel.run.turn_budget import yield_if_due, yield_uncancelled_if_due
 from .._kernel.wait.current import this_waiter
 from .._sync.lock import RLock
 from .._workers.thread_pool import OffloadPool
+from . import cached_reads
 
 C = TypeVar("C", bound=type)
 
@@ -39,7 +40,7 @@ MOSTLY_BUFFERED = {"read", "readline", "write"}
 class FileLock(RLock):
     """Lock of one file for a dhaga or thread, which also runs the holder's blocking operations in the pool."""
 
-    __slots__ = ("closing", "finalizing", "late_cancel", "leaves_fd_open", "pool", "watchers")
+    __slots__ = ("closing", "finalizing", "late_cancel", "leaves_fd_open", "pool", "reads_cached", "watchers")
 
     def __init__(self, pool: OffloadPool) -> None:
         super().__init__()
@@ -47,6 +48,7 @@ class FileLock(RLock):
         self.pool: OffloadPool = pool
         self.late_cancel: bool = False  # a cancel arrived too late for one operation; the next one raises it
         self.watchers: FdWatchers | None = None  # of a pipe, socket or terminal; None for a file on disk
+        self.reads_cached: bool = False  # a file on disk whose cached data is read without a thread
         self.closing: bool = False  # a caller of ``close`` waits for the lock
         self.leaves_fd_open: bool = False  # the file was opened with ``closefd=False``
         self.finalizing: bool = False  # a finalizer closes the file: it must not park
@@ -93,23 +95,46 @@ class FileLock(RLock):
         try:
             return self.pool.finish(operation, *args)
         finally:
-            # The operation is done and its result must be returned, so the cancel waits for the next operation.
-            self.late_cancel = self.late_cancel or bool(this_waiter().pending_errors)
+            self.keep_late_cancel()
+
+    def keep_late_cancel(self) -> None:
+        """Note a cancel that came during an operation: its result must be returned, so the next one raises it."""
+        self.late_cancel = self.late_cancel or bool(this_waiter().pending_errors)
 
     def wait_until(self, event: int) -> None:
         """Park until the file has ``event``, unless it is non-blocking. A cancel or ``close`` ends the wait."""
-        assert self.watchers is not None
-        if self.finalizing or not os.get_blocking(self.watchers.fd):
+        watchers = self.watchers
+        assert watchers is not None
+        if self.finalizing or not os.get_blocking(watchers.fd):
             return
         yield_if_due()
         ready = originals.poll()
-        ready.register(self.watchers.fd, event)
+        ready.register(watchers.fd, event)
         while not ready.poll(0):
-            if self.closing:
+            # Before the check: close() sets the flag first, and then closes the watchers that it replaces.
+            watchers = self.watchers
+            if self.closing or watchers is None:
                 raise closed_error()
             me = this_waiter()
-            watcher = self.watchers.of(me)
+            watcher = watchers.of(me)
             (watcher.wait_readable if event == originals.select_module.POLLIN else watcher.wait_writable)(me)
+
+    def read_cached(self, fd: int, buffer: Any) -> int | None:
+        """Read data that is in memory. Returns: the number of bytes; None if the read must be finished in the pool.
+
+        Parks: ``sleep``, if the caller's turn has taken its time; in spite of cancels. Raises: ParkError, as otherwise
+        the page cache would decide whether a call in a coroutine fails.
+        """
+        if self.finalizing:
+            return None
+        this_waiter()
+        if yield_uncancelled_if_due():
+            self.keep_late_cancel()
+        try:
+            return cached_reads.read_cached(fd, buffer)
+        except cached_reads.Refused:
+            self.reads_cached = False
+            return None
 
     def raise_late_cancel(self) -> None:
         """Raise the cancel that arrived too late for the caller's last operation."""

@@ -120,6 +120,9 @@ class TimeoutSocket(standard.socket):
             watcher.may_have_more = family_of(self) == standard.AF_UNIX
         if self.watcher is NO_WATCHER and watcher.scheduler is not None and self.call_timeout is None:
             self.watcher = watcher
+            # Checked again: another thread may have set a timeout, and cleared the cached watcher, just before.
+            if self.call_timeout is not None:
+                self.watcher = NO_WATCHER
         return watcher
 
     def short_read_means_empty(self) -> bool:

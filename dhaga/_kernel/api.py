@@ -15,7 +15,8 @@ from .errors import Expired
 from .foreign_names import OF_A_TIMEOUT, refuse_async_with, say_foreign_names
 from .process import preemption_watcher  # noqa: F401  (starts with the first preemptive scheduler)
 from .process.current_scheduler import current_scheduler
-from .run.microthread import Dhaga, Main
+from .run.main_code import Main
+from .run.microthread import Dhaga
 from .run.run_queues import HIGH, LOW, NORMAL, Priority
 from .run.scheduler import Scheduler, sleep
 from .run.timers import Entry

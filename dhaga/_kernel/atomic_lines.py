@@ -2,9 +2,9 @@
 
 With the lock, a line tagged ``# atomic`` is atomic by itself (``_sync/lock.py``). On a free-threaded build, an import
 hook compiles the modules of this package from a tree in which such a line stands in ``with OBJECT._guard:``. OBJECT is
-what the line looks at: the first name in it that has an attribute (``self`` of ``self._holder``). Its class is a
-``Guarded`` (``guards.py``). The lines of an ``else`` stay outside. So the source has one form and one tag, and builds
-with the lock pay nothing.
+what the line looks at: the first name in it that has an attribute (``self`` of ``self._holder``), or ``self`` itself.
+Its class is a ``Guarded`` (``guards.py``). The lines of an ``else`` stay outside. So the source has one form and one
+tag, and builds with the lock pay nothing.
 
 A guard is re-entrant: a signal handler or a finalizer may come between its acquisition and the line, in the same OS
 thread. No line parks, so no guard is held across a switch.
@@ -95,7 +95,7 @@ def looked_at(statement: ast.stmt) -> str:
         for node in ast.walk(statement)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     ]
-    return min(names, key=lambda name: name.col_offset).id
+    return min(names, key=lambda name: name.col_offset).id if names else "self"
 
 
 class Loader(SourceFileLoader):

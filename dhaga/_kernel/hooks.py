@@ -9,8 +9,13 @@ this table.
 | ``on_preemption``          | ``preemption.end_turn``, with the dhaga or main code    | ``debug/_instrumentation``|
 |                            | and the line where its turn ends                        |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
+|                            |                                                         | , ``interpreter_lock``,   |
+|                            |                                                         | ``process/preemption_     |
+|                            |                                                         | watcher``                 |
 | ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
 |                            |                                                         | watcher``                 |
+| ``on_offload``             | ``OffloadPool``, for the class of a caller's threads,   | ``simulation``            |
+|                            | None: the usual one                                     |                           |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
 |                            | scheduler                                               |                           |
 | ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
@@ -21,8 +26,8 @@ this table.
 | ``in_forked_child``        | ``fork.call_child_hooks``, after the kernel's handler   | ``threading``, ``debug``  |
 | ``deadlock.mark_idle``     | a helper thread that waits for work, of itself          | ``deadlock.DeadlockWatch``|
 
-A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or dict
-holds several listeners, a plain global at most one.
+A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or
+dict holds several listeners, a plain global at most one.
 One function is nevertheless replaced from elsewhere: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every
 module at interpreter exit. (A hook in each lock would slow locks by 10 %, only for finalizers in the last
 milliseconds.)
@@ -31,10 +36,11 @@ milliseconds.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run.microthread import Dhaga, Main
+    from .run.main_code import Main
+    from .run.microthread import Dhaga
     from .run.scheduler import Scheduler
     from .wait.waiter import Waiter
 
@@ -51,6 +57,8 @@ on_lap: Callable[[], object] | None = None
 
 # True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Scheduler, bool], object]] = []
+
+on_offload: Callable[[Waiter], Any] | None = None
 
 on_main_code: Callable[[Main], object] | None = None
 

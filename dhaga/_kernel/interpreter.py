@@ -42,4 +42,14 @@ def is_subinterpreter() -> bool:
     return bool(interpreters.get_current() != interpreters.get_main())
 
 
+def lock_is_on() -> bool:
+    """Return whether the interpreter lock is on."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
 check_interpreter()
+
+if FREE_THREADED and getattr(sys.flags, "gil", None) is None:  # neither PYTHON_GIL=1 nor 0
+    from .interpreter_lock import watch_lock
+
+    watch_lock(lock_is_on)

@@ -50,6 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "dhaga(timeout=None): run the test in a dhaga, within timeout seconds, and fail it if it leaves others",
     )
+    config.addinivalue_line(
+        "markers",
+        "dhaga_simulated(seeds=200, strategy='mixed', preempt='lines', ...): run the test with its threads by many "
+        "seeds, or by --dhaga-seed N",
+    )
     seed = config.getoption("--dhaga-seed")
     if seed is not None:
         import dhaga.testing  # noqa: F401
@@ -91,17 +96,29 @@ def dhaga_clock() -> Iterator[VirtualClock]:
         yield clock
 
 
+@pytest.fixture
+def dhaga_simulation() -> Any:
+    """Give a test that is marked dhaga_simulated its simulation: `dhaga_simulation.always(invariant)`."""
+    from dhaga import pytest_plugin
+
+    return pytest_plugin.CurrentSimulation()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Run a marked test in a dhaga."""
+    """Run a marked test in a dhaga, or in simulations."""
     __tracebackhide__ = True
     mark = item.get_closest_marker("dhaga")
-    if mark is None or not isinstance(item, pytest.Function):
+    simulated = item.get_closest_marker("dhaga_simulated")
+    if (mark is None and simulated is None) or not isinstance(item, pytest.Function):
         return (yield)
     from dhaga import pytest_plugin
 
     test_function = item.obj
-    item.obj = pytest_plugin.in_dhaga(test_function, item.name, pytest_plugin.timeout_of(mark))
+    if simulated is not None:
+        item.obj = pytest_plugin.in_simulations(test_function, item.name, simulated)
+    elif mark is not None:
+        item.obj = pytest_plugin.in_dhaga(test_function, item.name, pytest_plugin.timeout_of(mark))
     try:
         return (yield)
     finally:

@@ -34,7 +34,8 @@ from .._kernel.api import current
 from .._kernel.arguments import checked_timeout
 from .._kernel.errors import Cancelled, Expired
 from .._kernel.foreign_names import OF_A_SCOPE, refuse_async_with, say_foreign_names
-from .._kernel.run.microthread import Dhaga, Main, T
+from .._kernel.run.main_code import Main
+from .._kernel.run.microthread import Dhaga, T
 from .._kernel.run.run_queues import NORMAL, Priority
 from .._kernel.run.timers import Entry
 from .._kernel.wait.cancellation import NoPark, PendingErrors, ScopeCancel, block_number, pending_errors_of

@@ -23,6 +23,7 @@ from .._kernel.arguments import check_seconds
 from .._kernel.context_manager import contextmanager
 from .._kernel.errors import Cancelled
 from .._kernel.run.microthread import Dhaga
+from .._kernel.wait.waiter import claim
 from .lock import clock_here
 from .simple_queue import SimpleQueue
 
@@ -66,8 +67,7 @@ class CompletionJoiner:
 
     def leave(self) -> None:
         """Withdraw the ticket, unless it was used."""
-        if self.ticket:
-            self.ticket.clear()
+        if claim(self.ticket):
             self.waitable._remove(None)
 
 
@@ -95,7 +95,7 @@ class Completions:
         if dhaga.has_ended:
             self.queue.put(dhaga)
             return
-        dhaga.result_waiters += 1
+        dhaga.result_waiters += 1  # atomic
         self.withheld[dhaga] = None
         self.joiners[dhaga] = CompletionJoiner(dhaga, self.queue)
         if dhaga.has_ended:

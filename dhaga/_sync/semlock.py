@@ -44,9 +44,8 @@ class SemLock(standard):  # type: ignore[misc]
 
     # On the class, since unpickling in another process does not call __init__().
     _holder: Any = None
-    # Both are made by the first wait. The queue holds the waiter that polls; the others wait for their turn.
-    _turn: Lock | None = None
-    _queue: WaitQueue | None = None
+    # Made by the first wait. The queue holds the waiter that polls; the others wait for their turn.
+    _waits: tuple[Lock, WaitQueue] | None = None
 
     def _holders(self) -> list[object]:
         return [] if self._holder is None else [self._holder]
@@ -61,7 +60,7 @@ class SemLock(standard):  # type: ignore[misc]
 
     def _is_awaited(self) -> bool:
         """Return whether earlier callers of this process wait; the holder of an RLock need not queue up behind them."""
-        return self._turn is not None and self._turn.locked() and self._holder is not getcurrent()
+        return self._waits is not None and self._waits[0].locked() and self._holder is not getcurrent()
 
     def _try_acquire(self) -> bool:
         """Acquire without waiting. Returns: whether it was acquired."""
@@ -83,20 +82,24 @@ class SemLock(standard):  # type: ignore[misc]
         """Acquire in a dhaga: wait for the turn, then poll."""
         clock = me.scheduler.clock
         deadline = None if timeout is None else clock() + timeout
-        if self._turn is None:
-            turn, self._queue = Lock(), WaitQueue(self, REASON)
-            turn._waiters.reason = REASON
-            self._turn = turn
-        if not self._turn.acquire(timeout=-1 if timeout is None else max(0, timeout)):
+        turn, queue = self._turn_and_queue()
+        if not turn.acquire(timeout=-1 if timeout is None else max(0, timeout)):
             return False
         try:
-            return self._poll(clock, deadline)
+            return self._poll(queue, clock, deadline)
         finally:
-            self._turn.release()
+            turn.release()
 
-    def _poll(self, clock: Callable[[], float], deadline: float | None) -> bool:
+    def _turn_and_queue(self) -> tuple[Lock, WaitQueue]:
+        if self._waits is None:
+            turn = Lock()
+            turn._waiters.reason = REASON
+            # Atomic: first waiters in several OS threads get the same turn.
+            return self.__dict__.setdefault("_waits", (turn, WaitQueue(self, REASON)))  # type: ignore[no-any-return]
+        return self._waits
+
+    def _poll(self, queue: WaitQueue, clock: Callable[[], float], deadline: float | None) -> bool:
         """Try repeatedly; park in between until the pause is over, or this process releases."""
-        assert self._queue is not None
         pauses = backoff(*PAUSES)
         pause = next(pauses)
         while not self._try_acquire():
@@ -104,7 +107,7 @@ class SemLock(standard):  # type: ignore[misc]
             if left <= 0:
                 return False
             # A wake hands nothing over, as another process may acquire first: the waiter polls again.
-            if self._queue.wait(False, bool, left) is TIMED_OUT:
+            if queue.wait(False, bool, left) is TIMED_OUT:
                 pause = next(pauses)
         return True
 
@@ -116,8 +119,8 @@ class SemLock(standard):  # type: ignore[misc]
         if self._count() == 1:
             self._holder = None
         super().release()
-        if self._queue:
-            self._queue.wake_first()
+        if self._waits is not None:
+            self._waits[1].wake_first()
 
     def _is_mine(self) -> bool:
         return self._holder is getcurrent() if self.kind == RECURSIVE else super()._is_mine()
@@ -125,7 +128,8 @@ class SemLock(standard):  # type: ignore[misc]
     def _after_fork(self) -> None:
         super()._after_fork()
         # The child has no dhaga of the parent: neither the holder nor the waiters are here.
-        self._holder = self._turn = self._queue = None
+        self._holder = None
+        self.__dict__.pop("_waits", None)
 
     def __enter__(self) -> bool:
         return self.acquire()

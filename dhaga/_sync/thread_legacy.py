@@ -66,11 +66,9 @@ class LegacyThreadNames:
     def _started(self) -> Event:
         """An event that is set once the thread has started."""
         # Made on first use: few programs read it, and an Event in each thread would cost as much as a switch.
-        event = self._start_event
-        if event is None:
-            event = self._start_event = Event()
-            if self.ident is not None:
-                event.set()
+        event: Event = self.__dict__.setdefault("_start_event", Event())
+        if self.ident is not None:
+            event.set()
         return event
 
     def _set_native_id(self) -> None:
@@ -87,8 +85,14 @@ class LegacyThreadNames:
         if self._dhaga is None or self._dhaga.has_ended:
             return None
         if self._end_lock is None:
-            self._end_lock = ThreadEndLock(self.daemon)
-            self._dhaga._joiners.append([self._end_lock])
+            made = ThreadEndLock(self.daemon)
+            if self.__dict__.setdefault("_end_lock", made) is made:
+                self._dhaga._joiners.append([made])
+                # Checked again: it may have ended in its own OS thread just before.
+                if self._dhaga.has_ended:
+                    self._dhaga.release_joiners()
+            else:  # another thread was faster
+                made.deliver_wake()
         return self._end_lock
 
 

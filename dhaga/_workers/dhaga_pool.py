@@ -30,6 +30,8 @@ from typing import Any, TypeAlias
 from .._kernel import originals
 from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
+from .._kernel.guards import fence
+from .._kernel.interpreter import FREE_THREADED
 from .._kernel.process.shutdown import interrupted
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
@@ -192,6 +194,8 @@ class SchedulerWorkers:
         me.prepare_park(self.idle.reason, self.idle)
         self.idle.append(me.parked)
         # Checked again, as a submit or a close in another OS thread may have missed this worker.
+        if FREE_THREADED:
+            fence(self.pool.backlog)
         if self.pool.backlog:
             self.wake_one()
         if self.pool.should_end():
@@ -210,6 +214,8 @@ class SchedulerWorkers:
     def worker_ends(self, worker: PoolWorker) -> None:
         """Free a worker's number at its end. A call in the backlog may have relied on this worker: wake another one."""
         self.free_numbers.append(worker._number)
+        if FREE_THREADED:
+            fence(self.pool.backlog)
         if self.pool.backlog:
             if self.scheduler.closing or (at_exit and worker._error is not None):
                 self.pool.withdraw_unserved(self)

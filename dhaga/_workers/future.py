@@ -21,6 +21,8 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.guards import fence
+from .._kernel.interpreter import FREE_THREADED
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import COMPACT_ABOVE
 from .._kernel.wait.waiter import Waiter
@@ -203,6 +205,8 @@ class Future(concurrent.futures.Future[T]):
         if exception is not None:
             self._traceback = exception.__traceback__
         self._state = state
+        if FREE_THREADED:
+            fence(self._joiners)
         if self._worker is not None:
             self._worker._call_future = None
             self._worker = None

@@ -30,6 +30,9 @@ an interval of 50 µs 0.51, and 5 µs gain nothing more than 20. It slows down t
 about a quarter, so it is only for urgent calls.
 """
 
+URGENT, OTHER = 0, 1
+"""The classes of calls: those of HIGH dhagas, and all others."""
+
 
 class SwitchInterval:
     """Lowers ``sys.setswitchinterval`` (process-wide) while offloaded calls run, then restores it. Never raises it."""
@@ -46,7 +49,7 @@ class SwitchInterval:
 
     def begin(self, caller: Waiter | None) -> int:
         """Count a call that begins. Returns: its class, for ``end``."""
-        urgency = 0 if getattr(caller, "own_priority", None) is HIGH else 1
+        urgency = URGENT if getattr(caller, "own_priority", None) is HIGH else OTHER
         with self.guard:
             self.running_calls[urgency] += 1
             if self.running_calls[urgency] == 1:

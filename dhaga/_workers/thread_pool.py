@@ -57,6 +57,15 @@ class WorkerThread(originals.Thread):
         self.gate = originals.allocate_lock()
         self.gate.acquire()
 
+    @staticmethod
+    def calls_inline(pool: OffloadPool, me: Waiter) -> bool:
+        """Return whether a caller is a thread of the pool already, and makes its call itself."""
+        return current_pool.pool is pool
+
+    def leave(self) -> None:
+        """Leave the pool. From: a thread of a simulation that ends in the middle of a call."""
+        self.pool._forget(self)
+
     def run(self) -> None:
         current_pool.pool = self.pool
         if self.run_next_call():  # first of all, as the caller waits for the start of this thread
@@ -78,6 +87,12 @@ class WorkerThread(originals.Thread):
 def is_started(thread: WorkerThread) -> bool:
     """Return whether a thread whose start raised runs nevertheless, or is about to: a signal handler raised there."""
     return thread.ident is not None or thread in originals.enumerate_threads()
+
+
+def thread_class_for(me: Waiter) -> type[WorkerThread]:
+    """Return the class of the threads that make a waiter's calls: in a simulation they are dhagas."""
+    on_offload = hooks.on_offload
+    return WorkerThread if on_offload is None else on_offload(me) or WorkerThread
 
 
 class CurrentPool(originals.local):
@@ -135,7 +150,7 @@ class OffloadPool:
         Parks: until the call returns (``offload NAME``); a plain OS thread blocks. A cancel or a ``Timeout`` ends the
         park at once: a pending call is dropped; a running one goes on, and its result is dropped. From a thread of this
         pool the call is made inline. For a HIGH dhaga the thread also gets the interpreter lock sooner
-        (``SwitchInterval``). Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
+        (``SwitchInterval``, ``START_SECONDS``). Raises: TypeError, ParkError, RuntimeError after ``shutdown``.
         """
         check_function(fn, "offload", generators=False)
         me = this_waiter()
@@ -162,15 +177,17 @@ class OffloadPool:
         return offloading_wrapper(self.offload, fn)
 
     def _calls_inline(self, me: Waiter) -> bool:
-        """Return whether the caller calls inline: a thread of this pool."""
-        return current_pool.pool is self
+        """Return whether the caller calls inline, as a thread of this pool does."""
+        return thread_class_for(me).calls_inline(self, me)
 
     def _run(self, call: ThreadCall, me: Waiter) -> Any:
         """Submit a call, park and return its outcome. The caller is prepared for the park already."""
-        call.urgency.append(switch_interval.begin(me))
+        new_thread = thread_class_for(me)
+        call.prepare(me)
         failure: BaseException | None = None
         try:
-            self._submit(call)
+            if self._submit(call, new_thread) and new_thread is WorkerThread:
+                call.await_start()
         except BaseException as error:
             # Answered like any call: the caller is prepared for a park, and must park to become a running waiter again.
             failure = error
@@ -191,9 +208,10 @@ class OffloadPool:
 
     # ---- calls and threads
 
-    def _submit(self, call: ThreadCall) -> None:
-        """Append a call to the backlog.
+    def _submit(self, call: ThreadCall, new_thread: type[WorkerThread]) -> bool:
+        """Append a call to the backlog. ``new_thread``: the class of the thread that it may need.
 
+        Returns: whether an idle thread was woken for it.
         Raises: RuntimeError after shutdown, or if no thread can be started for it; a signal handler's error, raised
         while a thread starts. In the latter case the call may be in the backlog, or in a thread.
         """
@@ -203,10 +221,10 @@ class OffloadPool:
             self._calls[call] = None
             if self._idle:
                 self._wake_idle_thread()
-                return
+                return True
             if len(self._threads) == self._limit:
-                return
-            thread = WorkerThread(self)
+                return False
+            thread = new_thread(self)
             self._threads.add(thread)
         try:
             thread.start()
@@ -220,6 +238,7 @@ class OffloadPool:
                     other.fail(RuntimeError(f"no thread of {self!r} could be started: {error}"))
             if call in left_behind:
                 raise
+        return False
 
     def _forget(self, thread: WorkerThread) -> list[ThreadCall]:
         """Remove a thread that could not be started. Returns: the calls that no other thread is left to take."""
@@ -328,7 +347,7 @@ class SharedPool(OffloadPool):
 @contextmanager
 def outside_call(me: Waiter) -> Iterator[None]:
     """Count an expected wake from an OS thread: until then no deadlock is reported, and no virtual clock jumps."""
-    scheduler = None if isinstance(me, OSThread) else me.scheduler
+    scheduler = None if isinstance(me, OSThread) or thread_class_for(me) is not WorkerThread else me.scheduler
     if scheduler is not None:
         scheduler.outside_calls += 1
     try:

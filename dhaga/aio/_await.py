@@ -30,7 +30,8 @@ from .._kernel.api import current
 from .._kernel.arguments import check_seconds
 from .._kernel.errors import Cancelled
 from .._kernel.run.entries import HubCall
-from .._kernel.run.microthread import Dhaga, Main
+from .._kernel.run.main_code import Main
+from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.current import check_own_loop
 

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from .._kernel.run.scheduler import schedulers
+from .._kernel.process.preemption_watcher import cpu_seconds
+from .._kernel.run.scheduler import Scheduler, schedulers
 from .._kernel.wait import wait_graph
 from .._kernel.wait.thread_waiter import os_threads
 from .._kernel.wait.waiter import Waiter
@@ -62,7 +63,8 @@ class DhagaTable:
 
         Deadlocked dhagas come first in every order, and are never cut. ``grouped``: rows of one state, reason and
         object are one row of kind ``group``; ``opened``: keys of groups whose members follow, ``most`` of each, marked
-        as ``member``. ``hidden``: number of matching dhagas that no row stands for. From: any OS thread.
+        as ``member``. ``hidden``: number of matching dhagas that no row stands for. ``threads``: each scheduler and the
+        CPU seconds of its OS thread so far, or None. From: any OS thread.
         Raises: ValueError for an unknown sort key, ProbeUnavailable.
         """
         if sort not in SORTS:
@@ -90,6 +92,7 @@ class DhagaTable:
             "reasons": reasons.most_common(TOP_REASONS),
             "cycles": [[waiter.name for waiter in circle] for circle in circles],
             "cycle_idents": [[waiter.ident for waiter in circle] for circle in circles],
+            "threads": [[each.name, cpu_seconds(each, None)] for each in in_order()],
             "rows": [columns for line in lines[:most] for columns in all_columns_of(line, opened, most)],
         }
 
@@ -115,9 +118,14 @@ def all_columns_of(line: Line, opened: Container[str], most: int) -> Iterator[di
             yield all_columns(row) | {"member": True}
 
 
+def in_order() -> list[Scheduler]:
+    """Return all schedulers by their names."""
+    return sorted(schedulers, key=lambda each: each.name)
+
+
 def all_rows(shares: dict[int, float]) -> Iterator[DhagaRow]:
     """Yield the rows of each scheduler, then those of plain OS threads parked on one of Dhaga's objects."""
-    for scheduler in sorted(schedulers, key=lambda each: each.name):
+    for scheduler in in_order():
         for waiter in waiters_of(scheduler):
             yield row_of(waiter, scheduler.name, shares)
     for thread in members(os_threads):

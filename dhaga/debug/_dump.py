@@ -68,7 +68,8 @@ def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterato
     state = "busy, it did not answer" if view.held else "asleep" if view.asleep else "awake"
     counted = sum(each.kind == "dhaga" for each in view.dhagas)
     preempted = f", preemptions: {view.preemptions}" if view.preemptions else ""
-    yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable{preempted}"
+    cpu = "" if view.cpu_seconds is None else f", {duration(view.cpu_seconds)} of CPU time"
+    yield f"scheduler {view.name} ({view.life}), {state}, {counted} dhagas, {view.runnable} runnable{preempted}{cpu}"
     if view.stack:
         yield "  its OS thread is at"
         yield from _stack_lines(view.stack)

@@ -18,9 +18,11 @@ from greenlet import getcurrent
 
 from .._kernel import originals
 from .._kernel.errors import ParkError
+from .._kernel.process.preemption_watcher import cpu_seconds
 from .._kernel.run import preemption
 from .._kernel.run.lap import POLL_INTERVAL
-from .._kernel.run.microthread import RUNNING, WAITING, Dhaga, Main
+from .._kernel.run.main_code import Main
+from .._kernel.run.microthread import RUNNING, WAITING, Dhaga
 from .._kernel.run.run_modes import GuestMode, ImplicitMode, OwnThreadMode
 from .._kernel.run.scheduler import Scheduler, schedulers
 from .._kernel.stacks import Stack, hide_package, stack_of, stacks_of_threads
@@ -75,6 +77,7 @@ class SchedulerView:
     dhagas: tuple[DhagaView, ...]
     stack: Stack  # of its thread, if it was inspected from outside
     preemptions: int = 0  # turns ended because they took too long
+    cpu_seconds: float | None = None  # of its OS thread so far; None where the platform does not tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +191,7 @@ def _scheduler_view(scheduler: Scheduler, dhagas: tuple[DhagaView, ...], held: b
         dhagas,
         stack,
         scheduler.preemptions,
+        cpu_seconds(scheduler, None),
     )
 
 

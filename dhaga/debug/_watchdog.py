@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._kernel import hooks, originals
-from .._kernel.run.microthread import Dhaga, Main
+from .._kernel.run.main_code import Main
+from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler, schedulers
 from .._kernel.stacks import Stack, stacks_of_threads
 from .._workers.switch_interval import switch_interval

@@ -43,9 +43,10 @@ from .._kernel.errors import Cancelled
 from .._kernel.extras import missing_extra
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
-from .._kernel.run.microthread import PACKAGE_PREFIX, Dhaga
+from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler, begin_new_work
 from .._kernel.run.turn_budget import yield_if_due
+from .._kernel.run.uncaught import PACKAGE_PREFIX
 from ..monkey import _doors, original
 from ..select import POLLIN, POLLOUT, poll, select
 from ..servers import TCPServer

@@ -44,13 +44,23 @@ def refuse_late(replacements: Iterable[Replacement], known: Iterable[str] = ()) 
 def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterable[str] = ()) -> Iterator[str]:
     """Yield the imports that must come after the patch, each with one of its subclasses."""
     reported = set(known)
+    for module, name, subclass in early_subclasses(replacements):
+        package = package_of(subclass.__module__)
+        if package not in reported:
+            reported.add(package)
+            yield place_of(package) + f", as {full_name(subclass)} is derived from {module.__name__}.{name}"
+
+
+def early_subclasses(replacements: Iterable[Replacement]) -> Iterator[tuple[Any, str, type]]:
+    """Yield the classes that a patch does not replace and that derive from one which it does."""
     for module, name, _, standard in replacements:
         if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:
-            for subclass in foreign_subclasses(standard):
-                package = package_of(subclass.__module__)
-                if package not in reported:
-                    reported.add(package)
-                    yield place_of(package) + f", as {full_name(subclass)} is derived from {module.__name__}.{name}"
+            yield from ((module, name, subclass) for subclass in foreign_subclasses(standard))
+
+
+def early_packages(replacements: Iterable[Replacement]) -> set[str]:
+    """Return the packages of these classes."""
+    return {package_of(subclass.__module__) for _, _, subclass in early_subclasses(replacements)}
 
 
 def place_of(package: str) -> str:
@@ -83,14 +93,16 @@ def threads() -> Iterator[str]:
         yield f"the start of the OS thread {originals.current_thread().name!r}, in which it was called"
     known = {thread.ident: thread for thread in originals.enumerate_threads()}
     for ident, frame in frames_of_threads().items():
-        if ident not in (originals.get_ident(), main) and not is_exempt(ident, known.get(ident)):
+        if ident not in (originals.get_ident(), main) and not is_exempt(ident, known.get(ident), frame):
             yield description(known.get(ident), frame)
 
 
-def is_exempt(ident: int, thread: Any) -> bool:
+def is_exempt(ident: int, thread: Any, frame: FrameType) -> bool:
     """Return whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
     if any(scheduler.thread_ident == ident for scheduler in list(schedulers)):
         return True
+    if thread is None:  # unknown to threading, as the preemption watcher
+        return package_of(str(from_outermost(frame)[0].f_globals.get("__name__", ""))) in BELOW_PATCH
     return package_of(type(thread).__module__) in BELOW_PATCH or hasattr(thread, "pydev_do_not_trace")
 
 

@@ -56,7 +56,7 @@ class PrivateModules:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self.import_}
         if hasattr(builtins, "__lazy_import__"):
             # No lazy imports (3.15): ``lazy from threading import Lock`` would take it from the public module.
-            self.builtins["__lazy_import__"] = self.import_
+            self.builtins["__lazy_import__"] = self.import_at_once
         self.meta_path: list[Any] = list(sys.meta_path)
         self.modules: dict[str, ModuleType] = {}
         self._loads = ModuleLocks()
@@ -92,6 +92,10 @@ class PrivateModules:
                 importlib.import_module(absolute)
         below = name.partition(".")[2]
         return self._load(absolute[: -len(below) - 1]) if below else module
+
+    def import_at_once(self, *arguments: Any) -> ModuleType:
+        """Import a private module where a statement asks for a lazy one. Source: ``builtins.__lazy_import__``."""
+        return self.import_(*arguments[:5])  # 3.15.0rc1 adds the builtins
 
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
         """Import a private module, inside the ``with`` block or not. Source: ``importlib.import_module``."""

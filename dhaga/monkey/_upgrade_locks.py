@@ -24,12 +24,14 @@ import gc
 import sys
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 from .._kernel import hooks, originals
+from .._kernel.interpreter import FREE_THREADED
 from .._sync.condition import Condition
 from .._sync.local import local
 from .._sync.lock import Lock, RLock
@@ -113,10 +115,15 @@ DOWNGRADES: Makers = {
 
 
 class Referrers:
-    """The referrers of certain objects, as far as ``gc`` knows them; found in one pass over all objects."""
+    """The referrers of certain objects, as far as ``gc`` knows them; found in one pass over all objects.
+
+    Their references are counted in this pass. Later, a reader of an object's ``__dict__`` may have made that dict, and
+    it has the references instead.
+    """
 
     def __init__(self, objects: list[Any]) -> None:
         self.found: dict[int, dict[int, Any]] = {id(obj): {} for obj in objects}
+        self.references: Counter[tuple[int, int]] = Counter()
         asked = tuple(objects) if len(objects) < FEW else ()
         for referrer in gc.get_referrers(*asked) if asked else gc.get_objects():
             # type() throughout: isinstance() would resolve a proxy
@@ -124,13 +131,20 @@ class Referrers:
                 self.note(referrer)
 
     def note(self, referrer: Any) -> None:
-        for held in gc.get_referents(referrer):
+        # Of a module only its dict: `_asyncio` of 3.12 and 3.13 tells gc of futures' iterators that it has freed, and
+        # another reference frees them twice. What its state in C holds is left, as all that extensions hold.
+        for held in [vars(referrer)] if type(referrer) is ModuleType else gc.get_referents(referrer):
             if id(held) in self.found:
                 self.found[id(held)][id(referrer)] = referrer
+                self.references[id(held), id(referrer)] += 1
 
     def of(self, obj: Any) -> list[Any]:
         """Return the referrers of an object."""
         return list(self.found[id(obj)].values())
+
+    def count(self, obj: Any, *referrers: Any) -> int:
+        """Return the number of references to an object in some of its referrers."""
+        return sum(self.references[id(obj), id(referrer)] for referrer in referrers)
 
     def indirect(self) -> list[Any]:
         """Return the referrers that are parts of others: methods, and the dicts of modules, classes and objects."""
@@ -140,11 +154,6 @@ class Referrers:
             for referrer in referrers.values()
             if type(referrer) in (dict, *METHODS)
         ]
-
-
-def count_references(referrer: Any, obj: Any) -> int:
-    """Return the number of references to an object in a referrer."""
-    return sum(held is obj for held in gc.get_referents(referrer))
 
 
 def setters(referrer: Any, owner: Any, obj: Any) -> Iterator[Setter]:
@@ -169,6 +178,19 @@ def setters_of_object(referrer: Any, obj: Any) -> Iterator[Setter]:
         for slot in vars(kind).values():
             if isinstance(slot, MemberDescriptorType) and content(slot, referrer) is obj:
                 yield partial(slot.__set__, referrer)
+
+
+def locals_of_callers() -> set[int]:
+    """Return the ids of all that local variables of callers of this module hold. Cells are among the referrers."""
+    found: set[int] = set()
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        code, values = frame.f_code, frame.f_locals
+        names = {*code.co_varnames} - {*code.co_cellvars}
+        if frame.f_globals is not globals():
+            found.update(id(values[name]) for name in names if name in values)
+        frame = frame.f_back
+    return found
 
 
 def is_class(obj: Any) -> bool:
@@ -202,16 +224,19 @@ class LockUpgrade:
         self.makers = makers
         self.old_condition, self.new_condition = old, new
         self.conditions: list[Any] = [it for it in gc.get_objects() if type(it) is old]
-        objects.append(originals.allocate_lock())  # referenced only by this method: its count is the baseline
+        # Referenced only by this method: their counts are the baseline.
+        objects += [originals.allocate_lock(), originals.local()]
         self.referrers = Referrers(objects)
         self.owners = Referrers(self.referrers.indirect())
         self.references = {id(obj): self.unknown_references(obj) for obj in objects}
+        self.from_here_to_local = self.references[id(objects.pop())]
         self.from_here = self.references[id(objects.pop())]
+        self.in_frames = locals_of_callers() if FREE_THREADED else set()
         self.replacements = self.replace(objects)
 
     def unknown_references(self, obj: Any) -> int:
         """Return the number of references to an object that ``gc`` does not know."""
-        return sys.getrefcount(obj) - sum(count_references(referrer, obj) for referrer in self.referrers.of(obj))
+        return sys.getrefcount(obj) - self.referrers.count(obj, *self.referrers.of(obj))
 
     def replace(self, objects: list[Any]) -> dict[int, Any]:
         """Make and place the new objects. Returns: the new objects, by the id of the old one."""
@@ -235,13 +260,23 @@ class LockUpgrade:
         """Return the setters for all references to an object; None if it must be left."""
         if has_waiters(obj) or (type(obj) in RLOCKS and is_held(obj)):
             return None
+        referrers = self.referrers.of(obj)
+        if not referrers:  # garbage, as is a replaced thread-local of a free-threaded build until the next collection
+            return None
         found: list[Setter] = []
-        for referrer in self.referrers.of(obj):
+        for referrer in referrers:
             there = self.setters_in(referrer, obj)
             if there is None:
                 return None
             found += there
-        return found if self.references[id(obj)] <= self.from_here else None
+        return None if self.has_unknown_references(obj) else found
+
+    def has_unknown_references(self, obj: Any) -> bool:
+        """Return whether a local variable or an extension has a reference to an object."""
+        if type(obj) is not originals.local:
+            return self.references[id(obj)] > self.from_here
+        # A free-threaded build adds 2 ** 60 to the count of a thread-local, and leaves out some local variables.
+        return self.references[id(obj)] > self.from_here_to_local or id(obj) in self.in_frames
 
     def setters_in(self, referrer: Any, obj: Any) -> list[Setter] | None:
         """Return the setters for an object in one referrer; None if one is missing."""
@@ -252,9 +287,8 @@ class LockUpgrade:
             return None if has_waiters(owner) else []
         if belongs_below(owner):
             return None
-        number = count_references(referrer, obj)  # counted before its __dict__ is read, which may make it
         found = list(setters(referrer, owner, obj))
-        return found if len(found) == number else None
+        return found if len(found) == self.referrers.count(obj, referrer) else None
 
     def owner(self, referrer: Any) -> Any:
         """Return the owner of a dict; any other referrer is returned unchanged."""

@@ -26,6 +26,7 @@ from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
+from .._kernel.run.uncaught import find_exit
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._sync.semaphore import Semaphore
@@ -107,8 +108,10 @@ class Connection(Dhaga):
         """Log an exception of the handler, but no cancel; SystemExit and KeyboardInterrupt end the program as usual."""
         if isinstance(error, Exception):
             logger.error("%s: the handler failed", self.name, exc_info=error)
-        else:
-            super()._report(error)
+            return
+        super()._report(error)
+        if self.server.on_exit is not None and (exit := find_exit(error)) is not None:
+            self.server.on_exit(exit)
 
     def _end(self) -> None:
         try:
@@ -165,10 +168,13 @@ class TCPServer:
         self.permits: Semaphore = Semaphore(max_connections)
         self.addresses: list[Any] = []
         self.listeners: list[socket] = []
-        self.acceptors: set[Acceptor] = set()
-        self.connections: set[Connection] = set()
+        # Dictionaries, as they have an order: the first to come is the first to be stopped.
+        self.acceptors: dict[Acceptor, None] = {}
+        self.connections: dict[Connection, None] = {}
         self.stopping: bool = False
         self.processes: int = 1  # number of processes that accept from the same listeners
+        # Gets the SystemExit or KeyboardInterrupt of a handler in an OS thread that has no main code to pass it to.
+        self.on_exit: Callable[[BaseException], object] | None = None
         self.end_waiters: WaitQueue = WaitQueue(self, f"end of {name}")
         self.scheduler: Scheduler = None  # type: ignore[assignment]
 
@@ -203,7 +209,7 @@ class TCPServer:
         self.listeners = listen(self.requested_address, self.backlog, self.reuse_port)
         self.scheduler = current_scheduler()
         self.addresses = [listener.getsockname() for listener in self.listeners]
-        self.acceptors = {Acceptor(self, listener) for listener in self.listeners}
+        self.acceptors = dict.fromkeys(Acceptor(self, listener) for listener in self.listeners)
         for acceptor in self.acceptors:
             self.scheduler.admit(acceptor)
         return self
@@ -211,17 +217,17 @@ class TCPServer:
     def admit(self, sock: socket, peer: Any) -> None:
         """Start the dhaga of a connection that an acceptor has a permit for."""
         connection = Connection(self, sock, peer)
-        self.connections.add(connection)
+        self.connections[connection] = None
         self.scheduler.admit(connection)
 
     def on_acceptor_end(self, acceptor: Acceptor) -> None:
         """Stop the server, so that a listener without an acceptor is noticed."""
-        self.acceptors.discard(acceptor)
+        self.acceptors.pop(acceptor, None)
         self.close()
 
     def on_connection_end(self, connection: Connection) -> None:
         """Remove an ended connection and release its permit."""
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self.permits.release()
         if self.stopping:
             self.wake_end_waiters()

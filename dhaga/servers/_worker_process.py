@@ -1,9 +1,10 @@
 """A prefork worker between its fork and its exit; the master is in ``_prefork``.
 
 The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
-stop request: a signal's number, SIGTERM when the master has died, or None when a server has ended by itself. The pipe
-to the master carries one byte once all servers serve; its end reports the worker's death to the master, and the
-master's to the worker. A second request while the worker drains stops it at once; an alarm kills a worker that hangs.
+stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself, or the
+SystemExit of a handler in a further thread. The pipe to the master carries one byte once all servers serve; its end
+reports the worker's death to the master, and the master's to the worker. A second request while the worker drains
+stops it at once; an alarm kills a worker that hangs.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Service:
         self.threads = threads
         self.grace = grace
         self.processes = processes
-        self.stop_requests: SimpleQueue[int | None] = SimpleQueue()
+        self.stop_requests: SimpleQueue[int | BaseException | None] = SimpleQueue()
         self.servers: list[TCPServer] = []
 
     def run(self, pipe: standard.socket) -> int:
         """Serve; report on ``pipe`` when all servers serve, and drain when the master closes its end.
 
-        From: main code. Returns: an exit status.
+        From: main code. Returns: an exit status. Raises: the SystemExit or KeyboardInterrupt of a handler.
         """
         try:
             with die_with_master(pipe):
@@ -70,6 +71,8 @@ class Service:
             return EXIT_FAILURE
         spawn(self.watch_master, adopt(pipe), daemon=True)
         request = self.stop_requests.get()
+        if isinstance(request, BaseException):
+            raise request
         self.stop(self.grace if request == signal.SIGTERM else 0)
         return EXIT_FAILURE if request is None else 0
 
@@ -85,6 +88,7 @@ class Service:
             if scheduler is None:
                 server.start()
             else:
+                server.on_exit = self.stop_requests.put_nowait
                 scheduler.spawn(server.start).result()
             self.servers.append(server)
             spawn(self.watch_server, server, daemon=True)
@@ -116,7 +120,7 @@ class Service:
 
     def stop_at_once(self) -> None:
         """Wait for a second stop request, then reduce the grace of every server to 0."""
-        while self.stop_requests.get() is None:  # a server has ended, as expected during a stop
+        while not isinstance(self.stop_requests.get(), int):  # a server has ended, as expected during a stop
             pass
         for server in self.servers:
             spawn(server.stop, 0)

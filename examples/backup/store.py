@@ -9,7 +9,7 @@ fsync goes. A snapshot is committed after that and not before, so a committed on
 fsyncs come in lots, now and then during a backup and at the commit: one for each chunk as it arrives would cost a
 client the wait each time, and on a disk that turns, seconds a hundred files. A chunk that was not settled survives
 the death of the server, and after power loss it is used again only if it is still what its name says: opening the store
-reads `incoming` through.
+reads `incoming` through, and makes the names in `chunks` durable.
 """
 
 from __future__ import annotations
@@ -159,6 +159,9 @@ class Store:
             pass
 
     def _recover(self) -> None:
+        chunks = self._paths["chunks"]
+        for directory in [f"{chunks}/{name}" for name in os.listdir(chunks)] + [chunks]:
+            _fsync(directory)  # a server that was killed may have put chunks there, and not come to this
         for name in os.listdir(self._paths["incoming"]):
             path = f"{self._paths['incoming']}/{name}"
             if (digest := _sound(name, path)) is None:

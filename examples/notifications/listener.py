@@ -12,6 +12,10 @@ from .runtime import socket, threading, time
 
 READ_SIZE: Final = 16 << 10
 CONNECT_SECONDS: Final = 10.0
+SILENCE_SECONDS: Final = 60.0
+"""Seconds after which a silent connection is taken for dead: four heartbeats of the server. If the server has vanished
+without a word, nothing else tells.
+"""
 PAUSES: Final = (0.05, 1.0)
 """The first and the longest pause before it comes back, in seconds; each is drawn at random up to there."""
 
@@ -87,7 +91,7 @@ class Listener:
 
     def connect(self, place: Endpoint) -> Any:
         sock = socket.create_connection((place.host, place.port), CONNECT_SECONDS)
-        sock.settimeout(None)
+        sock.settimeout(SILENCE_SECONDS)
         return sock
 
     def converse(self, place: Endpoint) -> None:

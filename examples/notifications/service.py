@@ -56,8 +56,9 @@ class Service:
         self.counts = self.broker.counts
         self.client_limits = ClientLimits(limits.queue, policy, self.counts)
         self.posting: Publish = self.broker.publish
-        self.clients: set[Client] = set()
-        self.polls: set[Poll] = set()
+        # In the order of their coming: a set of objects has another order in each run.
+        self.clients: dict[Client, None] = {}
+        self.polls: dict[Poll, None] = {}
         self.stopped = threading.Event()
         self.heart = threading.Thread(target=self.beat, name="heart", daemon=True)
 
@@ -89,13 +90,13 @@ class Service:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENDING_BUFFER)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = Client(sock, format, name, self.client_limits)
-        self.clients.add(client)
+        self.clients[client] = None
         if self.stopped.is_set():  # stop() has not seen it
             client.close()
         try:
             yield client
         finally:
-            self.clients.discard(client)
+            del self.clients[client]
             client.close()
 
     def poll(self, names: list[str], after: Id, timeout: float, gone: Callable[[], bool]) -> Missed:
@@ -105,7 +106,7 @@ class Service:
         """
         poll = Poll()
         missed = self.broker.subscribe(poll, names, after)
-        self.polls.add(poll)
+        self.polls[poll] = None
         try:
             if missed.messages or missed.gap or self.stopped.is_set():
                 return missed
@@ -115,7 +116,7 @@ class Service:
                     break
             return self.broker.read(names, after)
         finally:
-            self.polls.discard(poll)
+            del self.polls[poll]
             self.broker.unsubscribe(poll, names)
 
     # ---- the heartbeat

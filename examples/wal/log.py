@@ -225,9 +225,8 @@ class WriteAheadLog:
         """Remove the segments that hold no record above ``sequence``."""
         paths = segments_in(self.directory)
         needless = [path for path, later in pairwise(paths) if first_of(later) <= sequence + 1]
-        for path in needless:  # the oldest first: a crash in between leaves no gap
+        for path in needless:  # the oldest first, and each for good before the next: a crash in between leaves no gap
             path.unlink()
-        if needless:
             sync_directory(self.directory)
         return len(needless)
 

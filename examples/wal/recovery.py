@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .records import HEADER_SIZE, Corrupt, Header, Record, records_after, records_in
-from .segments import Segment, drop_unfinished, first_of, segments_in
+from .segments import Segment, drop_unfinished, first_of, segments_in, sync_directory
 
 
 @dataclass(frozen=True)
@@ -109,4 +109,5 @@ def recover(directory: Path) -> tuple[Segment, Found]:
     last = read_segment(segments_in(directory)[-1])
     segment = Segment(last.path, last.header, last.size)
     segment.cut(last.end)  # syncs, torn or not: what is read here is built upon, and must not vanish later
+    sync_directory(directory)  # nor the name of the last segment, whose maker may have been killed before it synced it
     return segment, found

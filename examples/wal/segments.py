@@ -21,9 +21,7 @@ twice, which beside busy dhagas is a tenth of the time (``benchmarks/file_io.py`
 
 def hold(directory: Path) -> int:
     """Keep every other process out of a log, which is made if there is none, until the fd is closed. Raises: InUse."""
-    if not directory.exists():
-        directory.mkdir(parents=True)
-        sync_directory(directory.parent)
+    make_durably(directory)
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,6 +29,17 @@ def hold(directory: Path) -> int:
         os.close(fd)
         raise InUse(f"the log in {directory} is in use") from None
     return fd
+
+
+def make_durably(directory: Path) -> None:
+    """Make a directory, and those above it, unless they are there. Its name is durable then.
+
+    That of an existing one may not be yet, as its maker may have been killed before it could sync it.
+    """
+    if not directory.parent.exists():
+        make_durably(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
 
 
 def segments_in(directory: Path) -> list[Path]:

@@ -90,8 +90,7 @@ def test_a_brief_option_is_named_in_the_help_with_its_default() -> None:
     made.add_brief("--fast", action="store_true")
     made.add_brief("--least", type=count)
     assert made.format_help().endswith(
-        "\n\nmore, explained in https://dhaga.readthedocs.io/reference/commands.html#x:\n"
-        "  --most 7   --fast   --least none\n"
+        "\n\nmore, see https://dhaga.readthedocs.io/reference/commands.html#x:\n  --most 7   --fast   --least none\n"
     )
     assert made.parse_args(["--most", "8", "x"]).most == 8
 

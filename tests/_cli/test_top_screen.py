@@ -21,6 +21,8 @@ class Process:
         self.asked: list[Any] = []
         self.last_first = False
         self.group: list[str] = []
+        self.time = 0.0
+        self.threads: list[tuple[str, float | None]] = []
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         if what == "history":
@@ -40,6 +42,7 @@ class Process:
             rows = [row for row in rows if row["name"] not in self.group]
             rows = [head | {"name": "g…"}, *(members if is_open else []), *rows]
         counts = {"total": len(self.names), "matching": len(rows), "hidden": 0, "states": {"WAITING": len(self.names)}}
+        counts |= {"time": self.time, "threads": self.threads}
         return {"pid": 7, "measured": True, "cycles": [], "reasons": [["sleep", 3]], "rows": rows, **counts} | {
             "headline": f"{len(self.names)} dhagas: {len(self.names)} waiting"
         }
@@ -93,6 +96,17 @@ def test_the_scheduler_is_a_column_only_if_there_are_several() -> None:
     assert [line.split()[-1] for line in lines[4:6]] == ["S", "T"]
     screen.height = 6  # one row fits: the columns stay those of all
     assert drawn(screen)[3].split()[-1] == "scheduler"
+
+
+def test_the_cpu_of_several_threads_is_a_line_of_the_head() -> None:
+    process = Process("a")
+    process.threads = [("S", 1.0), ("T", 1.0)]
+    screen = Screen(process, "", "share")
+    screen.refresh()
+    process.time, process.threads = 2.0, [("S", 1.5), ("T", 3.0)]
+    screen.refresh()
+    screen.refresh()
+    assert drawn(screen)[2] == "cpu of OS threads: T 100%, S 25%"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dhaga
+from dhaga._iowait import cached_reads
 from dhaga._iowait.offloaded_file import BUFFER_SIZE
 from tests.kit.files import LINES
 
@@ -24,3 +25,9 @@ def path(tmp_path: Path) -> Path:
 def pool() -> Iterator[dhaga.OffloadPool]:
     with dhaga.OffloadPool("files", threads=1) as found:
         yield found
+
+
+@pytest.fixture
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each read of a file offloaded, as where the file system does not tell what is in memory."""
+    monkeypatch.setattr(cached_reads, "NOWAIT", 0)

@@ -12,6 +12,7 @@ import pytest
 
 import dhaga
 from dhaga import select, socket
+from dhaga._iowait.fd_set import WatcherSet
 from dhaga._kernel import hooks
 from dhaga.testing import cancel_at_every_park, open_fds, settle, virtual_clock
 from tests.kit.selects import Waits, by_poll, every_way, has_poll, pair
@@ -161,3 +162,18 @@ def test_who_polls_in_a_loop_lets_others_run(waits: Waits, ready: bool) -> None:
             done.clear()
             dhaga.spawn(done.append, 1)
             polling()
+
+
+def test_a_close_that_is_noted_late_does_not_wake_a_waiter_from_its_next_park() -> None:
+    """The thread that closes the fd may have found the waiter just before it left."""
+    with virtual_clock():
+        d = dhaga.spawn(lambda: (dhaga.park("first"), dhaga.park("next")))
+        settle()
+        fd_set = WatcherSet("poll fd 9", d.scheduler)
+        fd_set.parked = d, d.parked
+        d.wake()
+        settle()
+        fd_set.note_close()
+        assert fd_set.fd_closing and d.reason == "next"
+        d.wake()
+        d.join()

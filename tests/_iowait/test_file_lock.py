@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 
 import dhaga
+import dhaga.io
+from dhaga._iowait import file_lock
+from dhaga._kernel import originals
+from dhaga._kernel.run.fd_watch import FdWatchers
+from dhaga._kernel.wait.current import this_waiter
 from dhaga.testing import settle
 from tests.kit.files import LINES, Occupied
 
@@ -42,6 +47,7 @@ def test_what_several_write_is_not_interleaved(path: Path, mode: str, buffering:
         assert [line for line in written if line[0] == name] == [f"{name} {n} " + name * 300 for n in range(50)]
 
 
+@pytest.mark.usefixtures("no_cache")
 def test_who_waits_for_its_turn_gets_it_in_order(path: Path, pool: dhaga.OffloadPool) -> None:
     f = dhaga.spawn(dhaga.open, path, "rb", pool=pool).result(30)
     with Occupied(pool):
@@ -87,3 +93,21 @@ def test_what_the_buffer_holds_is_written_by_close_even_if_somebody_else_waits_t
     with open(receiving, "rb") as g:
         assert dhaga.offload(g.read) == b"first"
     closing.result(30)
+
+
+def test_a_close_by_another_thread_just_before_the_wait_for_data_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    with dhaga.io.open(read_end, "rb", buffering=0) as file, open(write_end, "wb"):
+        opened: Any = file
+        lock: Any = opened.file_lock
+
+        def closed_meanwhile() -> Any:
+            lock.closing = True
+            former, lock.watchers = lock.watchers, FdWatchers(read_end)
+            former.close()
+            return this_waiter()
+
+        monkeypatch.setattr(file_lock, "this_waiter", closed_meanwhile)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            lock.wait_until(originals.select_module.POLLIN)
+        lock.closing = False

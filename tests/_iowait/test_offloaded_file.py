@@ -225,6 +225,7 @@ def test_the_standard_modules_take_them(main_dhaga: None, tmp_path: Path) -> Non
 # ---- who parks, and where
 
 
+@pytest.mark.usefixtures("no_cache")
 def test_an_operation_parks_while_others_run_and_the_buffer_serves_without(path: Path, pool: dhaga.OffloadPool) -> None:
     f = dhaga.spawn(dhaga.open, path, pool=pool).result(30)
     assert f.readline() == LINES[0]
@@ -287,6 +288,7 @@ def test_context_variables_and_schedulers_do_not_matter(path: Path) -> None:
 # ---- cancels
 
 
+@pytest.mark.usefixtures("no_cache")
 def test_a_cancel_comes_too_late_for_an_operation_and_ends_the_loop_around_it(
     path: Path, pool: dhaga.OffloadPool
 ) -> None:
@@ -306,6 +308,7 @@ def test_a_cancel_comes_too_late_for_an_operation_and_ends_the_loop_around_it(
     f.close()
 
 
+@pytest.mark.usefixtures("no_cache")
 def test_a_timeout_is_raised_by_the_next_operation(path: Path, pool: dhaga.OffloadPool) -> None:
     f = dhaga.spawn(dhaga.open, path, pool=pool).result(30)
     occupied = Occupied(pool)
@@ -320,6 +323,7 @@ def test_a_timeout_is_raised_by_the_next_operation(path: Path, pool: dhaga.Offlo
     f.close()
 
 
+@pytest.mark.usefixtures("no_cache")
 @pytest.mark.parametrize("mode", ["r", "rb"])
 def test_cancelled_or_timed_out_anywhere_a_reader_loses_no_line_and_tears_none(tmp_path: Path, mode: str) -> None:
     file = tmp_path / "few"
@@ -526,6 +530,7 @@ def test_closed_and_failed_files_go_without_a_word(main_dhaga: None, path: Path)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # from Python 3.15 on each layer of the file warns
+@pytest.mark.usefixtures("no_cache")
 def test_a_pool_that_is_shut_down_serves_no_file(path: Path) -> None:
     pool = dhaga.OffloadPool("files", threads=1)
     f = dhaga.spawn(dhaga.open, path, "rb", pool=pool).result(30)

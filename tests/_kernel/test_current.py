@@ -11,20 +11,6 @@ import dhaga
 from dhaga.testing import virtual_clock
 
 
-def test_main_code_parks_and_is_woken_like_a_dhaga() -> None:
-    trace: list[object] = []
-    with virtual_clock() as clock:
-        me = dhaga.current()
-        assert dhaga.current() is me and not isinstance(me, dhaga.Dhaga)
-        assert repr(me) == "<Main code of virtual RUNNING>"
-        dhaga.spawn(lambda: (trace.append(repr(me)), dhaga.sleep(5), me.wake("by a dhaga")))
-        assert dhaga.park("x") == "by a dhaga"
-        assert trace == ["<Main code of virtual WAITING x>"] and clock() == 5
-        with pytest.raises(TimeoutError):
-            dhaga.park("x", timeout=3)
-        assert clock() == 8
-
-
 def test_in_a_notebook_the_error_names_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     async def wrong() -> None:
         dhaga.sleep(1)

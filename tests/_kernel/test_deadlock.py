@@ -117,6 +117,7 @@ def test_nobodys_frames_are_looked_at_while_a_thread_runs(monkeypatch: pytest.Mo
     d.join()
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="only Python 3.11 collects while it makes frame objects")
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_collection_comes_while_frames_are_looked_at(monkeypatch: pytest.MonkeyPatch, enabled: bool) -> None:
     frames, seen = sys._current_frames, []

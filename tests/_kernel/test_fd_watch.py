@@ -13,7 +13,7 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.run.fd_watch import FdWatcher
+from dhaga._kernel.run.fd_watch import FdWatcher, wake_all
 from dhaga._kernel.wait.waiter import TIMED_OUT
 from dhaga.testing import open_fds, settle, virtual_clock
 from tests.kit.pollers import has_epoll, poller_here
@@ -134,3 +134,32 @@ def test_a_channel_closed_by_another_thread_meanwhile_counts_as_watched_no_more(
         assert waits(channel.wait_readable) == waits(channel.wait_writable) == "EBADF"
         settle()
         assert not poller.watchers and not poller.open_duplicates
+
+
+class Reader:
+    """A waiter in whose wake another one comes."""
+
+    def __init__(self, waiters: dict[Any, None], newcomer: object) -> None:
+        self.waiters, self.newcomer = waiters, newcomer
+        self.wakes = 0
+
+    def wake_parked(self, error: object = None) -> None:
+        self.wakes += 1
+        self.waiters[self.newcomer] = None
+
+
+def test_a_waiter_that_comes_while_the_others_are_woken_stays_and_one_that_has_left_is_not_woken() -> None:
+    """A sharer of the fd may be closed in another OS thread."""
+    waiters: dict[Any, None] = {}
+    first, newcomer = Reader(waiters, "newcomer"), "newcomer"
+    leaver = Reader(waiters, newcomer)
+
+    class Leaving(Reader):
+        def wake_parked(self, error: object = None) -> None:
+            super().wake_parked(error)
+            waiters.pop(leaver)
+
+    second = Leaving(waiters, newcomer)
+    waiters.update(dict.fromkeys([first, second, leaver]))
+    wake_all(waiters)
+    assert (first.wakes, second.wakes, leaver.wakes) == (1, 1, 0) and list(waiters) == [newcomer]

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from dhaga._kernel.guards import Guarded, TicketDeque
+from dhaga._kernel.fast.accelerator import fast_paths
+from dhaga._kernel.guards import Guarded, TicketDeque, fence
 from dhaga._kernel.interpreter import FREE_THREADED
-from dhaga._sync.lock import Lock
+from dhaga._kernel.wait.wait_queue import WaitQueue
+from dhaga._sync.event import Event
+from dhaga._sync.lock import Lock, RLock
+from dhaga._sync.semaphore import Semaphore
+from dhaga._sync.simple_queue import SimpleQueue
+from dhaga.queue import Queue
+from dhaga.testing import virtual_clock
+from tests.kit.parking import parked
 from tests.kit.scripts import prints
 
 
@@ -27,3 +39,164 @@ def test_a_wait_queue_has_the_guard_of_its_owner() -> None:
     lock: Any = Lock()
     other: Any = Lock()
     assert lock._waiters._guard is lock._guard is not other._guard
+
+
+def test_a_fence_changes_nothing() -> None:
+    for shared in ([1], deque([1]), WaitQueue(object, "x")):
+        before = list(shared)
+        fence(shared)
+        assert list(shared) == before
+
+
+# ---- the guards of the accelerator
+
+guards_in_c = pytest.mark.skipif(
+    not (FREE_THREADED and isinstance(fast_paths, ModuleType)), reason="there are no guards in C"
+)
+
+
+def in_thread(call: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=call)
+    thread.start()
+    return thread
+
+
+@guards_in_c
+def test_functions_in_c_and_in_python_take_the_same_guard() -> None:
+    assert isinstance(fast_paths, ModuleType)
+    objects: list[Any] = [Lock(), RLock(), Event(), Semaphore(), SimpleQueue(), Queue().mutex]
+    assert {type(each._guard) for each in objects} == {fast_paths.Guard}
+
+
+@guards_in_c
+@pytest.mark.parametrize("kind", [Lock, RLock, Semaphore])
+def test_a_compiled_acquire_waits_while_another_thread_holds_the_guard(kind: Callable[[], Any]) -> None:
+    primitive, order = kind(), []
+
+    def acquire() -> None:
+        started.release()
+        primitive.acquire()
+        order.append("acquired")
+        primitive.release()
+
+    started = threading.Semaphore(0)
+    with primitive._guard:
+        thread = in_thread(acquire)
+        started.acquire()
+        for _ in range(100):
+            os.sched_yield()
+        order.append("let go")
+    thread.join()
+    assert order == ["let go", "acquired"]
+
+
+@guards_in_c
+def test_a_guard_may_be_taken_again_by_its_thread_and_by_others_after_the_last_release() -> None:
+    guard: Any = Lock()._guard  # type: ignore[attr-defined]
+    order: list[str] = []
+
+    def take() -> None:
+        with guard:
+            order.append("other")
+
+    with guard:
+        with guard:
+            thread = in_thread(take)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"]
+
+
+@guards_in_c
+def test_a_guard_is_released_by_its_thread_only() -> None:
+    guard: Any = Lock()._guard  # type: ignore[attr-defined]
+    errors: list[str] = []
+
+    def release() -> None:
+        try:
+            guard.__exit__(None, None, None)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    with guard:
+        in_thread(release).join()
+    release()
+    assert errors == ["this thread does not hold the guard"] * 2
+
+
+@guards_in_c
+def test_no_guard_is_held_by_a_parked_dhaga() -> None:
+    taken: list[str] = []
+
+    def take() -> None:
+        for each in objects:
+            with each._guard:
+                taken.append(type(each).__name__)
+
+    with virtual_clock():
+        lock, event, semaphore, simple, queue = Lock(), Event(), Semaphore(0), SimpleQueue[int](), Queue[int]()
+        waits = WaitQueue(lock, "test")
+        objects: list[Any] = [lock, event, semaphore, simple, queue.mutex, queue._getters, waits]
+        with lock:
+            calls: list[Callable[..., Any]] = [
+                lock.acquire,
+                event.wait,
+                semaphore.acquire,
+                simple.get,
+                queue.get,
+                lambda: waits.wait(False, int),
+            ]
+            waiters = [parked(call) for call in calls]
+            assert all(each.reason for each in waiters)
+            in_thread(take).join()
+            for each in waiters:
+                each.cancel()
+                each.join()
+    assert taken == ["Lock", "Event", "Semaphore", "SimpleQueue", "Mutex", "WaitQueue", "WaitQueue"]
+
+
+FORK = """
+import os, threading, warnings
+warnings.simplefilter("ignore")  # of a fork beside threads
+from dhaga._sync.lock import Lock
+
+lock, held, over = Lock(), threading.Event(), threading.Event()
+
+def hold():
+    with lock._guard:
+        held.set()
+        over.wait()
+
+def in_child():
+    with lock:  # free, as its owner is gone
+        pass
+    with own._guard:  # still the caller's
+        order = []
+        thread = threading.Thread(target=lambda: (own.acquire(), order.append("other")))
+        thread.start()
+        for _ in range(100):
+            os.sched_yield()
+        order.append("first")
+    own._guard.__exit__(None, None, None)  # of the acquisition before the fork
+    thread.join()
+    return order == ["first", "other"]
+
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+own = Lock()
+own._guard.__enter__()
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if in_child() else 1)
+own._guard.__exit__(None, None, None)
+over.set()
+thread.join()
+print(os.waitpid(pid, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not FREE_THREADED, reason="there are no guards")
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_in_a_forked_child_the_guards_of_other_threads_are_free(pure: str) -> None:
+    assert prints(FORK, DHAGA_PURE=pure) == ["0"]

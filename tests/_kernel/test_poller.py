@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.run.fd_watch import READ, WRITE
-from dhaga._kernel.run.poller import Epoll, IOLoopPoller, Poller, new_poller
+from dhaga._kernel.run.fd_watch import READ, WRITE, FdWatcher
+from dhaga._kernel.run.poller import EdgeTriggered, Epoll, IOLoopPoller, Poller, new_poller
 from dhaga.testing import open_fds, settle, virtual_clock
 from tests.kit.pollers import has_epoll, poller_here
 
@@ -170,3 +171,52 @@ def test_watchers_of_schedulers_that_have_ended_are_dropped(each_poller: str) ->
             assert set(shared.watchers) == {scheduler}
         reads()
         assert scheduler not in shared.watchers
+
+
+@has_epoll
+def test_a_watcher_that_another_thread_unregisters_at_the_same_time_does_no_harm() -> None:
+    class TakenMeanwhile(dict[int, FdWatcher]):
+        def pop(self, fd: int, default: Any = None) -> Any:
+            super().pop(fd)
+            return default
+
+    one, other = socket.socketpair()
+    with one, other:
+        dhaga.spawn(dhaga.sleep, 0).join()
+        scheduler = dhaga.current().scheduler
+        poller: Any = scheduler.poller
+        watcher = FdWatcher(scheduler, one.fileno())
+        poller.register(watcher, READ)
+        poller.watchers = TakenMeanwhile(poller.watchers)
+        poller.unregister(watcher)
+        assert one.fileno() not in poller.watchers
+        if isinstance(poller, Epoll):  # the same at a recheck: the number is unknown by then
+            watcher.watched, watcher.readable = True, False
+            poller.to_recheck.append(watcher)
+            poller.recheck()
+            assert not poller.to_recheck
+        poller.watchers = dict(poller.watchers)
+        if isinstance(poller, EdgeTriggered):  # the fd is still in its set
+            poller.unwatch(one.fileno(), READ)
+
+
+@pytest.mark.parametrize("readers", [0, 1])
+def test_a_watcher_of_its_own_class_hears_of_its_edges_whoever_waits(readers: int) -> None:
+    class Listener(FdWatcher):
+        def ready(self, directions: int) -> None:
+            heard.append((directions, os.read(self.fd, 1)))
+
+    heard: list[tuple[int, bytes]] = []
+    one, other = socket.socketpair()
+    with one, other:
+        gone = dhaga.spawn(dhaga.sleep, 0)
+        gone.join()
+        scheduler = dhaga.current().scheduler
+        listener = Listener(scheduler, one.fileno())
+        listener.readers.update(dict.fromkeys([gone][:readers]))
+        scheduler.poller.register(listener, READ)
+        other.send(b"x")
+        settle()
+        listener.close()
+    ((directions, data),) = heard
+    assert directions & READ and data == b"x"

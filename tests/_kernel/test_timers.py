@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dhaga
-from dhaga.testing import virtual_clock
+from dhaga._kernel.run.timers import BATCH, Timers
+from dhaga._sync.semaphore import Semaphore
+from dhaga._sync.simple_queue import SimpleQueue
+from dhaga.testing import VirtualClock, virtual_clock
 
 MANY = 10_000
 
@@ -20,6 +23,69 @@ def test_ten_thousand_dhagas_sleep_and_wake_in_order() -> None:
             dhaga.spawn(sleeps, n)
         dhaga.sleep(MANY + 2)
         assert woken == list(range(MANY)) and clock() == MANY + 2
+
+
+def test_a_high_dhaga_wakes_first_however_many_deadlines_are_due_before_its_own() -> None:
+    order: list[str] = []
+
+    def sleeps(name: str, seconds: float) -> None:
+        dhaga.sleep(seconds)
+        order.append(name)
+
+    with virtual_clock():
+        normal = [dhaga.spawn(sleeps, "normal", 1.0) for _ in range(2000)]
+        urgent = [dhaga.spawn(sleeps, "high", 1.0, priority=dhaga.HIGH) for _ in range(3)]
+        for each in (*normal, *urgent):
+            each.join()
+        timers = dhaga.current().scheduler.timers
+        assert order == ["high"] * 3 + ["normal"] * 2000
+        assert len(timers) == 0 and not timers.urgent and timers.fired == 2003
+
+
+class SlowTimers(Timers):
+    """Timers of which a batch takes as long as many laps."""
+
+    __slots__ = ("clock", "log")
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.log: list[object] = []
+
+    def fire(self, now: float) -> bool:
+        self.log.append(self.fired)
+        self.clock.now += 1.0 if self.fired < 3 * BATCH else 0.0
+        return super().fire(now)
+
+
+def test_woken_dhagas_run_between_the_batches_of_many_deadlines() -> None:
+    def sleeps() -> None:
+        dhaga.sleep(1.0)
+        timers.log.append("one has run")
+
+    with virtual_clock() as clock:
+        dhaga.spawn(int).join()
+        timers = SlowTimers(clock)
+        dhaga.current().scheduler.timers = timers
+        for each in [dhaga.spawn(sleeps) for _ in range(3 * BATCH)]:
+            each.join()
+    second, third = (timers.log.index(n) for n in (BATCH, 2 * BATCH))
+    assert "one has run" in timers.log[:second] and "one has run" in timers.log[second:third]
+
+
+def test_timeouts_of_high_dhagas_that_are_not_needed_leave_little_behind() -> None:
+    def waits() -> None:
+        for _ in range(5000):
+            queue.put(1)
+            with dhaga.fail_after(1000):
+                queue.get(timeout=1000)
+            empty.acquire(timeout=0.0001)
+
+    queue, empty = SimpleQueue[int](), Semaphore(0)
+    with virtual_clock():
+        dhaga.spawn(waits, priority=dhaga.HIGH).result()
+        timers = dhaga.current().scheduler.timers
+        assert len(timers.heap) < 300 and len(timers.urgent) < 300 and len(timers) == 0
 
 
 def test_ten_thousand_timeouts_at_once() -> None:

@@ -60,3 +60,22 @@ def test_who_finds_something_there_or_a_queue_that_is_closed_is_served_at_once()
         thing.waiters.closed = True
         assert dhaga.spawn(thing.get).result() == "closed" and thing.get() == "closed"
         assert clock() == 0
+
+
+@pytest.mark.parametrize("start", [lambda wait: dhaga.spawn(wait).result(), lambda wait: wait()], ids=["dhaga", "main"])
+def test_what_was_handed_over_is_kept_if_serving_fails_then_and_the_error_comes_at_the_next_park(start: Any) -> None:
+    """As in a plain thread that a signal strikes after a waker in another thread was faster."""
+    queue = WaitQueue(object, "thing")
+
+    def serve() -> None:
+        queue.wake_first("item")
+        raise LookupError
+
+    def wait() -> object:
+        item = queue.wait(True, serve)
+        with pytest.raises(LookupError):
+            dhaga.sleep(0.001)
+        return item
+
+    dhaga.spawn(int).join()  # from now on main code parks
+    assert start(wait) == "item" and not queue.parked()

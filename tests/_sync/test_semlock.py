@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga._sync import semlock
+from dhaga._sync.lock import Lock
 from dhaga._sync.semlock import SemLock
 from dhaga.testing import cancel_at_every_park
 from tests.kit.parking import parked, victim
@@ -245,3 +248,16 @@ def test_what_was_put_into_a_queue_is_written_before_the_exit() -> None:
         for _ in range(100):
             queue.put("x" * 10_000)
     """) == ["1000000"]
+
+
+def test_first_waiters_of_two_threads_get_the_same_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock: Any = SemLock(1, 1, 1, f"/dhaga-{os.getpid()}", True)
+    faster: list[Any] = []
+
+    def made_while_another_thread_comes() -> Lock:
+        monkeypatch.setattr(semlock, "Lock", Lock)
+        faster.append(lock._turn_and_queue())
+        return Lock()
+
+    monkeypatch.setattr(semlock, "Lock", made_while_another_thread_comes)
+    assert lock._turn_and_queue() is faster[0] is lock._turn_and_queue()

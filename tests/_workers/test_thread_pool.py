@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga._kernel.interpreter import FREE_THREADED
 from dhaga._kernel.process.shutdown import retire_closed_guests
 from dhaga._workers.switch_interval import switch_interval
 from dhaga._workers.thread_pool import MAX_THREADS, OffloadPool, shared
@@ -21,6 +22,7 @@ from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.kit.scripts import prints, run
 
 module = importlib.import_module("dhaga._workers.thread_pool")
+thread_call = importlib.import_module("dhaga._workers.thread_call")
 
 
 def test_the_call_runs_in_a_helper_thread_and_others_run_meanwhile() -> None:
@@ -261,6 +263,89 @@ def test_one_thread_makes_calls_in_the_order_of_their_coming_from_dhagas_and_thr
     dhaga.offload(thread.join)
     assert made == ["dhaga", "thread", "later"]
     assert idents[0] != idents[1] != threading.get_ident()
+
+
+def lock_of_this_call() -> Any:
+    """Return what the caller waits for until its call begins. From: a thread of a pool."""
+    thread: Any = threading.current_thread()
+    return thread.call.started
+
+
+@pytest.mark.skipif(FREE_THREADED, reason="no thread waits for an interpreter lock there")
+def test_a_call_of_a_high_dhaga_begins_before_another_dhaga_runs(
+    wal: OffloadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_call, "START_SECONDS", 30)
+    dhaga.spawn(wal.offload, int).result(30)
+    while not wal._idle:
+        dhaga.sleep(0.001)
+
+    def slow_run(call: Any, thread: Any) -> None:
+        time.sleep(0.02)
+        begun.append(call)
+        usual_run(call, thread)
+
+    begun: list[Any] = []
+    usual_run = thread_call.ThreadCall.run
+    monkeypatch.setattr(thread_call.ThreadCall, "run", slow_run)
+    gate = threading.Event()
+    caller = dhaga.spawn(wal.offload, gate.wait, 30, priority=dhaga.HIGH)
+    other = dhaga.spawn(lambda: (len(begun), gate.set()))
+    assert other.result(30) == (1, None) and caller.result(30)
+
+
+@pytest.mark.parametrize(
+    ("way", "priority", "others"),
+    [("offload", dhaga.HIGH, 0), ("offload", dhaga.NORMAL, 1), ("finish", dhaga.HIGH, 1)],
+)
+def test_no_scheduler_waits_for_the_start_of_other_calls(
+    wal: OffloadPool, way: str, priority: dhaga.Priority, others: int
+) -> None:
+    caller = dhaga.spawn(getattr(wal, way), lock_of_this_call, priority=priority)
+    for other in [dhaga.spawn(int) for _ in range(others)]:
+        other.join()
+    assert caller.result(30) is None
+
+
+@pytest.mark.skipif(FREE_THREADED, reason="no thread waits for an interpreter lock there")
+def test_a_signal_handler_that_raises_while_the_scheduler_waits_leaves_the_pool_whole(
+    wal: OffloadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(call: Any) -> None:
+        raise KeyboardInterrupt
+
+    dhaga.spawn(wal.offload, int).result(30)
+    while not wal._idle:
+        dhaga.sleep(0.001)
+    gate = threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(thread_call.ThreadCall, "await_start", interrupted)
+        caller = dhaga.spawn(raised_by, wal.offload, gate.wait, 30, priority=dhaga.HIGH)
+        assert caller.result(30) is KeyboardInterrupt
+    later = dhaga.spawn(wal.offload, int)
+    gate.set()
+    assert later.result(30) == 0
+
+
+def raised_by(function: Any, *args: Any) -> type[BaseException] | None:
+    """Return the class of the error that a call raises."""
+    try:
+        function(*args)
+    except BaseException as error:
+        return type(error)
+    return None
+
+
+def test_a_high_dhaga_does_not_wait_for_a_thread_that_is_busy(
+    wal: OffloadPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_call, "START_SECONDS", 30)
+    gate = threading.Event()
+    first = dhaga.spawn(wal.offload, gate.wait, 60)
+    settle()
+    second = dhaga.spawn(wal.offload, int, priority=dhaga.HIGH)
+    dhaga.spawn(gate.set).join()
+    assert first.result(30) and second.result(30) == 0
 
 
 def test_errors_reach_a_plain_thread_that_calls_through_a_pool(wal: OffloadPool) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.machine import compiler
+from benchmarks.samples import Sample
 from benchmarks.service import report
 from benchmarks.service.load import Load, load
-from benchmarks.service.samples import Results, Sample, measure
+from benchmarks.service.samples import Results, measure
 from benchmarks.service.servers import GEVENT, GTHREAD, GUNICORN, SERVE, SERVICES
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(compiler() is None, reason="the clients are for Linux, and in C")]

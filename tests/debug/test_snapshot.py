@@ -10,8 +10,8 @@ import pytest
 
 import dhaga
 from dhaga import debug, queue
-from dhaga.debug._dhaga_table import all_rows
-from dhaga.debug._dump import json_of
+from dhaga.debug._dhaga_table import DhagaTable, all_rows
+from dhaga.debug._dump import duration, json_of, text_of
 from dhaga.testing import settle, virtual_clock
 
 
@@ -44,6 +44,30 @@ def test_a_held_scheduler_is_looked_at_from_outside() -> None:
     assert view.held
     assert "hold" in [frame.function for frame in view.stack]
     assert [(each.name, each.state) for each in view.dhagas] == [("holder", "RUNNING")]
+
+
+@pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="the platform does not tell")
+def test_the_cpu_time_of_each_os_thread_is_shown_also_of_one_that_is_held() -> None:
+    began, end = StandardEvent(), StandardEvent()
+
+    def compute_and_hold() -> None:
+        while time.thread_time() < 0.06:
+            pass
+        began.set()
+        end.wait()
+
+    with dhaga.Scheduler(name="busy") as busy, dhaga.Scheduler(name="idle"):
+        holder = busy.spawn(compute_and_hold)
+        began.wait()
+        looked = debug.snapshot(patience=0.01)
+        seconds = {each.name: each.cpu_seconds for each in looked.schedulers}
+        table = dict(DhagaTable().table()["threads"])
+        end.set()
+        holder.join()
+    assert seconds["busy"] is not None and seconds["idle"] is not None
+    assert seconds["idle"] < 0.06 <= seconds["busy"] <= table["busy"]
+    (line,) = [line for line in text_of(looked).splitlines() if line.startswith("scheduler busy")]
+    assert line.endswith(f", {duration(seconds['busy'])} of CPU time")
 
 
 @pytest.mark.parametrize(

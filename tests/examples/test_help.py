@@ -21,6 +21,7 @@ PROGRAMS = (
     "notifications",
     "notifications.chaos",
     "park",
+    "simulation",
     "wal",
 )
 PROGRAMS += ("notifications.client", "web", "web.backend", "web.compare")

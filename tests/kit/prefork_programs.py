@@ -152,7 +152,7 @@ logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 def set_up():
     import served
-    return lambda where: TCPServer(served.handler, where)
+    return lambda where: TCPServer(served.handler, where, **getattr(served, "OPTIONS", {{}}))
 
 sys.exit(Master(set_up, ("127.0.0.1", 0), {options}).run())
 """

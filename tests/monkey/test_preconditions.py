@@ -100,6 +100,8 @@ def test_our_own_threads_and_what_only_imports_are_let_be() -> None:
 
     scheduler = dhaga.Scheduler().start()
     dhaga.offload(int)
+    from dhaga._kernel.process import preemption_watcher
+    preemption_watcher.turn_on()
     """
         + TRY
         + """

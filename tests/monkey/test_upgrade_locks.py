@@ -69,6 +69,56 @@ def test_what_is_there_becomes_ours_with_its_state_and_back() -> None:
     ]
 
 
+def test_all_attributes_of_an_object_become_ours() -> None:
+    assert prints("""
+        import queue, threading
+        import dhaga.monkey
+
+        class Box:
+            def __init__(self):
+                self.lock, self.queue, self.local = threading.Lock(), queue.SimpleQueue(), threading.local()
+
+        box = Box()
+        dhaga.monkey.patch()
+        print(isinstance(box.lock, dhaga._sync.lock.OwnedLock), type(box.queue).__module__, type(box.local).__module__)
+    """) == ["True dhaga._sync.simple_queue dhaga._sync.local"]
+
+
+def test_a_thread_local_in_a_local_variable_is_left() -> None:
+    assert prints("""
+        import threading
+        import dhaga.monkey
+
+        class Box:
+            local, other = threading.local(), threading.local()
+
+        def patch(box):
+            local = box.local
+            dhaga.monkey.patch()
+            return local
+
+        box = Box()
+        print(patch(box) is box.local, type(box.other).__module__)
+    """) == ["True dhaga._sync.local"]
+
+
+def test_a_thread_local_that_was_replaced_is_not_replaced_again() -> None:
+    # A free-threaded build frees it at the next collection only, which a simulation puts off for many runs.
+    assert prints("""
+        import gc, threading
+        import dhaga.monkey
+
+        standard, kept = threading.local, [threading.local() for _ in range(3)]
+        gc.disable()
+        added = []
+        for _ in range(5):
+            before = sum(type(it) is standard for it in gc.get_objects())
+            dhaga.monkey.patch(), dhaga.monkey.unpatch()
+            added.append(sum(type(it) is standard for it in gc.get_objects()) - before)
+        print(added[1:] == added[:1] * 4, len(kept))
+    """) == ["True 3"]
+
+
 def test_a_handler_whose_lock_one_holds_over_a_park_is_waited_for() -> None:
     assert prints(
         BEFORE
@@ -194,3 +244,31 @@ def test_nothing_is_asked_of_a_proxy() -> None:
     print([type(object.__getattribute__(proxy, "lock")) is threading.Lock for proxy in held])
     dhaga.monkey.unpatch()
     """) == ["[True, True]"]
+
+
+def test_the_walk_over_all_objects_takes_none_that_asyncio_has_freed() -> None:
+    """The state of `_asyncio` names iterators that it has freed; a second reference to one damages its list of them."""
+    assert (
+        prints(
+            """
+        import asyncio, threading
+        import dhaga.monkey
+
+        async def one():
+            future = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(future.set_result, 1)
+            return await future
+
+        async def many():
+            return sum(await asyncio.gather(*(one() for _ in range(100))))
+
+        locks = [threading.Lock() for _ in range(200)]  # so many that all objects are asked
+        for _ in range(3):
+            print(asyncio.run(many()))
+            dhaga.monkey.patch()
+            dhaga.monkey.unpatch()
+        print(asyncio.run(many()))
+        """
+        )
+        == ["100"] * 4
+    )

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -232,6 +233,24 @@ def test_flask_socketio_serves_real_clients(door: str, transport: str, tmp_path:
         command = [sys.executable, "-m", f"{DOORS}.socketio_clients", str(site.address[1]), transport, str(FEW)]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3 * PATIENCE)
         assert (ended.stdout, ended.returncode) == (f"{FEW}\n", 0), ended.stderr
+
+
+def test_websockets_of_two_os_threads_send_to_each_other(tmp_path: Path) -> None:
+    import websocket
+
+    options = "--threads", "2", "--max-connections", str(FEW // 2)  # of a thread: so each has half of them
+    with served(SERVE, "flask_sockets", tmp_path, *options) as site, ExitStack() as stack:
+        url = "ws://{}:{}/room".format(*site.address)
+        clients = [websocket.create_connection(url, timeout=PATIENCE) for _ in range(FEW)]
+        for client in clients:
+            stack.callback(client.shutdown)
+        threads = Counter(client.recv() for client in clients)
+        assert sorted(threads.values()) == [FEW // 2, FEW // 2]
+        messages = [str(number) for number in range(FEW)]
+        for client, message in zip(clients, messages, strict=True):
+            client.send(message)
+        for client in clients:
+            assert sorted(client.recv() for _ in range(FEW)) == sorted(messages)
 
 
 def test_a_drain_does_not_wait_for_the_end_of_a_websocket(tmp_path: Path) -> None:

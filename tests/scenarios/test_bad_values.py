@@ -282,6 +282,7 @@ LEFT_OUT = {
     "Blocked(seconds)": "a result",
     "DhagaView(seconds)": "a result",
     "SchedulerStats(seconds)": "a result",
+    "SchedulerView(cpu_seconds)": "a result",
     "SchedulerStats(delays)": "a result",
     "SchedulerStats(delay_seconds)": "a result",
     "raise_invalid(seconds)": "not public",
@@ -290,6 +291,18 @@ LEFT_OUT = {
     "Waiter.park_within(timeout)": "of the internal API: its callers have checked",
     "SchedulerState.expire_after(seconds)": "of the internal API: its callers have checked",
     "Dhaga.wait_for_end(timeout)": "join() and result() refuse it",
+    "Simulation(max_seconds)": "tests/simulation/test_world.py: it is made in main code only",
+    "Settings(max_seconds)": "a field: the Simulation made of it refuses it",
+    "search(real_seconds)": "tests/simulation/test_search.py: it is called in main code only",
+    "shrink(real_seconds)": "as search()",
+    "Network.stall(seconds)": "tests/simulation/network/test_network.py: a simulation has it",
+    "Disk.fill(seconds)": "tests/simulation/disk/test_disk.py: a host of a simulation has it",
+    "Disk.fail(seconds)": "as Disk.fill()",
+    "Disk.slow_down(seconds)": "as Disk.fill()",
+    "Disk.end_after(seconds)": "of the internal API: its callers have checked",
+    "Disks.pause(seconds)": "of the internal API: its callers have checked",
+    "Findings(seconds)": "a result",
+    "Outcome(seconds)": "a result",
 }
 
 

@@ -107,7 +107,7 @@ def test_a_connection_cancelled_at_any_park_is_closed() -> None:
         near, far = socket.socketpair()
         victim = Connection(server, far, "somebody")
         server.permits.acquire()
-        server.connections.add(victim)
+        server.connections[victim] = None
         server.scheduler.admit(victim)
 
         def talk() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import signal
+import socket
+from collections.abc import Iterator
 
 import pytest
 
-from tests.kit.prefork_programs import HANGING, start, version, wait_within
+from tests.kit.prefork_programs import HANGING, Running, start, version, wait_within
 
 
 @pytest.mark.once
@@ -44,6 +47,75 @@ def test_what_does_not_finish_in_time_is_cancelled(tmp_path: pathlib.Path) -> No
         with wait_within(running) as sock:
             running.signal(signal.SIGTERM)
             assert sock.recv(100) == b""
+        assert running.end() == 0
+
+
+# ---- several OS threads
+
+THREADED = """
+import threading
+from dhaga import offload
+from dhaga._kernel.process.current_scheduler import current_scheduler
+OPTIONS = {"max_connections": 1}
+def handler(sock, peer):
+    sock.sendall(threading.current_thread().name.encode())
+    order = sock.recv(100)
+    if order == b"exit":
+        raise SystemExit(5)
+    if order == b"stop":
+        offload(current_scheduler().stop)
+    sock.sendall(b"done")
+"""
+
+
+@contextlib.contextmanager
+def in_each_thread(running: Running) -> Iterator[dict[bytes, socket.socket]]:
+    """Give connections to both OS threads of a worker, by the names of the threads."""
+    with running.client() as first, running.client() as second:
+        yield {sock.recv(100): sock for sock in (first, second)}
+
+
+@pytest.mark.once
+def test_sigterm_drains_every_thread(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, THREADED, threads=2) as running:
+        running.begin()
+        with in_each_thread(running) as connections:
+            assert set(connections) == {b"MainThread", b"thread-2"}
+            running.signal(signal.SIGTERM)
+            running.wait_for("master .* ends the workers with (.*)")
+            for sock in connections.values():
+                sock.sendall(b"go on")
+                assert sock.recv(100) == b"done"
+        assert running.end() == 0
+
+
+@pytest.mark.once
+def test_ctrl_c_ends_every_thread_at_once(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, THREADED, threads=2, workers=2, grace=1000) as running:
+        running.begin(2)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(running.client()) for _ in range(4)]
+            names = sorted(sock.recv(100) for sock in clients)
+            running.signal(signal.SIGINT)
+            assert [sock.recv(100) for sock in clients] == [b""] * 4
+        assert names == [b"MainThread", b"MainThread", b"thread-2", b"thread-2"]
+        assert running.end() == 0
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("thread", "order", "status"), [(b"MainThread", b"exit", 5), (b"thread-2", b"exit", 5), (b"thread-2", b"stop", 1)]
+)
+def test_an_exit_or_a_stopped_scheduler_in_any_thread_ends_the_worker(
+    tmp_path: pathlib.Path, thread: bytes, order: bytes, status: int
+) -> None:
+    with start(tmp_path, THREADED, threads=2) as running:
+        (pid,) = running.begin()
+        with in_each_thread(running) as connections:
+            connections[thread].sendall(order)
+            running.wait_for(f"worker {pid} ended with (status {status}; another one starts)")
+        running.serving()
+        running.signal(signal.SIGTERM)
         assert running.end() == 0
 
 

@@ -16,6 +16,8 @@ touched.
 Atomic: between two calls into Python, and before the drop of a reference that may be the last one, no other OS thread
 and no signal handler runs. Changes that belong together are made between two such places. They are marked CALLS.
 A reference that is held in C is an owned one across each CALLS. After each CALLS all slots are read anew.
+On free-threaded builds other OS threads do run there: fast_paths/steps.h has what makes a step atomic then, and expands
+to nothing with the interpreter lock.
 
 Invariants of Dhaga that are kept here, by their place:
 - a wake counts once: who takes the waiter out of its ticket resumes it (take_waiter);
@@ -44,10 +46,8 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #if PY_VERSION_HEX < 0x030B0000
 #error "the fast paths are for CPython 3.11 and later"
 #endif
-#ifdef Py_GIL_DISABLED
-#error "the fast paths rest on the interpreter lock"
-#endif
 
+#include "fast_paths/steps.h"
 #include "fast_paths/classes.h"
 #include "fast_paths/wake.h"
 #include "fast_paths/epoll.h"
@@ -62,6 +62,7 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #include "fast_paths/queue.h"
 #include "fast_paths/simple_queue.h"
 #include "fast_paths/socket.h"
+#include "fast_paths/socket_send.h"
 #include "fast_paths/tls.h"
 
 #define AS_FAST(function) ((PyCFunction)(void (*)(void))(function))
@@ -94,30 +95,43 @@ in_class(PyTypeObject *type, PyObject *name)
     return NULL;
 }
 
-/* Whether each compiled method of a class and its bases is in its place. If so, the class's version is recorded. */
+/* Whether a compiled method of a class or its bases is in its place. */
+static int
+is_in_place(known_class *known, int i)
+{
+    PyTypeObject *owner = compiled[i].owner == NULL ? NULL : compiled[i].owner->type;
+    PyObject *own;
+    int in_place;
+
+    if (compiled[i].name == NULL || owner == NULL || !PyType_IsSubtype(known->type, owner)) {
+        return 1;
+    }
+    own = value_of(owner->tp_dict, compiled[i].name);
+    in_place = own != NULL && Py_IS_TYPE(own, &PyMethodDescr_Type) &&
+               ((PyMethodDescrObject *)own)->d_method == &compiled[i].method &&
+               (known->overridden >> i & 1 || in_class(known->type, compiled[i].name) == own);
+    Py_XDECREF(own);
+    return in_place;
+}
+
+/* Whether each of them is. If so, the class's version is recorded, as it was before the look. */
 static int
 is_unpatched(known_class *known)
 {
-    PyObject *looked_up;
+    PyObject *looked_up = PyObject_GetAttrString((PyObject *)known->type, "__slots__"); /* gives it a version */
+    unsigned int version = known->type->tp_version_tag;
     int i;
 
-    for (i = 0; i < FUNCTIONS; i++) {
-        PyTypeObject *owner = compiled[i].owner == NULL ? NULL : compiled[i].owner->type;
-        if (compiled[i].name != NULL && owner != NULL && PyType_IsSubtype(known->type, owner)) {
-            PyObject *own = PyDict_GetItemWithError(owner->tp_dict, compiled[i].name);
-            if (own == NULL || !Py_IS_TYPE(own, &PyMethodDescr_Type) ||
-                ((PyMethodDescrObject *)own)->d_method != &compiled[i].method ||
-                (!(known->overridden >> i & 1) && in_class(known->type, compiled[i].name) != own)) {
-                return 0;
-            }
-        }
-    }
-    looked_up = PyObject_GetAttrString((PyObject *)known->type, "__slots__"); /* which gives the class a version */
     if (looked_up == NULL) {
         PyErr_Clear();
     }
     Py_XDECREF(looked_up);
-    known->version = known->type->tp_version_tag != 0 ? known->type->tp_version_tag : NO_VERSION;
+    for (i = 0; i < FUNCTIONS; i++) {
+        if (!is_in_place(known, i)) {
+            return 0;
+        }
+    }
+    known->version = version != 0 ? version : NO_VERSION;
     return 1;
 }
 
@@ -293,6 +307,11 @@ start(PyObject *module)
     if (_PyGreenlet_API == NULL) {
         return -1;
     }
+#ifdef Py_GIL_DISABLED
+    if (add_guard_type(module) < 0) {
+        return -1;
+    }
+#endif
     for (i = 0; strings[i].string != NULL; i++) {
         *strings[i].string = PyUnicode_InternFromString(strings[i].text);
         if (*strings[i].string == NULL) {
@@ -328,6 +347,9 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, start},
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},
 };

@@ -1,4 +1,4 @@
-/* Keep the frame chunks of ended greenlets for the next ones, in a bounded list.
+/* Keep the frame chunks of ended greenlets for the next ones, in a bounded list of each OS thread.
 
 CPython (3.11 and later) puts the frames of Python functions into chunks of 16 KB, the data stack of a thread state. It
 gets them from the arena allocator. greenlet starts each greenlet with an empty data stack, and gives its chunk back at
@@ -7,26 +7,34 @@ greenlet takes to be made, run and ended. This module stands in front of the are
 PyObject_SetArenaAllocator(): a chunk that is freed goes into a list, the next request for one is served from it, and
 every other size is passed through.
 
+Each OS thread has a list of its own, a `keeper`, so that no thread waits for another one. A chunk goes into the list of
+the thread that frees it. The price: a thread that keeps chunks and starts no more greenlets serves no other thread.
+Rejected: one list under a mutex, which takes as many instructions with the interpreter lock, and would be a queue of
+threads without it.
+
+Above the cap, Linux empties a freed chunk: emptied_chunks.h.
+
 Who may call what, and when:
 - alloc and free: any thread, of any interpreter, with or without an interpreter lock (a thread state may be deleted
-  without it). So the state has a mutex of its own. It is a leaf: nothing is called while it is held.
-- The state belongs to the process, as the arena allocator does. One interpreter installs it; a later install does
-  nothing.
-- fork(): the mutex is held across it, so the child finds the list whole and the mutex free. The kept chunks are the
-  child's own, as all of its memory.
+  without it). They touch only the keeper of the calling thread. Only its first call takes the mutex, to register it.
+- The allocator belongs to the process. One interpreter installs it; a later install does nothing. An OS thread that
+  runs several interpreters has one keeper for all of them.
+- The end of a thread: the destructor of a key frees its list. Destructors that run later may still free a chunk, which
+  is passed on then. The keeper is on the heap, since macOS frees thread-local variables before that destructor runs.
+- fork(): the mutex is held across it, so the child finds the registry whole. The other threads are gone there: the
+  child frees their lists.
 - Exit: the allocator stays installed and the chunks stay kept, as frames are pushed until the very end. CPython never
   unloads an extension module, so the functions stay where they are.
 
 Invariants:
-1. A chunk in the list was freed with the size CHUNK, came from `former`, and no other code holds it.
-2. `kept` is the length of the list, and at most `cap`.
-3. `former` and `cap` are written once, before any other thread can see these functions.
+1. A chunk in a list, kept or emptied, was freed with the size CHUNK, came from `former`, and no other code holds it.
+2. `kept` is the length of the list, and at most `cap`; `emptied` is the number of addresses in the pages of addresses.
+3. `former`, `cap`, `page_size` and `end_of_thread` are written once, before any other thread can see these functions.
+4. Only its own thread writes a keeper. Other threads read its figures, which are atomic for that, without an order.
 
 Another allocator may be installed after this one. If it passes on to this one, all goes on; if it does not, no further
-call comes here: there is no gain, and `kept` chunks stay until give_back(). This module never installs itself twice: it
-would then pass calls on to an allocator that passes them back.
-
-A free-threaded build is refused: there, other threads allocate while install() replaces the allocator. */
+call comes here: there is no gain, and kept chunks stay until give_back(). This module never installs itself twice: it
+would then pass calls on to an allocator that passes them back. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -34,12 +42,16 @@ A free-threaded build is refused: there, other threads allocate while install() 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #if PY_VERSION_HEX < 0x030B0000
 #error "before CPython 3.11 there are no frame chunks"
-#endif
-#ifdef Py_GIL_DISABLED
-#error "the frame chunks are not kept in a free-threaded build"
 #endif
 
 /* The first chunk of a data stack: DATA_STACK_CHUNK_SIZE in Python/pystate.c, the same in 3.11 to 3.15. A deep stack has
@@ -51,28 +63,158 @@ typedef struct kept_chunk {
     struct kept_chunk *next;
 } kept_chunk;
 
-static PyObjectArenaAllocator former;
+/* Addresses of emptied chunks, whose own memory cannot hold a list. It is as large as a page of memory. */
+#define ADDRESSES 510
 
-static struct {
-    pthread_mutex_t mutex;
+typedef struct address_page {
+    struct address_page *next;
+    size_t count; /* 1 or more while it is in the list */
+    void *addresses[ADDRESSES];
+} address_page;
+
+/* The kept and the emptied chunks of an OS thread. */
+typedef struct keeper {
     kept_chunk *list; /* the last one kept is taken first: its pages are the most likely to be in the cache */
-    size_t kept;
-    size_t cap;
-    unsigned long long hits;
-    unsigned long long misses;
-} state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    address_page *pages;
+    _Atomic size_t kept, emptied, hits, misses;
+    struct keeper *next, **former_next; /* in the registry */
+} keeper;
+
+static PyObjectArenaAllocator former;
+static size_t cap;
+static size_t page_size; /* 0: chunks are not emptied, as a chunk is less than a page, or the system is not Linux */
+static pthread_key_t end_of_thread;
+
+/* The keeper of this thread: NULL before its first chunk. */
+static _Thread_local keeper *own;
+static keeper ended; /* stands for the keeper of a thread that is about to end */
+
+/* The keepers of all threads, and the figures of those that have ended, under the mutex. It is a leaf: under it nothing
+waits, but the child of a fork calls `former`. */
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
+static keeper *keepers;
+static size_t ended_hits, ended_misses;
 
 /* These cannot fail: the mutex is a plain one, is initialized, and no thread takes it twice. */
 static void
-lock_state(void)
+lock_registry(void)
 {
-    (void)pthread_mutex_lock(&state.mutex);
+    (void)pthread_mutex_lock(&registry);
 }
 
 static void
-unlock_state(void)
+unlock_registry(void)
 {
-    (void)pthread_mutex_unlock(&state.mutex);
+    (void)pthread_mutex_unlock(&registry);
+}
+
+static inline size_t
+read_figure(_Atomic size_t *figure)
+{
+    return atomic_load_explicit(figure, memory_order_relaxed);
+}
+
+/* From: the thread of the keeper, so this is no atomic addition, which would cost as much as a mutex. */
+static inline void
+count(_Atomic size_t *figure, size_t more)
+{
+    atomic_store_explicit(figure, read_figure(figure) + more, memory_order_relaxed);
+}
+
+/* ---- keepers */
+
+/* Free all chunks of a list. Returns: how many. */
+static size_t
+free_list(keeper *of)
+{
+    kept_chunk *chunk = of->list;
+    size_t freed = 0;
+
+    of->list = NULL;
+    atomic_store_explicit(&of->kept, 0, memory_order_relaxed);
+    while (chunk != NULL) {
+        kept_chunk *next = chunk->next;
+        former.free(former.ctx, chunk, CHUNK);
+        chunk = next;
+        freed++;
+    }
+    return freed;
+}
+
+#include "emptied_chunks.h"
+
+/* Take a keeper out of the registry, whose mutex is held. */
+static void
+forget(keeper *gone)
+{
+    ended_hits += read_figure(&gone->hits);
+    ended_misses += read_figure(&gone->misses);
+    *gone->former_next = gone->next;
+    if (gone->next != NULL) {
+        gone->next->former_next = gone->former_next;
+    }
+}
+
+/* The destructor of the key. */
+static void
+end_thread(void *of)
+{
+    own = &ended;
+    free_list(of);
+    free_addresses(of);
+    lock_registry();
+    forget(of);
+    unlock_registry();
+    free(of);
+}
+
+/* Make the keeper of this thread. Returns: NULL without memory, or at the end of the thread. */
+static keeper *
+make_keeper(void)
+{
+    keeper *made = own == &ended ? NULL : calloc(1, sizeof(keeper));
+
+    if (made == NULL) {
+        return NULL;
+    }
+    if (pthread_setspecific(end_of_thread, made) != 0) {
+        free(made);
+        return NULL;
+    }
+    lock_registry();
+    made->next = keepers;
+    made->former_next = &keepers;
+    if (keepers != NULL) {
+        keepers->former_next = &made->next;
+    }
+    keepers = made;
+    unlock_registry();
+    return own = made;
+}
+
+static inline keeper *
+own_keeper(void)
+{
+    keeper *found = own;
+    return found != NULL && found != &ended ? found : make_keeper();
+}
+
+/* In the child of a fork: free the lists of all other threads, as they are gone. */
+static void
+go_on_in_child(void)
+{
+    keeper *each = keepers, *next;
+
+    for (; each != NULL; each = next) {
+        next = each->next;
+        if (each != own) {
+            free_list(each);
+            free_addresses(each);
+            forget(each);
+            free(each);
+        }
+    }
+    unlock_registry();
 }
 
 /* ---- the allocator */
@@ -80,51 +222,48 @@ unlock_state(void)
 static void *
 chunk_alloc(void *Py_UNUSED(context), size_t size)
 {
-    kept_chunk *chunk = NULL;
+    keeper *mine = size == CHUNK ? own_keeper() : NULL;
 
-    if (size == CHUNK) {
-        lock_state();
-        chunk = state.list;
+    if (mine != NULL) {
+        kept_chunk *chunk = mine->list;
         if (chunk != NULL) {
-            state.list = chunk->next;
-            state.kept--;
-            state.hits++;
+            mine->list = chunk->next;
+            count(&mine->kept, (size_t)-1);
+            count(&mine->hits, 1);
+            return chunk;
         }
-        else {
-            state.misses++;
+        count(&mine->misses, 1);
+        chunk = take_address(mine);
+        if (chunk != NULL) {
+            return chunk;
         }
-        unlock_state();
     }
-    return chunk != NULL ? (void *)chunk : former.alloc(former.ctx, size);
+    return former.alloc(former.ctx, size);
 }
 
 static void
 chunk_free(void *Py_UNUSED(context), void *address, size_t size)
 {
-    if (size == CHUNK && address != NULL) {
-        int taken = 0;
+    keeper *mine = size == CHUNK && address != NULL ? own_keeper() : NULL;
 
-        lock_state();
-        if (state.kept < state.cap) {
-            kept_chunk *chunk = address;
-            chunk->next = state.list;
-            state.list = chunk;
-            state.kept++;
-            taken = 1;
-        }
-        unlock_state();
-        if (taken) {
-            return;
-        }
+    if (mine != NULL && read_figure(&mine->kept) < cap) {
+        kept_chunk *chunk = address;
+        chunk->next = mine->list;
+        atomic_thread_fence(memory_order_release); /* a fork in another thread copies a whole list */
+        mine->list = chunk;
+        count(&mine->kept, 1);
+        return;
     }
-    former.free(former.ctx, address, size);
+    if (mine == NULL || !empty_chunk(mine, address)) {
+        former.free(former.ctx, address, size);
+    }
 }
 
 /* ---- the module */
 
 PyDoc_STRVAR(install_doc,
 "install(cap, /)\n--\n\n"
-"Stand in front of the arena allocator, and keep up to ``cap`` chunks.\n\n"
+"Stand in front of the arena allocator, and keep up to ``cap`` chunks of each OS thread.\n\n"
 "Returns: whether this call did so; False if the process has it installed already, which then keeps its cap.");
 
 static PyObject *
@@ -134,24 +273,34 @@ install(PyObject *Py_UNUSED(module), PyObject *argument)
     mutex before its handlers are registered. */
     static atomic_flag installed = ATOMIC_FLAG_INIT;
     PyObjectArenaAllocator ours;
-    Py_ssize_t cap = PyLong_AsSsize_t(argument);
+    Py_ssize_t most = PyLong_AsSsize_t(argument);
 
-    if (cap == -1 && PyErr_Occurred()) {
+    if (most == -1 && PyErr_Occurred()) {
         return NULL;
     }
-    if (cap < 0) {
+    if (most < 0) {
         PyErr_SetString(PyExc_ValueError, "install(): the cap of kept chunks must not be negative");
         return NULL;
     }
     if (atomic_flag_test_and_set(&installed)) {
         Py_RETURN_FALSE;
     }
-    if (pthread_atfork(lock_state, unlock_state, unlock_state) != 0) {
+    if (pthread_key_create(&end_of_thread, end_thread) != 0) {
+        atomic_flag_clear(&installed);
+        PyErr_SetString(PyExc_ImportError, "the process has no thread-specific key left for the frame chunks");
+        return NULL;
+    }
+    if (pthread_atfork(lock_registry, unlock_registry, go_on_in_child) != 0) {
+        (void)pthread_key_delete(end_of_thread);
         atomic_flag_clear(&installed);
         return PyErr_NoMemory(); /* the only error that there is */
     }
 
-    state.cap = (size_t)cap;
+    cap = (size_t)most;
+#ifdef __linux__
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+    page_size = CHUNK % page_size == 0 ? page_size : 0;
+#endif
     PyObject_GetArenaAllocator(&former);
     /* An interpreter with a lock of its own, or a thread without any, may read CPython's three pointers while they are
     replaced one by one. So any mix of old and new must work: the context is the former one's, which these functions
@@ -166,50 +315,46 @@ install(PyObject *Py_UNUSED(module), PyObject *argument)
 
 PyDoc_STRVAR(figures_doc,
 "figures()\n--\n\n"
-"Return (in front, kept, cap, hits, misses). From: any thread.\n\n"
+"Return (in front, kept, cap, hits, misses, emptied), of all OS threads together. From: any thread.\n\n"
 "In front: installed, and no other allocator since. A hit is a request for a chunk that was served from the kept ones.");
 
 static PyObject *
 figures(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
     PyObjectArenaAllocator current;
-    size_t kept, cap;
-    unsigned long long hits, misses;
+    size_t kept = 0, emptied = 0, hits, misses;
+    keeper *each;
 
     PyObject_GetArenaAllocator(&current);
-    lock_state();
-    kept = state.kept;
-    cap = state.cap;
-    hits = state.hits;
-    misses = state.misses;
-    unlock_state();
-    return Py_BuildValue("NnnKK", PyBool_FromLong(current.alloc == chunk_alloc), (Py_ssize_t)kept, (Py_ssize_t)cap,
-                         hits, misses);
+    lock_registry();
+    hits = ended_hits;
+    misses = ended_misses;
+    for (each = keepers; each != NULL; each = each->next) {
+        kept += read_figure(&each->kept);
+        emptied += read_figure(&each->emptied);
+        hits += read_figure(&each->hits);
+        misses += read_figure(&each->misses);
+    }
+    unlock_registry();
+    return Py_BuildValue("Nnnnnn", PyBool_FromLong(current.alloc == chunk_alloc), (Py_ssize_t)kept, (Py_ssize_t)cap,
+                         (Py_ssize_t)hits, (Py_ssize_t)misses, (Py_ssize_t)emptied);
 }
 
 PyDoc_STRVAR(give_back_doc,
 "give_back()\n--\n\n"
-"Free all kept chunks; those that greenlets use are kept again at their end. Returns: how many. From: any thread.");
+"Free the kept and the emptied chunks of the calling OS thread; those that greenlets use are kept again at their end.\n\n"
+"Returns: how many kept ones.");
 
 static PyObject *
 give_back(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-    kept_chunk *chunk;
-    Py_ssize_t count = 0;
+    keeper *mine = own;
 
-    lock_state();
-    chunk = state.list;
-    state.list = NULL;
-    state.kept = 0;
-    unlock_state();
-
-    while (chunk != NULL) {
-        kept_chunk *next = chunk->next;
-        former.free(former.ctx, chunk, CHUNK);
-        chunk = next;
-        count++;
+    if (mine == NULL) {
+        return PyLong_FromLong(0);
     }
-    return PyLong_FromSsize_t(count);
+    free_addresses(mine);
+    return PyLong_FromSize_t(free_list(mine));
 }
 
 static PyMethodDef methods[] = {
@@ -230,10 +375,13 @@ static PyModuleDef_Slot slots[] = {
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
 #endif
+#if PY_VERSION_HEX >= 0x030D0000
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
     {0, NULL},
 };
 
-PyDoc_STRVAR(module_doc, "Keep the frame chunks of ended greenlets for the next ones, in a bounded list.");
+PyDoc_STRVAR(module_doc, "Keep the frame chunks of ended greenlets for the next ones, in a bounded list of each OS thread.");
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -4,9 +4,10 @@ Python is the source of truth. A compiled part makes something faster and change
 cannot be imported, or is switched off (``DHAGA_PURE=1``: all of them), the same happens in pure Python.
 
 ``_frame_chunks.c``: CPython's frames live in chunks of 16 KB, and each greenlet has one mapped at its first call and
-unmapped at its end; the part keeps up to ``CHUNKS`` ended ones for the next greenlets, which makes spawn + join three
-times as fast. It replaces the arena allocator of the whole process, so other greenlets and OS threads also gain, and
-it can be switched off by itself: ``DHAGA_CHUNKS=0``, or another cap, ``DHAGA_CHUNKS=N``.
+unmapped at its end; the part keeps up to ``CHUNKS`` ended ones of each OS thread for its next greenlets, which makes
+spawn + join three times as fast, and the addresses of others. It replaces the arena allocator of the whole process, so
+other greenlets and OS threads also gain, and it can be switched off by itself: ``DHAGA_CHUNKS=0``, or another cap,
+``DHAGA_CHUNKS=N``.
 ``_fast_paths.c``: the shortest ways through the kernel and the primitives, see ``compiled.py``; ``DHAGA_FAST_PATHS=0``.
 """
 
@@ -19,24 +20,26 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
+from ..guards import use_guards
 from ..interpreter import FREE_THREADED
 
 CHUNKS = 1024
-"""The number of chunks kept, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB of resident memory.
+"""The number of chunks an OS thread keeps, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB resident.
 
 If 1,000 dhagas park, end, and 1,000 more follow, 1,024 chunks make this 2.3 times as fast; 256 gain a quarter of that,
-4,096 no more. For 10,000 at once, 1,024 chunks gain a quarter; 16,384 make it 1.8 times as fast and take 42 MB.
+4,096 no more. For 10,000 at once, 1,024 chunks gain a third; 16,384 make it 1.8 times as fast and take 42 MB.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FrameChunks:
-    """The figures of the kept frame chunks of this process, all interpreters together."""
+    """The figures of the kept frame chunks of this process, all interpreters and OS threads together."""
 
     kept: int  # now
-    cap: int
+    cap: int  # of an OS thread
     hits: int  # requests for a chunk that a kept one served: a greenlet or OS thread began, or a stack grew
     misses: int  # requests that took a new one
+    emptied: int  # addresses without memory, kept for the next misses
     in_front: bool  # no other arena allocator was installed later; it might not pass on to this one
 
 
@@ -44,8 +47,8 @@ def frame_chunks() -> FrameChunks | None:
     """Return the figures of the kept frame chunks; None where that part does not run. From: any thread."""
     if not isinstance(chunks, ModuleType):
         return None
-    in_front, kept, cap, hits, misses = chunks.figures()
-    return FrameChunks(kept, cap, hits, misses, in_front)
+    in_front, kept, cap, hits, misses, emptied = chunks.figures()
+    return FrameChunks(kept, cap, hits, misses, emptied, in_front)
 
 
 def describe() -> str:
@@ -78,7 +81,10 @@ def start_fast_paths(environ: Mapping[str, str]) -> ModuleType | str:
     switch = environ.get("DHAGA_FAST_PATHS", "")
     if switch not in ("", "0", "1"):
         raise ValueError(f"DHAGA_FAST_PATHS={switch!r}: it takes 0, for Python only, or 1")
-    return load("_fast_paths", environ, "DHAGA_FAST_PATHS=0" if switch == "0" else "")
+    part = load("_fast_paths", environ, "DHAGA_FAST_PATHS=0" if switch == "0" else "")
+    if FREE_THREADED and isinstance(part, ModuleType):
+        use_guards(part.Guard)
+    return part
 
 
 def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType | str:
@@ -92,8 +98,6 @@ def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType
     try:
         return import_module(f".{name}", __package__)
     except ModuleNotFoundError:
-        if FREE_THREADED:
-            return "not built for free-threaded Pythons"
         return "not built: that needs a C compiler at the install of dhaga"
     except (ImportError, AttributeError) as error:  # for example, built for another machine or another greenlet
         return f"not usable: {error}"

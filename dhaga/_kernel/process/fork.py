@@ -19,9 +19,10 @@ from greenlet import getcurrent
 
 from .. import hooks
 from ..errors import LeftBehind
-from ..run.microthread import Dhaga, logger
+from ..run.microthread import Dhaga
 from ..run.run_modes import ForkedMode
 from ..run.scheduler import Scheduler, schedulers
+from ..run.uncaught import logger
 from ..wait import deadlock
 from ..wait.cancellation import PendingErrors
 from ..wait.current import this_thread

@@ -36,6 +36,8 @@ class Events:
         self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
+        # Two schedulers may run one function: re-entrant, as an event of this thread may come while it is held.
+        self.arming: Any = originals.RLock()
         self.everywhere: Callable[[], bool] | None = None
         # None if other tools own all ids.
         self.tool: int | None = None
@@ -68,13 +70,15 @@ class Events:
             self._arm_function(scheduler, frame.f_code, self._kinds)
 
     def _arm_function(self, scheduler: Scheduler, code: CodeType, kinds: int) -> None:
-        self._armed[scheduler] = code
-        monitoring.set_local_events(self.tool, code, kinds)
+        with self.arming:
+            self._armed[scheduler] = code
+            monitoring.set_local_events(self.tool, code, kinds)
 
     def disarm(self, scheduler: Scheduler) -> None:
-        code = self._armed.pop(scheduler, None)
-        if code is not None and self.tool is not None and code not in self._armed.values():
-            monitoring.set_local_events(self.tool, code, 0)
+        with self.arming:
+            code = self._armed.pop(scheduler, None)
+            if code is not None and self.tool is not None and code not in self._armed.values():
+                monitoring.set_local_events(self.tool, code, 0)
 
     def arm_everywhere(self, choose: Callable[[], bool] | None) -> None:
         """Arm every function, for events that ``choose`` accepts; None: disarm. For ``testing.preempt_everywhere``."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import hooks, originals
+from ..context_manager import contextmanager
 from ..interpreter import FREE_THREADED
 from ..run import preemption
 from ..run.scheduler import Scheduler, schedulers
@@ -58,6 +60,8 @@ class Watcher:
         self._stopping = False
         self._native_id = 0
         self._overlong_at = -math.inf
+        # Laps in several OS threads may begin at once.
+        self._starting = originals.allocate_lock()
         self._rouse = originals.allocate_lock()
         self._rouse.acquire()
         # The heartbeat of each running scheduler, the time when it was first seen, and the CPU time then.
@@ -88,9 +92,10 @@ class Watcher:
 
     def _resume(self) -> None:
         hooks.on_lap = None
-        if not self.alive and watcher is self:
-            self._stopping = False
-            self._start()
+        with self._starting:
+            if not self.alive and watcher is self:
+                self._stopping = False
+                self._start()
 
     def _stop_thread(self) -> None:
         self._stopping = True
@@ -190,14 +195,14 @@ def wait_until_gone(native_id: int) -> None:
         originals.thread_sleep(0.0001)
 
 
-def cpu_seconds(scheduler: Scheduler, unknown: float) -> float:
+T = TypeVar("T")
+
+
+def cpu_seconds(scheduler: Scheduler, unknown: T) -> float | T:
     """Return the CPU time of a scheduler's OS thread so far; ``unknown`` where the platform does not tell."""
-    ident = scheduler.thread_ident
-    if ident and originals.pthread_getcpuclockid is not None:
-        # Read above, and no other thread has run since: an OS thread that has ended must not be asked.
-        clock = originals.pthread_getcpuclockid(ident)
-        with suppress(OSError):
-            return float(originals.clock_gettime(clock))
+    # OSError: the thread has ended.
+    with suppress(KeyError, OSError):
+        return float(originals.clock_gettime(cpu_clocks[scheduler]))
     return unknown
 
 
@@ -212,6 +217,9 @@ def codes_of_signal_handlers() -> frozenset[CodeType]:
 # ---- on and off
 
 watcher: Watcher | None = None
+
+cpu_clocks: dict[Scheduler, int] = {}
+"""The clock of each scheduler's OS thread, which that thread asks for: for one that has ended, the question crashes."""
 
 
 def begin_watch() -> None:
@@ -244,9 +252,30 @@ def turn_off() -> None:
         stopped.stop()
 
 
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Preempt nothing in the block: the watcher would end turns of a simulation at moments that no seed decides."""
+    global watcher
+    stopped, watcher = watcher, None
+    quantum, preemption.default_quantum = preemption.default_quantum, None
+    if stopped is not None:
+        stopped.stop()
+    try:
+        yield
+    finally:
+        preemption.default_quantum = quantum
+        if stopped is not None:
+            begin_watch()
+
+
 def watch_scheduler(scheduler: Scheduler, attached: bool) -> None:
-    """Start the watcher with the first scheduler that has a quantum of its own."""
-    if attached and preemption.quantum_of(scheduler):
+    """Start the watcher with the first scheduler that has a quantum of its own. From: the scheduler's thread."""
+    if not attached:
+        cpu_clocks.pop(scheduler, None)
+        return
+    if originals.pthread_getcpuclockid is not None:
+        cpu_clocks[scheduler] = originals.pthread_getcpuclockid(originals.get_ident())
+    if preemption.quantum_of(scheduler):
         begin_watch()
 
 
@@ -260,5 +289,13 @@ def pause_for_fork() -> None:
         watcher.pause()
 
 
-os.register_at_fork(before=pause_for_fork)
+def after_fork_in_child() -> None:
+    """Replace the locks that another thread of the parent may have held."""
+    if watcher is not None:
+        watcher._starting = originals.allocate_lock()
+        if watcher.events is not None:
+            watcher.events.arming = originals.RLock()
+
+
+os.register_at_fork(before=pause_for_fork, after_in_child=after_fork_in_child)
 hooks.on_scheduler.append(watch_scheduler)

@@ -28,9 +28,11 @@ from greenlet import getcurrent
 from .. import hooks, originals
 from ..errors import Cancelled, Deadlock
 from ..fast import compiled
-from ..run.microthread import Dhaga, Main, logger
+from ..run.main_code import Main
+from ..run.microthread import Dhaga
 from ..run.run_modes import GuestMode, OwnThreadMode
 from ..run.scheduler import Scheduler, schedulers
+from ..run.uncaught import logger
 from ..wait.cancellation import pending_errors_of
 from ..wait.current import this_thread
 

@@ -30,8 +30,10 @@ from .. import originals
 from ..errors import LeftBehind
 from ..run.entries import HubCall
 from ..run.loop import WakeupPipe
-from ..run.microthread import PACKAGE_PREFIX, Dhaga, Main
+from ..run.main_code import Main
+from ..run.microthread import Dhaga
 from ..run.scheduler import Scheduler
+from ..run.uncaught import PACKAGE_PREFIX
 from ..wait.cancellation import pending_errors_of
 from ..wait.current import this_thread
 from ..wait.sleep import sleep_off_fast_path

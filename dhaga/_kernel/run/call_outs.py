@@ -21,6 +21,9 @@ PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 
 call_outs: set[CodeType] = set()
 
+beginnings: set[CodeType] = set()
+"""The functions that begin a program: all their callers only wait for its end."""
+
 RAW_METHODS = frozenset({"close", "flush", "read", "readall", "readinto", "seek", "tell", "truncate", "write"})
 """Methods of a raw file that the buffer over it calls from C, with its lock held: the lock of an OS thread."""
 
@@ -28,6 +31,12 @@ RAW_METHODS = frozenset({"close", "flush", "read", "readall", "readinto", "seek"
 def calls_out(function: F) -> F:
     """Mark a function that holds no resource another dhaga could need at its calls of foreign code."""
     call_outs.add(function.__code__)
+    return function
+
+
+def begins_program(function: F) -> F:
+    """Mark a function whose callers do not matter: none of them holds what the program beneath could need."""
+    beginnings.add(function.__code__)
     return function
 
 
@@ -48,6 +57,8 @@ def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = froze
         code = frame.f_code
         file = code.co_filename
         if is_of_dhaga(file):
+            if code in beginnings:
+                return True
             # The module is __main__ of ``python -m dhaga``; beneath an import there are the import's own frames.
             if code not in call_outs and code.co_name != "<module>":
                 return False

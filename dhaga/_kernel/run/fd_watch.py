@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import hooks, originals
@@ -141,17 +142,22 @@ class FdWatcher:
         self.closed = True
         self.poller.unregister(self)
         for waiters in (self.readers, self.writers):
-            # Popping a waiter is the claim: its own scheduler, in another thread, may end its park at the same time.
-            for waiter in [*waiters]:
-                if waiters.pop(waiter, False) is None:
-                    waiter.wake_parked(error=closed_error())
+            for waiter in claim_all(waiters):
+                waiter.wake_parked(error=closed_error())
 
 
 def wake_all(waiters: dict[Waiter, None]) -> None:
-    """Wake all waiters, in order of arrival, and empty the dictionary."""
-    for waiter in [*waiters]:
+    """Wake all present waiters, in order of arrival."""
+    for waiter in claim_all(waiters):
         waiter.wake_parked()
-    waiters.clear()
+
+
+def claim_all(waiters: dict[Waiter, None]) -> Iterator[Waiter]:
+    """Remove the present waiters one by one, in order of arrival."""
+    for waiter in [*waiters]:
+        # Popping a waiter is the claim: its own scheduler, in another thread, may end its park at the same time.
+        if waiters.pop(waiter, False) is None:
+            yield waiter
 
 
 class ThreadFdWatcher:
@@ -259,7 +265,7 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
 
     def drop_ended(self) -> None:
         """Drop the watchers of schedulers that have ended: a shared fd may outlive many of them. From: any thread."""
-        for scheduler in list(self):
+        for scheduler in list(self.keys()):
             if scheduler is not None and not scheduler.thread_ident:
                 self.pop(scheduler, None)
 

@@ -11,7 +11,8 @@ import errno
 import os
 import sys
 
-from .microthread import Dhaga, Main, next_ident
+from .main_code import Main
+from .microthread import Dhaga, next_ident
 from .scheduler import schedulers
 
 first_by_address = sys.maxsize

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent
 
 from .. import hooks, originals
+from ..guards import fence
+from ..interpreter import FREE_THREADED
 from ..wait import deadlock
 from .scheduler_state import SchedulerState
 
@@ -84,7 +86,9 @@ class Lap(SchedulerState):
         if on_lap is not None:
             on_lap()
         now = self.clock()
-        self.timers.fire(now)
+        if self.timers.fire(now):
+            # A full batch may take as long as a lap, in which the woken dhagas would not run before the last batch.
+            now = self.clock()
         # Not in each lap: if one turn fills a lap, the HIGH dhagas would starve.
         if self._full_laps == 2:
             self._prevent_starvation()
@@ -120,6 +124,8 @@ class Lap(SchedulerState):
         self._loop_timer.arm()
         self.asleep = True
         # Checked after setting the flag: earlier appends are seen here, later wakers see the flag.
+        if FREE_THREADED:
+            self.fence_queues()
         if self.count_runnable():
             self.asleep = False
             self.loop.call_soon(self._continue_lap, self.laps)
@@ -127,6 +133,11 @@ class Lap(SchedulerState):
             self.loop.stop()
         # Last, as a guest's raises.
         self.mode.on_lap_end()
+
+    def fence_queues(self) -> None:
+        """Order the flag ``asleep`` before the look at the queues that other threads append to."""
+        for queue in (self.run_queue, self._new_work, self._low):
+            fence(queue)
 
     def _continue_lap(self, laps: int) -> None:
         """Run the lap that the last one asked for, unless another has run since, which has asked again.

@@ -30,8 +30,9 @@ class Membership(SchedulerState):
             raise RuntimeError(f"{self!r} is stopped: it takes no more dhagas")
         if self.asleep and (not self.thread_ident or self.loop.is_closed()):
             raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
-        if hooks.on_spawn is not None:
-            hooks.on_spawn(dhaga)
+        on_spawn = hooks.on_spawn
+        if on_spawn is not None:
+            on_spawn(dhaga)
         # greenlet throws GreenletExit into a suspended greenlet whose last reference is dropped.
         self.live.add(dhaga)
         new_queue = self.new_queues[dhaga.own_priority]
@@ -74,6 +75,16 @@ class Membership(SchedulerState):
         for dhaga in self.in_order():
             if dhaga is not spared:
                 dhaga.cancel_with(Cancelled(reason))
+
+    def end_where_it_is(self, dhaga: Dhaga, error: BaseException) -> None:
+        """End a dhaga without running it again: not even its ``finally`` blocks run. ``result()`` raises the error.
+
+        From: a simulation, in this scheduler's thread. It takes the dhaga off the run queues, and keeps it: a suspended
+        greenlet whose last reference is dropped would run on, with a GreenletExit.
+        """
+        dhaga.cancel_with(error)
+        dhaga._error = error
+        dhaga._end()
 
     def is_ending(self) -> bool:
         """Return whether all dhagas were cancelled, as the scheduler ends."""

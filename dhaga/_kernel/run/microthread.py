@@ -1,36 +1,34 @@
-"""The microthread: one dhaga, from NEW to DONE, and the main code of a thread, which parks like one.
+"""The microthread: one dhaga, from NEW to DONE.
 
 A dhaga is NEW until the hub starts it, RUNNABLE in a run queue, RUNNING, WAITING in one park, and DONE. The state is
 stored nowhere: it follows from ``has_ended``, ``parked`` and the greenlet, so that no two places can disagree. How it
-waits: ``waiter.py``; which one runs next: ``scheduler.py``.
+waits: ``waiter.py``; which one runs next: ``scheduler.py``; where its error goes: ``uncaught.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import logging
-import sys
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
 from inspect import CO_COROUTINE
-from threading import ExceptHookArgs
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from .. import originals
 from ..arguments import check_function, check_seconds
 from ..errors import Cancelled, Expired, LeftBehind
 from ..fast.compiled import compiled
 from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
-from ..wait.cancellation import PendingErrors, pending_errors_of
+from ..guards import GuardedTogether, fence
+from ..interpreter import FREE_THREADED
+from ..wait.cancellation import PendingErrors
 from ..wait.current import check_own_loop, this_waiter
-from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget
+from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget, claim
 from .call_outs import calls_out
 from .run_queues import NORMAL, Priority
+from .uncaught import UnseenError, call_excepthook, clear_own_frames, find_exit
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -44,7 +42,6 @@ else:
 
     T = TypeVar("T")
 
-logger = logging.getLogger("dhaga")
 # Void tickets of joiners that are always tolerated. Above this number, half of all tickets may be void.
 COMPACT_ABOVE = 8
 
@@ -52,28 +49,7 @@ COMPACT_ABOVE = 8
 WITHHELD = object()
 
 
-class UnseenError:
-    """Holds the error of a dhaga that ``wait`` returned, and reports it if the dhaga is freed before the error was
-    seen.
-
-    The excepthook gets this object as ``thread``, as the dhaga no longer exists.
-    """
-
-    __slots__ = ("error", "ident", "name")
-
-    def __init__(self, dhaga: Dhaga) -> None:
-        self.name = dhaga.name
-        self.ident = dhaga.ident
-        self.error = dhaga._error
-
-    def __del__(self) -> None:
-        if self.error is not None:
-            call_excepthook(self, self.error)
-
-
 next_ident = itertools.count(1).__next__
-# How the names of this package's modules begin.
-PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."
 
 
 class ThreadLocalRefs(list[Any]):
@@ -98,7 +74,7 @@ NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING",
     *("is_alive", "join", "result", "cancel", "wake"),
 )
 # greenlet first: its own type checks walk the bases, 4 % of a switch.
-class Dhaga(greenlet, Waiter, Generic[T]):
+class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     """A microthread with the face of ``threading.Thread``; made by ``spawn``, it starts at its place in the run queue.
 
     It lives and dies in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``_value``
@@ -274,10 +250,8 @@ class Dhaga(greenlet, Waiter, Generic[T]):
             self.scheduler.mode.interrupt(exit)
         if exit is error or isinstance(error, (Cancelled, GreenletExit)):
             return
-        if self.result_waiters:
-            self._unseen = WITHHELD
-        else:
-            call_excepthook(self, error)
+        if self.result_waiters: self._unseen = WITHHELD; return  # atomic  # fmt: skip
+        call_excepthook(self, error)
 
     def is_own_error(self, error: BaseException) -> bool:
         """Return whether an error ends only this dhaga, as in a thread: no cancel, no exit and no Ctrl-C does."""
@@ -288,20 +262,23 @@ class Dhaga(greenlet, Waiter, Generic[T]):
 
     def leave_result(self) -> None:
         """Stop waiting for the outcome without having seen it. The last one to leave passes on the withheld error."""
-        self.result_waiters -= 1
-        if self._withholds() and self._error is not None and not self.result_waiters:
-            self._unseen = None
+        if self._was_last_to_wait():
+            assert self._error is not None
             call_excepthook(self, self._error)
 
     def hand_over_result(self) -> None:
         """Stop waiting for the outcome: the caller has got this dhaga, which has ended, and may read its result."""
-        self.result_waiters -= 1
-        if self._withholds() and not self.result_waiters:
+        if self._was_last_to_wait():
             self._unseen = UnseenError(self)
 
-    def _withholds(self) -> bool:
-        """Return whether a caller that waited for the error has not read it yet."""
-        return getattr(self, "_unseen", None) is WITHHELD
+    def _was_last_to_wait(self) -> bool:
+        """Stop waiting for the outcome. Returns: whether an error was withheld, and no other caller waits for it."""
+        self.result_waiters -= 1  # atomic
+        if getattr(self, "_unseen", None) is not WITHHELD:
+            return False
+        # Of two callers in several OS threads, one is the last.
+        if self._unseen is WITHHELD and not self.result_waiters: self._unseen = None; return True  # atomic  # fmt: skip
+        return False
 
     def _seen_error(self) -> BaseException:
         """Return the error that ended the dhaga, with its original traceback; it counts as seen now.
@@ -321,6 +298,8 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         # Arguments may be large, and the dhaga is kept for its result.
         self._fn = self._args = self._kwargs = None  # type: ignore[assignment]
         self.scheduler.live.discard(self)
+        if FREE_THREADED:
+            fence(self._joiners)
         if self._joiners:
             self.release_joiners()
         if self.thread_local_refs is not None:
@@ -382,8 +361,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         return [self]
 
     def _drop_joiner(self, joiner: FutureJoiner) -> None:
-        if joiner.ticket:
-            joiner.ticket.clear()
+        if claim(joiner.ticket):
             self._remove(None)
 
     def join(self, timeout: float | None = None) -> None:
@@ -404,7 +382,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: TimeoutError.
         """
         if not self.has_ended:
-            self.result_waiters += 1
+            self.result_waiters += 1  # atomic
             try:
                 if not self.wait_for_end(timeout):
                     raise TimeoutError(f"{self!r} has not ended")
@@ -426,7 +404,7 @@ class Dhaga(greenlet, Waiter, Generic[T]):
         ``asyncio.ensure_future(dhaga)``. Raises: ParkError on a loop that a dhaga runs and that would block this one.
         """
         if not self.has_ended:
-            self.result_waiters += 1
+            self.result_waiters += 1  # atomic
             try:
                 yield from self._future().__await__()
             except BaseException:
@@ -464,29 +442,6 @@ class Dhaga(greenlet, Waiter, Generic[T]):
 say_foreign_names(Dhaga, OF_A_DHAGA)
 
 
-def find_exit(error: BaseException) -> BaseException | None:
-    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, also from the group of a scope."""
-    if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(find_exit, error.exceptions)), None)
-    return error if isinstance(error, (SystemExit, KeyboardInterrupt)) else None
-
-
-def clear_own_frames(error: BaseException | None) -> None:
-    """Clear this package's frames in tracebacks: they refer to the dhaga that holds the error, which is a cycle."""
-    while error is not None:
-        if isinstance(error, BaseExceptionGroup):
-            for each in error.exceptions:
-                clear_own_frames(each)
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_globals.get("__name__", "").startswith(PACKAGE_PREFIX):
-                # RuntimeError: the frame still runs.
-                with contextlib.suppress(RuntimeError):
-                    trace.tb_frame.clear()
-            trace = trace.tb_next
-        error = error.__context__
-
-
 class FutureJoiner:
     """Joiner for a coroutine that awaits a dhaga: its wake resolves a Future on the coroutine's own loop."""
 
@@ -507,113 +462,3 @@ class FutureJoiner:
     def resolve(self, value: object) -> None:
         if not self.future.done():
             self.future.set_result(value)
-
-
-class Main(Waiter):
-    """The main code of an OS thread that has a scheduler: it parks and is woken as a dhaga, but was never spawned."""
-
-    __slots__ = (
-        "_error",
-        "_signals",
-        "_value",
-        "arrival",
-        "ident",
-        "name",
-        "own_greenlet",
-        "own_priority",
-        "park_reason",
-        "parked",
-        "parked_since",
-        "pending_errors",
-        "scheduler",
-        "switch",
-        "wait_target",
-        "wake_queue",
-    )
-
-    def __init__(self, scheduler: Scheduler) -> None:
-        # A SignalDelivery, once a signal has come; see _kernel/process/signals.py.
-        self._signals: Any = None
-        self._assign_to(scheduler, NORMAL)
-        self.own_greenlet: greenlet = getcurrent()
-        # The method of a run-queue entry; see _kernel/run/scheduler.py.
-        self.switch: Callable[..., Any] = self.own_greenlet.switch
-        self.ident: int = originals.get_ident()
-        self.name: str = "main code"
-        self.own_greenlet.name = self.name  # type: ignore[attr-defined]
-        self._init_wait()
-
-    def __repr__(self) -> str:
-        return f"<Main code of {self.scheduler.name} {self.state}{f' {self.park_reason}' if self.parked else ''}>"
-
-    @property
-    def state(self) -> str:
-        """RUNNABLE, RUNNING or WAITING; from another OS thread a snapshot."""
-        if self.parked:
-            return WAITING
-        return RUNNING if self.own_greenlet.gr_frame is None else RUNNABLE
-
-    def park_within(self, timeout: float | None) -> Any:
-        """Park as a dhaga does; handlers of signals that come meanwhile are called here, by ``SignalDelivery``."""
-        scheduler = self.scheduler
-        self.parked_since: float = scheduler.clock()
-        entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
-        try:
-            # Each round delivers a signal; the park ends with a wake, or with a handler's error.
-            while self._others_run():
-                self._signals.interrupt_park()
-                # The timeout came while the handlers ran, and this waiter had stepped aside for them.
-                if entry is not None and entry[2] is None:
-                    self._expire()
-        finally:
-            if entry is not None:
-                scheduler.timers.discard(entry)
-        if self._signals is not None:
-            self._signals.end_park()
-        if self._error is not None:
-            self._throw_error()
-        value, self._value = self._value, None
-        return value
-
-    def _others_run(self) -> bool:
-        """Yield to others. An error raised here by a handler of the standard ``signal`` ends the park, as in OSThread.
-
-        Returns: as ``_let_others_run``.
-        """
-        while True:
-            try:
-                return self._let_others_run()
-            except BaseException as raised:
-                ticket = self.parked
-                if ticket and self.undo_park() and ticket:
-                    ticket.clear()
-                    raise
-                # A wake was faster: this waiter is in the run queue, or has been switched back to.
-                pending_errors_of(self).append(raised)
-                if self not in getattr(self.wake_queue, "waiters", self.wake_queue):
-                    return False
-
-    def _let_others_run(self) -> bool:
-        """Switch away. Returns: True if a signal, and no wake, has switched back."""
-        self.scheduler._let_others_run(self)
-        return self._signals is not None and self._signals.take_resumed()
-
-
-def excepthook(args: ExceptHookArgs) -> None:
-    """Log an error that ended a dhaga: the default of ``dhaga.excepthook``, which may be replaced by assignment.
-
-    ``args`` is what ``threading.excepthook`` gets: exc_type, exc_value, exc_traceback, and the dhaga as ``thread``.
-    """
-    name = args.thread.name if args.thread is not None else "a dhaga"
-    info = (args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
-    logger.error("%s ended with an uncaught error", name, exc_info=info)
-
-
-def call_excepthook(thread: Any, error: BaseException) -> None:
-    """Call ``dhaga.excepthook``; an error of the hook itself is logged."""
-    # Looked up at each call: users assign to it.
-    hook = getattr(sys.modules.get("dhaga"), "excepthook", excepthook)
-    try:
-        hook(ExceptHookArgs((type(error), error, error.__traceback__, thread)))
-    except Exception:
-        logger.exception("dhaga.excepthook failed on %r of %s", error, thread.name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tornado.ioloop import IOLoop
@@ -144,8 +145,8 @@ class EdgeTriggered(Poller):
         if not interest:
             return
         fd = watcher.fd
-        if self.watchers.get(fd) is watcher:
-            del self.watchers[fd]
+        # Another thread may unregister it at the same time: who removes it does the rest.
+        if self.watchers.get(fd) is watcher and self.watchers.pop(fd, None) is not None:
             try:
                 self.unwatch(fd, interest)
             # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller is closed itself.
@@ -156,9 +157,10 @@ class EdgeTriggered(Poller):
                 sharer.set_interest(0)
                 sharer.ready(READ | WRITE)
         elif watcher in self.fd_sharers.get(fd, ()):
-            self.fd_sharers[fd].remove(watcher)
-            # If the fd is closed now, the remaining waiters notice when they retry.
-            self.watchers[fd].ready(READ | WRITE)
+            with suppress(KeyError, ValueError):
+                self.fd_sharers[fd].remove(watcher)
+                # If the fd is closed now, the remaining waiters notice when they retry.
+                self.watchers[fd].ready(READ | WRITE)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
         """Watch the fd of ``watcher`` for ``interest``.
@@ -228,7 +230,8 @@ class Epoll(EdgeTriggered):
                 watcher = watchers[fd]
             except KeyError:
                 continue
-            if fd_sharers is None and (events == EPOLLIN or (events == INOUT and not watcher.writers)):
+            alone = fd_sharers is None and type(watcher) is FdWatcher
+            if alone and (events == EPOLLIN or (events == INOUT and not watcher.writers)):
                 # dispatch(), ready() and wake_parked(), written out: 8 % of an echo. Once a waiter has parked to write,
                 # each read edge reports both directions (INOUT).
                 watcher.readable = True
@@ -257,12 +260,10 @@ class Epoll(EdgeTriggered):
     def recheck(self) -> None:
         """Ask for the state of the fds in ``to_recheck``: modifying a registration reports it anew, as an event."""
         for fd in {watcher.fd for watcher in self.to_recheck if watcher.watched and not watcher.readable}:
-            watcher = self.watchers[fd]
-            try:
+            # KeyError: another thread has just closed it. OSError: it was closed behind our back.
+            with suppress(KeyError, OSError):
+                watcher = self.watchers[fd]
                 self.watch(watcher, watcher.interest)
-            # Closed behind our back.
-            except OSError:
-                pass
         self.to_recheck.clear()
         self.polls_until_recheck = POLLS_BEFORE_RECHECK
 

@@ -103,13 +103,20 @@ def quantum_of(scheduler: Scheduler) -> float | None:
 def may_end_turn(me: Any, frame: FrameType | None) -> bool:
     """Return whether the turn of the caller, whose code is at ``frame``, may end there.
 
-    False in a park, on the hub, in coroutines, in ``no_park()`` and ``no_preempt()``, at its end, under a debugger or
-    another trace function, and where ``is_switchable`` is false.
+    False under a debugger or another trace function, and where ``may_pause`` is false.
+    """
+    return sys.gettrace() is None and may_pause(me, frame)
+
+
+def may_pause(me: Any, frame: FrameType | None) -> bool:
+    """Return whether other dhagas may run while the caller pauses at ``frame``.
+
+    False in a park, on the hub, in coroutines, in ``no_park()`` and ``no_preempt()``, at its end, and where
+    ``is_switchable`` is false.
     """
     return (
         me not in uninterrupted
         and not getattr(me, "has_ended", False)
-        and sys.gettrace() is None
         and _get_running_loop() is None
         and may_yield(me)
         and is_switchable(frame, signal_handlers)
@@ -137,9 +144,11 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
     scheduler.preemptions += 1
     innermost = program_frame(frame) or frame
     place = f"{innermost.f_code.co_filename}:{innermost.f_lineno} in {innermost.f_code.co_qualname}"
-    places[place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES] += 1
-    if hooks.on_preemption is not None:
-        hooks.on_preemption(me, place)
+    kept = place if place in places or len(places) < PLACES_KEPT else OTHER_PLACES
+    places[kept] += 1
+    on_preemption = hooks.on_preemption
+    if on_preemption is not None:
+        on_preemption(me, place)
     scheduler._give_turn_up(me)
 
 
@@ -167,6 +176,9 @@ def no_preempt() -> Iterator[None]:
     in an OS thread without a scheduler.
     """
     me = parking_waiter()
+    if me is None:
+        yield
+        return
     uninterrupted[me] = uninterrupted.get(me, 0) + 1
     try:
         yield

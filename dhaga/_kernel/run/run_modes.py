@@ -24,11 +24,13 @@ from tornado.ioloop import IOLoop
 
 from .. import hooks, originals
 from ..errors import LeftBehind
-from ..guards import Guarded
+from ..guards import Guarded, fence
+from ..interpreter import FREE_THREADED
 from ..wait.current import this_thread
 from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import TIMED_OUT
-from .microthread import Dhaga, Main
+from .main_code import Main
+from .microthread import Dhaga
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
@@ -218,6 +220,8 @@ class OwnThreadMode(RunMode, Guarded):
             scheduler._detach()
             scheduler.ioloop.close()
             self.ended = True
+            if FREE_THREADED:
+                fence(self.stop_waiters)
             self.stop_waiters.wake_all()
 
     def mark_left_in_parent(self) -> None:

@@ -36,8 +36,9 @@ from ..wait.sleep import sleep_off_fast_path
 from ..wait.waiter import Waiter
 from .entries import HubCall
 from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
+from .main_code import Main
 from .membership import Membership
-from .microthread import Dhaga, Main
+from .microthread import Dhaga
 from .poller import Poller, new_poller
 from .preemption import check_quantum
 from .run_modes import OwnThreadMode, RunMode
@@ -153,8 +154,12 @@ class Scheduler(Lap, Membership):
             self._switch_away()
 
     def _give_turn_up(self, me: Waiter) -> None:
-        """Go once around the run queue, as a yield does, but without a park: cancels and timeouts stay pending."""
-        (self._preempted if me.own_priority is NORMAL else me.wake_queue).append(me)
+        """End an overlong turn: the other NORMAL dhagas go first."""
+        self._go_around(me, self._preempted if me.own_priority is NORMAL else me.wake_queue)
+
+    def _go_around(self, me: Waiter, queue: Any) -> None:
+        """Go once around a queue, as a yield does, but without a park: cancels and timeouts stay pending."""
+        queue.append(me)
         # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
         self._end_stretch()
         me.park_within(None)

@@ -3,6 +3,7 @@
 An entry is armed, discarded or fired; only an armed one names what expires (``entry[2]``). Discarding empties the entry
 and leaves it in the heap: a timeout that is not needed costs O(1), where removal from a heap costs O(n). A rebuild
 drops the discarded ones once they are more than half; until then they surface and are skipped.
+HIGH waiters are also in a heap of their own, which is fired first: thousands of other deadlines may be due before one.
 ``Timers`` has neither clock nor loop: the scheduler passes the time to ``fire`` at the start of each lap. ``LoopTimer``
 arms ``loop.call_later`` for the earliest deadline only, at the end of a lap. Rejected: one ``TimerHandle`` of the loop
 per sleep; with 100,000 sleepers these cost more than our heap. ``IOLoop.time()`` is unfit as a clock: it is the wall
@@ -18,6 +19,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..fast.compiled import compiled
+from .run_queues import HIGH
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
@@ -43,10 +45,12 @@ Entry = list[Any]
 class Timers:
     """Deadlines in order. A discarded one stays in the heap, empty, until it surfaces or a rebuild drops it."""
 
-    __slots__ = ("discarded", "fired", "heap", "sequence")
+    __slots__ = ("discarded", "fired", "heap", "sequence", "urgent")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
+        # The entries of HIGH waiters. Each is also in the heap, where it stays, empty, once it has fired here.
+        self.urgent: list[Entry] = []
         # Also the source of the numbers of Timeout and scope blocks: see cancellation.py.
         self.sequence: Callable[[], int] = itertools.count().__next__
         self.discarded: int = 0
@@ -59,11 +63,13 @@ class Timers:
     def __repr__(self) -> str:
         return f"<Timers {len(self)} armed, {self.discarded} discarded>"
 
-    @compiled
+    @compiled  # C: of a dhaga with priority NORMAL, or of no dhaga
     def add(self, deadline: float, expiring: Expiring) -> Entry:
         """Arrange a call of ``expiring._expire()`` at ``deadline`` (the scheduler's clock, seconds)."""
         entry: Entry = [deadline, self.sequence(), expiring]
         heappush(self.heap, entry)
+        if getattr(expiring, "own_priority", None) is HIGH:
+            heappush(self.urgent, entry)
         return entry
 
     @compiled  # C: a heap that need not be compacted
@@ -77,19 +83,23 @@ class Timers:
             self.heap = [live for live in self.heap if live[2] is not None]
             heapify(self.heap)
             self.discarded = 0
+            self.urgent = [live for live in self.urgent if live[2] is not None]
+            heapify(self.urgent)
 
-    @compiled
-    def fire(self, now: float) -> None:
+    @compiled  # C: no urgent entries
+    def fire(self, now: float) -> bool:
         """Expire one batch of entries due at ``now``, the earliest first, equal deadlines in the order of their
         addition.
 
-        Remaining entries are due at once: the loop's timer starts the next lap.
+        Returns: whether the batch was full. Remaining entries are due at once: the loop's timer starts the next lap.
         """
+        if self.urgent:
+            self.fire_urgent(now)
         heap = self.heap
         # Discarded entries also count: half of the heap may be due and discarded.
         for _ in range(BATCH):
             if not heap or heap[0][0] > now:
-                return
+                return False
             entry = heappop(heap)
             expiring, entry[2] = entry[2], None
             if expiring is None:
@@ -99,6 +109,19 @@ class Timers:
                 expiring._expire()
                 # _expire() may discard other entries, and that may rebuild the heap into a new list.
                 heap = self.heap
+        return True
+
+    def fire_urgent(self, now: float) -> None:
+        """Expire one batch of the entries of HIGH waiters due at ``now``."""
+        for _ in range(BATCH):
+            if not self.urgent or self.urgent[0][0] > now:
+                return
+            entry = heappop(self.urgent)
+            expiring, entry[2] = entry[2], None
+            if expiring is not None:
+                self.discarded += 1
+                self.fired += 1
+                expiring._expire()
 
     def due(self, now: float) -> bool:
         """Return whether there may be something to fire. If the first entry is a discarded one, a lap ends early."""

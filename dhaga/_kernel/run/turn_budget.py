@@ -48,6 +48,15 @@ def yield_if_due() -> None:
         end_turn(me)
 
 
+def yield_uncancelled_if_due() -> bool:
+    """Yield as ``yield_if_due`` does, within an operation: a cancel stays pending. Returns: whether it yielded."""
+    me = waiter_that_is_due()
+    if me is None or not is_turn_over(me) or not may_yield(me):
+        return False
+    me.scheduler._go_around(me, me.wake_queue)
+    return True
+
+
 def waiter_that_is_due() -> Any:
     """Return the caller if the deadline last noted has passed, else None."""
     me = running_waiter()
@@ -56,11 +65,14 @@ def waiter_that_is_due() -> Any:
 
 def end_turn(me: Any) -> None:
     """Yield if the turn whose deadline has passed is the caller's, else note the caller's. Parks, raises: as above."""
+    if is_turn_over(me) and may_yield(me):
+        me.scheduler._end_stretch()
+        sleep(0)
+
+
+def is_turn_over(me: Any) -> bool:
+    """Note the next deadline. Returns: whether the turn whose deadline has passed is the caller's own."""
     scheduler = me.scheduler
     scheduler.turn_ends_at = scheduler.clock() + TURN_SECONDS
-    turn = scheduler.count_switches()
-    if turn != scheduler._turn:
-        scheduler._turn = turn
-    elif may_yield(me):
-        scheduler._end_stretch()
-        sleep(0)
+    former, scheduler._turn = scheduler._turn, scheduler.count_switches()
+    return bool(former == scheduler._turn)

@@ -16,7 +16,7 @@ from greenlet import getcurrent
 from .. import originals
 from . import deadlock
 from .cancellation import pending_errors_of
-from .waiter import TIMED_OUT, Waiter
+from .waiter import TIMED_OUT, Waiter, claim
 
 # Longest time that the main thread blocks at once. The handler of a signal that arrives just before the wait begins is
 # called only after the wait (three of 10,000 Ctrl-C sent just as the wait began).
@@ -120,13 +120,7 @@ class OSThread(Waiter):
     def _retracted(self) -> bool:
         """End the park from within. Returns: False if a waker has won, whose wake must then be awaited."""
         ticket = self.parked
-        if not self.undo_park():
-            return False
-        try:
-            ticket.pop()
-        except IndexError:
-            return False
-        return True
+        return self.undo_park() and claim(ticket)
 
     def deliver_wake(self, value: Any = None, error: BaseException | None = None) -> None:
         self._value, self._error = value, error

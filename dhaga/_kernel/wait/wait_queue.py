@@ -21,7 +21,7 @@ from ..fast.compiled import compiled
 from ..guards import TicketDeque
 from ..stdlib_face import refuse_copy
 from .current import this_waiter
-from .waiter import Waiter
+from .waiter import Waiter, claim
 
 # Void tickets that are always tolerated, 64 bytes each. Above this number, half of the queue may be void.
 COMPACT_ABOVE = 8
@@ -69,8 +69,11 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         # One call of a C function, which itself calls only C functions, such as len(): no other OS thread and no signal
         # handler can run in between. In a step-by-step rotation, a waiter that joins meanwhile would get in front of
         # earlier ones.
+        # A void ticket joins first and is dropped last. So the queue never looks empty to another OS thread, which
+        # would leave a lock free beside a waiter.
+        last = map(self.append, ([],))
         turns = chain.from_iterable(map(repeat, ((),), map(len, (self,))))
-        live = filter(None, starmap(self.popleft, turns))
+        live = filter(None, chain(last, starmap(self.popleft, turns)))
         # Without the interpreter lock, a finalizer in this OS thread may empty the queue meanwhile.
         with suppress(IndexError):
             self.extend(live)  # atomic
@@ -78,7 +81,8 @@ class WaitQueue(TicketDeque[list[Waiter]]):
 
     def parked(self) -> int:
         """Return the number of waiters."""
-        return sum(map(bool, list(self)))
+        tickets = [*self]  # atomic
+        return sum(map(bool, tickets))
 
     @compiled  # C: an open queue
     def wait(self, available: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
@@ -93,11 +97,13 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         if available or self.closed:
             try:
                 serve()
-            except BaseException:
+            except BaseException as raised:
                 # The caller goes on, and no waker may wake it.
-                me.parked.clear()
-                self._remove(me)
-                raise
+                if claim(me.parked):
+                    self._remove(me)
+                    raise
+                # A waker was faster, and what it hands over must not be lost.
+                me.cancel_with(raised)
         return me.park_within(timeout)
 
     def wait_uncancellable(self, serve: Callable[[], object], arrival: int | None = None) -> Any:

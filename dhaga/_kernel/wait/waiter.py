@@ -74,6 +74,15 @@ NOT_CANCELLABLE = NotCancellable()
 SLEEPING = SleepTarget()
 
 
+def claim(ticket: list[Any]) -> bool:
+    """Remove the waiter from its ticket. Returns: False if another wake, or the end of the wait, was faster."""
+    try:
+        del ticket[0]
+    except IndexError:
+        return False
+    return True
+
+
 class Waiter:
     """Base of everything that can park: the API of wakers, and parking by a switch."""
 
@@ -203,9 +212,7 @@ class Waiter:
 
         A waker in another OS thread may have parked the waiter anew meanwhile, as ``Condition.notify`` does.
         """
-        try:
-            del ticket[0]
-        except IndexError:
+        if not claim(ticket):
             return False
         self.deliver_wake(value, error)
         return True
@@ -222,8 +229,10 @@ class Waiter:
 
     def deliver_wake(self, value: Any = None, error: BaseException | None = None) -> None:
         """Make this waiter runnable. From: the waker that has taken it out of its ticket."""
-        if hooks.on_wake is not None:
-            hooks.on_wake(self)
+        # Read once: another OS thread may remove the observer.
+        on_wake = hooks.on_wake
+        if on_wake is not None:
+            on_wake(self)
         self._value = value
         if error is not None:
             self._error = error

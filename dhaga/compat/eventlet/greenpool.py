@@ -8,7 +8,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from ..._kernel.process.current_scheduler import current_scheduler
-from ..._kernel.run.microthread import call_excepthook
+from ..._kernel.run.uncaught import call_excepthook
 from ..._sync.event import Event
 from . import _settings
 from .greenthread import GreenThread, spawn, spawn_n, was_killed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context
 from typing import Any
 
-from ..._kernel.run.microthread import call_excepthook
+from ..._kernel.run.uncaught import call_excepthook
 from ..._workers.thread_pool import OffloadPool
 from . import _settings
 

@@ -14,6 +14,7 @@ from ..._kernel.errors import Cancelled
 from ..._kernel.foreign_names import OwnName
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.microthread import Dhaga
+from ..._kernel.wait.waiter import claim
 from .._shared.delayed_start import DelayedStart
 from .._shared.thrown import thrown
 from ._links import Callback, Linkable, joinall, killall
@@ -220,7 +221,7 @@ class Greenlet(Linkable, DelayedStart):
                 raise Timeout()
             if isinstance(timeout, Timeout):
                 return timeout.within(self.get)
-            self.result_waiters += 1
+            self.result_waiters += 1  # atomic
             try:
                 if not self.wait_for_end(timeout):
                     raise Timeout(timeout)
@@ -314,8 +315,7 @@ class Greenlet(Linkable, DelayedStart):
 
     def _drop_ticket(self, ticket: list[Any]) -> None:
         """Cancel the call; no-op once made."""
-        if ticket:
-            ticket.clear()
+        if claim(ticket):
             self._remove(None)
 
     def link(self, callback: Callback, SpawnedLink: Any = None) -> None:

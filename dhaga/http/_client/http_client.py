@@ -18,7 +18,8 @@ from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
 from ..._kernel.api import Timeout, current
-from ..._kernel.run.microthread import Dhaga, Main
+from ..._kernel.run.main_code import Main
+from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import Scheduler
 from ..._sync.semaphore import Semaphore
 from ...aio._await import Awaited

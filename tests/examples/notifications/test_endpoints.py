@@ -151,7 +151,7 @@ def test_a_client_that_does_not_answer_is_dropped_and_one_that_does_stays(serve:
             until(lambda: living.heard > asked)
         for client in list(service.clients):
             service.look_after(client, asked)
-        until(lambda: service.clients == {living})
+        until(lambda: list(service.clients) == [living])
         assert (listener.connections, service.counts["silent"]) == (1, 1)
         say(server, "still there")
         until(lambda: heard)

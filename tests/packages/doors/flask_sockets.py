@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -11,6 +12,8 @@ from flask_socketio import SocketIO, emit
 
 app = Flask(__name__)
 sock = Sock(app)
+members: list[Any] = []
+speaking = threading.Lock()
 socketio = SocketIO(app, async_mode="threading", cors_allowed_origins="*")
 
 
@@ -25,6 +28,17 @@ def echo(websocket: Any) -> None:
 @sock.route("/bye")
 def bye(websocket: Any) -> None:
     websocket.send("bye")
+
+
+@sock.route("/room")
+def room(websocket: Any) -> None:
+    members.append(websocket)
+    websocket.send(threading.get_native_id())
+    while True:
+        message = websocket.receive()
+        with speaking:
+            for member in members:
+                member.send(message)
 
 
 @socketio.on("double")

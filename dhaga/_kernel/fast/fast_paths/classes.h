@@ -11,8 +11,6 @@ typedef struct {
     uint64_t overridden;  /* which compiled methods of its bases it overrides */
 } known_class;
 
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
-
 #define KNOWN_CLASS(variable, module, name) static known_class variable = {module, name, NULL, NO_VERSION, 0};
 #define KNOWN_SLOT(class, variable, name) static Py_ssize_t variable;
 #include "known_classes.h"
@@ -101,16 +99,33 @@ imported(const char *module, const char *name, const char *attribute)
     return found;
 }
 
-/* Put a new reference into a slot. CALLS: the former content may be freed, so this comes last in a step. */
-static inline void
-put(PyObject *object, Py_ssize_t offset, PyObject *value)
+/* The value of a key, owned; NULL if there is none, or with an error. */
+static inline PyObject *
+value_of(PyObject *dict, PyObject *key)
 {
-    PyObject *former = SLOT(object, offset);
-    SLOT(object, offset) = value;
-    Py_XDECREF(former);
+#ifdef Py_GIL_DISABLED
+    PyObject *found;
+
+    (void)PyDict_GetItemRef(dict, key, &found);
+    return found;
+#else
+    return Py_XNewRef(PyDict_GetItemWithError(dict, key));
+#endif
 }
 
-/* Read the number in a slot. Returns: whether it is an int that a long holds. */
+/* A hook by its name, owned; NULL if none is set, or on an error. */
+static inline PyObject *
+hook_of(PyObject *name)
+{
+    PyObject *found = value_of(hooks, name);
+
+    if (found == Py_None) {
+        Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* Read the number in a slot that no other thread changes meanwhile. Returns: whether it is an int that a long holds. */
 static inline int
 read_number(PyObject *object, Py_ssize_t offset, long *number)
 {

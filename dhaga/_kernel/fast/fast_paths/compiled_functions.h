@@ -72,6 +72,8 @@ COMPILED(SIMPLE_QUEUE_GET, &SimpleQueue, "get", ANY(simple_queue_get))
 /* socket.h */
 COMPILED(SOCKET_RECV, &Socket, "recv", ANY(socket_recv))
 COMPILED(SOCKET_RECV_INTO, &Socket, "recv_into", ANY(socket_recv_into))
+
+/* socket_send.h */
 COMPILED(SOCKET_SEND, &Socket, "send", ANY(socket_send))
 COMPILED(SOCKET_SENDALL, &Socket, "sendall", ANY(socket_sendall))
 

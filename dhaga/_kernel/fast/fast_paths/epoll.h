@@ -16,12 +16,35 @@ is_empty_dict(PyObject *object)
 #define BATCH 1024
 #define UNUSUAL (EPOLLERR | EPOLLHUP | EPOLLRDHUP | EPOLLPRI)
 
+/* The first key of a dictionary, owned; NULL if it is empty. */
+static inline PyObject *
+first_key(PyObject *dict)
+{
+    PyObject *key = NULL, *unused;
+    Py_ssize_t position = 0;
+
+    BEGIN_STEP(dict)
+    key = PyDict_Next(dict, &position, &key, &unused) ? Py_NewRef(key) : NULL;
+    END_STEP()
+    return key;
+}
+
+/* Remove a key. Returns: 0 if another thread has removed it, -1 on an error. */
+static inline int
+discard_key(PyObject *dict, PyObject *key)
+{
+#ifdef Py_GIL_DISABLED
+    return PyDict_Pop(dict, key, NULL);
+#else
+    return PyDict_DelItem(dict, key) < 0 ? -1 : 1;
+#endif
+}
+
 /* One event of a watched fd. CALLS. */
 static int
 pass_on(PyObject *poller, PyObject *watcher, uint32_t events, int no_sharers)
 {
-    PyObject *readers, *writers, *waiter, *unused, *ticket, *queue, *result;
-    Py_ssize_t position = 0;
+    PyObject *readers, *writers, *waiter, *ticket, *queue, *result;
     int directions;
 
     if (IS(watcher, FdWatcher) && no_sharers) {
@@ -30,29 +53,29 @@ pass_on(PyObject *poller, PyObject *watcher, uint32_t events, int no_sharers)
         if ((events == EPOLLIN || (events == (EPOLLIN | EPOLLOUT) && is_empty_dict(writers))) && readers != NULL &&
             PyDict_CheckExact(readers) && PyDict_GET_SIZE(readers) <= 1) {
             put(watcher, watcher_readable, Py_NewRef(Py_True));
-            if (!PyDict_Next(readers, &position, &waiter, &unused)) {
+            waiter = first_key(readers);
+            if (waiter == NULL) {
                 return 0;
             }
             if (is_dhaga(waiter)) {
-                ticket = SLOT(waiter, dhaga_parked);
-                queue = SLOT(waiter, dhaga_queue);
+                BEGIN_STEP(waiter)
+                ticket = Py_XNewRef(SLOT(waiter, dhaga_parked));
+                queue = Py_XNewRef(SLOT(waiter, dhaga_queue));
+                END_STEP()
                 if (ticket != NULL && PyList_CheckExact(ticket) && is_deque(queue)) {
-                    int failed = 0;
-                    Py_INCREF(waiter);
-                    Py_INCREF(ticket);
-                    Py_INCREF(queue);
-                    if (PyDict_DelItem(readers, waiter) < 0) {
-                        failed = -1;
-                    }
-                    else if (PyList_GET_SIZE(ticket) > 0) { /* no look at asleep: who polls is awake */
-                        failed = PyList_SetSlice(ticket, 0, 1, NULL) < 0 ? -1 : append_to(queue, waiter);
+                    int failed = discard_key(readers, waiter);
+                    if (failed > 0 && (failed = claim(ticket)) > 0) { /* no look at asleep: who polls is awake */
+                        failed = append_to(queue, waiter);
                     }
                     Py_DECREF(queue);
                     Py_DECREF(ticket);
                     Py_DECREF(waiter);
                     return failed;
                 }
+                Py_XDECREF(ticket);
+                Py_XDECREF(queue);
             }
+            Py_DECREF(waiter);
             result = PyObject_CallMethod(watcher, "ready", "i", DIRECTION_READ);
             Py_XDECREF(result);
             return result == NULL ? -1 : 0;
@@ -104,7 +127,7 @@ poll_epoll(PyObject *self)
         for (i = 0; i < count && !failed; i++) {
             PyObject *key = PyLong_FromLong(found[i].data.fd), *watcher = NULL;
             if (key != NULL) {
-                watcher = Py_XNewRef(PyDict_GetItemWithError(watchers, key));
+                watcher = value_of(watchers, key);
             }
             Py_XDECREF(key);
             if (watcher != NULL) {

@@ -1,6 +1,24 @@
 /* Join and end: callers of join queue up as joiners, and the end of the dhaga wakes them.
 Twins: Dhaga.wait_for_end and _end. */
 
+/* Without the interpreter lock, the dhaga may have ended since the check, and have missed a joiner. Returns: -1 on an
+error. CALLS. */
+static inline int
+has_just_ended(PyObject *self)
+{
+#ifdef Py_GIL_DISABLED
+    FENCE();
+    if (SLOT(self, dhaga_done) != Py_False) {
+        PyObject *released = PyObject_CallMethodNoArgs(self, str_release_joiners);
+        Py_XDECREF(released);
+        return released == NULL ? -1 : 0;
+    }
+#else
+    (void)self;
+#endif
+    return 0;
+}
+
 static PyObject *
 dhaga_wait_for_end(PyObject *self, PyObject *timeout)
 {
@@ -20,7 +38,8 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
             prepare(me, str_join, self, ticket, &before);
             failed = PyList_Append(joiners, ticket); /* it lives until it is appended: no second check */
             drop(&before);
-            if (failed) {
+            if (failed || has_just_ended(self) < 0) {
+                failed = 1;
                 leave(me);
             }
             value = failed ? NULL : park_here(me);
@@ -32,11 +51,36 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
     return call_twin(WAIT_FOR_END, self, &timeout, 1, NULL);
 }
 
+/* Remove the ticket of joiners who is the only one. Sets it, owned; NULL with an error. Returns: the number of joiners,
+2 also for a ticket that is not a list. */
+static inline int
+only_ticket(PyObject *joiners, PyObject **ticket)
+{
+    Py_ssize_t size;
+
+    *ticket = NULL;
+    BEGIN_STEP(joiners)
+    size = PyList_GET_SIZE(joiners);
+    if (size == 1) {
+        if (!PyList_CheckExact(PyList_GET_ITEM(joiners, 0))) {
+            size = 2;
+        }
+        else {
+            *ticket = Py_NewRef(PyList_GET_ITEM(joiners, 0));
+            if (PyList_SetSlice(joiners, 0, 1, NULL) < 0) {
+                Py_CLEAR(*ticket);
+            }
+        }
+    }
+    END_STEP()
+    return size > 2 ? 2 : (int)size;
+}
+
 static PyObject *
 dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
 {
     PyObject *scheduler = SLOT(self, dhaga_scheduler), *joiners = SLOT(self, dhaga_joiners), *live, *ticket, *joiner;
-    Py_ssize_t number;
+    int number;
 
     if (SLOT(self, dhaga_thread_local_refs) != Py_None || scheduler == NULL || !IS_A(scheduler, Scheduler) ||
         joiners == NULL || !PyList_CheckExact(joiners) || PyList_GET_SIZE(joiners) > 1 ||
@@ -44,6 +88,7 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
         return call_twin(END, self, NULL, 0, NULL);
     }
     put(self, dhaga_done, Py_NewRef(Py_True));
+    FENCE();
     Py_INCREF(live);
     number = PySet_Discard(live, self);
     Py_DECREF(live);
@@ -54,19 +99,17 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
     put(self, dhaga_args, Py_NewRef(Py_None));
     put(self, dhaga_kwargs, Py_NewRef(Py_None));
     joiners = SLOT(self, dhaga_joiners);
-    while (joiners != NULL && PyList_CheckExact(joiners) && (number = PyList_GET_SIZE(joiners)) > 0) {
+    while (joiners != NULL && PyList_CheckExact(joiners) && (number = only_ticket(joiners, &ticket)) != 0) {
         int failed = 0;
-        ticket = Py_NewRef(PyList_GET_ITEM(joiners, number - 1));
-        if (!PyList_CheckExact(ticket) || number > 1) { /* another thread has added one meanwhile */
-            Py_DECREF(ticket);
+        if (number > 1) { /* another thread has added one meanwhile */
             return call_twin(END, self, NULL, 0, NULL);
         }
-        if (PyList_SetSlice(joiners, number - 1, number, NULL) == 0 && PyList_GET_SIZE(ticket) > 0) {
-            joiner = Py_NewRef(PyList_GET_ITEM(ticket, 0));
-            failed = PyList_SetSlice(ticket, 0, 1, NULL) < 0 || resume(joiner, self) < 0; /* of several: which one */
+        joiner = ticket == NULL ? NULL : last_of(ticket);
+        if (joiner != NULL) {
+            failed = resume(joiner, self) < 0; /* of several: which one */
             Py_DECREF(joiner);
         }
-        Py_DECREF(ticket);
+        Py_XDECREF(ticket);
         if (failed || PyErr_Occurred()) {
             return NULL;
         }

@@ -2,7 +2,14 @@
 here; classes.h makes the variables and tables from it.
 
 KNOWN_CLASS(variable, module, name): a base comes before the classes derived from it.
-KNOWN_SLOT(class, variable, name): the variable holds the offset of the slot in an object. */
+KNOWN_SLOT(class, variable, name): the variable holds the offset of the slot in an object.
+GUARD_SLOT(class, variable): the same for the guard of an object, which it has on free-threaded builds. */
+
+#ifdef Py_GIL_DISABLED
+#define GUARD_SLOT(class, variable) KNOWN_SLOT(class, variable, "_guard")
+#else
+#define GUARD_SLOT(class, variable)
+#endif
 
 KNOWN_CLASS(Dhaga, "dhaga._kernel.run.microthread", "Dhaga")
 KNOWN_SLOT(Dhaga, dhaga_scheduler, "scheduler")
@@ -58,15 +65,18 @@ KNOWN_SLOT(Timers, timers_heap, "heap")
 KNOWN_SLOT(Timers, timers_sequence, "sequence")
 KNOWN_SLOT(Timers, timers_discarded, "discarded")
 KNOWN_SLOT(Timers, timers_fired, "fired")
+KNOWN_SLOT(Timers, timers_urgent, "urgent")
 
 KNOWN_CLASS(WaitQueue, "dhaga._kernel.wait.wait_queue", "WaitQueue")
 KNOWN_SLOT(WaitQueue, wait_queue_reason, "reason")
 KNOWN_SLOT(WaitQueue, wait_queue_closed, "closed")
 KNOWN_SLOT(WaitQueue, wait_queue_epoch, "epoch")
+GUARD_SLOT(WaitQueue, wait_queue_guard)
 
 KNOWN_CLASS(OwnedLock, "dhaga._sync.lock", "OwnedLock")
 KNOWN_SLOT(OwnedLock, lock_holder, "_holder")
 KNOWN_SLOT(OwnedLock, lock_waiters, "_waiters")
+GUARD_SLOT(OwnedLock, lock_guard)
 
 KNOWN_CLASS(Lock, "dhaga._sync.lock", "Lock")
 
@@ -77,16 +87,19 @@ KNOWN_CLASS(Event, "dhaga._sync.event", "Event")
 KNOWN_SLOT(Event, event_flag, "_flag")
 KNOWN_SLOT(Event, event_waiters, "_waiters")
 KNOWN_SLOT(Event, event_spare, "_spare_queue")
+GUARD_SLOT(Event, event_guard)
 
 KNOWN_CLASS(Semaphore, "dhaga._sync.semaphore", "Semaphore")
 KNOWN_SLOT(Semaphore, semaphore_value, "_value")
 KNOWN_SLOT(Semaphore, semaphore_waiters, "_waiters")
+GUARD_SLOT(Semaphore, semaphore_guard)
 
 KNOWN_CLASS(BoundedSemaphore, "dhaga._sync.semaphore", "BoundedSemaphore")
 KNOWN_SLOT(BoundedSemaphore, bounded_initial_value, "_initial_value")
 
 KNOWN_CLASS(Mutex, "dhaga._sync.mutex", "Mutex")
 KNOWN_SLOT(Mutex, mutex_free, "_free")
+GUARD_SLOT(Mutex, mutex_guard)
 
 KNOWN_CLASS(Queue, "dhaga.queue", "Queue")
 KNOWN_SLOT(Queue, queue_maxsize, "maxsize")
@@ -101,6 +114,7 @@ KNOWN_SLOT(Queue, queue_stock, "_stock")
 KNOWN_CLASS(SimpleQueue, "dhaga._sync.simple_queue", "SimpleQueue")
 KNOWN_SLOT(SimpleQueue, simple_queue_items, "_items")
 KNOWN_SLOT(SimpleQueue, simple_queue_getters, "_getters")
+GUARD_SLOT(SimpleQueue, simple_queue_guard)
 
 KNOWN_CLASS(Epoll, "dhaga._kernel.run.poller", "Epoll")
 KNOWN_SLOT(Epoll, epoll_epoll, "epoll")
@@ -130,3 +144,4 @@ KNOWN_CLASS(SSLSocket, "dhaga.ssl", "SSLSocket")
 
 #undef KNOWN_CLASS
 #undef KNOWN_SLOT
+#undef GUARD_SLOT

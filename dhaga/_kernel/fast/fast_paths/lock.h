@@ -17,10 +17,15 @@ wait_for_lock(PyObject *self, PyObject *me, PyObject *timeout)
         return NULL;
     }
     waiters = SLOT(self, lock_waiters);
+    HOLD(self, lock_guard);
     if (is_lock(self) && is_wait_queue(waiters) && SLOT(self, lock_holder) != Py_None && may_wait_for(me, timeout)) {
-        put(me, dhaga_arrival, Py_XNewRef(SLOT(waiters, wait_queue_epoch)));
-        return in_time(wait_in(waiters, me, ticket, NULL, timeout)); /* held until it is queued: no second check */
+        PyObject *arrival = own_slot(waiters, wait_queue_epoch);
+        put(me, dhaga_arrival, Py_XNewRef(arrival));
+        DISOWN(arrival);
+        /* The lock is held until the ticket is queued: no second check. */
+        return in_time(wait_in(waiters, me, ticket, NULL, timeout PASS_GUARD));
     }
+    LET_GO();
     Py_DECREF(ticket);
     return call_twin(HAND_OVER_WAIT, self, &given, 1, NULL);
 }
@@ -50,8 +55,7 @@ hand_over(PyObject *self, PyObject *waiters)
         return 0;
     }
     /* Owner before wake: a waiter in another OS thread may run, and release, as soon as it is woken. */
-    former = SLOT(self, lock_holder);
-    SLOT(self, lock_holder) = Py_NewRef(waiter);
+    former = exchange(self, lock_holder, Py_NewRef(waiter));
     failed = resume(waiter, Py_True);
     Py_XDECREF(former);
     Py_DECREF(waiter);
@@ -68,10 +72,18 @@ release(PyObject *self, function which)
     if (!is_lock(self) || !is_wait_queue(waiters)) {
         return call_twin(which, self, NULL, 0, NULL);
     }
+    HOLD(self, lock_guard);
     if (deque_size(waiters) == 0) { /* one step: a waiter that queues up in between would not be woken */
-        put(self, lock_holder, Py_NewRef(Py_None));
+        if (!STILL(SLOT(self, lock_holder) != Py_None)) {
+            LET_GO();
+            return call_twin(which, self, NULL, 0, NULL);
+        }
+        result = exchange(self, lock_holder, Py_NewRef(Py_None));
+        LET_GO();
+        Py_XDECREF(result);
         Py_RETURN_NONE;
     }
+    LET_GO();
     Py_INCREF(waiters);
     handed = hand_over(self, waiters);
     Py_DECREF(waiters);
@@ -88,6 +100,20 @@ release(PyObject *self, function which)
     Py_RETURN_NONE;
 }
 
+/* Acquire a lock that was free just now. Returns: 0 if another thread was faster; else the reference is the lock's. */
+static inline int
+take_free(PyObject *self, PyObject *me)
+{
+    HOLD(self, lock_guard);
+
+    if (STILL(SLOT(self, lock_holder) == Py_None)) {
+        SET(self, lock_holder, me);
+        Py_DECREF(Py_None); /* needs no drop that could call */
+        return 1;
+    }
+    return 0;
+}
+
 static PyObject *
 take_lock(PyObject *self, PyObject *timeout)
 {
@@ -96,9 +122,7 @@ take_lock(PyObject *self, PyObject *timeout)
     if (me == NULL) {
         return NULL;
     }
-    if (SLOT(self, lock_holder) == Py_None) {
-        SLOT(self, lock_holder) = me; /* its reference goes with it, and None needs no drop that could call */
-        Py_DECREF(Py_None);
+    if (SLOT(self, lock_holder) == Py_None && take_free(self, me)) {
         Py_RETURN_TRUE;
     }
     result = wait_for_lock(self, me, timeout);
@@ -152,8 +176,10 @@ rlock___enter__(PyObject *self, PyObject *Py_UNUSED(no))
     if (me == NULL) {
         return NULL;
     }
-    SLOT(self, lock_holder) = me; /* its reference goes with it */
-    Py_DECREF(Py_None);
+    if (!take_free(self, me)) {
+        Py_DECREF(me);
+        return PyObject_CallMethodNoArgs(self, str_acquire);
+    }
     put(self, rlock_count, PyLong_FromLong(1)); /* of the small ones, which never fail */
     Py_RETURN_TRUE;
 }

@@ -141,8 +141,7 @@ park(PyObject *scheduler, PyObject *me)
         }
     }
     /* A parked dhaga must not keep earlier values alive. */
-    value = SLOT(me, dhaga_value);
-    SLOT(me, dhaga_value) = Py_NewRef(Py_None);
+    value = exchange(me, dhaga_value, Py_NewRef(Py_None));
     if (value == NULL) {
         PyErr_SetString(PyExc_AttributeError, "_value");
     }
@@ -214,12 +213,14 @@ drop(former_park *all)
 static inline void
 prepare(PyObject *me, PyObject *reason, PyObject *target, PyObject *ticket, former_park *before)
 {
+    BEGIN_STEP(me)
     before->target = SLOT(me, dhaga_target);
     before->reason = SLOT(me, dhaga_reason);
     before->ticket = SLOT(me, dhaga_parked);
-    SLOT(me, dhaga_target) = Py_NewRef(target);
-    SLOT(me, dhaga_reason) = Py_NewRef(reason);
-    SLOT(me, dhaga_parked) = ticket;
+    SET(me, dhaga_target, Py_NewRef(target));
+    SET(me, dhaga_reason, Py_NewRef(reason));
+    SET(me, dhaga_parked, ticket); /* last: from here on other threads may ask for the target */
+    END_STEP()
 }
 
 static PyObject *
@@ -242,22 +243,33 @@ dhaga_prepare_park(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
 }
 
 /* Remove the caller from its wait target, as its park failed before the switch: no waker may hand anything to it. The
-error that is set stays. CALLS. */
-static void
+error that is set stays. Returns: 0 if a waker was faster. CALLS. */
+static int
 leave(PyObject *me)
 {
     PyObject *error = take_error(), *ticket = Py_XNewRef(SLOT(me, dhaga_parked)), *undone;
+    int left = ticket != NULL && PyList_CheckExact(ticket) ? claim(ticket) : 0;
 
-    if (ticket != NULL && PyList_CheckExact(ticket) && PyList_GET_SIZE(ticket) > 0) {
-        if (PyList_SetSlice(ticket, 0, PyList_GET_SIZE(ticket), NULL) < 0) {
-            PyErr_Clear();
-        }
+    if (left) {
+        PyErr_Clear();
         undone = PyObject_CallMethodNoArgs(me, str_undo_park); /* which may fail: wakers skip an empty ticket */
         Py_XDECREF(undone);
         PyErr_Clear();
     }
     Py_XDECREF(ticket);
     raise_again(error);
+    return left != 0;
+}
+
+/* Keep the current error pending until the caller's next park. Returns: NULL if that fails. CALLS. */
+static PyObject *
+keep_error(PyObject *me)
+{
+    PyObject *error = take_error();
+    PyObject *kept = PyObject_CallMethodOneArg(me, str_cancel_with, error);
+
+    Py_DECREF(error);
+    return kept;
 }
 
 /* Scheduler._park for the caller, which is a dhaga in a queue. CALLS. */

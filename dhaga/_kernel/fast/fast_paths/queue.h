@@ -11,6 +11,20 @@ is_plain_queue(PyObject *self)
            is_wait_queue(SLOT(self, queue_getters)) && is_wait_queue(SLOT(self, queue_putters));
 }
 
+/* The queue's mutex is not acquired: it stays free, as its guard is held for the whole step. */
+#ifdef Py_GIL_DISABLED
+#define HOLD_QUEUE(self) __attribute__((cleanup(let_go))) guard *held = hold(guard_of_mutex(self))
+
+static PyObject *
+guard_of_mutex(PyObject *self)
+{
+    PyObject *mutex = IS(self, Queue) ? SLOT(self, queue_mutex) : NULL;
+    return mutex != NULL && IS(mutex, Mutex) ? SLOT(mutex, mutex_guard) : NULL;
+}
+#else
+#define HOLD_QUEUE(self)
+#endif
+
 /* The result of a get. Steals the value's reference; raises Empty instead of TIMED_OUT. */
 static inline PyObject *
 item_in_time(PyObject *value)
@@ -22,13 +36,55 @@ item_in_time(PyObject *value)
     return value;
 }
 
+/* Whether there is room for another item in the stock. */
+static inline int
+has_room(PyObject *self, PyObject *stock)
+{
+    PyObject *maxsize = own_slot(self, queue_maxsize);
+    Py_ssize_t most = 1;
+    int usual = maxsize != NULL && PyLong_CheckExact(maxsize);
+
+    if (usual) {
+        most = PyLong_AsSsize_t(maxsize);
+        if (most == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            usual = 0;
+        }
+    }
+    DISOWN(maxsize);
+    return usual && (most <= 0 || deque_size(stock) < most);
+}
+
+/* Append an item to the stock. Returns: 0 if there is no room, -1 on an error. */
+static inline int
+store(PyObject *self, PyObject *item)
+{
+    PyObject *stock = own_slot(self, queue_stock), *error;
+    int stored = has_room(self, stock);
+
+    if (stored && add(self, queue_unfinished, 1) < 0) { /* first, as it may fail without memory */
+        stored = -1;
+    }
+    else if (stored && append_to(stock, item) < 0) {
+        error = take_error();
+        (void)add(self, queue_unfinished, -1);
+        PyErr_Clear();
+        raise_again(error);
+        stored = -1;
+    }
+    DISOWN(stock);
+    return stored;
+}
+
 static PyObject *
 queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *getters, *waiter, *stock, *maxsize;
-    int failed;
+    PyObject *getters, *waiter;
+    int failed, stored;
 
-    if (names != NULL || count != 1 || !IS(self, Queue) || !is_plain_queue(self)) {
+    HOLD_QUEUE(self);
+    if (names != NULL || count != 1 || !STILL(1) || !IS(self, Queue) || !is_plain_queue(self)) {
+        LET_GO();
         return call_twin(QUEUE_PUT, self, args, count, names);
     }
     getters = SLOT(self, queue_getters);
@@ -40,12 +96,14 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
             return NULL;
         }
         if (waiter == NULL) { /* all getters had left; their void tickets are gone now */
+            LET_GO();
             return call_twin(QUEUE_PUT, self, args, count, names);
         }
         /* Counted before the wake: the getter may be in another OS thread, and call task_done() at once. */
         if (add(self, queue_unfinished, 1) < 0) {
             PyErr_WriteUnraisable(self); /* the getter is out of its ticket: it gets its item in any case */
         }
+        LET_GO();
         failed = resume(waiter, args[0]);
         Py_DECREF(waiter);
         if (failed) {
@@ -53,28 +111,9 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         }
         Py_RETURN_NONE;
     }
-    stock = SLOT(self, queue_stock);
-    maxsize = SLOT(self, queue_maxsize);
-    if (PyLong_CheckExact(maxsize)) {
-        Py_ssize_t most = PyLong_AsSsize_t(maxsize);
-        if (most == -1 && PyErr_Occurred()) {
-            PyErr_Clear();
-        }
-        else if (most <= 0 || deque_size(stock) < most) {
-            if (add(self, queue_unfinished, 1) < 0) { /* first, as it may fail without memory */
-                return NULL;
-            }
-            if (append_to(stock, args[0]) < 0) {
-                PyObject *error = take_error();
-                (void)add(self, queue_unfinished, -1);
-                PyErr_Clear();
-                raise_again(error);
-                return NULL;
-            }
-            Py_RETURN_NONE;
-        }
-    }
-    return call_twin(QUEUE_PUT, self, args, count, names);
+    stored = store(self, args[0]);
+    LET_GO();
+    return stored < 0 ? NULL : stored ? Py_NewRef(Py_None) : call_twin(QUEUE_PUT, self, args, count, names);
 }
 
 static PyObject *
@@ -83,9 +122,14 @@ queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     PyObject *stock, *item, *me, *ticket, *timeout;
 
     if (!frozen && IS(self, Queue) && read_timeout(args, count, names, 1, &timeout)) {
-        stock = SLOT(self, queue_stock);
+        stock = own_slot(self, queue_stock);
         if (is_deque(stock) && is_wait_queue(SLOT(self, queue_putters)) && deque_size(stock) > 0) {
             item = popleft_of(stock);
+            DISOWN(stock);
+            if (LOST_RACE(item)) {
+                return call_twin(QUEUE_GET, self, args, count, names);
+            }
+            FENCE();
             if (item != NULL && deque_size(SLOT(self, queue_putters)) > 0) {
                 PyObject *result = PyObject_CallMethodNoArgs(self, str_use_room);
                 if (result == NULL && !forget_want_of_memory()) { /* else the next call of get() admits them */
@@ -95,15 +139,18 @@ queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
             }
             return item;
         }
+        DISOWN(stock);
         me = current();
         ticket = me == NULL ? NULL : new_ticket(me);
         if (ticket == NULL) {
             return NULL;
         }
-        if (is_plain_queue(self) && deque_size(SLOT(self, queue_stock)) == 0 && deque_size(SLOT(self, queue_putters)) == 0 &&
+        HOLD_QUEUE(self);
+        if (STILL(1) && is_plain_queue(self) && deque_size(SLOT(self, queue_stock)) == 0 && deque_size(SLOT(self, queue_putters)) == 0 &&
             may_wait_for(me, timeout)) {
-            return item_in_time(wait_in(SLOT(self, queue_getters), me, ticket, NULL, timeout));
+            return item_in_time(wait_in(SLOT(self, queue_getters), me, ticket, NULL, timeout PASS_GUARD));
         }
+        LET_GO();
         Py_DECREF(ticket);
     }
     return PyErr_Occurred() ? NULL : call_twin(QUEUE_GET, self, args, count, names);

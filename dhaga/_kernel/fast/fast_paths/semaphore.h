@@ -1,7 +1,7 @@
 /* Semaphore and BoundedSemaphore: a released permit goes to the first waiter.
 Twins: acquire, release, __enter__, __exit__ of Semaphore, release of BoundedSemaphore. */
 
-/* Whether it is a plain semaphore. Sets the number of free permits. */
+/* Whether it is a plain semaphore. Sets the number of free permits. From: under the guard. */
 static inline int
 is_semaphore(PyObject *self, long *permits)
 {
@@ -9,7 +9,7 @@ is_semaphore(PyObject *self, long *permits)
            read_number(self, semaphore_value, permits);
 }
 
-/* Take one of several free permits. Returns: True. */
+/* Take one of several free permits. Returns: True. From: under the guard. */
 static PyObject *
 take_one_of(PyObject *self, long permits)
 {
@@ -30,8 +30,10 @@ give_permit(PyObject *self, function which)
     long permits, most = LONG_MAX;
     int resumed;
 
-    if (!is_semaphore(self, &permits) || (which == BOUNDED_RELEASE && !read_number(self, bounded_initial_value, &most)) ||
+    HOLD(self, semaphore_guard);
+    if (!STILL(1) || !is_semaphore(self, &permits) || (which == BOUNDED_RELEASE && !read_number(self, bounded_initial_value, &most)) ||
         permits < 0 || permits >= most) { /* released too often; or a program has replaced the counts */
+        LET_GO();
         return call_twin(which, self, NULL, 0, NULL);
     }
     waiters = SLOT(self, semaphore_waiters);
@@ -43,6 +45,7 @@ give_permit(PyObject *self, function which)
         put(self, semaphore_value, value);
         Py_RETURN_NONE;
     }
+    LET_GO();
     resumed = resume_first(waiters, Py_True);
     if (resumed <= 0) { /* an error, or all had left */
         return resumed < 0 ? NULL : call_twin(which, self, NULL, 0, NULL);
@@ -56,7 +59,8 @@ semaphore_acquire(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObj
     PyObject *me, *ticket, *timeout;
     long permits;
 
-    if (!frozen && is_semaphore(self, &permits) && read_timeout(args, count, names, 1, &timeout)) {
+    HOLD(self, semaphore_guard);
+    if (!frozen && STILL(1) && is_semaphore(self, &permits) && read_timeout(args, count, names, 1, &timeout)) {
         if (permits > 0) {
             return take_one_of(self, permits);
         }
@@ -66,10 +70,12 @@ semaphore_acquire(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObj
             return NULL;
         }
         if (is_semaphore(self, &permits) && permits == 0 && may_wait_for(me, timeout)) {
-            return in_time(wait_in(SLOT(self, semaphore_waiters), me, ticket, NULL, timeout));
+            return in_time(wait_in(SLOT(self, semaphore_waiters), me, ticket, NULL, timeout PASS_GUARD));
         }
+        LET_GO();
         Py_DECREF(ticket);
     }
+    LET_GO();
     return PyErr_Occurred() ? NULL : call_twin(SEMAPHORE_ACQUIRE, self, args, count, names);
 }
 
@@ -96,10 +102,16 @@ semaphore___enter__(PyObject *self, PyObject *Py_UNUSED(no))
 {
     long permits;
 
-    if (!is_semaphore(self, &permits)) {
+    HOLD(self, semaphore_guard);
+    if (!STILL(1) || !is_semaphore(self, &permits)) {
+        LET_GO();
         return call_twin(SEMAPHORE_ENTER, self, NULL, 0, NULL);
     }
-    return permits > 0 ? take_one_of(self, permits) : PyObject_CallMethodNoArgs(self, str_acquire);
+    if (permits > 0) {
+        return take_one_of(self, permits);
+    }
+    LET_GO();
+    return PyObject_CallMethodNoArgs(self, str_acquire);
 }
 
 static PyObject *

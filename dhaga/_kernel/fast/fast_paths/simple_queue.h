@@ -7,12 +7,14 @@ simple_queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
     int resumed;
 
     if (names == NULL && count == 1 && is_deque(items) && getters != NULL && is_wait_queue(getters)) {
-        if (deque_size(getters) == 0) { /* one step: a getter that queues up in between would wait beside an item */
+        HOLD(self, simple_queue_guard);
+        if (STILL(1) && deque_size(getters) == 0) { /* one step: a getter that queues up in between would wait beside an item */
             if (append_to(items, args[0]) < 0) {
                 return NULL;
             }
             Py_RETURN_NONE;
         }
+        LET_GO();
         resumed = resume_first(getters, args[0]);
         if (resumed < 0) {
             return NULL;
@@ -27,11 +29,14 @@ simple_queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
 static PyObject *
 simple_queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *items = SLOT(self, simple_queue_items), *getters, *me, *ticket, *timeout;
+    PyObject *items = SLOT(self, simple_queue_items), *getters, *item, *me, *ticket, *timeout;
 
     if (!frozen && is_deque(items) && read_timeout(args, count, names, 1, &timeout)) {
         if (deque_size(items) > 0) {
-            return popleft_of(items);
+            item = popleft_of(items);
+            if (!LOST_RACE(item)) {
+                return item;
+            }
         }
         me = current();
         ticket = me == NULL ? NULL : new_ticket(me);
@@ -40,9 +45,12 @@ simple_queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
         }
         items = SLOT(self, simple_queue_items);
         getters = SLOT(self, simple_queue_getters);
-        if (is_deque(items) && deque_size(items) == 0 && is_wait_queue(getters) && may_wait_for(me, timeout)) {
-            return item_in_time(wait_in(getters, me, ticket, NULL, timeout));
+        HOLD(self, simple_queue_guard);
+        if (STILL(1) && is_deque(items) && deque_size(items) == 0 && is_wait_queue(getters) &&
+            may_wait_for(me, timeout)) {
+            return item_in_time(wait_in(getters, me, ticket, NULL, timeout PASS_GUARD));
         }
+        LET_GO();
         Py_DECREF(ticket);
     }
     return PyErr_Occurred() ? NULL : call_twin(SIMPLE_QUEUE_GET, self, args, count, names);

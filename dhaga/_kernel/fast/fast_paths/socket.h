@@ -1,5 +1,5 @@
-/* The socket: one system call, which never waits, receives or sends bytes; a reader that finds none parks. Twins:
-socket.recv, recv_into, send, sendall.
+/* The socket, receiving: one system call, which never waits; a reader that finds no bytes parks. Twins: socket.recv and
+recv_into.
 
 The interpreter lock is kept during the call: it does not wait, and copies MOST or MOST_INTO bytes at most. The twin,
 which releases the lock, handles larger calls. Each call asks the socket for its fd: a closed socket's is -1, never
@@ -7,7 +7,8 @@ another file's. */
 
 #define MOST 65536
 /* Into a buffer, where nothing is copied twice: io.DEFAULT_BUFFER_SIZE of 3.14, which file objects over sockets read at
-once. */ #define MOST_INTO 131072
+once. */
+#define MOST_INTO 131072
 /* Reads up to this size are often for a message of known length, which is then received in place. */
 #define SMALL 1024
 
@@ -21,8 +22,6 @@ fd_of(PyObject *self)
     Py_XDECREF(number);
     return PyErr_Occurred() ? -2 : (int)fd;
 }
-
-/* ---- receiving */
 
 /* End the caller's turn if its budget is spent: turn_budget.py. Returns: -1 on an error. CALLS. */
 static int
@@ -52,24 +51,33 @@ NULL if there is none yet. */
 static int
 may_receive(PyObject *self, PyObject *me, PyObject **watcher)
 {
-    PyObject *cached = SLOT(self, socket_watcher), *timeout = SLOT(self, socket_call_timeout), *watchers, *scheduler;
+    PyObject *cached, *timeout, *watchers, *scheduler;
+    int is_plain;
 
     *watcher = NULL;
     if (!IS_A(me, Dhaga) || !has_plain_timers(scheduler = SLOT(me, dhaga_scheduler)) ||
         SLOT(scheduler, scheduler_turn_ends_at) == NULL || know_late_names() < 0) {
         return 0;
     }
+    cached = own_slot(self, socket_watcher);
     if (cached != NULL && IS(cached, FdWatcher) && SLOT(cached, watcher_scheduler) == scheduler) { /* no timeout */
         *watcher = Py_NewRef(cached);
+        DISOWN(cached);
         return 1;
     }
-    watchers = SLOT(self, socket_watchers);
-    if (timeout == NULL || watchers == NULL || !PyDict_Check(watchers) ||
-        !(timeout == Py_None || (PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) >= 0))) {
-        return 0;
+    DISOWN(cached);
+    BEGIN_STEP(self)
+    timeout = OWN(SLOT(self, socket_call_timeout));
+    watchers = OWN(SLOT(self, socket_watchers));
+    END_STEP()
+    is_plain = timeout != NULL && watchers != NULL && PyDict_Check(watchers) &&
+               (timeout == Py_None || (PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) >= 0));
+    if (is_plain) {
+        *watcher = value_of(watchers, scheduler);
     }
-    *watcher = Py_XNewRef(PyDict_GetItemWithError(watchers, scheduler));
-    return !PyErr_Occurred() && (*watcher == NULL || IS(*watcher, FdWatcher));
+    DISOWN(timeout);
+    DISOWN(watchers);
+    return is_plain && !PyErr_Occurred() && (*watcher == NULL || IS(*watcher, FdWatcher));
 }
 
 static inline int
@@ -110,7 +118,7 @@ park_to_read(PyObject *me, PyObject *watcher, PyObject *left)
 {
     PyObject *ticket = new_ticket(me), *value, *result;
     former_park before;
-    int late;
+    int failed, late;
 
     if (ticket == NULL) {
         return FAILED;
@@ -123,12 +131,15 @@ park_to_read(PyObject *me, PyObject *watcher, PyObject *left)
         Py_DECREF(ticket);
         return AGAIN;
     }
-    if (PyDict_SetItem(SLOT(watcher, watcher_readers), me, Py_None) < 0) {
-        Py_DECREF(ticket);
+    /* Parked first: as soon as it is among the readers, another thread may close the fd and wake it. */
+    prepare(me, SLOT(watcher, watcher_read_reason), watcher, ticket, &before);
+    failed = PyDict_SetItem(SLOT(watcher, watcher_readers), me, Py_None);
+    drop(&before);
+    if (failed) {
+        leave(me);
         return FAILED;
     }
-    prepare(me, SLOT(watcher, watcher_read_reason), watcher, ticket, &before);
-    drop(&before);
+    FENCE();
     if (SLOT(watcher, watcher_watched) != Py_True) {
         result = PyObject_CallMethod(watcher, "start_watching", "Oi", me, DIRECTION_READ);
         if (result == NULL) {
@@ -150,17 +161,18 @@ park_to_read(PyObject *me, PyObject *watcher, PyObject *left)
 static outcome
 park_in_time(PyObject *self, PyObject *me, PyObject *watcher, double *deadline)
 {
-    PyObject *timeout = SLOT(self, socket_call_timeout), *scheduler = SLOT(me, dhaga_scheduler), *now, *left;
-    double seconds;
+    PyObject *timeout = own_slot(self, socket_call_timeout), *scheduler = SLOT(me, dhaga_scheduler), *now, *left;
+    int is_forever = timeout == Py_None, is_plain = timeout != NULL && PyFloat_CheckExact(timeout);
+    double seconds = is_plain ? PyFloat_AS_DOUBLE(timeout) : 0;
     outcome done;
 
-    if (timeout == Py_None) {
+    DISOWN(timeout);
+    if (is_forever) {
         return park_to_read(me, watcher, NULL);
     }
-    if (timeout == NULL || !PyFloat_CheckExact(timeout) || !has_plain_timers(scheduler)) {
+    if (!is_plain || !has_plain_timers(scheduler)) {
         return BY_TWIN;
     }
-    seconds = PyFloat_AS_DOUBLE(timeout);
     now = time_now(scheduler);
     if (now == NULL) {
         return FAILED;
@@ -197,14 +209,13 @@ take_bytes(int fd, void *to, Py_ssize_t size, outcome *done)
     return got;
 }
 
-/* Receive bytes. The memory is allocated before the bytes leave the socket: a lack of memory loses none. */
-static outcome
-receive_bytes(int fd, reception *wanted)
+/* Receive bytes. The memory is allocated before the bytes leave the socket: a lack of memory loses none. `kept`: of MOST
+bytes; nothing else refers to it. The bytes are copied from there: allocating 4 KB or more and shrinking it at each call
+makes a round trip of small messages 10 % longer. A transfer in bulk pays 5 % for the copy. */
+static inline outcome
+receive_through(PyObject **kept, int fd, reception *wanted)
 {
-    /* Then copied: allocating 4 KB or more and shrinking it at each call makes a round trip of small messages 10 %
-    longer. A transfer in bulk pays 5 % for the copy. */
-    static PyObject *kept; /* of MOST bytes; nothing else refers to it */
-    PyObject **room = wanted->size > SMALL ? &kept : &wanted->bytes, *exact;
+    PyObject **room = wanted->size > SMALL ? kept : &wanted->bytes, *exact;
     outcome done;
 
     if (*room == NULL && (*room = PyBytes_FromStringAndSize(NULL, wanted->size > SMALL ? MOST : wanted->size)) == NULL) {
@@ -230,6 +241,26 @@ receive_bytes(int fd, reception *wanted)
     return done;
 }
 
+/* Receive bytes through the room that the process keeps. Without the interpreter lock a thread that finds it in use makes
+another one. */
+static outcome
+receive_bytes(int fd, reception *wanted)
+{
+    static PyObject *kept;
+#ifdef Py_GIL_DISABLED
+    PyObject *mine = wanted->size > SMALL ? __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL) : NULL;
+    outcome done = receive_through(&mine, fd, wanted);
+
+    if (mine != NULL) {
+        mine = __atomic_exchange_n(&kept, mine, __ATOMIC_ACQ_REL);
+        Py_XDECREF(mine);
+    }
+    return done;
+#else
+    return receive_through(&kept, fd, wanted);
+#endif
+}
+
 /* Receive into the caller's buffer. CALLS, where it is of a class in Python. */
 static outcome
 receive_into(int fd, reception *wanted)
@@ -250,8 +281,11 @@ receive_into(int fd, reception *wanted)
 static inline int
 never_waits(PyObject *self)
 {
-    PyObject *timeout = SLOT(self, socket_call_timeout);
-    return timeout != NULL && PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) == 0;
+    PyObject *timeout = own_slot(self, socket_call_timeout);
+    int never = timeout != NULL && PyFloat_CheckExact(timeout) && PyFloat_AS_DOUBLE(timeout) == 0;
+
+    DISOWN(timeout);
+    return never;
 }
 
 /* Receive as soon as there is something: read_when_ready(). Returns: AGAIN once it was received. CALLS. */
@@ -346,78 +380,4 @@ socket_recv_into(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
         }
     }
     return call_twin(SOCKET_RECV_INTO, self, args, count, names);
-}
-
-/* ---- sending */
-
-/* Send what fits. Sets the number of bytes; -1: none, and the twin decides. Returns: -1 on an error. */
-static int
-send_now(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t *sent)
-{
-    PyObject *left, *number;
-    long sends;
-    int fd;
-
-    *sent = -1;
-    left = SLOT(self, socket_sends_until_check);
-    if (names != NULL || count != 1 || !IS(self, Socket) || !PyBytes_CheckExact(args[0]) ||
-        PyBytes_GET_SIZE(args[0]) > MOST || left == NULL || !PyLong_CheckExact(left)) {
-        return 0;
-    }
-    sends = PyLong_AsLong(left);
-    if (sends <= 1) { /* time to look at the turn's clock */
-        PyErr_Clear();
-        return 0;
-    }
-    fd = fd_of(self);
-    number = PyLong_FromLong(sends - 1);
-    if (fd == -2 || number == NULL) {
-        Py_XDECREF(number);
-        return -1;
-    }
-    *sent = send(fd, PyBytes_AS_STRING(args[0]), (size_t)PyBytes_GET_SIZE(args[0]), MSG_DONTWAIT);
-    if (*sent < 0) {
-        if (errno != EAGAIN && errno != EINTR) {
-            PyErr_SetFromErrno(PyExc_OSError);
-        }
-        Py_DECREF(number);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    put(self, socket_sends_until_check, number);
-    return 0;
-}
-
-static PyObject *
-socket_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    Py_ssize_t sent;
-
-    if (send_now(self, args, count, names, &sent) < 0) {
-        return NULL;
-    }
-    return sent < 0 ? call_twin(SOCKET_SEND, self, args, count, names) : PyLong_FromSsize_t(sent);
-}
-
-static PyObject *
-socket_sendall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
-{
-    PyObject *view, *result;
-    Py_ssize_t sent;
-
-    if (send_now(self, args, count, names, &sent) < 0) {
-        return NULL;
-    }
-    if (sent < 0) {
-        return call_twin(SOCKET_SENDALL, self, args, count, names);
-    }
-    if (sent < PyBytes_GET_SIZE(args[0])) {
-        view = PyMemoryView_FromObject(args[0]);
-        result = view == NULL ? NULL : PyObject_CallMethod(self, "send_rest", "Oni", view, sent, 0);
-        Py_XDECREF(view);
-        if (result == NULL) {
-            return NULL;
-        }
-        Py_DECREF(result);
-    }
-    Py_RETURN_NONE;
 }

@@ -52,27 +52,27 @@ dhaga_set_up_dhaga(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
         return NULL;
     }
     /* In a new object all slots are empty: nothing is dropped. */
-    SLOT(self, dhaga_queue) = Py_XNewRef(SLOT(scheduler, scheduler_run_queue));
-    SLOT(self, dhaga_scheduler) = Py_NewRef(scheduler);
-    SLOT(self, dhaga_priority) = Py_NewRef(normal);
-    SLOT(self, dhaga_fn) = Py_NewRef(args[1]);
-    SLOT(self, dhaga_args) = Py_NewRef(args[2]);
-    SLOT(self, dhaga_kwargs) = Py_NewRef(args[3]);
-    SLOT(self, dhaga_ident) = ident;
-    SLOT(self, dhaga_own_name) = Py_NewRef(args[4]);
-    SLOT(self, dhaga_daemon) = Py_NewRef(args[5]);
-    SLOT(self, dhaga_parked) = parked;
-    SLOT(self, dhaga_pending) = PyTuple_New(0);
-    SLOT(self, dhaga_reason) = Py_NewRef(str_nothing);
-    SLOT(self, dhaga_arrival) = PyLong_FromLong(0);
-    SLOT(self, dhaga_target) = Py_NewRef(Py_None);
-    SLOT(self, dhaga_value) = Py_NewRef(Py_None);
-    SLOT(self, dhaga_error) = Py_NewRef(Py_None);
-    SLOT(self, dhaga_since) = Py_NewRef(never);
-    SLOT(self, dhaga_done) = Py_NewRef(Py_False);
-    SLOT(self, dhaga_result_waiters) = PyLong_FromLong(0);
-    SLOT(self, dhaga_joiners) = joiners;
-    SLOT(self, dhaga_thread_local_refs) = Py_NewRef(Py_None);
+    SET(self, dhaga_queue, Py_XNewRef(SLOT(scheduler, scheduler_run_queue)));
+    SET(self, dhaga_scheduler, Py_NewRef(scheduler));
+    SET(self, dhaga_priority, Py_NewRef(normal));
+    SET(self, dhaga_fn, Py_NewRef(args[1]));
+    SET(self, dhaga_args, Py_NewRef(args[2]));
+    SET(self, dhaga_kwargs, Py_NewRef(args[3]));
+    SET(self, dhaga_ident, ident);
+    SET(self, dhaga_own_name, Py_NewRef(args[4]));
+    SET(self, dhaga_daemon, Py_NewRef(args[5]));
+    SET(self, dhaga_parked, parked);
+    SET(self, dhaga_pending, PyTuple_New(0));
+    SET(self, dhaga_reason, Py_NewRef(str_nothing));
+    SET(self, dhaga_arrival, PyLong_FromLong(0));
+    SET(self, dhaga_target, Py_NewRef(Py_None));
+    SET(self, dhaga_value, Py_NewRef(Py_None));
+    SET(self, dhaga_error, Py_NewRef(Py_None));
+    SET(self, dhaga_since, Py_NewRef(never));
+    SET(self, dhaga_done, Py_NewRef(Py_False));
+    SET(self, dhaga_result_waiters, PyLong_FromLong(0));
+    SET(self, dhaga_joiners, joiners);
+    SET(self, dhaga_thread_local_refs, Py_NewRef(Py_None));
     failed = PyObject_SetAttr(self, str_gr_context, context);
     Py_DECREF(context);
     if (failed) {
@@ -81,13 +81,29 @@ dhaga_set_up_dhaga(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
     Py_RETURN_NONE;
 }
 
+/* Whether the caller is a dhaga of this scheduler. With the interpreter lock this makes no difference: a scheduler that
+was found awake is awake until the dhaga is in its queue. */
+static inline int
+is_own(PyObject *scheduler)
+{
+#ifdef Py_GIL_DISABLED
+    PyObject *me = current();
+
+    PyErr_Clear();
+    return me != NULL && IS_A(me, Dhaga) && SLOT(me, dhaga_scheduler) == scheduler;
+#else
+    (void)scheduler;
+    return 1;
+#endif
+}
+
 static PyObject *
 scheduler_admit(PyObject *self, PyObject *dhaga)
 {
     PyObject *live = SLOT(self, scheduler_live), *new_queues, *new_queue, *queue, *not_started;
     int failed;
 
-    if (!IS_A(dhaga, Dhaga) || live == NULL || !PySet_CheckExact(live) ||
+    if (!IS_A(dhaga, Dhaga) || live == NULL || !PySet_CheckExact(live) || !is_own(self) ||
         SLOT(self, scheduler_closing) != Py_False || SLOT(self, scheduler_asleep) != Py_False ||
         SLOT(self, scheduler_end_reason) != Py_None || normal == NULL || SLOT(dhaga, dhaga_priority) != normal ||
         !is_deque(SLOT(dhaga, dhaga_queue)) || (new_queues = SLOT(self, scheduler_new_queues)) == NULL ||

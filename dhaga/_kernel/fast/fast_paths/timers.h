@@ -6,12 +6,19 @@ Twins: Timers.add, discard and fire, Dhaga._expire and park_within, sleep. */
 /* Timers that fire in a row: BATCH of timers.py. */
 #define FIRED_AT_ONCE 256
 
+/* Objects of modules that are not imported yet when this one is. */
+static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
+
 /* Timers.add. Returns: the entry. CALLS. */
 static PyObject *
 add_timer(PyObject *timers, PyObject *deadline, PyObject *expiring)
 {
-    PyObject *entry = PyList_New(3), *sequence, *number, *pushed, *args[2];
+    PyObject *entry, *sequence, *number, *pushed, *args[2] = {deadline, expiring};
 
+    if (IS_A(expiring, Dhaga) && SLOT(expiring, dhaga_priority) != normal) { /* a HIGH one is urgent */
+        return call_twin(TIMERS_ADD, timers, args, 2, NULL);
+    }
+    entry = PyList_New(3);
     if (entry == NULL) {
         return NULL;
     }
@@ -43,7 +50,8 @@ are_plain_timers(PyObject *timers)
 {
     return timers != NULL && IS(timers, Timers) && SLOT(timers, timers_sequence) != NULL &&
            SLOT(timers, timers_discarded) != NULL && PyLong_CheckExact(SLOT(timers, timers_discarded)) &&
-           SLOT(timers, timers_heap) != NULL && PyList_CheckExact(SLOT(timers, timers_heap));
+           SLOT(timers, timers_heap) != NULL && PyList_CheckExact(SLOT(timers, timers_heap)) &&
+           SLOT(timers, timers_urgent) != NULL && PyList_CheckExact(SLOT(timers, timers_urgent));
 }
 
 static PyObject *
@@ -92,9 +100,6 @@ time_now(PyObject *scheduler)
     Py_DECREF(clock);
     return now;
 }
-
-/* Objects of modules that are not imported yet when this one is. */
-static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
 
 static int
 know_late_names(void)
@@ -187,13 +192,16 @@ dhaga_park_within(PyObject *self, PyObject *timeout)
 static PyObject *
 dhaga__expire(PyObject *self, PyObject *no)
 {
-    PyObject *ticket = SLOT(self, dhaga_parked);
+    PyObject *ticket = own_slot(self, dhaga_parked);
+    int claimed;
 
     if (sleeping == NULL || SLOT(self, dhaga_target) != sleeping || ticket == NULL || !PyList_CheckExact(ticket)) {
+        DISOWN(ticket);
         return call_twin(EXPIRE, self, NULL, 0, no);
     }
-    if (PyList_GET_SIZE(ticket) > 0 &&
-        (PyList_SetSlice(ticket, 0, 1, NULL) < 0 || resume(self, Py_None) < 0)) { /* self is alive: the caller has it */
+    claimed = claim(ticket); /* self is alive: the caller has it */
+    DISOWN(ticket);
+    if (claimed < 0 || (claimed > 0 && resume(self, Py_None) < 0)) {
         return NULL;
     }
     Py_RETURN_NONE;
@@ -254,14 +262,15 @@ timers_fire(PyObject *self, PyObject *now)
     int i;
 
     for (i = 0; i < FIRED_AT_ONCE; i++) {
-        if (!are_plain_timers(self) || SLOT(self, timers_fired) == NULL) {
+        if (!are_plain_timers(self) || SLOT(self, timers_fired) == NULL ||
+            PyList_GET_SIZE(SLOT(self, timers_urgent)) > 0) {
             return call_twin(FIRE, self, &now, 1, NULL);
         }
         if (take_due(self, now, &expiring) < 0) {
             return NULL;
         }
         if (expiring == NULL) {
-            break;
+            Py_RETURN_FALSE;
         }
         if (add(self, expiring == Py_None ? timers_discarded : timers_fired, expiring == Py_None ? -1 : 1) < 0) {
             Py_DECREF(expiring);
@@ -276,7 +285,7 @@ timers_fire(PyObject *self, PyObject *now)
         }
         Py_DECREF(result);
     }
-    Py_RETURN_NONE;
+    Py_RETURN_TRUE;
 }
 
 /* ---- sleep */

@@ -11,11 +11,10 @@ attributes are SSLSocket's own, which has no slots: the standard's class has a d
 static int
 take_if_free(PyObject *lock, PyObject *me)
 {
-    if (!IS(lock, Lock) || SLOT(lock, lock_holder) != Py_None) {
+    if (!IS(lock, Lock) || SLOT(lock, lock_holder) != Py_None || !take_free(lock, me)) {
         return 0;
     }
-    SLOT(lock, lock_holder) = Py_NewRef(me);
-    Py_DECREF(Py_None);
+    Py_INCREF(me);
     return 1;
 }
 
@@ -41,9 +40,10 @@ call_in_the_end(PyObject *object, PyObject *name)
 static int
 is_closed(PyObject *self)
 {
-    PyObject *watchers = SLOT(self, socket_watchers);
+    PyObject *watchers = own_slot(self, socket_watchers);
     PyObject *closed = watchers == NULL ? NULL : PyObject_GetAttr(watchers, str_closed);
 
+    DISOWN(watchers);
     Py_XDECREF(closed);
     return closed != Py_False;
 }
@@ -248,14 +248,13 @@ write_at_once(PyObject *self, PyObject *me, PyObject *connection, PyObject *data
 static PyObject *
 sslsocket_write(PyObject *self, PyObject *data)
 {
-    PyObject *me, *connection, *left, *number, *written = NULL;
+    PyObject *me, *connection, *number, *written = NULL;
     outcome done = BY_TWIN;
     long sends = 0;
 
     if (!frozen && IS(self, SSLSocket) && IS_A(self, Socket) && PyBytes_CheckExact(data) &&
         PyBytes_GET_SIZE(data) <= PIECE) {
-        left = SLOT(self, socket_sends_until_check);
-        sends = left == NULL || !PyLong_CheckExact(left) ? 0 : PyLong_AsLong(left);
+        sends = sends_left(self);
         PyErr_Clear();
     }
     if (sends > 1) { /* else it is time to look at the turn's clock */

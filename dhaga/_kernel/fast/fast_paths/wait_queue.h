@@ -3,7 +3,8 @@
 static inline int
 is_wait_queue(PyObject *object)
 {
-    return object != NULL && IS(object, WaitQueue) && SLOT(object, wait_queue_reason) != NULL;
+    return object != NULL && IS(object, WaitQueue) && SLOT(object, wait_queue_reason) != NULL &&
+           IS_GUARDED(object, wait_queue_guard);
 }
 
 /* Read the arguments (block, timeout), or only (timeout), of a call that waits; the timeout is at `position`. Sets the
@@ -48,10 +49,18 @@ may_wait_for(PyObject *me, PyObject *timeout)
     return may_wait(me) && (timeout == NULL || has_plain_timers(SLOT(me, dhaga_scheduler)));
 }
 
-/* Queue up in a WaitQueue and park. Steals the ticket's reference; the caller has checked the primitive's state, and
-has called may_wait_for(). Returns: the value of the wake; TIMED_OUT. CALLS. */
+/* Append a ticket to a WaitQueue, under its guard. Returns: -1 on an error. */
+static inline int
+queue_up(PyObject *queue, PyObject *ticket)
+{
+    HOLD(queue, wait_queue_guard);
+    return append_to(queue, ticket);
+}
+
+/* Queue up in a WaitQueue and park. Steals the ticket's reference; the caller has checked the primitive's state, under
+the guard that it passes, and has called may_wait_for(). Returns: the value of the wake; TIMED_OUT. CALLS. */
 static PyObject *
-wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObject *timeout)
+wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObject *timeout AND_GUARD)
 {
     former_park before;
     PyObject *served;
@@ -59,7 +68,8 @@ wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObje
 
     Py_INCREF(queue);
     prepare(me, SLOT(queue, wait_queue_reason), queue, ticket, &before);
-    failed = append_to(queue, ticket);
+    failed = queue_up(queue, ticket);
+    LET_GO_PASSED();
     drop(&before);
     Py_DECREF(queue);
     if (failed) {
@@ -69,8 +79,14 @@ wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObje
     if (serve != NULL) {
         served = PyObject_CallNoArgs(serve);
         if (served == NULL) {
-            leave(me);
-            return NULL;
+            if (leave(me)) {
+                return NULL;
+            }
+            /* A waker was faster, and what it hands over must not be lost: the error waits for the next park. */
+            served = keep_error(me);
+            if (served == NULL) {
+                return NULL;
+            }
         }
         Py_DECREF(served);
     }
@@ -102,9 +118,11 @@ wait_queue_wait(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObjec
         if (ticket == NULL) {
             return NULL;
         }
+        HOLD(self, wait_queue_guard);
         if (may_wait_for(me, timeout) && is_wait_queue(self) && SLOT(self, wait_queue_closed) == Py_False) {
-            return wait_in(self, me, ticket, serves ? args[1] : NULL, timeout);
+            return wait_in(self, me, ticket, serves ? args[1] : NULL, timeout PASS_GUARD);
         }
+        LET_GO();
         Py_DECREF(ticket);
     }
     return PyErr_Occurred() ? NULL : call_twin(WAIT, self, args, count, names);
@@ -115,7 +133,7 @@ wait_queue_wake_first(PyObject *self, PyObject *const *args, Py_ssize_t count, P
 {
     PyObject *waiter;
 
-    if (names != NULL || count > 1 || !IS(self, WaitQueue)) {
+    if (names != NULL || count > 1 || !IS(self, WaitQueue) || !IS_GUARDED(self, wait_queue_guard)) {
         return call_twin(WAKE_FIRST, self, args, count, names);
     }
     if (take_waiter(self, &waiter) < 0) {

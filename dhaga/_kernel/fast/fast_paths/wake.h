@@ -65,28 +65,60 @@ popleft_of(PyObject *deque)
     return PyObject_Vectorcall(deque_popleft, &deque, 1, NULL);
 }
 
+/* Remove and return the last item of a list; NULL if it is empty, or with an error. */
+static inline PyObject *
+last_of(PyObject *list)
+{
+    PyObject *item = NULL;
+    Py_ssize_t size;
+
+    BEGIN_STEP(list)
+    size = PyList_GET_SIZE(list);
+    if (size > 0) {
+        item = Py_NewRef(PyList_GET_ITEM(list, size - 1));
+        if (PyList_SetSlice(list, size - 1, size, NULL) < 0) {
+            Py_CLEAR(item);
+        }
+    }
+    END_STEP()
+    return item;
+}
+
+/* Empty a ticket whose waiter the caller has. Returns: 0 if another wake was faster, -1 on an error. */
+static inline int
+claim(PyObject *ticket)
+{
+    int claimed;
+
+    BEGIN_STEP(ticket)
+    claimed = PyList_GET_SIZE(ticket) == 0 ? 0 : PyList_SetSlice(ticket, 0, 1, NULL) < 0 ? -1 : 1;
+    END_STEP()
+    return claimed;
+}
+
+/* Remove and return the first ticket of a queue, under its guard; NULL if there is none, or with an error. */
+static inline PyObject *
+first_ticket(PyObject *queue)
+{
+    HOLD(queue, wait_queue_guard);
+    return deque_size(queue) > 0 ? popleft_of(queue) : NULL;
+}
+
 /* Take the first waiter out of its ticket: this claim decides which wake wins. Void tickets are dropped. Sets the
 waiter, owned, or NULL if none waits. Returns: -1 on an error. CALLS, if a ticket was void. */
 static int
 take_waiter(PyObject *queue, PyObject **waiter)
 {
+    PyObject *ticket;
+
     *waiter = NULL;
-    while (deque_size(queue) > 0) {
-        PyObject *ticket = popleft_of(queue);
-        if (ticket == NULL) {
-            return -1;
-        }
+    while ((ticket = first_ticket(queue)) != NULL) {
         if (PyList_CheckExact(ticket)) {
-            Py_ssize_t size = PyList_GET_SIZE(ticket);
-            if (size > 0) {
-                *waiter = Py_NewRef(PyList_GET_ITEM(ticket, size - 1));
-                if (PyList_SetSlice(ticket, size - 1, size, NULL) < 0) {
-                    Py_CLEAR(*waiter);
-                    Py_DECREF(ticket);
-                    return -1;
-                }
-            }
+            *waiter = last_of(ticket);
             Py_DECREF(ticket); /* the waiter also has it, or it is an empty list */
+            if (*waiter == NULL && PyErr_Occurred()) {
+                return -1;
+            }
         }
         else { /* a test's own ticket */
             *waiter = PyObject_CallMethodNoArgs(ticket, str_pop);
@@ -102,7 +134,7 @@ take_waiter(PyObject *queue, PyObject **waiter)
             return 0;
         }
     }
-    return 0;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* ---- wake */
@@ -114,9 +146,8 @@ resume_dhaga(PyObject *waiter, PyObject *value)
     PyObject *result, *scheduler, *queue, *former, *hook;
     int failed;
 
-    hook = PyDict_GetItemWithError(hooks, str_on_wake);
-    if (hook != NULL && hook != Py_None) {
-        Py_INCREF(hook);
+    hook = hook_of(str_on_wake);
+    if (hook != NULL) {
         result = PyObject_CallOneArg(hook, waiter);
         Py_DECREF(hook);
         if (result == NULL) {
@@ -124,10 +155,12 @@ resume_dhaga(PyObject *waiter, PyObject *value)
         }
         Py_DECREF(result);
     }
+    BEGIN_STEP(waiter)
     former = SLOT(waiter, dhaga_value);
-    SLOT(waiter, dhaga_value) = Py_NewRef(value);
-    queue = SLOT(waiter, dhaga_queue);
+    SET(waiter, dhaga_value, Py_NewRef(value));
+    queue = OWN(SLOT(waiter, dhaga_queue));
     scheduler = Py_XNewRef(SLOT(waiter, dhaga_scheduler));
+    END_STEP()
     if (is_deque(queue)) {
         failed = append_to(queue, waiter);
     }
@@ -142,6 +175,8 @@ resume_dhaga(PyObject *waiter, PyObject *value)
         failed = result == NULL ? -1 : 0;
         Py_XDECREF(result);
     }
+    DISOWN(queue);
+    FENCE();
     if (!failed && scheduler != NULL && IS_A(scheduler, Scheduler) && SLOT(scheduler, scheduler_asleep) != Py_False) {
         result = PyObject_CallMethodNoArgs(scheduler, str_wake_loop);
         failed = result == NULL ? -1 : 0;
@@ -181,17 +216,17 @@ dhaga_deliver_wake(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
 static PyObject *
 dhaga_wake_parked(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    PyObject *ticket = SLOT(self, dhaga_parked);
-    int failed;
+    PyObject *ticket = own_slot(self, dhaga_parked);
+    int claimed, failed;
 
     if (names != NULL || count > 1 || ticket == NULL || !PyList_CheckExact(ticket)) {
+        DISOWN(ticket);
         return call_twin(WAKE, self, args, count, names);
     }
-    if (PyList_GET_SIZE(ticket) == 0) {
-        Py_RETURN_FALSE;
-    }
-    if (PyList_SetSlice(ticket, 0, 1, NULL) < 0) { /* self is alive: the caller has it */
-        return NULL;
+    claimed = claim(ticket); /* self is alive: the caller has it */
+    DISOWN(ticket);
+    if (claimed <= 0) {
+        return claimed < 0 ? NULL : Py_NewRef(Py_False);
     }
     failed = resume_dhaga(self, count ? args[0] : Py_None);
     if (failed) {

@@ -11,7 +11,8 @@ from greenlet import getcurrent
 from ...._kernel.api import current
 from ...._kernel.process.current_scheduler import current_scheduler
 from ...._kernel.run.entries import HubCall
-from ...._kernel.run.microthread import Dhaga, call_excepthook
+from ...._kernel.run.microthread import Dhaga
+from ...._kernel.run.uncaught import call_excepthook
 from ....select import select
 from .. import _settings
 from ..timeout import Timeout

@@ -1,0 +1,248 @@
+"""``python -m dhaga simulate program.py``: run a threaded program by many seeds, and show how it fails.
+
+The process starts itself again with a fixed hash seed and without address randomisation, so that sets are in the same
+order in each run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .._kernel.errors import PatchError
+from .._kernel.run.call_outs import calls_out
+from ..simulation._determinism import check_determinism
+from ..simulation._errors import NotDeterministic
+from ..simulation._outcome import Order, Outcome, Settings, run_here
+from ..simulation._outside import KINDS as OUTSIDE
+from ..simulation._points import KINDS as POINTS
+from ..simulation._report import failure_text
+from ..simulation._search import REAL_SECONDS, Findings, progress_line, search
+from ..simulation._shrink import shrink
+from ..simulation._strategies import Exhaustive, Strategy, strategy_of
+from ..simulation._switches import switches_from
+from ..simulation._world import MAX_EVENTS, MAX_SECONDS
+from ..simulation.network import Faults
+from . import run
+from .arguments import CommandLine, count, seconds
+
+SEEDS = 100
+
+NO_RANDOM_ADDRESSES = 0x0040000
+"""ADDR_NO_RANDOMIZE of Linux's personality(2)."""
+
+
+def main(arguments: list[str]) -> int:
+    """Search, replay or check a program. Returns: an exit status, 1 if it fails."""
+    own, rest = split(command_line(), arguments)
+    options = command_line().parse_args(own)
+    if not rest:
+        command_line().error("a program is expected after the options")
+    try:
+        command = Command(options, rest)
+        if sys.flags.hash_randomization:
+            start_again()
+        return command.run()
+    except (run.NoProgram, PatchError, ValueError) as error:
+        print(f"python -m dhaga simulate: {error}", file=sys.stderr)
+        return getattr(error, "status", 2)
+
+
+def split(parser: argparse.ArgumentParser, arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options of the command, and the program with its arguments."""
+    flags = {name for action in parser._actions if action.nargs == 0 for name in action.option_strings}
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-") and arguments[place] not in ("-", "-m"):
+        place += 1 if "=" in arguments[place] or arguments[place] in flags else 2
+    return arguments[:place], arguments[place:]
+
+
+def start_again() -> None:
+    """Replace this process by the same one with a fixed hash seed and fixed addresses. Returns: never."""
+    with contextlib.suppress(AttributeError, OSError):  # not on every platform, and not in every container
+        ctypes.CDLL(None).personality(NO_RANDOM_ADDRESSES)
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONHASHSEED": "0"})
+
+
+class Command:
+    """One call of the command: its options, and the program with its arguments."""
+
+    def __init__(self, options: argparse.Namespace, rest: list[str]) -> None:
+        self.options = options
+        self.rest = rest
+        self.program = partial(run_program, *program_of(rest))
+        self.settings = Settings(
+            strategy=options.strategy,
+            preempt=None if options.preempt == "none" else options.preempt,
+            modules=options.module,
+            allow=options.allow,
+            max_events=options.max_events,
+            max_seconds=options.max_seconds,
+            faults=options.faults,
+        )
+        self.settings.check()
+
+    def run(self) -> int:
+        if self.options.check:
+            return self.check()
+        return self.search() if self.options.seed is None else self.replay()
+
+    def replay(self) -> int:
+        """Run one seed here, with its output."""
+        order = Order(self.options.seed, switches=self.options.switches, keep_lines=self.options.switches is not None)
+        outcome = run_here(self.program, self.settings, order)
+        if outcome.failed:
+            print(failure_text(outcome), file=sys.stderr)
+            return 1
+        tell(f"seed {outcome.seed} passes: {outcome.events:,} events, {outcome.seconds:g} s, hash {outcome.hash}")
+        return 0
+
+    def search(self) -> int:
+        findings = search(
+            self.program,
+            range(self.options.first, self.options.first + self.options.seeds),
+            self.settings,
+            jobs=self.options.jobs,
+            keep_going=self.options.keep_going,
+            real_seconds=self.options.timeout,
+            progress=progress_line,
+        )
+        if sys.stderr.isatty():
+            sys.stderr.write("\r\033[K")
+        tell(str(findings))
+        if findings.failures:
+            self.show(findings)
+            return 1
+        return 130 if findings.interrupted else 0
+
+    def show(self, findings: Findings) -> None:
+        """Show the first failure made small, and how to replay it; of all others their seeds."""
+        first = findings.failures[0]
+        small = shrink(self.program, self.settings, first, self.options.timeout)
+        print(failure_text(small), file=sys.stderr)
+        plain = isinstance(self.settings.strategy, Exhaustive) or not first.switches
+        tell(f"replay it:     {self.again(first, first.switches if plain else None)}")
+        if small.switches != first.switches:
+            tell(f"the short run: {self.again(first, small.switches)}")
+        if others := [str(outcome.seed) for outcome in findings.failures[1:]]:
+            tell(f"seeds that also fail: {', '.join(others)}")
+
+    def again(self, outcome: Outcome, switches: str | None = None) -> str:
+        """Return the command that replays a run."""
+        words = [word for name in ("preempt", "module", "allow", "faults") for word in self.given(name)]
+        words += ["--seed", str(outcome.seed)]
+        words += ["--strategy", outcome.strategy] if switches is None else ["--switches", switches]
+        return shlex.join(["python", "-m", "dhaga", "simulate", *words, *self.rest])
+
+    def given(self, name: str) -> list[str]:
+        value = getattr(self.options, name)
+        if value == command_line().get_default(name):
+            return []
+        values = value if isinstance(value, list) else [value]
+        return [word for each in values for word in (f"--{name}", str(each))]
+
+    def check(self) -> int:
+        """Check that each seed gives the same run twice."""
+        seeds = [self.options.seed] if self.options.seed is not None else range(self.options.seeds)
+        for seed in seeds:
+            try:
+                hash = check_determinism(self.program, seed, self.settings)
+            except NotDeterministic as error:
+                print(f"python -m dhaga simulate: {error}", file=sys.stderr)
+                return 1
+            tell(f"seed {seed}: {hash} twice")
+        return 0
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def program_of(words: list[str]) -> tuple[Callable[[], Any], list[str]]:
+    """Return a function that finds the program, and the program's arguments. Raises: NoProgram."""
+    first, *rest = words
+    if first != "-m":
+        if not os.path.exists(first):
+            raise run.NoProgram(f"can't open file {os.path.abspath(first)!r}")
+        return partial(run.program_from_file, first), rest
+    if not rest:
+        raise run.NoProgram("argument expected for the -m option")
+    # Only its package: to find a module in it would run code of the program.
+    if run.find_module_spec(rest[0].partition(".")[0]) is None:
+        raise run.NoProgram(f"No module named {rest[0]}", 1)
+    return partial(run.program_from_module, rest[0]), rest[1:]
+
+
+@calls_out
+def run_program(find: Callable[[], Any], arguments: list[str]) -> None:
+    """Run the program as the interpreter would, and end its executors as the interpreter's exit does."""
+    try:
+        run.run(find, arguments)
+    finally:
+        executors: Any = sys.modules.get("concurrent.futures.thread")
+        if executors is not None:
+            executors._python_exit()
+
+
+def strategy(text: str) -> Strategy:
+    try:
+        return strategy_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
+    return int(text)
+
+
+def switches(text: str) -> str:
+    try:
+        switches_from(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+def faults(path: str) -> Faults:
+    try:
+        return Faults.of(path)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = CommandLine(
+        "simulate",
+        "PROGRAM …",
+        description="Run a threaded program (a file, a folder, or -m MODULE) by many seeds. A seed decides which "
+        "thread runs next, the time and all draws. The first failure is made small, shown, and can be "
+        "replayed.",
+    )
+    add = parser.add_argument
+    add("--seeds", metavar="N", type=count, default=SEEDS, help=f"run this number of seeds (default: {SEEDS})")
+    add("--seed", metavar="S", type=seed, help="run this seed only, with its output")
+    add("--switches", metavar="TEXT", type=switches, help="replay these switches, as a report prints them")
+    add("--strategy", metavar="NAME", type=strategy, default=strategy_of("mixed"))
+    parser._actions[-1].help = "mixed, random[:RATE], pct[:DEPTH], fifo, exhaustive[:PREEMPTIONS] (default: mixed)"
+    add("--preempt", choices=[*POINTS, "none"], default="lines", help="where threads are switched (default: lines)")
+    add("--module", metavar="NAME", action="append", default=[], help="an installed package to be preempted")
+    add("--allow", choices=sorted(OUTSIDE), action="append", default=[], help="let real calls of this kind through")
+    add("--faults", metavar="FILE", type=faults, help="hosts, links and faults of the network, in TOML")
+    add("--check", action="store_true", help="run each seed twice and compare the events")
+    add("--keep-going", action="store_true", help="go on after a failure")
+    add("--jobs", metavar="N", type=count, help="processes at once (default: one for each core)")
+    parser.add_brief("--first", metavar="S", type=seed, default=0)
+    parser.add_brief("--max-events", metavar="N", type=count, default=MAX_EVENTS)
+    parser.add_brief("--max-seconds", metavar="S", type=seconds, default=MAX_SECONDS)
+    parser.add_brief("--timeout", metavar="S", type=seconds, default=REAL_SECONDS)
+    return parser

@@ -1,0 +1,124 @@
+/* What makes a step atomic. With the interpreter lock nothing has to: all of this expands to nothing there.
+
+Without it, on a free-threaded build:
+- A guard is held around each step in which a function looks at a primitive and changes it. Its Python twin holds the
+  same one around its atomic lines: atomic_lines.py. A guard may be taken again by its OS thread, since a finalizer may
+  come between. It is let go before a waiter is woken or parks, and never held across a switch.
+- Other threads may read any slot, and some write it. A slot is changed under the lock of its object, as CPython does.
+  OWN takes a reference under that lock. SLOT borrows, from slots that only this thread changes (of its scheduler, its
+  dhaga and its timers), that never change (`_waiters` of a lock), or that only holders of the guard change.
+- A list of another thread is read under its lock: a ticket, the joiners.
+
+BEGIN_STEP(object) … END_STEP(): under the lock of the object. A thread that blocks in between would lose it, so nothing
+in between may block or call.
+HOLD(object, slot): hold the guard in that slot until LET_GO() or the end of the block. STILL(condition): whether the
+guard is one of ours and the condition holds under it. */
+
+#ifndef Py_GIL_DISABLED
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+#define SET(object, offset, value) (SLOT(object, offset) = (value))
+#define BEGIN_STEP(object) {
+#define END_STEP() }
+#define OWN(reference) (reference)
+#define DISOWN(reference) ((void)0)
+#define HOLD(object, offset)
+#define LET_GO() ((void)0)
+#define STILL(condition) 1
+#define IS_GUARDED(object, offset) 1
+#define AND_GUARD
+#define PASS_GUARD
+#define LET_GO_PASSED() ((void)0)
+#define FENCE() ((void)0)
+#define LOST_RACE(item) 0
+
+#else
+
+#include "guard.h"
+
+#define SLOT(object, offset) __atomic_load_n((PyObject **)((char *)(object) + (offset)), __ATOMIC_ACQUIRE)
+#define SET(object, offset, value)                                                                                    \
+    __atomic_store_n((PyObject **)((char *)(object) + (offset)), (value), __ATOMIC_RELEASE)
+#define BEGIN_STEP(object)                                                                                             \
+    {                                                                                                                  \
+        PyCriticalSection section;                                                                                     \
+        PyCriticalSection_Begin(&section, (PyObject *)(object));
+#define END_STEP()                                                                                                     \
+        PyCriticalSection_End(&section);                                                                               \
+    }
+#define OWN(reference) Py_XNewRef(reference)
+#define DISOWN(reference) Py_XDECREF(reference)
+#define HOLD(object, offset) __attribute__((cleanup(let_go))) guard *held = hold(SLOT(object, offset))
+#define LET_GO() let_go(&held)
+#define STILL(condition) (held != NULL && (condition))
+#define IS_GUARDED(object, offset) (SLOT(object, offset) != NULL && Py_IS_TYPE(SLOT(object, offset), guard_type))
+/* A guard that a function is called with, and lets go. */
+#define AND_GUARD , guard **held
+#define PASS_GUARD , &held
+#define LET_GO_PASSED() let_go(held)
+/* Between a write and a look, against a thread that does both the other way round. */
+#define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+
+/* Whether there was no item left, as another thread has taken the last one since a look. */
+#define LOST_RACE(item) ((item) == NULL && is_index_error())
+
+static inline int
+is_index_error(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_IndexError)) {
+        return 0;
+    }
+    PyErr_Clear();
+    return 1;
+}
+
+#endif
+
+/* A new reference to the content of a slot that other threads may change; with the interpreter lock a borrowed one, to
+be given up by DISOWN in either case. */
+static inline PyObject *
+own_slot(PyObject *object, Py_ssize_t offset)
+{
+    PyObject *found;
+
+#ifdef Py_GIL_DISABLED
+    /* Without the lock, as CPython's own look-ups: an object that this thread owns is freed by this thread only, and an
+       immortal one never. The header of one that was freed just now may still be read. */
+    found = SLOT(object, offset);
+    if (found != NULL && (_Py_IsOwnedByCurrentThread(found) ||
+                          (_Py_IsImmortal(found) && SLOT(object, offset) == found))) {
+        return Py_NewRef(found);
+    }
+#endif
+    BEGIN_STEP(object)
+    found = OWN(SLOT(object, offset));
+    END_STEP()
+    return found;
+}
+
+/* Put a new reference into a slot. Returns: the former one, now the caller's. */
+static inline PyObject *
+exchange(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    PyObject *former;
+
+#ifdef Py_GIL_DISABLED
+    former = SLOT(object, offset);
+    if (former != NULL && value != NULL && _Py_IsImmortal(former) && _Py_IsImmortal(value)) {
+        SET(object, offset, value); /* no count changes, so no reader meets a freed object */
+        return former;
+    }
+#endif
+    BEGIN_STEP(object)
+    former = SLOT(object, offset);
+    SET(object, offset, value);
+    END_STEP()
+    return former;
+}
+
+/* Put a new reference into a slot. CALLS: the former content may be freed, so this comes last in a step. */
+static inline void
+put(PyObject *object, Py_ssize_t offset, PyObject *value)
+{
+    Py_XDECREF(exchange(object, offset, value));
+}

@@ -1,0 +1,109 @@
+"""The scheduler of tests and simulations: its clock jumps to the next deadline as soon as every dhaga waits.
+
+The jump is in the selector, which the loop asks to sleep until the next deadline. The order of the run queue is the
+caller's choice (``run/chosen_queue.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import Cancelled
+from ..run.loop import HubSelector
+from ..run.run_modes import ImplicitMode
+from ..run.scheduler import Scheduler, schedulers
+from ..wait.deadlock import DeadlockWatch
+from .shutdown import ended_schedulers
+
+MAX_CANCELS = 5
+"""The number of cancels of a dhaga before ``abandon`` gives up."""
+
+ROUNDING = 1e-6
+"""Deadlines that differ by less, in seconds, are the same: the difference is rounding."""
+
+
+class VirtualClock:
+    """The clock of ``virtual_clock()``: ``clock()`` returns seconds from 0, which pass only while every dhaga sleeps.
+
+    ``now`` may be set, to a later time; sleepers that are due are woken when the loop runs next.
+    """
+
+    def __init__(self) -> None:
+        self.now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def __repr__(self) -> str:
+        return f"<VirtualClock at {self.now:g} s>"
+
+
+class JumpingSelector(HubSelector):
+    """A selector that moves the virtual clock to the next deadline instead of waiting for it.
+
+    While a call is under way in an OS thread the clock stands still, and the selector waits in real time.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.scheduler: Scheduler | None = None
+
+    def select(self, timeout: float | None = None) -> Any:
+        if not timeout or self.idle_callbacks:
+            return super().select(timeout)
+        events = super().select(0)
+        if events:
+            return events
+        assert self.scheduler is not None
+        if self.scheduler.outside_calls:
+            return super().select(None)
+        self.jump(timeout)
+        return []
+
+    def jump(self, seconds: float) -> None:
+        """Move the clock, exactly to a timer's deadline if only rounding keeps them apart."""
+        assert self.scheduler is not None
+        there = self.clock.now + seconds
+        deadline = self.scheduler.timers.next_deadline()
+        if deadline is not None and abs(deadline - there) < ROUNDING:
+            there = max(deadline, self.clock.now)
+        self.clock.now = there
+
+
+def new_virtual_scheduler(
+    selector: JumpingSelector, new_queue: Callable[[], deque[Any]] | None = None, new_starts: bool = True
+) -> Scheduler:
+    """Return a scheduler for the main code of this thread, on the selector's clock.
+
+    ``new_queue``: makes its run queue, and the queues of dhagas that have not started unless ``new_starts`` is false.
+    """
+    loop = asyncio.SelectorEventLoop(selector)
+    loop.time = selector.clock  # type: ignore[method-assign]
+    scheduler = Scheduler("virtual", loop=loop)
+    scheduler.clock = selector.clock
+    scheduler.selector = selector
+    selector.scheduler = scheduler
+    selector.watch = DeadlockWatch(scheduler, schedulers)
+    if new_queue is not None:
+        scheduler.run_queue = new_queue()
+        for starter in scheduler.new_queues if new_starts else ():
+            starter.not_started = new_queue()
+    ImplicitMode(scheduler)
+    return scheduler
+
+
+def abandon(scheduler: Scheduler) -> None:
+    """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
+    for _ in range(MAX_CANCELS):
+        scheduler.cancel_all("the test is over")
+        for dhaga in scheduler.in_order():
+            with contextlib.suppress(Exception, SystemExit, Cancelled):
+                dhaga.join(1)
+    if scheduler.live:
+        ended_schedulers.append(scheduler)
+    scheduler.mode.close()

@@ -1,0 +1,40 @@
+"""A run queue that chooses its next entry: the one place where tests and simulations decide which dhaga runs next.
+
+It takes the place of a scheduler's run queue, a plain deque. Compiled functions leave any other queue to their Python
+twins, so that the choice costs nothing where it is not used.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+from .run_queues import HighQueue
+
+
+class ChosenQueue(deque[Any]):
+    """A run queue whose next entry is chosen by ``choose``. HIGH dhagas stay first."""
+
+    def choose(self) -> int:
+        """Return the index of the next entry. From: ``popleft``, with at least one entry that is not HIGH."""
+        raise NotImplementedError
+
+    def popleft(self) -> Any:
+        if not self or type(self[0]) is HighQueue:
+            return super().popleft()
+        index = self.choose()
+        entry = self[index]
+        del self[index]
+        return entry
+
+
+class ShuffledQueue(ChosenQueue):
+    """A run queue that yields a random entry, by a seed: correctness must not depend on order."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random: random.Random = random.Random(seed)
+
+    def choose(self) -> int:
+        return self.random.randrange(len(self))

@@ -1,0 +1,51 @@
+"""The events of a run: who ran, and why the one before stopped. Their running hash names the run."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from hashlib import blake2b
+from typing import NamedTuple
+
+from ._members import Members
+
+KEPT = 200
+"""Events that a run keeps by default: the last ones."""
+
+FD = re.compile(r"\bfd \d+")
+"""Numbers of fds in reasons: they depend on the files that the process had open before."""
+
+
+class Event(NamedTuple):
+    """One event: at ``time``, ``member`` did ``what``, and ``following`` ran next (-1: none)."""
+
+    time: float
+    member: int
+    what: str
+    following: int = -1
+
+    def words(self, members: Members, began_at: float) -> str:
+        """Return the event as a line of text, with the seconds since the run began."""
+        line = f"{self.time - began_at:11.6f}  {members.named(self.member)} {self.what}"
+        return line if self.following < 0 else f"{line}; {members.named(self.following)} runs"
+
+
+class Log:
+    """The events of a run; ``keep`` is the number kept, None for all."""
+
+    def __init__(self, keep: int | None = KEPT) -> None:
+        self.kept: deque[Event] = deque(maxlen=keep)
+        self.count = 0
+        self.digest = blake2b(digest_size=8)
+
+    def add(self, time: float, member: int, what: str, following: int = -1) -> None:
+        self.kept.append(Event(time, member, what, following))
+        self.count += 1
+        if "fd " in what:
+            what = FD.sub("fd", what)
+        self.digest.update(f"{time:.9f} {member} {what} {following}\n".encode())
+
+    @property
+    def hash(self) -> str:
+        """The hash of all events so far, as 16 hexadecimal digits."""
+        return self.digest.hexdigest()

@@ -1,0 +1,144 @@
+"""Calls that leave the simulation: they raise NotSimulated, unless the program's author allows their kind.
+
+Found by an audit hook, which sees such a call wherever it comes from, C code included. The interpreter keeps an audit
+hook for good: without a simulation it does nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .._kernel import originals
+from ..monkey._rebind import Replacement
+from ._errors import NotSimulated
+
+KINDS = {
+    "network": "a real address answers when it likes: give the program a fake of the other side, or a socketpair",
+    "processes": "another process has its own clock and schedule: give the program a fake of it",
+    "signals": "a real timer does not wait for the virtual clock: use threading.Timer",
+    "threads": "an OS thread runs when it likes: spawn a dhaga (dhaga.spawn, threading.Thread)",
+}
+"""The kinds that may be allowed, each with the reason and a way out."""
+
+EVENTS = {
+    "os.exec": "processes",
+    "os.fork": "processes",
+    "os.forkpty": "processes",
+    "os.posix_spawn": "processes",
+    "os.spawn": "processes",
+    "os.system": "processes",
+    "pty.spawn": "processes",
+    "socket.bind": "network",
+    "socket.connect": "network",
+    "socket.getaddrinfo": "network",
+    "socket.gethostbyaddr": "network",
+    "socket.gethostbyname": "network",
+    "socket.getnameinfo": "network",
+    "socket.sendmsg": "network",
+    "socket.sendto": "network",
+    "signal.alarm": "signals",
+    "signal.setitimer": "signals",
+    "subprocess.Popen": "processes",
+    "_thread.start_joinable_thread": "threads",
+    "_thread.start_new_thread": "threads",
+}
+"""The kind of each audit event."""
+
+TIMERS = ("alarm", "setitimer")
+
+STARTS_ARE_AUDITED = sys.version_info >= (3, 12)
+"""Whether the start of a thread is an audit event."""
+
+
+def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
+    """Check the kinds that a program allows. Raises: ValueError, TypeError."""
+    if isinstance(kinds, str):
+        raise TypeError(f"allow takes several kinds, [{kinds!r}], and not {kinds!r}")
+    found = frozenset(kinds)
+    if unknown := found - KINDS.keys():
+        raise ValueError(f"what may be allowed is {', '.join(KINDS)}, and not {', '.join(map(repr, unknown))}")
+    return found
+
+
+class Outside:
+    """The kinds that one simulation allows. ``addresses``: Unix sockets that the program itself has bound."""
+
+    def __init__(self, allowed: Iterable[str]) -> None:
+        self.allowed = check_kinds(allowed)
+        self.addresses: set[Any] = set()
+        self.thread = originals.get_ident()
+
+    def install(self) -> None:
+        global outside, hooked
+        outside = self
+        if not hooked:
+            hooked = True
+            sys.addaudithook(on_audit)
+        if not STARTS_ARE_AUDITED:
+            originals.namespaces["threading"]["_start_new_thread"] = start_new_thread
+
+    def uninstall(self) -> None:
+        global outside
+        outside = None
+        if not STARTS_ARE_AUDITED:
+            originals.namespaces["threading"]["_start_new_thread"] = originals.start_new_thread
+
+    def check(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Raise NotSimulated if an event leaves the simulation."""
+        kind = EVENTS[event]
+        if kind in self.allowed or self.thread != originals.get_ident():
+            return
+        if event in ("socket.bind", "socket.connect", "socket.sendto") and isinstance(arguments[1], (str, bytes)):
+            if event == "socket.bind":
+                self.addresses.add(arguments[1])
+            if arguments[1] in self.addresses:
+                return
+        if event == "socket.sendmsg" and arguments[1] is None:
+            return
+        raise refused(event.removeprefix("_thread."), arguments, kind)
+
+
+def refused(call: str, arguments: tuple[Any, ...], kind: str) -> NotSimulated:
+    shown = ", ".join(repr(each)[:60] for each in arguments if type(each).__name__ not in ("socket", "function"))
+    return NotSimulated(
+        f"{call}({shown}) is not simulated, as {KINDS[kind]};\nor let it through: allow=[{kind!r}], on the command "
+        f"line --allow {kind}, if it need not repeat with the seed"
+    )
+
+
+outside: Outside | None = None
+"""Of the simulation that runs in this process."""
+
+hooked = False
+
+
+def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if outside is not None and event in EVENTS:
+        outside.check(event, arguments)
+
+
+def start_new_thread(*arguments: Any) -> Any:
+    """Start a thread of Dhaga's own, unless a simulation refuses it: on CPython 3.11."""
+    if outside is not None:
+        outside.check("_thread.start_new_thread", arguments)
+    return originals.start_new_thread(*arguments)
+
+
+def refusing_timer(name: str) -> Callable[..., Any]:
+    real = getattr(signal, name)
+
+    def timer(*arguments: Any) -> Any:
+        if outside is not None and arguments[name == "setitimer" :][:1] != (0,):  # 0 turns a timer off
+            outside.check(f"signal.{name}", arguments)
+        return real(*arguments)
+
+    return timer
+
+
+REPLACED = [
+    Replacement(signal, name, refusing_timer(name), getattr(signal, name)) for name in TIMERS if hasattr(signal, name)
+]
+"""The functions that no audit event announces."""

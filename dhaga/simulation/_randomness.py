@@ -1,0 +1,115 @@
+"""Randomness from the seed: ``random``, ``os.urandom`` and all that the standard library draws from them.
+
+What C code draws by itself stays random: a TLS handshake, for example.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import ssl
+import sys
+import tempfile
+import threading
+import uuid
+from typing import Any
+
+from .._kernel import originals
+from .._structured import scope
+from ..monkey._rebind import PatchLog, Replacement
+
+WORD = 1 << 64
+
+
+class Draws:
+    """The draws of one run. The schedule has draws of its own, so that a change of it does not change the program's."""
+
+    def __init__(self, seed: int) -> None:
+        self.schedule: random.Random = random.Random(f"schedule {seed}")
+        self.program: random.Random = random.Random(f"program {seed}")
+        self.thread = originals.get_ident()
+
+
+draws: Draws | None = None
+"""The draws of the simulation that runs in this process."""
+
+
+def draws_of_caller() -> random.Random | None:
+    """Return the draws for the program, in the OS thread of its simulation; None elsewhere."""
+    return draws.program if draws is not None and draws.thread == originals.get_ident() else None
+
+
+standard_urandom = os.urandom
+standard_seed = random.Random.seed
+standard_getrandom: Any = getattr(os, "getrandom", None)
+standard_rand_bytes = ssl.RAND_bytes
+
+
+def urandom(size: int, /) -> bytes:
+    """Return bytes of the seed. Source: ``os.urandom``."""
+    found = draws_of_caller()
+    return standard_urandom(size) if found is None else found.randbytes(size)
+
+
+def getrandom(size: int, flags: int = 0) -> bytes:
+    """Return bytes of the seed. Source: ``os.getrandom``."""
+    found = draws_of_caller()
+    return standard_getrandom(size, flags) if found is None else found.randbytes(size)
+
+
+def rand_bytes(num: int, /) -> bytes:
+    """Return bytes of the seed. Source: ``ssl.RAND_bytes``."""
+    found = draws_of_caller()
+    return standard_rand_bytes(num) if found is None else found.randbytes(num)
+
+
+def seed_generator(self: random.Random, a: Any = None, version: int = 2) -> None:
+    """Seed a generator; without a value, by the seed of the simulation. Source: ``random.Random.seed``."""
+    found = draws_of_caller() if a is None else None
+    standard_seed(self, a if found is None else found.randrange(WORD), version)
+
+
+REPLACED = [
+    Replacement(module, ours.__name__ if module is os else "RAND_bytes", ours, real)
+    for module, ours, real in (
+        (os, urandom, standard_urandom),
+        (os, getrandom, standard_getrandom),
+        (ssl, rand_bytes, standard_rand_bytes),
+    )
+    if real is not None
+]
+"""The functions of ``os`` and ``ssl``. ``random.Random.seed`` is replaced in the class."""
+
+
+class Randomness:
+    """The states of the standard library that one simulation sets, and gives back."""
+
+    def __init__(self, found: Draws) -> None:
+        self.draws = found
+        self.log = PatchLog()
+
+    def install(self) -> None:
+        global draws
+        tempfile.gettempdir()  # the first call draws names, to try the folder
+        draws = self.draws
+        self.log.set(threading, "_counter", itertools.count(1).__next__)
+        self.log.set(scope, "next_number", itertools.count(1).__next__)
+        self.log.set(tempfile, "_name_sequence", None)
+        # Without libuuid, time, node and sequence come from Python's functions.
+        self.log.set(uuid, "_generate_time_safe", None)
+        self.log.set(uuid, "_last_timestamp", None)
+        self.log.set(uuid, "_node", self.draws.program.getrandbits(48) | 1 << 40)
+        self.former_state = random.getstate()
+        random.seed(self.draws.program.randrange(WORD))
+        # Drawn in any case: whether another package has imported NumPy must not change the program's draws.
+        seed = self.draws.program.randrange(1 << 32)
+        if (numpy := sys.modules.get("numpy")) is not None:
+            numpy.random.seed(seed)
+
+    def uninstall(self) -> None:
+        global draws
+        if draws is self.draws:
+            draws = None
+            random.setstate(self.former_state)
+            self.log.undo()

@@ -1,0 +1,43 @@
+"""The report of a failure: what failed, how to replay it, and the last events in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ._side_by_side import side_by_side
+from ._switches import switches_from
+
+if TYPE_CHECKING:
+    from ._outcome import Outcome
+    from ._run import Failure
+    from ._world import Simulation
+
+SHOWN = 20
+"""The last events that a report shows."""
+
+
+def report_of(simulation: Simulation, failure: Failure) -> str:
+    """Return the report of a failed run."""
+    run = simulation.run
+    first = str(failure.error).partition("\n")[0]
+    said = f"{failure.kind}: {first}" if first else failure.kind
+    lines = [
+        f"the simulation of seed {simulation.seed} failed in {failure.member.name}: {said}",
+        f"  strategy {simulation.strategy}, preempted at {simulation.preempt or 'no points'}",
+        f"  {run.log.count:,} events in {run.clock.now - run.began_at:g} s of virtual time, hash {simulation.hash}",
+        "  the last events, with the seconds of the virtual clock:",
+    ]
+    lines += [f"  {event.words(run.members, run.began_at)}" for event in list(run.log.kept)[-SHOWN:]]
+    return "\n".join(lines)
+
+
+def failure_text(outcome: Outcome) -> str:
+    """Return the report of an outcome, with the lines around its switches."""
+    lines = [(member, file, number) for member, file, number in outcome.lines]
+    beside = side_by_side(lines, outcome.names, members_of(outcome.switches))
+    return outcome.report.rstrip() + (f"\n\nthe lines around the switches:\n\n{beside}" if beside else "")
+
+
+def members_of(switches: str) -> set[int]:
+    """Return the numbers of the members that switches name."""
+    return {number for switch in switches_from(switches) for number in (switch.number, switch.following)}

@@ -1,0 +1,309 @@
+"""A run: the members, the chooser, the events, and the run queue through which the scheduler asks who is next."""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from greenlet import getcurrent
+
+from .._kernel.process.virtual_clock import VirtualClock
+from .._kernel.run.chosen_queue import ChosenQueue
+from .._kernel.run.run_queues import HighQueue, LowQueue
+from .._kernel.run.scheduler import NewQueue, Scheduler
+from ._errors import HostKilled, LimitReached, Stopped
+from ._events import Log
+from ._members import Member, Members, waiter_behind
+from ._pause import pause
+from ._strategies import Chooser
+from ._switches import Switch
+
+YIELDS_BEFORE_JUMP = 1000
+"""After this number of yields in a row, with nothing else runnable, the clock moves on: they poll for a deadline."""
+
+EVENTS_PER_COLLECTION = 20_000
+"""Events between two collections of garbage: by itself, the interpreter would collect at other moments in each run."""
+
+
+kept_for_good: list[Any] = []
+"""Dhagas of killed hosts: dropping one would run its ``finally`` blocks."""
+
+
+class Failure:
+    """Why a run failed: its error, and the member in which it came."""
+
+    def __init__(self, error: BaseException, member: Member) -> None:
+        self.error = error
+        self.member = member
+
+    @property
+    def kind(self) -> str:
+        """The name of the error's class, by which failures are compared."""
+        return type(self.error).__name__
+
+
+class Run:
+    """One run of a seed. ``running`` is the member that runs, or has run last."""
+
+    scheduler: Scheduler
+
+    def __init__(self, chooser: Chooser, clock: VirtualClock, log: Log, max_events: int, max_seconds: float) -> None:
+        self.chooser = chooser
+        self.clock = clock
+        self.log = log
+        self.max_events = max_events
+        self.max_seconds = max_seconds
+        self.began_at = clock.now
+        self.ends_at = clock.now + max_seconds
+        self.members = Members()
+        self.switches: list[Switch] = []
+        self.invariants: list[Callable[[], object]] = []
+        self.failure: Failure | None = None
+        self.over = False
+        self.yields = 0
+        self.points_before = 0
+        self.has_yielded = False
+        self.forced: Member | None = None
+        self.dead: set[Any] = set()
+        # Of offload pools: the dhagas that stand for their threads.
+        self.pool_of: dict[Any, Any] = {}
+        self.threads: list[Any] = []
+        self.place = ""
+        self.waiter: Any = None
+        # When something happens next outside the dhagas: on the network.
+        self.next_moment: Callable[[], float | None] = lambda: None
+
+    def begin(self, scheduler: Scheduler) -> None:
+        """Bind the run to its scheduler; the main code is the first member, and runs."""
+        self.scheduler = scheduler
+        self.waiter = scheduler.main_waiter
+        self.running = self.members.of(self.waiter)
+
+    # ---- from the run queue
+
+    def note_ready(self, entry: Any) -> None:
+        """Note that an entry was appended to the run queue."""
+        waiter = waiter_behind(entry, -1)
+        member = self.members.of(waiter)
+        if waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter):
+            self.has_yielded = True
+            self.chooser.has_yielded(member)
+        self.chooser.became_ready(member)
+
+    def next_index(self, ready: list[Member]) -> int:
+        """Return the index of the member that runs next."""
+        forced, self.forced = self.forced, None
+        if forced in ready:
+            return ready.index(forced)
+        self.running.parks += 1
+        index = self.chooser.next_of(self.running, ready) if len(ready) > 1 else 0
+        if index:
+            self.switches.append(Switch(self.running.number, False, self.running.parks, ready[index].number))
+        return index
+
+    def note_switch(self, member: Member, waiter: Any) -> None:
+        """Note that a member runs from now on."""
+        what = self.reason()
+        if self.failure is None and not self.over:
+            self.log.add(self.clock.now, self.running.number, what, member.number)
+        self.running, self.waiter = member, waiter
+        self.points_before = member.points
+        if self.log.count >= self.max_events:
+            self.fail_limit(f"{self.max_events:,} events")
+        if self.log.count % EVENTS_PER_COLLECTION == 0:
+            gc.collect()
+        for invariant in self.invariants:
+            self.check(invariant)
+
+    def tell(self, name: str, what: str) -> None:
+        """Add an event of a part of the simulation: ``the network``, ``the disk``."""
+        member = self.members.of_name(name)
+        if self.failure is None and not self.over:
+            self.log.add(self.clock.now, member.number, what)
+
+    def reason(self) -> str:
+        """Return why the running member stops."""
+        place, self.place = self.place, ""
+        yielded, self.has_yielded = self.has_yielded, False
+        if place:
+            return place
+        if yielded:
+            self.count_yield()
+            return "yields"
+        self.yields = 0
+        if getattr(self.waiter, "has_ended", False):
+            return "ends"
+        return f"waits for {self.waiter.park_reason}" if hasattr(self.waiter, "park_reason") else "is called"
+
+    def count_yield(self) -> None:
+        """Move the clock if all that runs polls for a deadline."""
+        self.yields += 1
+        if self.yields > YIELDS_BEFORE_JUMP * (1 + len(self.scheduler.run_queue)):
+            self.yields = 0
+            self.clock.now = max(self.clock.now, self.next_deadline() or self.clock.now)
+
+    def next_deadline(self) -> float | None:
+        """Return when a timer fires next, or something happens on the network."""
+        moments = [self.scheduler.timers.next_deadline(), self.next_moment()]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # ---- points
+
+    def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
+        """Switch to another member instead of the caller, at a point."""
+        self.switches.append(Switch(self.running.number, True, self.running.points, ready[index].number))
+        self.forced = ready[index]
+        self.place = f"is preempted before {place}"
+        # Not a park: cancels and timeouts stay pending.
+        deque.append(me.wake_queue, me)
+        me.wake_queue.ready.append(self.running)
+        me.park_within(None)
+
+    # ---- kills
+
+    def kill(self, dhagas: Sequence[Any], error: HostKilled) -> None:
+        """End dhagas where they are: none of their lines runs any more. The caller is one of them: it never returns."""
+        if not dhagas:
+            return
+        self.dead.update(dhagas)
+        kept_for_good.extend(dhagas)
+        for dhaga in dhagas:
+            self.scheduler.end_where_it_is(dhaga, error)
+            if isinstance(dhaga.wake_queue, LowQueue) and dhaga in dhaga.wake_queue:
+                dhaga.wake_queue.remove(dhaga)
+        queue = self.scheduler.run_queue
+        assert isinstance(queue, SimulatedQueue)
+        queue.remove_dead()
+        for thread in [thread for thread in self.threads if thread.dhaga in self.dead]:
+            thread.leave()
+
+    def end_caller(self) -> None:
+        """Switch away from the caller for good if it is dead."""
+        me: Any = getcurrent()
+        if me in self.dead:
+            me.prepare_uncancellable("nothing: its host was killed")
+            me.park_within(None)
+
+    def stretch(self) -> int:
+        """Return the points that the running member has taken since it runs."""
+        return self.running.points - self.points_before
+
+    def fail_spinning(self, place: str) -> None:
+        """Fail the run, and end what spins. Raises: Stopped."""
+        self.fail_limit(f"{self.max_events:,} points without an event, the last before {place}")
+        raise Stopped("the simulation has failed")
+
+    def wait_for_deadline(self, me: Any) -> None:
+        """Wait for the next timer, as a member polls while all others wait; no-op without one."""
+        deadline = self.next_deadline()
+        if deadline is not None:
+            pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
+
+    # ---- failures
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the first failure, and end the main code."""
+        if self.failure is None and not self.over:
+            self.failure = Failure(error, self.running)
+            self.log.add(self.clock.now, self.running.number, f"fails: {type(error).__name__}")
+            main = self.scheduler.main_waiter
+            if main is not None:
+                main.cancel_with(Stopped("the simulation has failed"))
+
+    def fail_limit(self, what: str) -> None:
+        if self.failure is None:
+            self.fail(
+                LimitReached(
+                    f"the run has not ended after {what}, and may never end: max_events and max_seconds are its limits"
+                )
+            )
+
+    def check(self, invariant: Callable[[], object]) -> None:
+        try:
+            holds = invariant()
+        except Exception as error:
+            self.fail(error)
+            return
+        if holds is False:
+            name = getattr(invariant, "__qualname__", repr(invariant))
+            self.fail(AssertionError(f"the invariant {name} does not hold"))
+
+
+class SimulatedQueue(ChosenQueue):
+    """The run queue of a simulation. ``ready`` holds the members behind its entries, in the same order."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self.ready: list[Member] = []
+        # Once there are HIGH dhagas, entries also come at the head.
+        self.in_order = True
+
+    def append(self, entry: Any) -> None:
+        if self.run.dead and entry in self.run.dead:
+            return
+        super().append(entry)
+        self.run.note_ready(entry)
+        self.ready.append(self.run.members.of(waiter_behind(entry, -1)))
+
+    def appendleft(self, entry: Any) -> None:
+        super().appendleft(entry)
+        self.run.note_ready(entry)
+        self.in_order = False
+
+    def waiters(self) -> list[Any]:
+        """Return the waiters behind the entries."""
+        seen: dict[int, int] = {}
+        found = []
+        for entry in self:
+            earlier = seen.get(id(entry), 0)
+            seen[id(entry)] = earlier + 1
+            found.append(waiter_behind(entry, earlier))
+        return found
+
+    def members(self) -> list[Member]:
+        """Return the members behind the entries."""
+        if not self.in_order:
+            self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
+        return self.ready
+
+    def remove_dead(self) -> None:
+        """Remove the entries of dead dhagas."""
+        dead = self.run.dead
+        self.members()
+        for place, waiter in reversed(list(enumerate(self.waiters()))):
+            if waiter in dead:
+                entry = self[place]
+                if type(entry) is NewQueue:
+                    entry.not_started.remove(waiter)
+                elif type(entry) is HighQueue:
+                    entry.waiters.remove(waiter)
+                del self[place]
+                del self.ready[place]
+
+    def popleft(self) -> Any:
+        ready = self.members()
+        if not ready:
+            return super().popleft()
+        index = 0 if type(self[0]) is HighQueue else self.run.next_index(ready)
+        entry = self[index]
+        waiter = entry
+        if type(entry) is NewQueue:
+            waiter = self.bring_forward(entry, index)
+        elif type(entry) is HighQueue:
+            waiter = entry.waiters[0]
+        del self[index]
+        member = ready.pop(index)
+        self.run.note_switch(member, waiter)
+        return entry
+
+    def bring_forward(self, entry: NewQueue, index: int) -> Any:
+        """Put the chosen NEW dhaga first: the hub starts that one."""
+        starts = entry.not_started
+        place = sum(each is entry for each in list(self)[:index]) if index else 0
+        waiter = starts[place]
+        del starts[place]
+        starts.appendleft(waiter)
+        return waiter

@@ -1,0 +1,49 @@
+"""Replaces the functions for files with those of the simulation. Paths and fds of other files get the usual ones."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import sys
+
+from ... import os as ours
+from ...monkey._rebind import PatchLog, Replacement
+from .._undoing import Undoing
+from . import _active, _audit, _naming, _writing
+from ._disks import Disks
+from ._files import simulated_open, standard_open, use_in_offloaded_files
+
+REPLACED = [
+    Replacement(os, name, function, getattr(ours, name))
+    for name, function in (_writing.FUNCTIONS | _naming.FUNCTIONS).items()
+] + [Replacement(io, "open", simulated_open, standard_open)]
+"""The functions of ``os``, and ``open``."""
+
+SUPPORTING = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")
+
+
+def install_disks(disks: Disks, undoing: Undoing) -> None:
+    """Use disks until the calls of ``undoing`` are made."""
+    undoing.callback(disks.end)
+    log = PatchLog()
+    undoing.callback(log.undo)
+    log.set(builtins, "open", simulated_open)
+    log.set(sys.modules["_io"], "open", simulated_open)
+    rebind_in_dhaga(log)
+    use_in_offloaded_files(log)
+    for name in SUPPORTING:
+        known = getattr(os, name)
+        log.set(os, name, known | {each.ours for each in REPLACED if each.standard in known})
+    _audit.watch()
+    _active.use(disks)
+    undoing.callback(_active.use, None)
+
+
+def rebind_in_dhaga(log: PatchLog) -> None:
+    """Replace the ``open`` that Dhaga's own modules have bound: a patch leaves these modules out."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("dhaga.") and not name.startswith("dhaga.simulation."):
+            for attribute, value in list(vars(module).items()):
+                if value is standard_open:
+                    log.set(module, attribute, simulated_open)

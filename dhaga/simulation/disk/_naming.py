@@ -1,0 +1,362 @@
+"""Names of the files of a disk: opening, making, renaming, removing, listing. Other paths get the usual functions."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+from ... import os as ours
+from ._active import disks_of_caller, refused
+from ._disk import os_error
+from ._disks import Disks, Place
+from ._inodes import Directory, Entry, File, Inode, Link, Resize
+from ._real import own_calls, real
+from ._writing import ftruncate, inode_behind, resize, stamp
+
+NOT_SIMULATED = {
+    "O_DIRECT": getattr(os, "O_DIRECT", 0),
+    "O_TMPFILE": getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY", 0),
+}
+"""Flags of ``os.open`` that are refused: they go round the cache of the operating system, or make no name."""
+
+MOST_LINKS = 40
+
+
+def place_of(path: Any, dir_fd: int | None = None) -> Place | None:
+    """Return the place that a path means to the caller, if it is of a disk."""
+    disks = disks_of_caller()
+    return None if disks is None or isinstance(path, int) else disks.place_of(path, dir_fd)
+
+
+def status_of(path: str, follow: bool = False) -> Any:
+    """Return the status of a path; None if there is nothing."""
+    try:
+        return real.stat(path) if follow else real.lstat(path)
+    except OSError:
+        return None
+
+
+def at(status: Any, disks: Disks) -> Inode | None:
+    return None if status is None else disks.at_status(status)
+
+
+def behind_links(disks: Disks, place: Place) -> Place | None:
+    """Return the place that symbolic links lead to; None outside the disks."""
+    found: Place | None = place
+    for _ in range(MOST_LINKS):
+        if found is None or not isinstance(link := found.directory.entries.get(found.name), Link):
+            return found
+        found = disks.place_of(os.path.join(os.path.dirname(found.real_path), link.target))
+    raise os_error(errno.ELOOP, place.real_path)
+
+
+def named(place: Place) -> str:
+    return f"{place.disk.host}:{place.shown}"
+
+
+# ---- opening
+
+
+def open_fd(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file. Source: ``os.open``. Raises: NotSimulated for O_DIRECT and O_TMPFILE."""
+    place = place_of(path, dir_fd)
+    if place is not None and not flags & os.O_NOFOLLOW:
+        place = behind_links(place.disk.disks, place)
+    refuse_flags(path, flags, place)
+    if place is not None:
+        return open_place(place, flags, mode)
+    with own_calls():
+        return real.open(path, flags, mode, dir_fd=dir_fd)  # type: ignore[no-any-return]
+
+
+def refuse_flags(path: Any, flags: int, place: Place | None) -> None:
+    for name, flag in NOT_SIMULATED.items():
+        if flags & flag and (directory := place.directory if place is not None else directory_of(path)) is not None:
+            where = named(place) if place is not None else f"{directory.disk.host}:{directory.name}"
+            raise refused(f"os.open() with {name}", where, "what it writes is neither cached nor has it a name")
+
+
+def open_place(place: Place, flags: int, mode: int) -> int:
+    disks, directory, file = place.disk.disks, place.directory, place.directory.entries.get(place.name)
+    makes = file is None and bool(flags & os.O_CREAT)
+    if makes:
+        check_room(place)
+    with own_calls():
+        fd: int = real.open(place.real_path, flags, mode)
+    if makes:
+        status = real.fstat(fd)
+        file = File(place.disk, place.shown, status.st_mode & 0o7777)
+        disks.register(status, file)
+        place.disk.change(f"creates {named(place)}", Entry(directory, place.name, file))
+        stamp(place.disk, fd)
+        stamp(place.disk, os.path.dirname(place.real_path))
+    elif flags & os.O_TRUNC and isinstance(file, File) and file.size:
+        place.disk.step(file, Resize(0))
+        stamp(place.disk, fd)
+    disks.note_open(fd)
+    return fd
+
+
+def check_room(place: Place) -> None:
+    """Raise ENOSPC if not even a name fits."""
+    place.disk.check("write", place.shown)
+    place.disk.room_for(1)
+
+
+def dup(fd: int, /) -> int:
+    """Duplicate an fd. Source: ``os.dup``."""
+    return noted(real.dup(fd))
+
+
+def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
+    """Duplicate an fd under another number. Source: ``os.dup2``."""
+    return noted(real.dup2(fd, fd2, inheritable))
+
+
+def noted(fd: int) -> int:
+    inode = inode_behind(fd)
+    if inode is not None:
+        inode.disk.disks.note_open(fd)
+    return fd
+
+
+def close(fd: int) -> None:
+    """Close an fd. Source: ``os.close``."""
+    disks = disks_of_caller()
+    if disks is not None:
+        disks.forget_fd(fd)
+    ours.close(fd)
+
+
+def truncate(path: Any, length: int) -> None:
+    """Set the size of a file. Source: ``os.truncate``."""
+    if isinstance(path, int):
+        ftruncate(path, length)
+        return
+    place = place_of(path)
+    place = None if place is None else behind_links(place.disk.disks, place)
+    file = None if place is None else place.directory.entries.get(place.name)
+    with own_calls():
+        if place is None or not isinstance(file, File):
+            real.truncate(path, length)
+        else:
+            where = place.real_path
+            resize(file, length, lambda: real.truncate(where, length), where)
+
+
+# ---- names
+
+
+def rename(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+    """Rename. Source: ``os.rename``. Raises: OSError (EXDEV) between a disk and another one."""
+    move(src, dst, src_dir_fd, dst_dir_fd, real.rename)
+
+
+def replace(src: Any, dst: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+    """Rename. Source: ``os.replace``. Raises: OSError (EXDEV) between a disk and another one."""
+    move(src, dst, src_dir_fd, dst_dir_fd, real.replace)
+
+
+def move(src: Any, dst: Any, src_dir_fd: int | None, dst_dir_fd: int | None, call: Callable[..., None]) -> None:
+    there, here = place_of(src, src_dir_fd), place_of(dst, dst_dir_fd)
+    with own_calls():
+        if there is None and here is None:
+            call(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+            return
+        there, here = both(there, here, src, dst)
+        moved, former = status_of(there.real_path), status_of(here.real_path)
+        call(there.real_path, here.real_path)
+    disks = there.disk.disks
+    inode = at(moved, disks)
+    if inode is None or inode is at(former, disks):
+        return
+    if former is not None:
+        disks.release(former)
+    rename_below(inode, here.shown)
+    entries = Entry(there.directory, there.name, None), Entry(here.directory, here.name, inode)
+    there.disk.change(f"renames {named(there)} to {here.shown}", *entries)
+    for place in (there, here):
+        stamp(place.disk, os.path.dirname(place.real_path))
+
+
+def rename_below(inode: Inode, name: str) -> None:
+    inode.name = name
+    if isinstance(inode, Directory):
+        for entry, below in inode.entries.items():
+            rename_below(below, f"{name}/{entry}")
+
+
+def both(there: Place | None, here: Place | None, src: Any, dst: Any) -> tuple[Place, Place]:
+    """Return both places, which must be on one disk. Raises: OSError (EXDEV)."""
+    if there is None or here is None or there.disk is not here.disk:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), src, None, dst)
+    return there, here
+
+
+def link(
+    src: Any,
+    dst: Any,
+    *,
+    src_dir_fd: int | None = None,
+    dst_dir_fd: int | None = None,
+    follow_symlinks: bool = True,
+) -> None:
+    """Give a file another name. Source: ``os.link``."""
+    there, here = place_of(src, src_dir_fd), place_of(dst, dst_dir_fd)
+    if there is not None and follow_symlinks:
+        there = behind_links(there.disk.disks, there)
+    with own_calls():
+        if there is None and here is None:
+            real.link(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
+            return
+        there, here = both(there, here, src, dst)
+        check_room(here)
+        real.link(there.real_path, here.real_path, follow_symlinks=False)
+    inode = there.directory.entries[there.name]
+    here.disk.change(f"links {named(there)} as {here.shown}", Entry(here.directory, here.name, inode))
+
+
+def symlink(src: Any, dst: Any, target_is_directory: bool = False, *, dir_fd: int | None = None) -> None:
+    """Make a symbolic link. Source: ``os.symlink``."""
+    place = place_of(dst, dir_fd)
+    with own_calls():
+        if place is None:
+            real.symlink(src, dst, target_is_directory, dir_fd=dir_fd)
+            return
+        check_room(place)
+        real.symlink(src, place.real_path)
+    add(place, Link(place.disk, place.shown, os.fsdecode(src)), "creates the link")
+
+
+def mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+    """Make a directory. Source: ``os.mkdir``."""
+    place = place_of(path, dir_fd)
+    with own_calls():
+        if place is None:
+            real.mkdir(path, mode, dir_fd=dir_fd)
+            return
+        check_room(place)
+        real.mkdir(place.real_path, mode)
+    add(
+        place, Directory(place.disk, place.shown, real.lstat(place.real_path).st_mode & 0o7777), "creates the directory"
+    )
+
+
+def add(place: Place, inode: Inode, what: str) -> None:
+    place.disk.disks.register(real.lstat(place.real_path), inode)
+    place.disk.change(f"{what} {named(place)}", Entry(place.directory, place.name, inode))
+    stamp(place.disk, os.path.dirname(place.real_path))
+
+
+def unlink(path: Any, *, dir_fd: int | None = None) -> None:
+    """Remove a name. Source: ``os.unlink``."""
+    take_away(path, dir_fd, real.unlink)
+
+
+def remove(path: Any, *, dir_fd: int | None = None) -> None:
+    """Remove a name. Source: ``os.remove``."""
+    take_away(path, dir_fd, real.remove)
+
+
+def rmdir(path: Any, *, dir_fd: int | None = None) -> None:
+    """Remove an empty directory. Source: ``os.rmdir``."""
+    take_away(path, dir_fd, real.rmdir)
+
+
+def take_away(path: Any, dir_fd: int | None, call: Callable[..., None]) -> None:
+    place = place_of(path, dir_fd)
+    with own_calls():
+        if place is None:
+            call(path, dir_fd=dir_fd)
+            return
+        status = status_of(place.real_path)
+        call(place.real_path)
+    place.disk.disks.release(status)
+    place.disk.change(f"removes {named(place)}", Entry(place.directory, place.name, None))
+    stamp(place.disk, os.path.dirname(place.real_path))
+
+
+def refusing(name: str) -> Callable[..., Any]:
+    """Return a function that is refused on a disk."""
+    usual: Callable[..., Any] = getattr(os, name)
+
+    def make(path: Any, *arguments: Any, dir_fd: int | None = None, **options: Any) -> Any:
+        place = place_of(path, dir_fd)
+        if place is not None:
+            raise refused(f"os.{name}()", named(place), "only files, directories and symbolic links are")
+        return usual(path, *arguments, dir_fd=dir_fd, **options)
+
+    make.__name__ = make.__qualname__ = name
+    return make
+
+
+# ---- listing: in an order that the seed draws, as none is promised
+
+
+class Entries:
+    """The entries of a directory, as ``os.scandir`` returns them."""
+
+    def __init__(self, entries: list[Any]) -> None:
+        self.left = iter(entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.left)
+
+    def close(self) -> None:
+        """Yield no more."""
+        self.left = iter(())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def directory_of(path: Any) -> Directory | None:
+    """Return the directory of a disk that a path or an fd means."""
+    disks = disks_of_caller()
+    if disks is None:
+        return None
+    if isinstance(path, int):
+        found = disks.behind_fd(path)
+    else:
+        found = at(status_of(os.fspath(path), follow=True), disks)
+    return found if isinstance(found, Directory) else None
+
+
+def listdir(path: Any = None) -> list[Any]:
+    """Return the names in a directory. Source: ``os.listdir``."""
+    directory = directory_of("." if path is None else path)
+    names: list[Any] = real.listdir(path)
+    if directory is not None:
+        names.sort()
+        directory.disk.disks.draw.shuffle(names)
+    return names
+
+
+def scandir(path: Any = None) -> Any:
+    """Return the entries of a directory. Source: ``os.scandir``."""
+    directory = directory_of("." if path is None else path)
+    found = real.scandir(path)
+    if directory is None:
+        return found
+    with found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    directory.disk.disks.draw.shuffle(entries)
+    return Entries(entries)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        *(dup, dup2, close, truncate, rename, replace, link, symlink, mkdir, unlink, remove, rmdir, listdir, scandir),
+        *(refusing("mkfifo"), refusing("mknod")),
+    )
+} | {"open": open_fd}
+"""The functions of ``os`` by their names."""

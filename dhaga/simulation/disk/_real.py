@@ -1,0 +1,54 @@
+"""The real calls of the operating system, below every patch: the disks of a simulation are real directories."""
+
+from __future__ import annotations
+
+import posix
+from collections.abc import Iterator
+from typing import Any
+
+from ..._kernel.context_manager import contextmanager
+
+real: Any = posix
+"""The module of C functions that ``os`` has its own from."""
+
+depth = 0
+"""The number of blocks with the simulation's own calls that are under way."""
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """Mark the calls of the block as the simulation's own, which pass the audit."""
+    global depth
+    depth += 1
+    try:
+        yield
+    finally:
+        depth -= 1
+
+
+def read_all(path: str) -> bytes:
+    fd = real.open(path, real.O_RDONLY | real.O_CLOEXEC)
+    try:
+        parts = []
+        while part := real.read(fd, 1 << 20):
+            parts.append(part)
+    finally:
+        real.close(fd)
+    return b"".join(parts)
+
+
+def write_all(fd: int, data: Any) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[real.write(fd, left) :]
+
+
+def remove_below(path: str) -> None:
+    """Remove the contents of a directory."""
+    for name in real.listdir(path):
+        below = f"{path}/{name}"
+        if real.lstat(below).st_mode & 0o170000 == 0o040000:
+            remove_below(below)
+            real.rmdir(below)
+        else:
+            real.unlink(below)

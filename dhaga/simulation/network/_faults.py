@@ -1,0 +1,246 @@
+"""``Faults``: hosts, links and faults of a network as data, from code or from a TOML file.
+
+[hosts]
+server = "10.0.0.1"
+
+[link]                          # of all hosts; [[links]] with between = ["a", "b"]: of two
+latency = [0.001, 0.05]
+
+[[faults]]
+kind = "partition"              # one-way, reset, half-open, stall, kill, disk-full, disk-error, disk-slow
+between = [["client"], ["server"]]
+at = [1, 20]                    # seconds since the run began, drawn from this range
+seconds = 5
+
+[[faults]]
+kind = "reset"
+port = 8000
+every = 10                      # again and again, after 10 seconds on average
+share = 0.5
+
+[[faults]]
+kind = "kill"
+host = "server"
+every = 60
+seconds = [1, 10]               # then it starts again
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._ranges import Range, check_share, range_of
+from .._strategies import is_number
+from ..disk import CALLS, check_calls, check_unsynced
+from ._hosts import Host, canonical, check_name
+from ._link import Link, check_settings
+
+if TYPE_CHECKING:
+    from ._network import Network
+
+KINDS = {
+    "partition": ("between", "seconds"),
+    "one-way": ("between", "seconds"),
+    "reset": ("host", "port", "share"),
+    "half-open": ("host", "port", "share"),
+    "stall": ("host", "port", "share", "seconds"),
+    "kill": ("host", "seconds", "unsynced"),
+    "disk-full": ("host", "seconds"),
+    "disk-error": ("host", "seconds", "share", "calls"),
+    "disk-slow": ("host", "seconds", "sync"),
+}
+"""The kinds of faults, and what each takes besides ``at`` or ``every``."""
+
+NEEDED = {
+    "stall": ("seconds",),
+    "kill": ("host",),
+    "disk-full": ("host",),
+    "disk-error": ("host",),
+    "disk-slow": ("host", "sync"),
+}
+"""The settings that a kind cannot do without."""
+
+PARTS = ("hosts", "link", "links", "faults")
+
+
+class Fault:
+    """One fault: ``at`` a drawn time, or ``every`` few seconds, on average."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        given = dict(settings)
+        self.kind = given.pop("kind", None)
+        if self.kind not in KINDS:
+            raise ValueError(f"the kind of a fault is {', '.join(KINDS)}, and not {self.kind!r}")
+        known = ("at", "every", *KINDS[self.kind])
+        if unknown := sorted(given.keys() - set(known)):
+            raise ValueError(f"a fault {self.kind} takes {', '.join(known)}, and not {', '.join(map(repr, unknown))}")
+        if ("at" in given) == ("every" in given):
+            raise ValueError(f"a fault {self.kind} needs either at, a time, or every, the mean pause between two")
+        self.at = None if "at" not in given else range_of("at", given["at"])
+        self.every = given.get("every")
+        if self.every is not None and not (is_number(self.every) and self.every > 0):
+            raise ValueError(f"every is a number of seconds above 0, and not {self.every!r}")
+        self.read(given)
+
+    def read(self, given: Mapping[str, Any]) -> None:
+        """Read what the kind takes. Raises: ValueError."""
+        self.seconds: Range | None = None if "seconds" not in given else range_of("seconds", given["seconds"])
+        for name in NEEDED.get(self.kind, ()):
+            if name not in given:
+                raise ValueError(f"a fault {self.kind} needs its {name}")
+        self.between = given.get("between")
+        if "between" in KINDS[self.kind]:
+            check_groups(self.kind, self.between)
+        self.host: str | None = given.get("host")
+        self.port: int | None = given.get("port")
+        if self.port is not None and not (isinstance(self.port, int) and 0 < self.port < 65_536):
+            raise ValueError(f"a port is a whole number from 1 to 65535, and not {self.port!r}")
+        self.share: float = given.get("share", 1.0)
+        check_share("share", self.share)
+        self.unsynced: str = given.get("unsynced", "drawn")
+        check_unsynced(self.unsynced)
+        self.calls = check_calls(given.get("calls", CALLS))
+        self.sync: Range | None = None if "sync" not in given else range_of("sync", given["sync"])
+
+    def __repr__(self) -> str:
+        return f"<Fault {self.kind}>"
+
+    def hosts(self) -> set[str]:
+        """Return the names of all hosts that it needs."""
+        groups = [] if self.between is None else self.between
+        return {host for group in groups for host in ([group] if isinstance(group, str) else group)} | (
+            {self.host} if self.host is not None else set()
+        )
+
+    def happen(self, network: Network) -> None:
+        """Inject the fault now."""
+        seconds = None if self.seconds is None else network.draw.uniform(*self.seconds)
+        if self.between is not None:
+            partition = network.partition(*self.between, one_way=self.kind == "one-way")
+            if seconds is not None:
+                network.at(network.clock.now + seconds, partition.heal)
+        elif self.kind == "reset":
+            network.reset(self.host, self.port, self.share)
+        elif self.kind == "half-open":
+            network.half_open(self.host, self.port, self.share)
+        elif self.kind == "stall":
+            assert seconds is not None
+            network.stall(seconds, self.host, self.port, self.share)
+        else:
+            assert self.host is not None
+            self.happen_to(network.hosts.find(self.host), seconds)
+
+    def happen_to(self, host: Host, seconds: float | None) -> None:
+        """Inject the fault of a host or of its disk."""
+        if self.kind == "disk-full":
+            host.disk.fill(seconds)
+        elif self.kind == "disk-error":
+            host.disk.fail(self.calls, self.share, seconds)
+        elif self.kind == "disk-slow":
+            assert self.sync is not None
+            host.disk.slow_down(self.sync, seconds)
+        elif host.is_up:
+            host.kill(self.unsynced)
+            if seconds is not None:
+                host.network.at(host.network.clock.now + seconds, host.start_again)
+
+
+def check_groups(kind: str, groups: Any) -> None:
+    if not isinstance(groups, list) or not groups or not all(isinstance(each, (str, list)) for each in groups):
+        raise ValueError(f"a fault {kind} needs between, a list of groups of hosts, and not {groups!r}")
+
+
+class Faults:
+    """The hosts, links and faults of a network; see the module for their form. Raises: TypeError, ValueError."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        if not isinstance(settings, Mapping):
+            raise TypeError(f"faults are a mapping with {', '.join(PARTS)}, or a path, and not {settings!r}")
+        if unknown := sorted(settings.keys() - set(PARTS)):
+            raise ValueError(f"faults have {', '.join(PARTS)}, and not {', '.join(map(repr, unknown))}")
+        self.path = ""
+        self.hosts: dict[str, str | None] = dict(settings.get("hosts", {}))
+        for name, address in self.hosts.items():
+            check_name(name)
+            if address:
+                canonical(address)
+        self.link: Link | None = None if "link" not in settings else Link(**check_settings(settings["link"]))
+        self.links: list[tuple[str, str, Link]] = [self.between(each) for each in settings.get("links", [])]
+        self.all: list[Fault] = [Fault(each) for each in settings.get("faults", [])]
+
+    def __repr__(self) -> str:
+        return f"<Faults of {len(self.hosts)} hosts, {len(self.all)} faults>"
+
+    def between(self, settings: Mapping[str, Any]) -> tuple[str, str, Link]:
+        rest = dict(settings)
+        pair = rest.pop("between", None)
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
+            raise ValueError(f"a link of two hosts needs between, a list of their names, and not {pair!r}")
+        return pair[0], pair[1], Link(**check_settings(rest))
+
+    @classmethod
+    def of(cls, value: Faults | Mapping[str, Any] | str | os.PathLike[str]) -> Faults:
+        """Return faults, those of a mapping, or those of a TOML file. Raises: OSError, TypeError, ValueError."""
+        if isinstance(value, Faults):
+            return value
+        if not isinstance(value, (str, os.PathLike)):
+            return cls(value)
+        try:
+            with open(value, "rb") as file:
+                found = cls(tomllib.load(file))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{os.fspath(value)}: {error}") from None
+        found.path = os.fspath(value)
+        return found
+
+    def __str__(self) -> str:
+        return self.path or repr(self)
+
+    def apply(self, network: Network) -> None:
+        """Add the hosts and links to a network, and plan the faults. Raises: ValueError for unknown hosts."""
+        for name, address in self.hosts.items():
+            network.host(name, address or None)
+        if self.link is not None:
+            network.default_link = network.local_link = self.link
+        for one, other, link in self.links:
+            pair = network.hosts.find(one), network.hosts.find(other)
+            network.links[pair] = network.links[pair[1], pair[0]] = link
+        for fault in self.all:
+            Plan(network, fault).begin()
+
+
+class Plan:
+    """When a fault happens in one run. The hosts that it names may be added later by the program."""
+
+    def __init__(self, network: Network, fault: Fault) -> None:
+        self.network = network
+        self.fault = fault
+        self.began_at = network.clock.now
+        self.events_seen = -1
+        self.sleeps = False
+
+    def begin(self) -> None:
+        if self.fault.at is not None:
+            self.network.at(self.began_at + self.network.draw.uniform(*self.fault.at), self.fault.happen, self.network)
+        else:
+            self.plan_next()
+
+    def plan_next(self) -> None:
+        assert self.fault.every is not None
+        self.sleeps = False
+        pause = self.network.draw.expovariate(1 / self.fault.every)
+        self.network.at(self.network.clock.now + pause, self.happen_again)
+
+    def happen_again(self) -> None:
+        """Happen, and plan the next time; while the program does nothing, wait for it: it may be in a deadlock."""
+        count = self.network.run.log.count
+        if count == self.events_seen:
+            self.sleeps = True
+            self.network.sleeping.append(self)
+            return
+        self.fault.happen(self.network)
+        self.events_seen = self.network.run.log.count
+        self.plan_next()

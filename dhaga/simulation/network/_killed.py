@@ -1,0 +1,41 @@
+"""The sockets of a killed host: the peers see resets, and its ports are free again."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from ..._kernel import originals
+from ._end import CLOSED, CONNECTED, End
+
+if TYPE_CHECKING:
+    from ._hosts import Host
+    from ._network import Network
+
+
+def close_sockets(network: Network, host: Host) -> None:
+    """Close all sockets of a host, the oldest first."""
+    for end in sorted(network.ends.values(), key=number_of):
+        if end.host is host:
+            close_objects(end)
+            end.hung_up = end.ended = True
+            if end.state is CONNECTED and end.outgoing is not None:
+                end.outgoing.send_reset()
+                network.close(end)
+            elif end.state is not CLOSED:
+                network.close_unconnected(end)
+            else:
+                network.close(end)
+
+
+def close_objects(end: End) -> None:
+    """Close the socket objects of a dead program: it would never do so itself."""
+    for sock in list(end.objects):
+        with contextlib.suppress(OSError):
+            fd = sock.detach()
+            if fd >= 0:
+                originals.close(fd)
+
+
+def number_of(end: End) -> int:
+    return end.number

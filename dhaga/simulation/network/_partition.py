@@ -1,0 +1,57 @@
+"""Partitions: groups of hosts that cannot reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ._hosts import Host
+
+if TYPE_CHECKING:
+    from ._network import Network
+
+Pair = tuple[Host, Host]
+"""One direction: from the first host to the second."""
+
+
+class Partition:
+    """Hosts that cannot reach each other until ``heal()``; as a context manager it heals at the end of the block."""
+
+    def __init__(self, network: Network, pairs: frozenset[Pair]) -> None:
+        self.network = network
+        self.pairs = pairs
+        network.partitions.append(self)
+        network.update_blocked()
+        network.note(f"{self.names()} are parted")
+
+    def __repr__(self) -> str:
+        return f"<Partition of {self.names()}{'' if self in self.network.partitions else ', healed'}>"
+
+    def names(self) -> str:
+        return ", ".join(sorted({f"{one.name} -> {other.name}" for one, other in self.pairs}))
+
+    def heal(self) -> None:
+        """Join the groups again: lost segments are sent again. No-op the second time."""
+        if self in self.network.partitions:
+            self.network.partitions.remove(self)
+            self.network.update_blocked()
+            self.network.note(f"{self.names()} are together again")
+
+    def __enter__(self) -> Partition:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.heal()
+
+
+def pairs_between(groups: Sequence[Sequence[Host]], hosts: Iterable[Host], one_way: bool) -> frozenset[Pair]:
+    """Return the directions between groups; from one group to all other hosts. Raises: ValueError."""
+    if not groups:
+        raise ValueError("a partition needs at least one group of hosts")
+    sets = list(groups)
+    if len(sets) == 1:
+        sets.append([host for host in hosts if host not in sets[0]])
+    if len({host for each in sets for host in each}) < sum(map(len, sets)):
+        raise ValueError("a host is in one group of a partition only")
+    senders = sets[:1] if one_way else sets
+    return frozenset((a, b) for one in senders for other in sets if other is not one for a in one for b in other)

@@ -1,0 +1,226 @@
+"""``Wire``: one direction of a connection. It carries bytes in order, with what their link and its faults do to them.
+
+A wire takes what its source has sent as soon as the program lets the event loop run, so at the time of the send; it
+gives them to its target when they arrive. At most ``WINDOW`` bytes are on the wire: then the source's send buffer
+fills, as with a real connection whose peer does not read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ._end import CLOSED, End
+from ._link import GIVEN_UP_AFTER, RETRANSMISSION, Link, retries
+
+if TYPE_CHECKING:
+    from ._network import Network
+
+CHUNK = 1 << 16
+"""Bytes that are taken at once."""
+
+WINDOW = 1 << 18
+"""Bytes on the wire, at most."""
+
+FIN = None
+"""Travels behind the last bytes."""
+
+
+class Wire:
+    """Carries the bytes that ``source`` sends to ``target``."""
+
+    def __init__(self, network: Network, source: End, target: End) -> None:
+        self.network = network
+        self.source = source
+        self.target = target
+        self.pair = (source.host, target.host)
+        self.local = source.is_local() or source.host is target.host
+        self.on_wire = 0
+        self.paused = False
+        self.finished = False
+        self.last_arrival = self.free_at = 0.0
+        self.held: deque[bytes | None] = deque()
+        self.waiting: deque[bytes | None] = deque()
+        self.stalled_until = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Wire from {self.source.name} to {self.target.name}, {self.on_wire} bytes under way>"
+
+    @property
+    def link(self) -> Link:
+        return self.network.link_between(*self.pair, self.local)
+
+    @property
+    def other_way(self) -> Wire | None:
+        """The wire that carries the target's bytes to the source."""
+        return self.target.outgoing
+
+    # ---- from the source
+
+    def collect(self) -> None:
+        """Collect the bytes that the source has sent."""
+        self.paused = False
+        recv = self.source.wire.recv
+        while not self.finished:
+            if self.on_wire >= WINDOW:
+                self.paused = True
+                return
+            try:
+                data = recv(CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:  # closed with bytes that it has not read
+                self.send_reset()
+                return
+            if not data:
+                self.finish()
+                return
+            self.send(data)
+            if len(data) < CHUNK and not self.source.ended:
+                return
+
+    def finish(self) -> None:
+        """Send the end of the stream, and close our end once the program has closed its own."""
+        self.finished = True
+        self.schedule(FIN, 0)
+        if self.source.hung_up:
+            self.source.close()
+
+    def send(self, data: bytes) -> None:
+        self.on_wire += len(data)
+        link = self.link
+        if link.fragments and len(data) > 1 and self.network.draw.random() < link.fragments:
+            cut = self.network.draw.randrange(1, len(data))
+            self.schedule(data[:cut], cut)
+            data = data[cut:]
+        self.schedule(data, len(data))
+
+    def schedule(self, data: bytes | None, size: int) -> None:
+        """Schedule an arrival, behind all earlier ones."""
+        network, link = self.network, self.link
+        at = network.clock.now
+        if link.bandwidth is not None:
+            at = self.free_at = max(at, self.free_at) + size / link.bandwidth
+        at += link.draw_latency(network.draw)
+        if link.loss:
+            for pause in retries():
+                if network.draw.random() >= link.loss or pause > 100 * RETRANSMISSION:
+                    break
+                at += pause
+        self.last_arrival = at = max(at, self.last_arrival)
+        network.at(at, self.arrive, data)
+
+    def send_reset(self) -> None:
+        """Send a reset to the target; it overtakes the bytes on the wire."""
+        self.finished = True
+        if self.source.hung_up:
+            self.source.close()
+        network = self.network
+        network.at(network.clock.now + self.link.draw_latency(network.draw), self.arrive_reset)
+
+    # ---- to the target
+
+    def is_blocked(self) -> bool:
+        network = self.network
+        if self.stalled_until > network.clock.now:
+            return True
+        return bool(network.blocked) and not self.local and self.pair in network.blocked
+
+    def arrive(self, data: bytes | None) -> None:
+        """Deliver bytes, unless a fault holds them: then they are sent again, with growing pauses."""
+        if self.held:
+            self.held.append(data)
+        elif self.is_blocked():
+            self.held.append(data)
+            self.retry(retries(), 0.0)
+        else:
+            self.deliver(data)
+
+    def retry(self, pauses: Any, waited: float) -> None:
+        if waited and not self.is_blocked():
+            while self.held:
+                self.deliver(self.held.popleft())
+        elif waited > GIVEN_UP_AFTER:
+            self.held.clear()
+            self.network.note(f"{self.source.name} gives {self.target.name} up")
+            self.network.forget(self.source)
+        else:
+            pause = next(pauses)
+            self.network.at(self.network.clock.now + pause, self.retry, pauses, waited + pause)
+
+    def deliver(self, data: bytes | None) -> None:
+        """Give bytes to the target; what its buffer does not take waits."""
+        if self.waiting:
+            self.waiting.append(data)
+            return
+        if data is FIN:
+            self.end_target()
+            return
+        assert data is not None
+        sent = self.write(data)
+        if sent is not None and sent < len(data):
+            self.waiting.append(data[sent:])
+            self.network.watch(self.target, writable=True)
+
+    def write(self, data: bytes) -> int | None:
+        """Write to the target. Returns: the number of bytes; None if the target is closed."""
+        target = self.target
+        self.network.note_arrival(self)
+        if target.state is CLOSED:
+            sent = None
+        else:
+            try:
+                sent = target.wire.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                sent = None
+        if sent is None:
+            self.refuse()
+            return None
+        self.on_wire -= sent
+        if self.paused and self.on_wire < WINDOW:
+            self.collect()
+        return sent
+
+    def writable(self) -> None:
+        """Go on writing: the target has read."""
+        while self.waiting:
+            data = self.waiting.popleft()
+            if data is FIN:
+                self.end_target()
+                break
+            assert data is not None
+            sent = self.write(data)
+            if sent is None:
+                return
+            if sent < len(data):
+                self.waiting.appendleft(data[sent:])
+                return
+        self.network.watch(self.target, writable=False)
+
+    def end_target(self) -> None:
+        """Pass the end of the stream to the target."""
+        self.network.note_arrival(self, "the end")
+        if self.target.state is not CLOSED:
+            try:
+                self.target.wire.shutdown(1)
+            except OSError:
+                pass
+
+    def refuse(self) -> None:
+        """Answer unread bytes with a reset."""
+        self.waiting.clear()
+        self.held.clear()
+        back = self.other_way
+        if back is not None and self.source.state is not CLOSED:
+            back.send_reset()
+
+    def arrive_reset(self) -> None:
+        target = self.target
+        if self.is_blocked():
+            return
+        self.waiting.clear()
+        if target.state is not CLOSED:
+            self.network.note_arrival(self, "a reset")
+            self.network.break_off(target)

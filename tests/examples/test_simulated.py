@@ -1,0 +1,88 @@
+"""The write-ahead log and the backup on simulated disks: nothing acknowledged is lost, whenever a host is killed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dhaga.simulation import Settings, check_determinism, search
+from examples.backup import store
+from examples.wal import segments
+from tests.examples import simulated_backup, simulated_log
+
+pytestmark = pytest.mark.once
+
+SETTINGS = Settings(preempt=None)
+
+LOT = 250
+"""The most seeds of one test, which takes below a minute."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Divide the seeds, as many as ``--dhaga-seeds`` says, into lots."""
+    if "lot" in metafunc.fixturenames:
+        seeds = metafunc.config.getoption("--dhaga-seeds")
+        lots = [range(first, min(first + LOT, seeds)) for first in range(0, seeds, LOT)]
+        metafunc.parametrize("lot", lots, ids=lambda lot: f"from {lot.start}")
+
+
+def run(program: Callable[[], None], seeds: range) -> None:
+    findings = search(program, seeds, SETTINGS)
+    assert not findings.failures, findings.failures[0].report
+    assert len(findings.hashes) == findings.runs >= len(seeds)
+
+
+def test_no_acknowledged_record_of_the_log_is_lost(lot: range) -> None:
+    run(simulated_log.program, lot)
+
+
+def test_no_acknowledged_snapshot_of_the_backup_is_lost(lot: range) -> None:
+    run(simulated_backup.program, lot)
+
+
+def test_a_checkpoint_that_is_cut_leaves_no_gap() -> None:
+    assert not search(simulated_log.cut_checkpoint, 50, SETTINGS).failures
+
+
+def test_the_runs_repeat_in_another_process() -> None:
+    assert check_determinism(simulated_log.program, 3, SETTINGS)
+    assert check_determinism(simulated_backup.program, 3, SETTINGS)
+
+
+# ---- versions that are wrong
+
+
+def written_without_sync(fd: int, data: bytes, offset: int) -> None:
+    os.pwrite(fd, data, offset)
+
+
+def not_synced(*_: object) -> None:
+    pass
+
+
+def wrong(
+    monkeypatch: pytest.MonkeyPatch, module: Any, name: str, replacement: Any, program: Callable[[], None]
+) -> str:
+    """Search with a function replaced. Returns: how the first failing run ended."""
+    monkeypatch.setattr(module, name, replacement)
+    findings = search(program, 500, SETTINGS)
+    assert findings.failures, str(findings)
+    return findings.failures[0].report
+
+
+def test_a_log_that_acknowledges_before_the_disk_has_it_loses_a_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = wrong(monkeypatch, segments, "write_durably", written_without_sync, simulated_log.program)
+    assert "AssertionError: record" in report or "Corrupt" in report
+
+
+def test_a_log_whose_directory_is_not_synced_loses_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = wrong(monkeypatch, segments, "sync_directory", not_synced, simulated_log.program)
+    assert "AssertionError: record" in report or "Corrupt" in report
+
+
+def test_a_backup_that_does_not_sync_its_chunks_loses_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = wrong(monkeypatch, store, "_fsync_file", not_synced, simulated_backup.program)
+    assert "is missing from the store" in report or "damaged" in report, report

@@ -1,0 +1,90 @@
+"""The standard library: replaced for a simulation, and given back."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+
+import dhaga
+from dhaga import monkey
+from dhaga._kernel.process import preemption_watcher
+from dhaga._kernel.run import preemption
+from dhaga.simulation import Simulation, _standard, search
+
+
+def state() -> list[object]:
+    names = [threading.Lock, threading.excepthook, dhaga.excepthook, threading._counter]  # type: ignore[attr-defined]
+    clocks = [time.monotonic, time.localtime, vars(datetime.datetime)["now"], vars(datetime.date)["today"]]
+    return [*names, *clocks, random.Random.seed, random.getstate(), uuid._node, sys.gettrace()]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("error", [None, KeyError("x"), SystemExit(1)])
+def test_everything_is_as_before_after_the_block(error: BaseException | None) -> None:
+    before = state()
+    try:
+        with Simulation(0):
+            assert monkey.is_patched() and time.monotonic is not before[4]
+            if error is not None:
+                raise error
+    except (KeyError, SystemExit):
+        pass
+    assert state() == before
+    assert not monkey.is_patched()
+
+
+def test_an_enclosing_block_replaces_it_once() -> None:
+    with _standard.replaced():
+        lock = threading.Lock
+        with Simulation(0):
+            assert threading.Lock is lock
+        assert threading.Lock is lock and time.monotonic() > 0
+    assert not monkey.is_patched()
+
+
+def test_a_patched_program_stays_patched() -> None:
+    _standard.patch_late()
+    try:
+        with Simulation(0):
+            pass
+        assert monkey.is_patched()
+    finally:
+        monkey.unpatch()
+
+
+def test_nothing_is_preempted_by_real_time_in_a_patched_program() -> None:
+    def sleep_in_a_thread() -> None:
+        thread = threading.Thread(target=time.sleep, args=(1,))
+        thread.start()
+        thread.join()
+
+    _standard.patch_late()
+    preemption_watcher.turn_on()
+    try:
+        watcher = preemption_watcher.watcher
+        assert watcher is not None
+        with _standard.replaced():
+            assert preemption_watcher.watcher is None and preemption.default_quantum is None
+            assert search(sleep_in_a_thread, 3).complete  # not even in the forked process of a run
+        assert preemption_watcher.watcher is not None and preemption.default_quantum == preemption.QUANTUM
+    finally:
+        monkey.unpatch()
+
+
+def test_classes_that_were_made_before_work() -> None:
+    class Early(threading.Thread):
+        def run(self) -> None:
+            time.sleep(3600)
+            self.done = True
+
+    with Simulation(0):
+        thread = Early()
+        thread.start()
+        thread.join()
+    assert thread.done
+    assert Early.__bases__ == (threading.Thread,)
