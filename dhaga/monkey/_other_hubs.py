@@ -36,6 +36,11 @@ def refuse_other_patches() -> None:
             )
 
 
+def leave_out_imported() -> None:
+    """Do not warn about the hubs that are imported already: whoever patches for a while means other code."""
+    warned.update(PATCHERS.keys() & sys.modules.keys())
+
+
 def install() -> None:
     """Warn about each imported hub. From: the post-import hook."""
     for name in PATCHERS.keys() & sys.modules.keys() - warned:

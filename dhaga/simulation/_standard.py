@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from .. import monkey
 from .._kernel.context_manager import contextmanager
 from .._kernel.process.preemption_watcher import suspended
+from ..monkey import _other_hubs
 from ..monkey._patcher import patch_after, replacements
 from ..monkey._preconditions import early_packages
 from ..monkey._rebind import PatchLog, rebind
@@ -49,6 +50,7 @@ def patch_late() -> None:
     Their threads are then derived from ours, which needs a class without instances. Raises: PatchError.
     """
     if not monkey.is_patched():
+        _other_hubs.leave_out_imported()  # by the other tests of the process
         patch_after(*early_packages(replacements()), cooperative=True)
 
 
