@@ -6,7 +6,7 @@ from a dhaga or from main code. ``install`` returns the caller's loop instead of
 that ``asyncio.set_event_loop`` has set, still comes first.
 
 Some programs catch the error, and create, run and close a loop. So the returned loop becomes a ``SharedLoop``: such
-calls from blocking code neither start a second run nor end the scheduler's.
+calls from blocking code neither start a second run nor end the scheduler's, nor another dhaga's.
 
 Rejected: installing at the import of ``dhaga``, also in programs that never await there; installing on Python 3.11 to
 3.13, where the standard function creates a loop in the main thread, which programs may run in another thread. From 3.16
@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import _get_running_loop, events
+from contextvars import ContextVar
 from typing import Any
 
 from greenlet import getcurrent
@@ -48,6 +49,10 @@ def install() -> None:
         policy.__class__ = type(kind.__name__, (PolicyOfBlockingCode, kind), {"__module__": kind.__module__})
 
 
+asked_by: ContextVar[int] = ContextVar("asked_by")
+"""The dhaga that got its loop by ``get_event_loop``. Callbacks that it adds have it in their context."""
+
+
 class PolicyOfBlockingCode:
     """Mixin for an event loop policy that returns the loop of the caller's scheduler."""
 
@@ -59,6 +64,7 @@ class PolicyOfBlockingCode:
             scheduler = blocking_scheduler()
             if scheduler is None:
                 raise
+            asked_by.set(id(getcurrent()))
             return shared_loop(scheduler)
 
 
@@ -83,7 +89,7 @@ def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
     if scheduler.selector is not None and not isinstance(loop, SharedLoop):
         loop.__class__ = SharedLoop
         loop.scheduler = scheduler
-        loop.forever = []
+        loop.forever = {}
     return loop  # type: ignore[no-any-return]
 
 
@@ -94,8 +100,8 @@ class SharedLoop(originals.SelectorEventLoop):
     """
 
     scheduler: Scheduler
-    forever: list[asyncio.Future[None]]
-    """One for each caller of ``run_forever``; ``stop`` releases it."""
+    forever: dict[asyncio.Future[None], int]
+    """The callers of ``run_forever``, each by the future that ``stop`` completes."""
 
     def is_for_caller(self) -> bool:
         """Return whether the caller is blocking code that this loop wakes."""
@@ -124,11 +130,11 @@ class SharedLoop(originals.SelectorEventLoop):
             super().run_forever()
             return
         stopped = self.create_future()
-        self.forever.append(stopped)
+        self.forever[stopped] = id(getcurrent())
         try:
             await_(stopped)
         finally:
-            self.forever.remove(stopped)
+            del self.forever[stopped]
 
     def check_thread(self) -> None:
         """Refuse to run in a thread that is not the scheduler's. Raises: RuntimeError."""
@@ -139,8 +145,9 @@ class SharedLoop(originals.SelectorEventLoop):
             )
 
     def stop(self) -> None:
-        """Release the callers of ``run_forever``."""
-        for stopped in self.forever:
+        """Release the caller of ``run_forever`` that has added the calling callback; all callers where none has."""
+        own = [stopped for stopped, caller in self.forever.items() if caller == asked_by.get(0)]
+        for stopped in own or self.forever:
             if not stopped.done():
                 stopped.set_result(None)
         super().stop()

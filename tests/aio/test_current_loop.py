@@ -92,6 +92,47 @@ if __name__ == "__main__":
     assert ended.lines[-1].startswith("<Scheduler MainThread ")
 
 
+def test_a_dhaga_that_stops_its_loop_does_not_end_what_others_run_there() -> None:
+    program = (
+        BINDS
+        + """
+from dhaga import await_
+
+async def after(event, value):
+    await event.wait()
+    return value
+
+def runs_until(event):
+    return IOLoop.current().run_sync(lambda: after(event, "went on"))
+
+event = asyncio.Event()
+runs = [dhaga.spawn(runs_until, event) for _ in range(3)]
+dhaga.sleep(0)
+print([dhaga.spawn(short).result() for short in (tornado, forever)])
+print([run.is_alive() for run in runs])
+event.set()
+print([run.result() for run in runs])
+"""
+    )
+    ended = run(program)
+    assert (ended.err, ended.lines) == ("", ["['tornado', 'stopped']", str([True] * 3), str(["went on"] * 3)])
+
+
+def test_a_loop_that_another_dhaga_stops_is_stopped_for_all_who_run_it() -> None:
+    program = """
+import asyncio, dhaga
+from dhaga import await_
+
+loop = asyncio.get_event_loop()
+runs = [dhaga.spawn(loop.run_forever) for _ in range(3)]
+dhaga.sleep(0)
+loop.stop()
+print([run.result() for run in runs])
+"""
+    ended = run(program)
+    assert (ended.err, ended.lines) == ("", [str([None] * 3)])
+
+
 def test_a_forked_child_gets_a_loop_of_its_own() -> None:
     program = (
         BINDS
