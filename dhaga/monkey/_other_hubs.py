@@ -37,7 +37,7 @@ def refuse_other_patches() -> None:
 
 
 def leave_out_imported() -> None:
-    """Do not warn about the hubs that are imported already: whoever patches for a while means other code."""
+    """Do not warn about the hubs that are imported already: a patch of a simulation is for other code."""
     warned.update(PATCHERS.keys() & sys.modules.keys())
 
 
