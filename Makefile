@@ -165,7 +165,7 @@ test-slow-library: .venv-$(OLDEST)/.test  ## the other slow ones
 # What runs on a virtual clock and so can be shuffled. Left out: tests of run modes, fds and processes, and those of many
 # thousand dhagas, where order plays no part.
 SEEDS := 1 2 3
-UNSHUFFLED := %/test_run_modes.py %/test_run_modes_guest.py %/test_deadlock.py %/test_poller.py %/test_fd_watch.py %/test_fork.py \
+UNSHUFFLED := %/test_run_modes.py %/test_run_modes_guest.py %/test_deadlock.py %/test_poller.py %/test_edge_pollers.py %/test_ioloop_poller.py %/test_new_poller.py %/test_fd_watch.py %/test_fork.py \
     %/test_shutdown.py %/test_signals.py %/test_turn_budget.py
 SHUFFLED := $(filter-out $(UNSHUFFLED),$(wildcard tests/_kernel/test_*.py tests/_structured/test_*.py \
     $(addprefix tests/_sync/test_,lock.py condition.py semaphore.py event.py barrier.py simple_queue.py local.py) \

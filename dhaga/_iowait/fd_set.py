@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 from .._kernel import originals
 from .._kernel.context_manager import contextmanager
+from .._kernel.run.edge_pollers import EdgeTriggered
 from .._kernel.run.fd_watch import READ, WRITE, FdWatcher
-from .._kernel.run.poller import EdgeTriggered, Poller
+from .._kernel.run.poller import Poller
 from .._kernel.run.scheduler import Scheduler, sleep
 from .._kernel.wait.waiter import Waiter
 from .close_hooks import add_close_hook, remove_close_hook

@@ -34,11 +34,11 @@ EXCUSED = {
         _kernel/run/lap.py Lap._lap_is_over: self._full_laps
         _kernel/run/lap.py Lap._prevent_starvation: self._low
         _kernel/run/loop.py HubSelector.close: self.wakeup_pipe
-        _kernel/run/poller.py Epoll.poll: self.events
-        _kernel/run/poller.py Epoll.poll: self.polls_until_recheck
-        _kernel/run/poller.py IOLoopPoller.close_duplicate: self.open_duplicates
-        _kernel/run/poller.py IOLoopPoller.handle: self.events
-        _kernel/run/poller.py Kqueue.poll: self.events
+        _kernel/run/edge_pollers.py Epoll.poll: self.events
+        _kernel/run/edge_pollers.py Epoll.poll: self.polls_until_recheck
+        _kernel/run/ioloop_poller.py IOLoopPoller.close_duplicate: self.open_duplicates
+        _kernel/run/ioloop_poller.py IOLoopPoller.handle: self.events
+        _kernel/run/edge_pollers.py Kqueue.poll: self.events
         _kernel/run/preemption.py end_turn: scheduler.preemptions
         _kernel/run/preemption.py no_preempt: uninterrupted[me]
         _kernel/run/run_modes.py ImplicitMode.__init__: hooks.on_main_code
@@ -110,7 +110,7 @@ EXCUSED = {
         _iowait/file_lock.py FileLock.acquire_to_close: self.watchers
     """,
     "the pop tells which thread was faster": """
-        _kernel/run/poller.py EdgeTriggered.unregister: self.watchers
+        _kernel/run/edge_pollers.py EdgeTriggered.unregister: self.watchers
         _sync/simple_queue.py SimpleQueue.get: self._items
         _workers/dhaga_pool.py SchedulerWorkers.wake_one: self.free_numbers
     """,

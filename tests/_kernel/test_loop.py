@@ -18,7 +18,7 @@ import dhaga
 from dhaga import socket as parking_socket
 from dhaga._kernel import originals
 from dhaga._kernel.fast.accelerator import fast_paths
-from dhaga._kernel.run.poller import IOLoopPoller
+from dhaga._kernel.run.ioloop_poller import IOLoopPoller
 from dhaga.testing import settle
 from dhaga.threading import Event
 

@@ -13,7 +13,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga._kernel.run.poller import IOLoopPoller
+from dhaga._kernel.run.ioloop_poller import IOLoopPoller
 from dhaga.testing import settle, virtual_clock
 from tests.kit.socket_cases import EVENTFUL, LONG, TRYING, WAITS, Wait, connect_tcp, eventually
 

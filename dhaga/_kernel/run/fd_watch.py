@@ -10,7 +10,7 @@ Two cases break that rule. After a hang-up, an error or urgent data no further e
 ``short_read_means_empty`` to False for good. A Unix socket also ends a read where descriptors were passed: with
 ``may_have_more`` the poller checks the fd once more (``Poller.to_recheck``).
 There is no such flag for writing: a writer always tries, as nearly all writes succeed at once.
-Not here: how readiness is found out (``poller.py``), and how it is used (``dhaga/socket.py``).
+Not here: how readiness is found out (the pollers), and how it is used (``dhaga/socket.py``).
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
 from .main_code import Main
 from .membership import Membership
 from .microthread import Dhaga
-from .poller import Poller, new_poller
+from .new_poller import new_poller
+from .poller import Poller
 from .preemption import check_quantum
 from .run_modes import OwnThreadMode, RunMode
 from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, PreemptedQueue, Priority

@@ -116,7 +116,7 @@ KNOWN_SLOT(SimpleQueue, simple_queue_items, "_items")
 KNOWN_SLOT(SimpleQueue, simple_queue_getters, "_getters")
 GUARD_SLOT(SimpleQueue, simple_queue_guard)
 
-KNOWN_CLASS(Epoll, "dhaga._kernel.run.poller", "Epoll")
+KNOWN_CLASS(Epoll, "dhaga._kernel.run.edge_pollers", "Epoll")
 KNOWN_SLOT(Epoll, epoll_epoll, "epoll")
 KNOWN_SLOT(Epoll, epoll_watchers, "watchers")
 KNOWN_SLOT(Epoll, epoll_sharers, "fd_sharers")
