@@ -71,7 +71,7 @@ demo: $(VENV)/.examples  ## back up a real directory with dhagas and with thread
 	$(VENV)/bin/python -m examples.backup.demo $(ARGS)
 
 ifeq ($(MODULE),)
-check: format-check lint check-types check-first check-second  ## on every change, below a minute: format, lint, types of dhaga/, quick tests
+check: format-check lint check-types check-first check-second check-apart  ## on every change, below a minute: format, lint, types of dhaga/, quick tests
 	@echo "== all passed, on Python $(MAIN)"
 else
 check: $(TOOLS)/.test
@@ -89,12 +89,18 @@ check-first: $(TOOLS)/.test
 	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(FIRST_HALF) $(ARGS)
 
 check-second: $(TOOLS)/.test
-	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(addprefix --ignore=,$(FIRST_HALF) $(PROGRAMS) tests/soak tests/stdlib) $(ARGS)
+	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(MOST) $(addprefix --ignore=,$(FIRST_HALF) $(PROGRAMS) tests/soak tests/stdlib) $(ARGS)
+
+# A simulation looks through all objects of its process, and forks it: after all other tests these take 101 s instead of 14.
+APART := tests/simulation tests/test_pytest_plugin.py
+MOST := $(addprefix --ignore=,$(APART))
+check-apart: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(APART) $(ARGS)
 
 check-types: $(TOOLS)/.test
 	$(TOOLS)/bin/python -m mypy dhaga
 
-test: format-check lint types test-first test-second test-readme  ## on one Python: format check, lint, types, the library's tests, README's programs
+test: format-check lint types test-first test-second test-apart test-readme  ## on one Python: format check, lint, types, the library's tests, README's programs
 	@echo "== all passed, on Python $(MAIN)"
 
 # The library's tests on the main Python are those of `test`.
@@ -108,7 +114,10 @@ test-first: $(TOOLS)/.test
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(FIRST_LANE) $(ARGS)
 
 test-second: $(TOOLS)/.test
-	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(addprefix --ignore=,$(FIRST_LANE)) $(ARGS)
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(MOST) $(addprefix --ignore=,$(FIRST_LANE)) $(ARGS)
+
+test-apart: $(TOOLS)/.test
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(APART) $(ARGS)
 
 test-readme: $(TOOLS)/.test
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' tests/test_readme.py $(ARGS)
@@ -126,14 +135,18 @@ types: $(TOOLS)/.test  ## mypy, strict but for tests; `make test-once` adds pyri
 
 test-%: .venv-%/.test  ## the library's tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	.venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(ARGS)
+	status=0; for tests in "$(MOST)" "$(APART)"; do \
+	    .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once' $$tests $(ARGS) || status=1; \
+	done; exit $$status
 
 # What the accelerator has a part in; on the oldest and the newest Python all of it.
 test-pure: $(VERSIONS:%=pure-%)  ## the library's tests without the accelerator, on every Python found
 
 pure-%: .venv-%/.test  ## the same on one Python: make pure-3.12
 	@echo "== pure Python, on Python $*"
-	DHAGA_PURE=1 .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd' $(if $(filter $*,$(OLDEST) $(NEWEST)),,tests/_kernel tests/_sync) $(ARGS)
+	status=0; for tests in $(if $(filter $*,$(OLDEST) $(NEWEST)),"$(MOST)" "$(APART)","tests/_kernel tests/_sync"); do \
+	    DHAGA_PURE=1 .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd' $$tests $(ARGS) || status=1; \
+	done; exit $$status
 
 # What runs on the main Python alone mostly waits for processes: three at once, beside the library's.
 FRAMEWORKS := tests/integrations tests/packages
