@@ -61,7 +61,7 @@ class Log:
     @property
     def kept(self) -> list[Event]:
         """The events that are kept, the oldest first."""
-        return [*map(Event._make, self.last)]
+        return [Event(*event) for event in self.last]
 
     @property
     def hash(self) -> str:
