@@ -1,27 +1,28 @@
-"""What simulation finds: ``python -m benchmarks.simulation published [CASE…]`` and ``… rivals``.
+"""What simulation finds, and how fast: ``python -m benchmarks.simulation PART [CASE…]``.
 
 ``published`` searches each release in ``cases.toml`` for its published defect, replays the seed that fails, and
-searches a later release; ``rivals`` runs frontrun, interleave-test and a simulation on the same small models; ``table``
-writes the results of the first into the documentation.
+searches a later release; ``rivals`` runs frontrun, interleave-test and a simulation on the same small models;
+``speed`` measures seconds of CPU; ``table`` writes the results of the first and the last into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import surroundings
 
+from . import published as published_cases
+from . import rivals, speed
 from .environments import NoEnvironment
-from .published import REPLAYS, SEEDS, SEEDS_WITHOUT, cases, table
-from .rivals import measure as measure_rivals
+from .published import REPLAYS, SEEDS, SEEDS_WITHOUT, cases
 
 RESULTS = Path(__file__).parents[1] / "results"
 
-
-PAGE = Path(__file__).parents[2] / "docs/howto/simulate-published.md"
+PAGES = Path(__file__).parents[2] / "docs/howto"
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
@@ -46,24 +47,37 @@ def published(names: list[str]) -> None:
         write("simulation_published", {**limits, "cases": results})
 
 
-def write_table() -> None:
-    """Write the table between the markers of its page."""
-    results = json.loads((RESULTS / "simulation_published.json").read_text())["cases"]
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{table(results)}\n\n{END}{rest.split(END)[1]}")
+TABLES: dict[str, tuple[Path, Callable[[Any], str]]] = {
+    "simulation_published": (PAGES / "simulate-published.md", lambda found: published_cases.table(found["cases"])),
+    "simulation_speed": (PAGES / "simulate.md", speed.table),
+}
+"""By the name of the results: the page that shows them, and the function that makes its table."""
+
+
+def shown(name: str) -> str:
+    """Return the table of results as it is to be shown."""
+    return TABLES[name][1](json.loads((RESULTS / f"{name}.json").read_text()))
+
+
+def write_tables() -> None:
+    """Write each table between the markers of its page."""
+    for name, (page, _) in TABLES.items():
+        before, rest = page.read_text().split(BEGIN)
+        page.write_text(f"{before}{BEGIN}\n\n{shown(name)}\n\n{END}{rest.split(END)[1]}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation", description="What simulation finds.")
-    parser.add_argument("part", choices=["published", "rivals", "table"])
+    text = "What simulation finds, and how fast."
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulation", description=text)
+    parser.add_argument("part", choices=["published", "rivals", "speed", "table"])
     parser.add_argument("cases", nargs="*", metavar="CASE", help="of published: only these")
     options = parser.parse_args()
     if options.part == "table":
-        write_table()
+        write_tables()
     elif options.part == "published":
         published(options.cases)
     else:
-        write("simulation_rivals", measure_rivals())
+        write(f"simulation_{options.part}", {"rivals": rivals, "speed": speed}[options.part].measure())
 
 
 if __name__ == "__main__":

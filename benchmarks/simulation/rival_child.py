@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import threading
 import time
@@ -67,13 +68,20 @@ TOOLS = {
 }
 
 
+def cpu() -> float:
+    """Return the seconds of CPU of this process and of its children that have ended."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 def main() -> None:
     tool, kind, name, rounds = sys.argv[1:]
     found = []
     for seed in range(int(rounds)):
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), cpu()
         tries = TOOLS[tool](MODELS[name], seed, kind)
-        found.append({"tries": tries, "seconds": round(time.perf_counter() - began, 4)})
+        seconds = {"seconds": round(time.perf_counter() - began, 4), "cpu": round(cpu() - cpu_began, 4)}
+        found.append({"tries": tries, **seconds})
     print(json.dumps(found))
 
 

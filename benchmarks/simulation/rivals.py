@@ -54,5 +54,6 @@ def run(python: Any, tool: str, kind: str, name: str) -> dict[str, Any]:
     result: dict[str, Any] = {"found": len(hits), "of": len(rounds)}
     if hits:
         result["tries"] = statistics.median(each["tries"] for each in hits)
-        result["seconds"] = round(statistics.median(each["seconds"] for each in hits), 3)
+        for key in ("seconds", "cpu"):
+            result[key] = round(statistics.median(each[key] for each in hits), 3)
     return result

@@ -150,7 +150,7 @@ def fill(outcome: Outcome, simulation: Simulation, order: Order) -> None:
     if order.keep_lines and simulation.points is not None:
         outcome.lines = [(member.number, file, line) for member, file, line in simulation.points.lines]
     if order.keep_log:
-        outcome.log = [(*event,) for event in run.log.kept]
+        outcome.log = [*run.log.last]
 
 
 # ---- in a process of its own

@@ -91,7 +91,6 @@ class Randomness:
 
     def install(self) -> None:
         global draws
-        tempfile.gettempdir()  # the first call draws names, to try the folder
         draws = self.draws
         self.log.set(threading, "_counter", itertools.count(1).__next__)
         self.log.set(scope, "next_number", itertools.count(1).__next__)

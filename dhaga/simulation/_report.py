@@ -27,7 +27,7 @@ def report_of(simulation: Simulation, failure: Failure) -> str:
         f"  {run.log.count:,} events in {run.clock.now - run.began_at:g} s of virtual time, hash {simulation.hash}",
         "  the last events, with the seconds of the virtual clock:",
     ]
-    lines += [f"  {event.words(run.members, run.began_at)}" for event in list(run.log.kept)[-SHOWN:]]
+    lines += [f"  {event.words(run.members, run.began_at)}" for event in run.log.kept[-SHOWN:]]
     return "\n".join(lines)
 
 

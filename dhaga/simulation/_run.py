@@ -72,6 +72,8 @@ class Run:
         self.threads: list[Any] = []
         self.place = ""
         self.waiter: Any = None
+        # Of the waiter's last park when it began to run.
+        self.ticket: Any = None
         # When something happens next outside the dhagas: on the network.
         self.next_moment: Callable[[], float | None] = lambda: None
 
@@ -83,19 +85,20 @@ class Run:
 
     # ---- from the run queue
 
-    def note_ready(self, entry: Any) -> None:
-        """Note that an entry was appended to the run queue."""
+    def note_ready(self, entry: Any) -> Member:
+        """Note that an entry was put into the run queue. Returns: the member behind it."""
         waiter = waiter_behind(entry, -1)
         member = self.members.of(waiter)
         if waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter):
             self.has_yielded = True
             self.chooser.has_yielded(member)
         self.chooser.became_ready(member)
+        return member
 
     def next_index(self, ready: list[Member]) -> int:
         """Return the index of the member that runs next."""
         forced, self.forced = self.forced, None
-        if forced in ready:
+        if forced is not None and forced in ready:
             return ready.index(forced)
         self.running.parks += 1
         index = self.chooser.next_of(self.running, ready) if len(ready) > 1 else 0
@@ -109,6 +112,7 @@ class Run:
         if self.failure is None and not self.over:
             self.log.add(self.clock.now, self.running.number, what, member.number)
         self.running, self.waiter = member, waiter
+        self.ticket = getattr(waiter, "parked", None)
         self.points_before = member.points
         if self.log.count >= self.max_events:
             self.fail_limit(f"{self.max_events:,} events")
@@ -133,9 +137,13 @@ class Run:
             self.count_yield()
             return "yields"
         self.yields = 0
-        if getattr(self.waiter, "has_ended", False):
+        waiter = self.waiter
+        if getattr(waiter, "has_ended", False):
             return "ends"
-        return f"waits for {self.waiter.park_reason}" if hasattr(self.waiter, "park_reason") else "is called"
+        if not hasattr(waiter, "park_reason"):
+            return "is called"
+        # A yield may be no park, and leave the reason of an earlier one.
+        return f"waits for {waiter.park_reason if waiter.parked is not self.ticket else 'sleep'}"
 
     def count_yield(self) -> None:
         """Move the clock if all that runs polls for a deadline."""
@@ -245,8 +253,7 @@ class SimulatedQueue(ChosenQueue):
         if self.run.dead and entry in self.run.dead:
             return
         super().append(entry)
-        self.run.note_ready(entry)
-        self.ready.append(self.run.members.of(waiter_behind(entry, -1)))
+        self.ready.append(self.run.note_ready(entry))
 
     def appendleft(self, entry: Any) -> None:
         super().appendleft(entry)

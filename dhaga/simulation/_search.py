@@ -221,7 +221,8 @@ def search(
 
 
 def run_one(program: Program, settings: Settings, order: Order, real_seconds: float = REAL_SECONDS) -> Outcome:
-    """Make one run in a process of its own."""
+    """Make one run in a process of its own. Raises: TypeError, ValueError."""
+    settings.check()
     with replaced():
         children = Children(program, settings, 1, real_seconds)
         children.start(order)

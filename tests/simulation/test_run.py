@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 import dhaga
+from dhaga._kernel import originals
+from dhaga._kernel.run.scheduler import begin_new_work
 from dhaga.simulation import Simulation, _standard
 from dhaga.simulation._switches import switches_from
 
@@ -71,3 +74,26 @@ def test_a_cancel_is_raised_at_the_next_park_and_not_at_a_preemption() -> None:
             dhaga.sleep(0)
             worker.cancel()
         assert done in ([], [*[1] * 20, "cancelled"])
+
+
+def test_a_yield_without_a_park_has_no_reason_of_an_earlier_park() -> None:
+    gate = threading.Event()
+
+    def work() -> None:
+        gate.wait()
+        begin_new_work()
+
+    with Simulation(0, strategy="fifo", preempt=None) as world:
+        dhaga.spawn(work, name="server")
+        dhaga.sleep(1)
+        gate.set()
+        dhaga.spawn(dhaga.sleep, 0)
+    names = [member.name for member in world.run.members.all]
+    told = [event.what for event in world.run.log.kept if names[event.member] == "server"]
+    assert told == ["waits for event.wait", "waits for sleep"]
+
+
+def test_the_hub_runs_a_loop_that_no_dhaga_sees() -> None:
+    with Simulation(0, preempt=None) as world:
+        assert dhaga.spawn(lambda: world.scheduler.around_park).result() is None
+        assert type(world.scheduler.loop) is originals.SelectorEventLoop

@@ -6,12 +6,12 @@ caller's choice (``run/chosen_queue.py``).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from .. import originals
 from ..errors import Cancelled
 from ..run.loop import HubSelector
 from ..run.run_modes import ImplicitMode
@@ -82,7 +82,7 @@ def new_virtual_scheduler(
 
     ``new_queue``: makes its run queue, and the queues of dhagas that have not started unless ``new_starts`` is false.
     """
-    loop = asyncio.SelectorEventLoop(selector)
+    loop = originals.SelectorEventLoop(selector)
     loop.time = selector.clock  # type: ignore[method-assign]
     scheduler = Scheduler("virtual", loop=loop)
     scheduler.clock = selector.clock

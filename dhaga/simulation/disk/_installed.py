@@ -30,7 +30,6 @@ def install_disks(disks: Disks, undoing: Undoing) -> None:
     undoing.callback(log.undo)
     log.set(builtins, "open", simulated_open)
     log.set(sys.modules["_io"], "open", simulated_open)
-    rebind_in_dhaga(log)
     use_in_offloaded_files(log)
     for name in SUPPORTING:
         known = getattr(os, name)
@@ -38,12 +37,3 @@ def install_disks(disks: Disks, undoing: Undoing) -> None:
     _audit.watch()
     _active.use(disks)
     undoing.callback(_active.use, None)
-
-
-def rebind_in_dhaga(log: PatchLog) -> None:
-    """Replace the ``open`` that Dhaga's own modules have bound: a patch leaves these modules out."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("dhaga.") and not name.startswith("dhaga.simulation."):
-            for attribute, value in list(vars(module).items()):
-                if value is standard_open:
-                    log.set(module, attribute, simulated_open)

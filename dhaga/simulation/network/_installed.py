@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from ..._kernel import hooks
@@ -17,7 +16,6 @@ def install_network(network: Network, undoing: Undoing) -> None:
     undoing.callback(network.end)
     log = PatchLog()
     undoing.callback(log.undo)
-    rebind_in_dhaga(log)
     log.set(hooks, "on_spawn", noting_spawns(network))
     _sockets.install()
     undoing.callback(_sockets.uninstall)
@@ -35,16 +33,6 @@ def noting_spawns(network: Network) -> Any:
             former(dhaga)
 
     return note_spawn
-
-
-def rebind_in_dhaga(log: PatchLog) -> None:
-    """Replace the functions that Dhaga's own modules have bound: a patch leaves these modules out."""
-    replaced = {id(real): ours for real, ours in _names.IN_DHAGA}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "dhaga" and module is not _names:
-            for attribute, value in list(vars(module).items()):
-                if id(value) in replaced:
-                    log.set(module, attribute, replaced[id(value)])
 
 
 _names.use(_sockets.network_of_caller)

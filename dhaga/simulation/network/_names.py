@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import socket as ours
-from ..._iowait import dns
+from ..._iowait.dns import getaddrinfo as real_getaddrinfo
+from ..._iowait.dns import getfqdn as real_getfqdn
+from ..._iowait.dns import gethostbyaddr as real_gethostbyaddr
+from ..._iowait.dns import gethostbyname as real_gethostbyname
+from ..._iowait.dns import gethostbyname_ex as real_gethostbyname_ex
+from ..._iowait.dns import getnameinfo as real_getnameinfo
+from ..._iowait.dns import resolve_address as real_resolve_address
+from ..._iowait.dns import standard_getaddrinfo
 from ...monkey._rebind import Replacement
 from ._hosts import ANY, Host, canonical, is_loopback
 
@@ -47,7 +54,7 @@ def address_of(network: Network, host: str) -> str:
         return network.hosts.find(host.rstrip(".")).address
     except ValueError:
         if network.allows_real:
-            return str(dns.gethostbyname(host))
+            return str(real_gethostbyname(host))
         raise network.not_simulated(f"getaddrinfo({host!r})", f"no host of the simulation is named {host}") from None
 
 
@@ -67,7 +74,7 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
     """Resolve a host of the simulation. Source: ``socket.getaddrinfo``."""
     network = active()
     if network is None:
-        return dns.getaddrinfo(host, port, family, type, proto, flags)
+        return real_getaddrinfo(host, port, family, type, proto, flags)
     if host in (None, ""):
         address = "0.0.0.0" if flags & standard.AI_PASSIVE else "127.0.0.1"
     else:
@@ -95,14 +102,14 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
 def gethostbyname(hostname: str, /) -> str:
     """Return the address of a host of the simulation. Source: ``socket.gethostbyname``."""
     network = active()
-    return dns.gethostbyname(hostname) if network is None else numeric(network, hostname)
+    return real_gethostbyname(hostname) if network is None else numeric(network, hostname)
 
 
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """Return the name and address of a host of the simulation. Source: ``socket.gethostbyname_ex``."""
     network = active()
     if network is None:
-        return dns.gethostbyname_ex(hostname)
+        return real_gethostbyname_ex(hostname)
     return hostname, [], [numeric(network, hostname)]
 
 
@@ -110,7 +117,7 @@ def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
     """Return the host of the simulation at an address. Source: ``socket.gethostbyaddr``."""
     network = active()
     if network is None:
-        return dns.gethostbyaddr(address)
+        return real_gethostbyaddr(address)
     found = numeric(network, address)
     return name_at(network, found), [], [found]
 
@@ -128,7 +135,7 @@ def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """Return the name of the host of the simulation at an address. Source: ``socket.getnameinfo``."""
     network = active()
     if network is None:
-        return dns.getnameinfo(sockaddr, flags)
+        return real_getnameinfo(sockaddr, flags)
     address = numeric(network, sockaddr[0])
     return (address if flags & standard.NI_NUMERICHOST else name_at(network, address)), str(sockaddr[1])
 
@@ -137,7 +144,7 @@ def getfqdn(name: str = "") -> str:
     """Return the full name of a host of the simulation. Source: ``socket.getfqdn``."""
     network = active()
     if network is None:
-        return dns.getfqdn(name)
+        return real_getfqdn(name)
     if not name or name in ANY:
         return network.hosts.of_caller().name
     try:
@@ -154,21 +161,20 @@ def gethostname() -> str:
 
 def resolve_address(family: int, address: Any) -> Any:
     """Return an address unchanged: the network resolves it. Source: ``dns.resolve_address``."""
-    return dns_resolve_address(family, address) if active() is None else address
+    return real_resolve_address(family, address) if active() is None else address
 
 
 standard_gethostname = standard.gethostname
-dns_resolve_address = dns.resolve_address
 
 IN_DHAGA: list[tuple[Any, Any]] = [
-    (dns.getaddrinfo, getaddrinfo),
-    (dns.standard_getaddrinfo, getaddrinfo),
-    (dns.gethostbyname, gethostbyname),
-    (dns.gethostbyname_ex, gethostbyname_ex),
-    (dns.gethostbyaddr, gethostbyaddr),
-    (dns.getnameinfo, getnameinfo),
-    (dns.getfqdn, getfqdn),
-    (dns.resolve_address, resolve_address),
+    (standard_getaddrinfo, getaddrinfo),
+    (real_getaddrinfo, getaddrinfo),
+    (real_gethostbyname, gethostbyname),
+    (real_gethostbyname_ex, gethostbyname_ex),
+    (real_gethostbyaddr, gethostbyaddr),
+    (real_getnameinfo, getnameinfo),
+    (real_getfqdn, getfqdn),
+    (real_resolve_address, resolve_address),
 ]
 """The functions that Dhaga's own modules have bound, each with ours."""
 

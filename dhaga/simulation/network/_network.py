@@ -110,7 +110,7 @@ class Network:
         """Add an event of the network to the run."""
         self.run.tell("the network", what)
 
-    def note_arrival(self, wire: Any, what: str = "bytes") -> None:
+    def note_arrival(self, wire: Any, what: str) -> None:
         self.note(f"brings {wire.target.name} {what} from {wire.source.name}")
 
     # ---- time
@@ -163,8 +163,8 @@ class Network:
         """Collect the bytes that the program has sent, from the sockets in order of their numbers. From: the loop."""
         self.note_activity()
         while found := self.epoll.poll(0, BATCH):
-            ready = [(self.by_wire_fd[fd], events) for fd, events in found if fd in self.by_wire_fd]
-            for end, events in sorted(ready, key=by_number):
+            ends = [(self.by_wire_fd.get(fd), events) for fd, events in found]
+            for _, end, events in sorted((end.number, end, events) for end, events in ends if end is not None):
                 if end.state is not CLOSED:
                     self.on_events(end, events)
 
@@ -406,10 +406,6 @@ class Network:
                 if both:
                     self.forget(other)
         return broken
-
-
-def by_number(found: tuple[End, int]) -> int:
-    return found[0].number
 
 
 def number_of(end: End) -> int:

@@ -42,6 +42,7 @@ class Wire:
         self.held: deque[bytes | None] = deque()
         self.waiting: deque[bytes | None] = deque()
         self.stalled_until = 0.0
+        self.arrival = f"brings {target.name} bytes from {source.name}"
 
     def __repr__(self) -> str:
         return f"<Wire from {self.source.name} to {self.target.name}, {self.on_wire} bytes under way>"
@@ -82,7 +83,7 @@ class Wire:
     def finish(self) -> None:
         """Send the end of the stream, and close our end once the program has closed its own."""
         self.finished = True
-        self.schedule(FIN, 0)
+        self.schedule(FIN, 0, self.link)
         if self.source.hung_up:
             self.source.close()
 
@@ -91,13 +92,13 @@ class Wire:
         link = self.link
         if link.fragments and len(data) > 1 and self.network.draw.random() < link.fragments:
             cut = self.network.draw.randrange(1, len(data))
-            self.schedule(data[:cut], cut)
+            self.schedule(data[:cut], cut, link)
             data = data[cut:]
-        self.schedule(data, len(data))
+        self.schedule(data, len(data), link)
 
-    def schedule(self, data: bytes | None, size: int) -> None:
+    def schedule(self, data: bytes | None, size: int, link: Link) -> None:
         """Schedule an arrival, behind all earlier ones."""
-        network, link = self.network, self.link
+        network = self.network
         at = network.clock.now
         if link.bandwidth is not None:
             at = self.free_at = max(at, self.free_at) + size / link.bandwidth
@@ -165,7 +166,7 @@ class Wire:
     def write(self, data: bytes) -> int | None:
         """Write to the target. Returns: the number of bytes; None if the target is closed."""
         target = self.target
-        self.network.note_arrival(self)
+        self.network.note(self.arrival)
         if target.state is CLOSED:
             sent = None
         else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import _socket
 import socket
 
 import pytest
 
-from dhaga.simulation import Simulation
+from dhaga import socket as dhaga_socket
+from dhaga._iowait import dns
+from dhaga.simulation import Simulation, _standard
 
 
 def test_getaddrinfo_answers_with_the_hosts_of_the_simulation() -> None:
@@ -29,3 +32,16 @@ def test_without_a_simulation_names_are_the_real_ones() -> None:
     with Simulation(1):
         assert socket.gethostname() == "main"
     assert socket.gethostname() == before
+
+
+def test_an_allowed_name_is_looked_up_for_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_socket, "gethostbyname", lambda name: {"elsewhere": "192.0.2.7"}[name])
+    with Simulation(1, allow=["network"]):
+        assert socket.gethostbyname("elsewhere") == "192.0.2.7"
+
+
+def test_outside_a_simulation_the_replaced_names_are_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_socket, "gethostbyname", lambda name: {"elsewhere": "192.0.2.7"}[name])
+    with _standard.replaced():
+        assert socket.gethostbyname("elsewhere") == dns.gethostbyname("elsewhere") == "192.0.2.7"
+        assert dhaga_socket.getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)[0][4] == ("127.0.0.1", 1)
