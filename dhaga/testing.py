@@ -246,7 +246,7 @@ def cancel(victim: Dhaga) -> None:
 def time_out(victim: Dhaga) -> None:
     if any(entry[2] is victim for entry in victim.scheduler.timers.heap):
         victim._expire()
-    else:
+    elif not getattr(victim.pending_errors, "shields", None):  # a shield holds off the Timeouts around it
         victim.time_out_park()
 
 
