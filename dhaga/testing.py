@@ -30,7 +30,7 @@ from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
 from ._kernel.process.preemption_events import Events, monitoring
 from ._kernel.process.shutdown import retire_closed_guests
-from ._kernel.process.virtual_clock import JumpingSelector, VirtualClock, abandon, new_virtual_scheduler
+from ._kernel.process.virtual_clock import ClockSince, JumpingSelector, VirtualClock, abandon, new_virtual_scheduler
 from ._kernel.run.chosen_queue import ShuffledQueue
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.run_queues import HIGH, NORMAL
@@ -53,7 +53,7 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """Give the main code a scheduler on a clock that jumps to the next deadline as soon as every dhaga waits.
 
     Sleeps, timeouts and the loop's timers use it; calls in OS threads and sockets take real time. ``shuffle``: a seed
-    that shuffles the run queue (default: of ``pytest --dhaga-seed``).
+    that shuffles the run queue (default: of ``pytest --dhaga-seed``). In a simulation, its clock and its schedule.
     From: main code, outside a running loop.
     Raises: AssertionError at the end, naming the dhagas, timers and fds that are left; RuntimeError in a dhaga,
     coroutine or callback.
@@ -63,6 +63,9 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
             "virtual_clock() is for main code: it cannot take over a running loop;\nin a pytest test that is marked "
             "dhaga, use the fixture dhaga_clock"
         )
+    if (shared := shared_clock()) is not None:
+        yield ClockSince(shared)
+        return
     outer, this_thread.main = this_thread.main, None
     order = seed if shuffle is None else shuffle
     new_queue = None if order is None else partial(ShuffledQueue, order)
@@ -74,6 +77,12 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
         abandon(scheduler)
         this_thread.main = outer
     assert not problems, f"left over: {'; '.join(problems)}"
+
+
+def shared_clock() -> VirtualClock | None:
+    """Return the clock of the simulation that the main code is in; None outside."""
+    selector = None if this_thread.main is None else this_thread.main.scheduler.selector
+    return selector.clock if isinstance(selector, JumpingSelector) and selector.is_shared else None
 
 
 def leftovers(scheduler: Scheduler) -> list[str]:
@@ -246,7 +255,7 @@ def cancel(victim: Dhaga) -> None:
 def time_out(victim: Dhaga) -> None:
     if any(entry[2] is victim for entry in victim.scheduler.timers.heap):
         victim._expire()
-    else:
+    elif not getattr(victim.pending_errors, "shields", None):  # a shield holds off the Timeouts around it
         victim.time_out_park()
 
 

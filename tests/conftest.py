@@ -28,11 +28,16 @@ stress = pytest.StashKey[Stress]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dhaga-operations", type=int, default=0, help="how many the crowds are to make, all together")
+    parser.addoption("--dhaga-simulated", type=int, default=0, help="by how many seeds each test is simulated")
     parser.addoption("--dhaga-seeds", type=int, default=100, help="how many seeds the simulated examples are run by")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[stress] = Stress(config.getoption("--dhaga-operations"), testing.seed)
+    if seeds := config.getoption("--dhaga-simulated"):
+        from tests.kit.simulated import Simulated, listed_reasons
+
+        config.pluginmanager.register(Simulated(seeds, listed_reasons()))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -129,6 +134,9 @@ scheduler_state.HubSelector = RecordedSelector  # type: ignore[misc]
 
 @pytest.fixture(autouse=True)
 def nothing_left(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    if testing.shared_clock() is not None:  # a simulation ends only once its threads have
+        yield
+        return
     threads = testing.other_threads()
     yield
     problems = testing.close_leftover_schedulers()

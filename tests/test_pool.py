@@ -36,7 +36,8 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def thread_name() -> str:
-    return threading.current_thread().name
+    """Return the name of the scheduler, and so of its OS thread."""
+    return dhaga.current().scheduler.name
 
 
 # ---- submit

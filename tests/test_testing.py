@@ -464,6 +464,32 @@ def test_the_victim_is_struck_at_each_moment_of_each_park() -> None:
     assert set(strikes) == {(step, "Cancelled") for step in ("get", "sleep", "yield")} | {("get", "TimeoutError")}
 
 
+def test_a_shield_holds_off_an_injected_timeout_as_that_of_a_block_around_it() -> None:
+    reached: list[str] = []
+
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
+        reached.clear()
+        gate = Semaphore(0)
+
+        def opens() -> None:
+            dhaga.sleep(1)
+            gate.release()
+
+        def waits() -> None:
+            with dhaga.shield():
+                gate.acquire()
+                reached.append("the end of the shield")
+            dhaga.sleep(1)
+
+        def check() -> None:
+            assert reached == ["the end of the shield"]
+
+        dhaga.spawn(opens)
+        return dhaga.spawn(waits), check
+
+    assert cancel_at_every_park(scenario) == 2
+
+
 def test_a_victim_that_has_parked_before_is_refused() -> None:
     def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
         victim = dhaga.spawn(dhaga.sleep, 1)

@@ -57,10 +57,15 @@ class WorkerThread(originals.Thread):
         self.gate = originals.allocate_lock()
         self.gate.acquire()
 
-    @staticmethod
-    def calls_inline(pool: OffloadPool, me: Waiter) -> bool:
-        """Return whether a caller is a thread of the pool already, and makes its call itself."""
+    @classmethod
+    def is_within(cls, pool: OffloadPool, me: Waiter) -> bool:
+        """Return whether a caller is a thread of the pool."""
         return current_pool.pool is pool
+
+    @classmethod
+    def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
+        """Return whether a caller makes its call itself, as a thread of the pool does."""
+        return cls.is_within(pool, me)
 
     def leave(self) -> None:
         """Leave the pool. From: a thread of a simulation that ends in the middle of a call."""
@@ -298,10 +303,10 @@ class OffloadPool:
         any number of times. Raises: TimeoutError naming the running calls after ``timeout`` seconds, RuntimeError in a
         call of this pool.
         """
-        if wait and current_pool.pool is self:
+        me = this_waiter() if wait else None
+        if me is not None and thread_class_for(me).is_within(self, me):
             raise RuntimeError(f"{self!r} cannot wait for the call that shuts it down: shutdown(wait=False)")
         check_seconds(timeout)
-        me = this_waiter() if wait else None
         with self._guard:
             self._closed = True
             threads = list(self._threads)

@@ -42,9 +42,13 @@ class SimulatedThread(WorkerThread):
         self.dhaga: Any = None
 
     @classmethod
+    def is_within(cls, pool: OffloadPool, me: Waiter) -> bool:
+        return cls.run_of.pool_of.get(me) is pool
+
+    @classmethod
     def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
         """Return whether the caller makes the call itself, after a drawn duration unless it is a thread of the pool."""
-        if cls.run_of.pool_of.get(me) is pool:
+        if cls.is_within(pool, me):
             return True
         if isinstance(pool, SharedPool):
             cls.wait(me, "offload")
@@ -81,6 +85,7 @@ def threads_of(run: Run, draw: random.Random) -> Callable[[Waiter], Any]:
     kind = type("SimulatedThread", (SimulatedThread,), {"run_of": run, "draw": draw})
 
     def class_for(me: Waiter) -> Any:
-        return kind if getattr(me, "scheduler", None) is run.scheduler and not run.over else None
+        loop = getattr(getattr(me, "scheduler", None), "loop", None)
+        return kind if loop is run.scheduler.loop and not run.over else None
 
     return class_for

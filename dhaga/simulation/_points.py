@@ -103,15 +103,23 @@ class Points:
             if not ready and run.stretch() >= LONGEST_STRETCH and may_pause(me, frame):
                 self.pause(run.wait_for_deadline, me)
             return
-        if not may_pause(me, frame):
+        if not self.may_preempt(me, frame):
             run.chooser.ask_again()
             return
         # A line is shown where it runs: after the others if it has not begun.
         if self.lines and not self.instructions:
             self.lines.pop()
-        self.pause(run.preempt, me, ready, index, place)
+        self.pause(self.preempt, me, ready, index, place)
         if self.lines is not None:
             self.lines.append((run.running, frame.f_code.co_filename, line))
+
+    def may_preempt(self, me: Any, frame: FrameType) -> bool:
+        """Return whether the caller, whose code is at ``frame``, may be preempted there."""
+        return may_pause(me, frame)
+
+    def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
+        """Switch to another member instead of the caller."""
+        self.run.preempt(me, ready, index, place)
 
     def pause(self, call: Callable[..., None], *arguments: Any) -> None:
         # Until this returns the interpreter traces nothing in this OS thread: other dhagas must not run like that.

@@ -50,6 +50,7 @@ class SimulatedSelector(JumpingSelector):
     """A selector that finds a deadlock at once, as nothing outside could wake a dhaga."""
 
     run: Run
+    is_shared = True
     has_outside = False
 
     def select(self, timeout: float | None = None) -> Any:

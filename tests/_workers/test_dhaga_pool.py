@@ -14,7 +14,7 @@ from dhaga._kernel.interpreter import FREE_THREADED
 from dhaga._workers.dhaga_pool import SchedulerWorkers
 from dhaga.futures import CancelledError
 from dhaga.pool import Pool
-from tests.kit.pools import outcome, pooled
+from tests.kit.pools import many, outcome, pooled
 from tests.kit.scripts import prints, run
 
 pool = pytest.fixture(pooled)
@@ -48,7 +48,7 @@ def test_cancels_at_any_moment_hit_their_own_call_or_none() -> None:
             return number
 
         calls = []
-        for number in range(3000):
+        for number in range(many(3000)):
             calls.append(pool.submit(call, number))
             if choose.random() < 0.5:
                 victim = choose.randrange(max(0, number - 20), number + 1)
@@ -87,10 +87,11 @@ def test_a_shutdown_finds_the_thread_gone_that_it_was_to_call(monkeypatch: pytes
 
 def test_nothing_is_lost_or_doubled_when_many_submit_at_once() -> None:
     made: list[int] = []
+    share = many(400)
     with Pool(3, 8) as pool:
 
         def submits(base: int) -> list[int]:
-            calls = [pool.submit(lambda n: (made.append(n), n)[1], base + n) for n in range(400)]
+            calls = [pool.submit(lambda n: (made.append(n), n)[1], base + n) for n in range(share)]
             return [f.result(30) for f in calls]
 
         results: dict[int, list[int]] = {}
@@ -99,19 +100,19 @@ def test_nothing_is_lost_or_doubled_when_many_submit_at_once() -> None:
             thread.start()
         dhagas = [dhaga.spawn(submits, base) for base in (3000, 4000)]
         within = pool.submit(lambda: pool.submit(submits, 5000).result())
-        assert [d.result() for d in dhagas] == [list(range(b, b + 400)) for b in (3000, 4000)]
-        assert within.result() == list(range(5000, 5400))
+        assert [d.result() for d in dhagas] == [list(range(b, b + share)) for b in (3000, 4000)]
+        assert within.result() == list(range(5000, 5000 + share))
         for thread in threads:
             thread.join()
-    assert results == {b: list(range(b, b + 400)) for b in (0, 1000, 2000)}
-    assert Counter(made) == Counter(n for b in range(0, 6000, 1000) for n in range(b, b + 400))
+    assert results == {b: list(range(b, b + share)) for b in (0, 1000, 2000)}
+    assert Counter(made) == Counter(n for b in range(0, 6000, 1000) for n in range(b, b + share))
 
 
 def test_workers_that_idle_out_lose_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dhaga._workers.dhaga_pool.IDLE_SECONDS", 0.0005)
     choose = random.Random(testing.seed)
     with Pool(2, 1) as pool:
-        for n in range(500):
+        for n in range(many(500)):
             assert pool.submit(abs, -n).result(30) == n
             if choose.random() < 0.5:
                 dhaga.sleep(choose.random() * 0.001)

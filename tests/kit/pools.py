@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from dhaga import testing
 from dhaga.futures import CancelledError, Future
 from dhaga.pool import Pool
+
+MANY_SIMULATED = 20
+"""Calls that take the place of many in a simulation, where each one has a thousand lines to be interrupted at."""
+
+
+def many(calls: int) -> int:
+    """Return a number of calls; a smaller one in a simulation, which runs them by many schedules."""
+    return calls if testing.shared_clock() is None else MANY_SIMULATED
 
 
 def outcome(future: Future[Any]) -> BaseException | None:

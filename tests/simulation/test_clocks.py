@@ -15,6 +15,7 @@ import pytest
 
 from dhaga._kernel import originals
 from dhaga.simulation import Simulation, _standard
+from dhaga.testing import virtual_clock
 
 HOUR = 3600.0
 
@@ -105,3 +106,14 @@ def test_other_os_threads_read_the_real_clock() -> None:
         thread.start()
         thread.join()
         assert abs(seen[0] - time.time()) > HOUR
+
+
+def test_a_virtual_clock_in_a_simulation_is_that_of_the_simulation_from_0_on() -> None:
+    with Simulation(1):
+        time.sleep(5)
+        with virtual_clock() as clock:
+            began = time.monotonic()
+            time.sleep(1)
+            assert clock() == clock.now == 1
+            clock.now += 2
+            assert clock() == 3 and round(time.monotonic() - began, 3) == 3

@@ -65,6 +65,13 @@ def test_a_call_of_a_pool_calls_its_pool_inline_and_passes_errors_on() -> None:
             pool.offload(divmod, 1, 0)
 
 
+def test_a_call_cannot_wait_for_the_shutdown_of_its_own_pool() -> None:
+    with Simulation(1, preempt=None), dhaga.OffloadPool("calls", threads=1) as pool:
+        with pytest.raises(RuntimeError, match=r"shutdown\(wait=False\)"):
+            pool.offload(pool.shutdown)
+        pool.offload(pool.shutdown, wait=False)
+
+
 def test_the_shared_pool_takes_a_drawn_duration_of_its_caller() -> None:
     durations = set()
     for seed in range(5):

@@ -42,11 +42,33 @@ class VirtualClock:
         return f"<VirtualClock at {self.now:g} s>"
 
 
+class ClockSince(VirtualClock):
+    """Another virtual clock, read from 0 on since now."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.began_at = clock.now
+
+    @property
+    def now(self) -> float:
+        return round(self.clock.now - self.began_at, 9)
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self.clock.now = self.began_at + seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+
 class JumpingSelector(HubSelector):
     """A selector that moves the virtual clock to the next deadline instead of waiting for it.
 
     While a call is under way in an OS thread the clock stands still, and the selector waits in real time.
+    ``is_shared``: ``virtual_clock()`` in its main code yields this clock instead of another one.
     """
+
+    is_shared = False
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
