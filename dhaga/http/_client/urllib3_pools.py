@@ -30,12 +30,11 @@ from urllib3.util import Retry as StandardRetry
 from urllib3.util import connection as connection_util
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
-from ..._kernel import originals
 from ..._kernel.wait.current import this_waiter
 from ...queue import Empty, LifoQueue
 from ...socket import getaddrinfo, socket
 from ...ssl import SSLContext, SSLSocket
-from ...time import sleep
+from ...time import monotonic, sleep
 
 CONTEXT_CACHE_SIZE = 32
 """TLS contexts kept, each with its certificates. Loading certifi's certificates blocks the OS thread for 16 ms, and
@@ -275,7 +274,7 @@ class IdleConnections(LifoQueue[Any]):
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         if item is not None:
-            item.idle_since = originals.monotonic()
+            item.idle_since = monotonic()
             super().put(item, block, timeout)
             self.drop_stale(item.idle_since - IDLE_SECONDS)
         elif self.maxsize and not self.ignore_put():
