@@ -515,3 +515,16 @@ def test_idle_connections_grow_old_by_a_virtual_clock() -> None:
         dhaga.sleep(2)
         pool.put(pool.get())
         assert left.fileno() < 0 <= right.fileno()
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
+    left, right = socket.socketpair()
+    with virtual_clock(), left, right:
+        pool = IdleConnections()
+        idle = SimpleNamespace(close=left.close)
+        pool.put(idle)
+        dhaga.sleep(IDLE_SECONDS - 1)
+        assert pool.get() is idle and left.fileno() >= 0
+        pool.put(idle)
+        dhaga.sleep(IDLE_SECONDS + 1)
+        assert pool.get() is idle and left.fileno() < 0

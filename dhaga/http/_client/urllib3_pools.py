@@ -42,8 +42,8 @@ urllib3 does it for each connection.
 """
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, at the next return of another to the pool. By then the server has
-also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
+"""Seconds after which an idle connection is closed, before its next use or at the next return of another to the pool. By
+then the server has also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
 """
 
 # ---- connections
@@ -251,12 +251,15 @@ class IdleConnections(LifoQueue[Any]):
         if self.pid != os.getpid():
             self.leave_to_parent()
         try:
-            return super().get(block, timeout)
+            item = super().get(block, timeout)
         except Empty:
             raise
         except BaseException:
             self.ignored_puts.append(None)
             raise
+        if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
+            item.close()  # it connects again: the other end, or a NAT between, may have forgotten it without a word
+        return item
 
     def empty_out(self) -> None:
         """Close the idle connections; a bounded pool keeps its bound."""
