@@ -42,8 +42,8 @@ urllib3 does it for each connection.
 """
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, before its next use or at the next return of another to the pool. By
-then the server has also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
+"""Seconds after which an idle connection is closed, before its next use or at the next return of another to the pool.
+By then the server has also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
 """
 
 # ---- connections
