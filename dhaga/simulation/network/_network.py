@@ -57,6 +57,7 @@ class Network:
     disks: Disks
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
+        self.seed = seed
         self.draw = random.Random(f"network {seed}")
         self.clock = clock
         self.thread = originals.get_ident()

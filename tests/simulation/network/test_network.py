@@ -320,7 +320,7 @@ def test_a_client_that_loses_an_answer_is_found_and_replayed() -> None:
     findings = search(counter_with_retries, 300, RESETS)
     failure = findings.failures[0]
     assert failure.kind == "AssertionError"
-    replayed = run_one(counter_with_retries, RESETS, Order(failure.seed))
+    replayed = run_one(counter_with_retries, RESETS, Order(failure.seed, failure.switches))
     assert (replayed.hash, replayed.kind) == (failure.hash, "AssertionError")
 
 
