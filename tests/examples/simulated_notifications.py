@@ -49,13 +49,13 @@ FAULTS: dict[str, Any] = {
 
 
 class Hearing(Listener):
-    """A listener that keeps what it has heard, in order; None for a gap. A slow one reads nothing at times."""
+    """A listener that keeps what it has heard, in order; None for a gap. A slow one pauses, and reads nothing then."""
 
-    def __init__(self, kind: str, slow: bool) -> None:
+    def __init__(self, kind: str, pauses: int) -> None:
         address = current().network.hosts.find("server").address
         super().__init__([Endpoint(kind, address, LINE_PORT if kind == "tcp" else PORT)], "news", self.keep)
         self.begun = self.keep_beginning
-        self.slow = slow
+        self.pauses = pauses
         self.began: Id | None = None
         self.heard: list[tuple[Id, str] | None] = []
 
@@ -64,7 +64,8 @@ class Hearing(Listener):
 
     def keep(self, message: Heard) -> None:
         self.heard.append((Id.parse(message["id"]), message["data"]))
-        if self.slow and random.random() < 0.2:
+        if self.pauses and random.random() < 0.2:
+            self.pauses -= 1
             time.sleep(random.uniform(0, 40))
 
     def note(self, item: Heard) -> None:
@@ -141,7 +142,7 @@ def program() -> None:
     limits = Limits(message=2 * LONG, history=random.choice((1000, 4)), queue=random.choice((256, 3)))
     policy: Any = random.choice(("drop", "disconnect"))
     server.start(serve, Settings("", PORT, LINE_PORT, limits=limits, policy=policy))
-    listeners = [Hearing(kind, slow) for slow in (False, True) for kind in random.sample([*PROTOCOLS], 3)]
+    listeners = [Hearing(kind, pauses) for pauses in (0, 3) for kind in random.sample([*PROTOCOLS], 3)]
     threads = [clients.spawn(start, each).result() for each in listeners]
     publisher = Publisher()
     clients.spawn(publisher.publish_all).result()
