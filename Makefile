@@ -232,7 +232,7 @@ stress-%: .venv-%/.test  ## the same on another Python: make stress-3.15t
 	.venv-$*/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
 
 RUNS := 10000
-simulations: $(TOOLS)/.test  ## 10,000 seeds of the write-ahead log and the backup, killed at any point: make simulations RUNS=…
+simulations: $(TOOLS)/.test  ## 10,000 seeds of the log, the backup, HTTP clients and notifications, with faults: make simulations RUNS=…
 	$(TOOLS)/bin/python -m tests.kit.suite -q tests/examples/test_simulated.py --dhaga-seeds $(RUNS) $(ARGS)
 
 # The tests of what OS threads share; tests/kit/not_simulated.toml lists those that no simulation can run.

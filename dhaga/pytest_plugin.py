@@ -212,12 +212,14 @@ def fail_simulated(call: Callable[[], object], settings: Any, name: str, failed:
     from .simulation._outcome import run_in
     from .simulation._report import failure_text
     from .simulation._switches import switches_from
+    from .simulation.network._faults import numbers_from
 
     __tracebackhide__ = True
     text = failure_text(failed).partition("\n\nthe lines around")
     hint = f"{''.join(text[1:])}\n\nthe unshortened run: pytest --dhaga-seed {failed.seed}, for {name}"
     try:
-        run_in(settings.simulation(failed.seed, switches=switches_from(failed.switches)), call)
+        switches, faults = switches_from(failed.switches), numbers_from(failed.faults)
+        run_in(settings.simulation(failed.seed, switches=switches, only_faults=faults), call)
     except BaseException as error:
         if type(error).__name__ == failed.kind:
             error.add_note(hint.lstrip())

@@ -29,7 +29,7 @@ stress = pytest.StashKey[Stress]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--dhaga-operations", type=int, default=0, help="how many the crowds are to make, all together")
     parser.addoption("--dhaga-simulated", type=int, default=0, help="by how many seeds each test is simulated")
-    parser.addoption("--dhaga-seeds", type=int, default=100, help="how many seeds the simulated examples are run by")
+    parser.addoption("--dhaga-seeds", type=int, default=60, help="how many seeds the simulated examples are run by")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -30,6 +30,7 @@ from ..simulation._strategies import Exhaustive, Strategy, strategy_of
 from ..simulation._switches import switches_from
 from ..simulation._world import MAX_EVENTS, MAX_SECONDS
 from ..simulation.network import Faults
+from ..simulation.network._faults import numbers_from
 from . import run
 from .arguments import CommandLine, count, seconds
 
@@ -97,7 +98,8 @@ class Command:
 
     def replay(self) -> int:
         """Run one seed here, with its output."""
-        order = Order(self.options.seed, switches=self.options.switches, keep_lines=self.options.switches is not None)
+        switches, faults = self.options.switches, self.options.only_faults
+        order = Order(self.options.seed, switches, faults, keep_lines=switches is not None)
         outcome = run_here(self.program, self.settings, order)
         if outcome.failed:
             print(failure_text(outcome), file=sys.stderr)
@@ -130,16 +132,18 @@ class Command:
         print(failure_text(small), file=sys.stderr)
         plain = isinstance(self.settings.strategy, Exhaustive) or not first.switches
         tell(f"replay it:     {self.again(first, first.switches if plain else None)}")
-        if small.switches != first.switches:
-            tell(f"the short run: {self.again(first, small.switches)}")
+        if (small.switches, small.faults) != (first.switches, first.faults):
+            faults = small.faults if small.faults != first.faults else None
+            tell(f"the short run: {self.again(first, small.switches, faults)}")
         if others := [str(outcome.seed) for outcome in findings.failures[1:]]:
             tell(f"seeds that also fail: {', '.join(others)}")
 
-    def again(self, outcome: Outcome, switches: str | None = None) -> str:
+    def again(self, outcome: Outcome, switches: str | None = None, faults: str | None = None) -> str:
         """Return the command that replays a run."""
         words = [word for name in ("preempt", "module", "allow", "faults") for word in self.given(name)]
         words += ["--seed", str(outcome.seed)]
         words += ["--strategy", outcome.strategy] if switches is None else ["--switches", switches]
+        words += [] if faults is None else ["--only-faults", faults]
         return shlex.join(["python", "-m", "dhaga", "simulate", *words, *self.rest])
 
     def given(self, name: str) -> list[str]:
@@ -213,6 +217,14 @@ def switches(text: str) -> str:
     return text
 
 
+def only_faults(text: str) -> str:
+    try:
+        numbers_from(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def faults(path: str) -> Faults:
     try:
         return Faults.of(path)
@@ -238,6 +250,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--module", metavar="NAME", action="append", default=[], help="an installed package to be preempted")
     add("--allow", choices=sorted(OUTSIDE), action="append", default=[], help="let real calls of this kind through")
     add("--faults", metavar="FILE", type=faults, help="hosts, links and faults of the network, in TOML")
+    add("--only-faults", metavar="TEXT", type=only_faults, help="let these faults happen only, as a report prints them")
     add("--check", action="store_true", help="run each seed twice and compare the events")
     add("--keep-going", action="store_true", help="go on after a failure")
     add("--jobs", metavar="N", type=count, help="processes at once (default: one for each core)")

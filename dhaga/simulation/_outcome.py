@@ -20,6 +20,7 @@ from ._exhaustive import ExhaustiveChooser
 from ._strategies import FIFO, Exhaustive, Strategy, strategy_of
 from ._switches import switches_from
 from ._world import MAX_EVENTS, MAX_SECONDS, FaultsLike, Simulation, is_failure
+from .network._faults import numbers_from
 
 Program = Callable[[], object]
 """The program under simulation: a function, called in main code."""
@@ -65,7 +66,8 @@ class Settings:
 class Outcome:
     """The outcome of a run. ``kind`` is the class of the error, empty if the run passed; ``report`` has its text.
 
-    ``length``: of the run, in points and parks; ``strategy``: the name of the one that replays it, with ``seed``.
+    ``faults``: the numbers of those that happened; ``length``: of the run, in points and parks; ``strategy``: the name
+    of the one that replays it, with ``seed``.
     """
 
     seed: int
@@ -75,6 +77,7 @@ class Outcome:
     kind: str = ""
     report: str = ""
     switches: str = ""
+    faults: str = ""
     length: int = 0
     strategy: str = ""
     decisions: list[tuple[int, int, bool]] = field(default_factory=list)
@@ -90,10 +93,14 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Order:
-    """An order to run a seed, or a schedule of it. ``keep_lines``, ``keep_log``: send these back also."""
+    """An order to run a seed, or a schedule of it.
+
+    ``faults``: the numbers of those that happen; ``keep_lines``, ``keep_log``: send these back also.
+    """
 
     seed: int
     switches: str | None = None
+    faults: str | None = None
     prefix: Sequence[int] | None = None
     keep_lines: bool = False
     keep_log: bool = False
@@ -114,7 +121,13 @@ def run_here(program: Program, settings: Settings, order: Order) -> Outcome:
     if bound is not None:
         settings = replace(settings, strategy=FIFO())
     keep = {"keep": None} if order.keep_log else {}
-    simulation = settings.simulation(order.seed, switches=switches, keep_lines=order.keep_lines, **keep)
+    simulation = settings.simulation(
+        order.seed,
+        switches=switches,
+        only_faults=None if order.faults is None else numbers_from(order.faults),
+        keep_lines=order.keep_lines,
+        **keep,
+    )
     if bound is not None and switches is None:
         simulation.run.chooser = ExhaustiveChooser(order.prefix or (), bound)
     outcome = Outcome(order.seed, prefix=list(order.prefix or ()))
@@ -142,6 +155,7 @@ def fill(outcome: Outcome, simulation: Simulation, order: Order) -> None:
     run = simulation.run
     outcome.hash, outcome.events, outcome.seconds = simulation.hash, run.log.count, run.clock.now - run.began_at
     outcome.switches = ",".join(map(str, run.switches))
+    outcome.faults = ",".join(each.number for each in run.faults)
     outcome.length = run.log.count + sum(member.points for member in run.members.all)
     outcome.strategy = str(simulation.strategy)
     outcome.names = [member.name for member in run.members.all]

@@ -9,7 +9,7 @@ from ._switches import switches_from
 
 if TYPE_CHECKING:
     from ._outcome import Outcome
-    from ._run import Failure
+    from ._run import Failure, Run
     from ._world import Simulation
 
 SHOWN = 20
@@ -25,10 +25,20 @@ def report_of(simulation: Simulation, failure: Failure) -> str:
         f"the simulation of seed {simulation.seed} failed in {failure.member.name}: {said}",
         f"  strategy {simulation.strategy}, preempted at {simulation.preempt or 'no points'}",
         f"  {run.log.count:,} events in {run.clock.now - run.began_at:g} s of virtual time, hash {simulation.hash}",
+        *faults_of(run),
         "  the last events, with the seconds of the virtual clock:",
     ]
     lines += [f"  {event.words(run.members, run.began_at)}" for event in run.log.kept[-SHOWN:]]
     return "\n".join(lines)
+
+
+def faults_of(run: Run) -> list[str]:
+    """Return the lines about the faults that happened."""
+    if not run.faults:
+        return []
+    rest = len(run.faults) - SHOWN
+    more = f", the last {SHOWN} of {len(run.faults)}" if rest > 0 else ""
+    return [f"  the faults{more}:", *[f"  {each.words(run.began_at)}" for each in run.faults[-SHOWN:]]]
 
 
 def failure_text(outcome: Outcome) -> str:

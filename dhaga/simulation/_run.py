@@ -59,6 +59,7 @@ class Run:
         self.ends_at = clock.now + max_seconds
         self.members = Members()
         self.switches: list[Switch] = []
+        self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
         self.failure: Failure | None = None
         self.over = False

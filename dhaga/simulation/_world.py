@@ -40,6 +40,7 @@ from ._undoing import Undoing
 from .disk import Disks
 from .disk._installed import install_disks
 from .network import Faults, Network
+from .network._faults import numbers_from
 from .network._installed import install_network
 
 MAX_EVENTS = 1_000_000
@@ -107,7 +108,8 @@ class Simulation:
     packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
     (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
     ``switches``: a schedule to replay instead;
-    ``faults``: of the ``network``, as data or the path of a TOML file.
+    ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
+    happen, as a report shows them.
     The block ends once all threads but daemons have ended. An error of any thread ends the run, and is raised with the
     report as its note. Raises: TypeError, ValueError, PatchError, and what the program raises.
 
@@ -135,6 +137,7 @@ class Simulation:
         keep: int | None = KEPT,
         keep_lines: bool = False,
         faults: FaultsLike | None = None,
+        only_faults: Iterable[str] | None = None,
     ) -> None:
         check_seed(seed)
         check_count("max_events", max_events)
@@ -157,6 +160,7 @@ class Simulation:
         self.disks = self.network.disks = Disks(seed, self.clock)
         self.network.allows_real = "network" in self.outside.allowed
         self.faults = None if faults is None else Faults.of(faults)
+        self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
         self.randomness = Randomness(self.draws)
 
@@ -210,7 +214,7 @@ class Simulation:
         self.disks.begin(self.run, self.scheduler, self.network)
         install_disks(self.disks, stack)
         if self.faults is not None:
-            self.faults.apply(self.network)
+            self.faults.apply(self.network, self.only_faults)
         log = PatchLog()
         stack.callback(log.undo)
         log.set(threading, "excepthook", self.on_thread_error)

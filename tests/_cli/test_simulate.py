@@ -79,6 +79,40 @@ def test_a_race_is_found_replayed_and_shortened(folder: Path) -> None:
     assert replayed in (1, 2)
 
 
+ASK = """
+import socket
+import threading
+
+def serve(listener):
+    while True:
+        threading.Thread(target=listener.accept()[0].recv, args=(1,), daemon=True).start()
+
+listener = socket.create_server(("127.0.0.1", 80))
+threading.Thread(target=serve, args=(listener,), daemon=True).start()
+with socket.create_connection(listener.getsockname()) as sock:
+    sock.recv(1)
+"""
+
+RESETS = """
+faults = [
+    {kind = "stall", every = 1, seconds = 0.1},
+    {kind = "reset", port = 80, at = [10, 20]},
+]
+"""
+
+
+def test_the_short_run_names_the_faults_that_it_needs(folder: Path) -> None:
+    (folder / "ask.py").write_text(ASK)
+    (folder / "faults.toml").write_text(RESETS)
+    found = simulate(folder, "--faults", "faults.toml", "ask.py")
+    [command] = [line for line in found.stderr.splitlines() if line.startswith("the short run: ")]
+    words = shlex.split(command)
+    assert words[words.index("--only-faults") + 1] == "2.1"
+    again = simulate(folder, *words[words.index("simulate") + 1 :])
+    assert again.returncode == 1 and "ConnectionResetError" in again.stderr
+    assert "fault 2.1, reset of port 80" in again.stderr and "fault 1." not in again.stderr
+
+
 def test_a_program_that_passes_is_told_in_a_line(folder: Path) -> None:
     searched = simulate(folder, "--seeds", "5", "good.py")
     assert (searched.returncode, searched.stdout) == (0, "")
@@ -128,6 +162,7 @@ def test_a_module_is_run_by_its_name(folder: Path) -> None:
         (["--seeds", "0", "good.py"], "'0' is not a whole number from 1"),
         (["--strategy", "pict", "good.py"], "there is no strategy 'pict'"),
         (["--switches", "1>2", "good.py"], "a switch is written as"),
+        (["--only-faults", "first", "good.py"], "is written as 1.2, and not 'first'"),
         (["--preempt", "words", "good.py"], "invalid choice: 'words'"),
         (["--allow", "net", "good.py"], "invalid choice: 'net'"),
         (["--sed", "1", "good.py"], "there is no option --sed: did you mean --seed"),

@@ -261,8 +261,19 @@ def test_a_connection_that_is_reset_raises(kind: str, silent: Silent, client: HT
     assert isinstance(error_of(fetching.result), HTTPError | ConnectionResetError)
 
 
+@pytest.mark.parametrize("framing", [b"Content-Length: 1000", b"Transfer-Encoding: chunked", b"Connection: close"])
+def test_a_reset_within_a_body_raises_at_once(framing: bytes, kind: str, silent: Silent, client: HTTPClient) -> None:
+    fetching = parked(client.fetch, silent.url, request_timeout=0)
+    peer = read_request(silent)
+    peer.sendall(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n\r\n4\r\npart\r\n")
+    settle()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.close()
+    assert isinstance(error_of(fetching.result), HTTPError | ConnectionResetError)
+
+
 def test_a_transfer_of_curl_that_is_dropped_leaves_its_handle_for_the_next(silent: Silent, server: Server) -> None:
-    """It is ended by CurlAsyncHTTPClient._finish, the one private function of Tornado's that is called."""
+    """It is ended by CurlAsyncHTTPClient._finish, a private function of Tornado's."""
     pytest.importorskip("pycurl")
     from tornado.curl_httpclient import CurlAsyncHTTPClient
     from tornado.httpclient import AsyncHTTPClient

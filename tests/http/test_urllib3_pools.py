@@ -9,6 +9,7 @@ import ssl as standard_ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from urllib3.util import Retry
 import dhaga
 from dhaga import socket, ssl
 from dhaga.http import Session
+from dhaga.http._client.urllib3_pools import IDLE_SECONDS, IdleConnections
 from dhaga.testing import cancel_at_every_park, virtual_clock
 from tests.http.site import Gathering, Proxy, Request, Site, answer
 from tests.kit.certificates import NAME, authority, certificate, server_context, stranger
@@ -500,3 +502,29 @@ def test_nobody_parks_under_the_locks_of_urllib3_and_of_cookies(session: Session
         asking = [dhaga.spawn(session.get, site.url()) for _ in range(10) for site in (one, other)]
         assert {each.result().status_code for each in asking} == {200}
     assert all(lock.times > 20 for lock in locks)
+
+
+def test_idle_connections_grow_old_by_a_virtual_clock() -> None:
+    left, right = socket.socketpair()
+    with virtual_clock(), left, right:
+        pool = IdleConnections()
+        pool.put(SimpleNamespace(close=left.close))
+        dhaga.sleep(IDLE_SECONDS - 1)
+        pool.put(SimpleNamespace(close=right.close))
+        assert left.fileno() >= 0
+        dhaga.sleep(2)
+        pool.put(pool.get())
+        assert left.fileno() < 0 <= right.fileno()
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used_again() -> None:
+    left, right = socket.socketpair()
+    with virtual_clock(), left, right:
+        pool = IdleConnections()
+        idle = SimpleNamespace(close=left.close)
+        pool.put(idle)
+        dhaga.sleep(IDLE_SECONDS - 1)
+        assert pool.get() is idle and left.fileno() >= 0
+        pool.put(idle)
+        dhaga.sleep(IDLE_SECONDS + 1)
+        assert pool.get() is idle and left.fileno() < 0

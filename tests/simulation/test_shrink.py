@@ -1,12 +1,16 @@
-"""Shrinking: few switches are left, and the run fails as before."""
+"""Shrinking: few switches and faults are left, and the run fails as before."""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from dhaga.simulation import Settings, search, shrink
+from dhaga.simulation import Settings, current, search, shrink
 from dhaga.simulation._shrink import Shrinking
 from dhaga.simulation._switches import Switch, switches_from
 from tests.kit.races import RACES
@@ -50,3 +54,50 @@ def test_a_failure_that_cannot_be_repeated_stays_unchanged() -> None:
     findings = search(RACES["lost_update"], 500)
     failure = findings.failures[0]
     assert shrink(lambda: None, Settings(), failure) is failure
+
+
+# ---- faults
+
+FAULTS: dict[str, Any] = {
+    "hosts": {"shop": "", "other": ""},
+    "faults": [
+        {"kind": "partition", "between": ["other", "shop"], "every": 2, "seconds": [0.1, 1]},
+        {"kind": "reset", "port": 80, "every": 3},
+        {"kind": "stall", "host": "main", "every": 2, "seconds": [0.1, 1]},
+        {"kind": "kill", "host": "shop", "every": 5, "seconds": [0.1, 1]},
+        {"kind": "disk-full", "host": "shop", "every": 3, "seconds": 1},
+    ],
+}
+
+
+def hold_connections() -> None:
+    held = []
+    with socket.create_server(("", 80)) as listener:
+        while True:
+            held.append(listener.accept())
+
+
+def fails_by_a_kill_and_a_reset() -> None:
+    shop, resets = current().network.hosts.find("shop"), 0
+    ends_at = time.monotonic() + 30
+    shop.start(hold_connections)
+    while time.monotonic() < ends_at:
+        with contextlib.suppress(ConnectionRefusedError, TimeoutError):
+            try:
+                with socket.create_connection(("shop", 80), 1) as sock:
+                    sock.recv(1)
+            except ConnectionResetError:
+                resets += 1
+        time.sleep(0.1)
+        assert shop.starts < 2 or resets < 3
+    shop.kill()
+
+
+def test_only_the_needed_faults_are_left() -> None:
+    settings = Settings(preempt=None, faults=FAULTS)
+    failure = search(fails_by_a_kill_and_a_reset, 100, settings).failures[0]
+    small = shrink(fails_by_a_kill_and_a_reset, settings, failure)
+    needed = small.faults.split(",")
+    assert small.kind == "AssertionError" and len(needed) == 3 < len(failure.faults.split(","))
+    assert {number.partition(".")[0] for number in needed} == {"2", "4"}
+    assert all(f"fault {number}, " in small.report for number in needed) and "reset of port 80" in small.report

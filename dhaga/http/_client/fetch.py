@@ -22,7 +22,7 @@ from typing import Any
 
 from greenlet import getcurrent
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
-from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
+from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient, _HTTPConnection
 
 from ..._kernel.api import spawn
 from ..._kernel.errors import Cancelled
@@ -36,6 +36,31 @@ DECOMPRESSED_BYTES = 262_144
 
 CURLE_ABORTED = 42
 """CURLE_ABORTED_BY_CALLBACK, the result of an aborted curl transfer."""
+
+
+class Connection(_HTTPConnection):
+    """Tornado's connection for one request. A reset within the body of an answer fails it at once.
+
+    Tornado only logs that error, and the fetch waits for its ``request_timeout``, for ever without one. Of a body that
+    ends with its connection, Tornado returns the part before the reset.
+    """
+
+    def on_connection_close(self) -> None:
+        """Fail the request if it has no answer yet. From: Tornado."""
+        error = self.stream.error
+        if error is None:
+            super().on_connection_close()
+        else:
+            self._handle_exception(type(error), error, error.__traceback__)
+
+    def finish(self) -> None:
+        """Return the answer, unless it was broken off. From: Tornado."""
+        assert self.headers is not None
+        has_end = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+        if has_end or self.stream.error is None:
+            super().finish()
+        else:
+            self.on_connection_close()
 
 
 class Fetch:

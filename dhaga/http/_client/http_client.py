@@ -24,7 +24,7 @@ from ..._kernel.run.scheduler import Scheduler
 from ..._sync.semaphore import Semaphore
 from ...aio._await import Awaited
 from .dialer import Dialer, DialerResolver
-from .fetch import Fetch
+from .fetch import Connection, Fetch
 
 MAX_CLIENTS = 5_000
 """Concurrent fetches per client; Tornado has 10. Curl allocates all its handles at once: 21 MB, 22 ms."""
@@ -153,6 +153,7 @@ def new_client(settings: dict[str, Any]) -> AsyncHTTPClient:
         if client.own_resolver and Resolver.configured_class() is Resolver.configurable_default():
             use_dhaga_resolver(client)
         client.tcp_client = Dialer(client.resolver)
+        client._connection_class = lambda: Connection  # type: ignore[method-assign]
         client.fetch_impl = partial(fetch_without_proxy_login, client.fetch_impl)  # type: ignore[method-assign]
     return client
 

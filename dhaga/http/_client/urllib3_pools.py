@@ -30,12 +30,11 @@ from urllib3.util import Retry as StandardRetry
 from urllib3.util import connection as connection_util
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs, resolve_ssl_version
 
-from ..._kernel import originals
 from ..._kernel.wait.current import this_waiter
 from ...queue import Empty, LifoQueue
 from ...socket import getaddrinfo, socket
 from ...ssl import SSLContext, SSLSocket
-from ...time import sleep
+from ...time import monotonic, sleep
 
 CONTEXT_CACHE_SIZE = 32
 """TLS contexts kept, each with its certificates. Loading certifi's certificates blocks the OS thread for 16 ms, and
@@ -43,8 +42,8 @@ urllib3 does it for each connection.
 """
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, at the next return of another to the pool. By then the server has
-also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
+"""Seconds after which an idle connection is closed, before its next use or at the next return of another to the pool.
+By then the server has also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
 """
 
 # ---- connections
@@ -252,12 +251,15 @@ class IdleConnections(LifoQueue[Any]):
         if self.pid != os.getpid():
             self.leave_to_parent()
         try:
-            return super().get(block, timeout)
+            item = super().get(block, timeout)
         except Empty:
             raise
         except BaseException:
             self.ignored_puts.append(None)
             raise
+        if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
+            item.close()  # it connects again: the other end, or a NAT between, may have forgotten it without a word
+        return item
 
     def empty_out(self) -> None:
         """Close the idle connections; a bounded pool keeps its bound."""
@@ -275,7 +277,7 @@ class IdleConnections(LifoQueue[Any]):
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         if item is not None:
-            item.idle_since = originals.monotonic()
+            item.idle_since = monotonic()
             super().put(item, block, timeout)
             self.drop_stale(item.idle_since - IDLE_SECONDS)
         elif self.maxsize and not self.ignore_put():

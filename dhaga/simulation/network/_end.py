@@ -103,6 +103,14 @@ class End:
         """Return whether the program has a datagram that it has not read yet."""
         return bool(struct.unpack("i", ioctl(self.wire_fd, TIOCOUTQ, bytes(4)))[0])
 
+    def resets_on_close(self) -> bool:
+        """Return whether the program has set SO_LINGER so that to close is to reset."""
+        value = self.options.get(LINGER)
+        if not isinstance(value, (bytes, bytearray)) or len(value) < 8:
+            return False
+        on, seconds = struct.unpack_from("ii", value)
+        return bool(on) and not seconds
+
     # ---- the connecting socket
 
     def fill(self) -> None:
@@ -174,6 +182,7 @@ def os_error(error: int) -> OSError:
     return OSError(error, os.strerror(error))
 
 
+LINGER = (standard.SOL_SOCKET, standard.SO_LINGER)
 REUSE_PORT = (standard.SOL_SOCKET, getattr(standard, "SO_REUSEPORT", -1))
 
 READS = WRITES = ENDS = HANG_UP = 0

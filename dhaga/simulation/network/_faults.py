@@ -28,9 +28,11 @@ seconds = [1, 10]               # then it starts again
 from __future__ import annotations
 
 import os
+import random
+import re
 import tomllib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._ranges import Range, check_share, range_of
 from .._strategies import is_number
@@ -64,6 +66,30 @@ NEEDED = {
 """The settings that a kind cannot do without."""
 
 PARTS = ("hosts", "link", "links", "faults")
+
+NUMBER = re.compile(r"[1-9]\d*\.[1-9]\d*")
+"""The number of a fault that has happened: of its entry in the list, and how many times that has come."""
+
+
+class Happened(NamedTuple):
+    """A fault that has happened in a run, at a time of its clock."""
+
+    number: str
+    what: str
+    time: float
+
+    def words(self, began_at: float) -> str:
+        """Return the fault as a line of text, with the seconds since the run began."""
+        return f"{self.time - began_at:11.6f}  fault {self.number}, {self.what}"
+
+
+def numbers_from(text: str) -> list[str]:
+    """Return the numbers of faults in a text, as a report prints them: ``1.1,3.2``. Raises: ValueError."""
+    numbers = [part for part in text.replace(" ", "").split(",") if part]
+    for number in numbers:
+        if not NUMBER.fullmatch(number):
+            raise ValueError(f"the second time that the first fault happens is written as 1.2, and not {number!r}")
+    return numbers
 
 
 class Fault:
@@ -108,6 +134,10 @@ class Fault:
     def __repr__(self) -> str:
         return f"<Fault {self.kind}>"
 
+    def __str__(self) -> str:
+        of = ", ".join(sorted(self.hosts())) or ("all connections" if self.port is None else f"port {self.port}")
+        return f"{self.kind} of {of}"
+
     def hosts(self) -> set[str]:
         """Return the names of all hosts that it needs."""
         groups = [] if self.between is None else self.between
@@ -115,9 +145,8 @@ class Fault:
             {self.host} if self.host is not None else set()
         )
 
-    def happen(self, network: Network) -> None:
-        """Inject the fault now."""
-        seconds = None if self.seconds is None else network.draw.uniform(*self.seconds)
+    def happen(self, network: Network, seconds: float | None) -> None:
+        """Inject the fault now, for some seconds."""
         if self.between is not None:
             partition = network.partition(*self.between, one_way=self.kind == "one-way")
             if seconds is not None:
@@ -199,8 +228,11 @@ class Faults:
     def __str__(self) -> str:
         return self.path or repr(self)
 
-    def apply(self, network: Network) -> None:
-        """Add the hosts and links to a network, and plan the faults. Raises: ValueError for unknown hosts."""
+    def apply(self, network: Network, only: Container[str] | None = None) -> None:
+        """Add the hosts and links to a network, and plan the faults. Raises: ValueError for unknown hosts.
+
+        ``only``: the numbers of those that happen; None: all.
+        """
         for name, address in self.hosts.items():
             network.host(name, address or None)
         if self.link is not None:
@@ -208,31 +240,48 @@ class Faults:
         for one, other, link in self.links:
             pair = network.hosts.find(one), network.hosts.find(other)
             network.links[pair] = network.links[pair[1], pair[0]] = link
-        for fault in self.all:
-            Plan(network, fault).begin()
+        for number, fault in enumerate(self.all, 1):
+            Plan(network, fault, number, only).begin()
 
 
 class Plan:
-    """When a fault happens in one run. The hosts that it names may be added later by the program."""
+    """When a fault happens in one run. The hosts that it names may be added later by the program.
 
-    def __init__(self, network: Network, fault: Fault) -> None:
+    It has draws of its own, so that its times and durations stay when other faults are left out.
+    """
+
+    def __init__(self, network: Network, fault: Fault, number: int, only: Container[str] | None) -> None:
         self.network = network
         self.fault = fault
+        self.number = number
+        self.only = only
+        self.times = 0
+        self.draw = random.Random(f"fault {number} of {network.seed}")
         self.began_at = network.clock.now
         self.events_seen = -1
         self.sleeps = False
 
     def begin(self) -> None:
         if self.fault.at is not None:
-            self.network.at(self.began_at + self.network.draw.uniform(*self.fault.at), self.fault.happen, self.network)
+            self.network.at(self.began_at + self.draw.uniform(*self.fault.at), self.happen)
         else:
             self.plan_next()
 
     def plan_next(self) -> None:
         assert self.fault.every is not None
         self.sleeps = False
-        pause = self.network.draw.expovariate(1 / self.fault.every)
+        pause = self.draw.expovariate(1 / self.fault.every)
         self.network.at(self.network.clock.now + pause, self.happen_again)
+
+    def happen(self) -> None:
+        """Inject the fault, unless it is left out."""
+        self.times += 1
+        number = f"{self.number}.{self.times}"
+        seconds = None if self.fault.seconds is None else self.draw.uniform(*self.fault.seconds)
+        if self.only is None or number in self.only:
+            network = self.network
+            network.run.faults.append(Happened(number, str(self.fault), network.clock.now))
+            self.fault.happen(network, seconds)
 
     def happen_again(self) -> None:
         """Happen, and plan the next time; while the program does nothing, wait for it: it may be in a deadlock."""
@@ -241,6 +290,6 @@ class Plan:
             self.sleeps = True
             self.network.sleeping.append(self)
             return
-        self.fault.happen(self.network)
+        self.happen()
         self.events_seen = self.network.run.log.count
         self.plan_next()

@@ -57,6 +57,7 @@ class Network:
     disks: Disks
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
+        self.seed = seed
         self.draw = random.Random(f"network {seed}")
         self.clock = clock
         self.thread = originals.get_ident()
@@ -176,7 +177,9 @@ class Network:
         if not end.is_stream:
             self.datagrams.collect(end)
         elif end.state is CONNECTED:
-            if end.outgoing is not None:
+            if end.outgoing is not None and end.hung_up and end.resets_on_close():
+                end.outgoing.send_reset()
+            elif end.outgoing is not None:
                 end.outgoing.collect()
         elif end.hung_up:
             self.close_unconnected(end)

@@ -108,6 +108,33 @@ def test_faults_of_disks_begin_and_end() -> None:
     assert seen == [False, errno.ENOSPC, False, errno.EIO, False, True, False]
 
 
+def happened(only: list[str] | None) -> dict[str, float]:
+    faults = [
+        {"kind": "stall", "every": 10, "seconds": [1, 5]},
+        {"kind": "partition", "between": ["main", "server"], "every": 10, "seconds": [1, 5]},
+        {"kind": "kill", "host": "server", "at": [1, 50], "seconds": [1, 5]},
+    ]
+    settings: Any = {"hosts": {"server": ""}, "faults": faults}
+    with Simulation(1, preempt=None, faults=settings, only_faults=only) as world:
+        world.network.hosts.find("server").start(time.sleep, 1)
+        for _ in range(100):
+            time.sleep(1)
+    return {each.number: each.time for each in world.run.faults}
+
+
+def test_a_fault_happens_at_the_same_time_when_others_are_left_out() -> None:
+    all_of_them = happened(None)
+    assert {number.partition(".")[0] for number in all_of_them} == {"1", "2", "3"}
+    only = ["2.2", "3.1"]
+    assert happened(only) == {number: all_of_them[number] for number in only}
+    assert happened([]) == {}
+
+
+def test_the_numbers_of_faults_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"is written as 1\.2, and not '1'"):
+        Simulation(1, only_faults=["1"])
+
+
 @pytest.mark.parametrize(
     ("faults", "message"),
     [

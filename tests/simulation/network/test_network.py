@@ -284,6 +284,34 @@ def test_bad_input_is_an_error_at_the_call(call: Callable[[Any], object], messag
         call(network)
 
 
+@pytest.mark.parametrize("shut", [False, True])
+def test_to_close_without_lingering_is_to_reset(shut: bool) -> None:
+    def serve() -> None:
+        with socket.create_server(("", 80)) as listener:
+            for linger in (b"\0\0\0\0\0\0\0\0", b"\1\0\0\0\0\0\0\0"):
+                peer, _ = listener.accept()
+                peer.sendall(b"answer")
+                time.sleep(1)
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                if shut:
+                    peer.shutdown(socket.SHUT_WR)
+                    time.sleep(1)
+                peer.close()
+
+    with Simulation(1) as world:
+        server = world.network.host("server")
+        server.spawn(serve)
+        time.sleep(1)
+        for ends in (contextlib.nullcontext(), pytest.raises(ConnectionResetError)):
+            with socket.create_connection(("server", 80)) as sock:
+                assert sock.recv(100) == b"answer"
+                if shut:
+                    assert sock.recv(100) == b""
+                    time.sleep(2)
+                with ends:
+                    assert sock.recv(100) == b""
+
+
 # ---- a bug that a seed finds
 
 
@@ -320,7 +348,7 @@ def test_a_client_that_loses_an_answer_is_found_and_replayed() -> None:
     findings = search(counter_with_retries, 300, RESETS)
     failure = findings.failures[0]
     assert failure.kind == "AssertionError"
-    replayed = run_one(counter_with_retries, RESETS, Order(failure.seed))
+    replayed = run_one(counter_with_retries, RESETS, Order(failure.seed, failure.switches))
     assert (replayed.hash, replayed.kind) == (failure.hash, "AssertionError")
 
 
