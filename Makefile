@@ -157,9 +157,8 @@ test-programs: $(TOOLS)/.test  ## the tests of examples and benchmarks, on the m
 test-frameworks: $(TOOLS)/.packages  ## the tests of frameworks and packages, on the main Python
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(FRAMEWORKS) $(ARGS)
 
-test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the main Python; one simulated run of each primitive's tests
+test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the main Python
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py) $(ARGS)
-	$(MAKE) --no-print-directory test-simulated SCHEDULES=1 SIMULATED='$(SIMULATED_ONCE)'
 
 # What waits for file descriptors, by one way or another.
 PORTABLE := tests/_kernel tests/_iowait tests/aio tests/http tests/integrations tests/monkey tests/servers tests/_cli/test_serve.py \
@@ -238,7 +237,6 @@ simulations: $(TOOLS)/.test  ## 10,000 seeds of the log, the backup, HTTP client
 # The tests of what OS threads share; tests/kit/not_simulated.toml lists those that no simulation can run.
 SCHEDULES := 200
 SIMULATED := tests/_sync tests/_workers tests/scenarios/test_contended.py $(addprefix tests/test_,pool.py futures.py queue.py threading.py)
-SIMULATED_ONCE := tests/_sync tests/_workers/test_dhaga_pool.py tests/scenarios/test_contended.py tests/test_pool.py tests/test_queue.py
 test-simulated: $(TOOLS)/.test  ## the primitives' tests, by 200 schedules each, OS threads switched between any two lines: make test-simulated SCHEDULES=…
 	DHAGA_PURE=1 PYTHONHASHSEED=0 $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once and not process and not crowd' \
 	    --dhaga-simulated $(SCHEDULES) $(SIMULATED) $(ARGS)

@@ -322,7 +322,7 @@ def test_only_the_job_that_publishes_may_identify_itself_to_the_index():
 
 def test_each_folder_that_the_makefile_names_is_there():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    named = set(re.findall(r"\btests/[\w/]+(?:\.py|\.ini)?", makefile))
+    named = set(re.findall(r"\btests/[\w/]+(?:\.py|\.ini|\.toml)?", makefile))
     beginnings = {name for name in named if name.endswith("_")}  # of wildcards
     assert {name for name in named - beginnings if not (ROOT / name).exists()} == set()
     assert all(list(ROOT.glob(f"{name}*.py")) for name in beginnings)
