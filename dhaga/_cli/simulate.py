@@ -236,9 +236,8 @@ def command_line() -> argparse.ArgumentParser:
     parser = CommandLine(
         "simulate",
         "PROGRAM …",
-        description="Run a threaded program (a file, a folder, or -m MODULE) by many seeds. A seed decides which "
-        "thread runs next, the time and all draws. The first failure is made small, shown, and can be "
-        "replayed.",
+        description="Run a threaded program (a file, a folder, or -m MODULE) by many seeds. A seed decides the turns "
+        "of threads, the time and all draws. Failures are made small.",
     )
     add = parser.add_argument
     add("--seeds", metavar="N", type=count, default=SEEDS, help=f"run this number of seeds (default: {SEEDS})")
@@ -250,7 +249,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--module", metavar="NAME", action="append", default=[], help="an installed package to be preempted")
     add("--allow", choices=sorted(OUTSIDE), action="append", default=[], help="let real calls of this kind through")
     add("--faults", metavar="FILE", type=faults, help="hosts, links and faults of the network, in TOML")
-    add("--only-faults", metavar="TEXT", type=only_faults, help="let these faults happen only, as a report prints them")
+    add("--only-faults", metavar="TEXT", type=only_faults, help="let only these faults of a report happen")
     add("--check", action="store_true", help="run each seed twice and compare the events")
     add("--keep-going", action="store_true", help="go on after a failure")
     add("--jobs", metavar="N", type=count, help="processes at once (default: one for each core)")
