@@ -369,4 +369,13 @@ class DefaultEventLoopPolicy(StandardPolicy):
             self.set_child_watcher(PidfdWatcher())  # 3.12 and later use pidfds by themselves
 
 
+def set_loops_of_policy(ours: bool) -> None:
+    """Choose the loops of a policy that asyncio has made under a patch, and keeps. From: a patch, and its end."""
+    policy: Any = vars(standard.events).get("_event_loop_policy")
+    if isinstance(policy, DefaultEventLoopPolicy):
+        vars(policy).pop("_loop_factory", None)
+        if not ours:
+            vars(policy)["_loop_factory"] = originals.SelectorEventLoop
+
+
 _DefaultEventLoopPolicy = DefaultEventLoopPolicy  # its name from Python 3.14 on, where the other one is deprecated

@@ -29,6 +29,7 @@ from typing import Any
 from .._kernel import originals
 from .._kernel.errors import PatchError
 from .._kernel.process import preemption_watcher, shutdown
+from ..asyncio import set_loops_of_policy
 from ..io import parking_stdin
 from ._other_hubs import refuse_other_patches
 from ._patch_table import TABLE
@@ -80,6 +81,7 @@ def patch_after(*known: str, cooperative: bool = False) -> None:
         upgrade_locks()
         add_hooks()
         use_standard_reprs(log)
+        set_loops_of_policy(ours=True)
         shutdown.threads_are_dhagas = True
         if not cooperative:
             preemption_watcher.turn_on_for_patch()
@@ -115,6 +117,7 @@ def unpatch() -> None:
     downgrade_locks()
     log.undo()
     rebind_back(replacements())
+    set_loops_of_policy(ours=False)
     for namespace in originals.namespaces.values():
         namespace.clear()
 

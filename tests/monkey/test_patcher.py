@@ -83,6 +83,30 @@ NAMESPACES = """
 """
 
 
+def test_loops_made_after_unpatch_are_the_standard_ones_again() -> None:
+    program = """
+import dhaga.monkey
+dhaga.monkey.patch()
+import asyncio, dhaga.simulation
+
+async def parks():
+    try:
+        dhaga.sleep(0)
+    except dhaga.ParkError:
+        return "refused"
+    return "parked"
+
+print(asyncio.run(parks()))
+dhaga.monkey.unpatch()
+print(asyncio.run(parks()))
+with dhaga.simulation.Simulation(0):
+    print(asyncio.run(parks()))
+print(asyncio.run(parks()))
+"""
+    ended = run(program)
+    assert (ended.err, ended.lines) == ("", ["parked", "refused"] * 2)
+
+
 def test_a_second_patch_does_nothing_and_unpatch_restores_all() -> None:
     assert prints(
         NAMESPACES
