@@ -8,13 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from dhaga._cli.simulate import start_again
-from dhaga.simulation import Simulation, current
-from examples.notifications.listener import Endpoint, Listener, start
-from examples.notifications.server import NotificationServer
-from examples.notifications.settings import Settings
+from dhaga.simulation import Simulation
+from examples.notifications.client_protocols import Heard
+from examples.notifications.simulated import TOPIC, listening
 
 cpu = time.process_time
 
@@ -30,36 +28,11 @@ TURNS = 1000
 
 def hour() -> None:
     """Listen with 1,000 clients to a notification server for an hour; all hear each message."""
-    network = current().network
-    server, client = network.host("server"), network.host("client")
-    up, stop = threading.Event(), threading.Event()
-    servers: list[NotificationServer] = []
-    heard: list[Any] = []
-
-    def serve() -> None:
-        with NotificationServer(Settings(host="")) as running:
-            servers.append(running)
-            up.set()
-            stop.wait()
-
-    def listen() -> list[Listener]:
-        place = Endpoint("sse", server.address, servers[0].address[1])
-        return [Listener([place], "news", heard.append) for _ in range(CLIENTS)]
-
-    serving = server.spawn(serve)
-    up.wait()
-    listeners = client.spawn(listen).result()
-    threads = [client.spawn(start, each).result() for each in listeners]
-    while not all(each.last for each in listeners):
-        time.sleep(1)
-    for number in range(HOUR // PAUSE):
-        servers[0].service.publish("news", b"message %d" % number)
-        time.sleep(PAUSE)
-    for each in listeners:
-        each.stop()
-    for thread in [*threads, serving]:
-        stop.set()
-        thread.join()
+    heard: list[Heard] = []
+    with listening([heard.append] * CLIENTS) as service:
+        for number in range(HOUR // PAUSE):
+            service.publish(TOPIC, b"message %d" % number)
+            time.sleep(PAUSE)
     assert len(heard) == CLIENTS * (HOUR // PAUSE)
 
 

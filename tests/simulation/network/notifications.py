@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from functools import partial
 from typing import Any
 
-from dhaga.simulation import current
-from examples.notifications.listener import Endpoint, Listener, start
-from examples.notifications.server import NotificationServer
-from examples.notifications.settings import Settings
+from examples.notifications.client_protocols import Heard
+from examples.notifications.simulated import TOPIC, listening
 
+LISTENERS = 4
 MESSAGES = 5
 
 FAULTS: dict[str, Any] = {
@@ -26,39 +25,14 @@ SILENT: dict[str, Any] = {"faults": [{"kind": "half-open", "host": "server", "ev
 
 
 def program() -> None:
-    network = current().network
-    server, client = network.host("server"), network.host("client")
-    up, stop = threading.Event(), threading.Event()
-    servers: list[NotificationServer] = []
-    heard: dict[int, list[str]] = {number: [] for number in range(4)}
+    heard: list[list[str]] = [[] for _ in range(LISTENERS)]
+    with listening([partial(note, each) for each in heard]) as service:
+        for number in range(MESSAGES):
+            service.publish(TOPIC, b"message %d" % number)
+            time.sleep(30)
+        time.sleep(1000)
+    assert heard == [[f"message {each}" for each in range(MESSAGES)]] * LISTENERS
 
-    def serve() -> None:
-        with NotificationServer(Settings(host="")) as running:
-            servers.append(running)
-            up.set()
-            stop.wait()
 
-    def listen() -> list[Any]:
-        place = Endpoint("sse", server.address, servers[0].address[1])
-        return [
-            Listener([place], "news", lambda item, number=number: heard[number].append(item["data"]))  # type: ignore[misc]
-            for number in heard
-        ]
-
-    serving = server.spawn(serve)
-    up.wait()
-    listeners = client.spawn(listen).result()
-    threads = [client.spawn(start, each).result() for each in listeners]
-    while not all(each.last for each in listeners):
-        time.sleep(1)
-    for number in range(MESSAGES):
-        servers[0].service.publish("news", b"message %d" % number)
-        time.sleep(30)
-    time.sleep(1000)
-    for each in listeners:
-        each.stop()
-    for thread in threads:
-        thread.join()
-    stop.set()
-    serving.join()
-    assert heard == {number: [f"message {each}" for each in range(MESSAGES)] for number in heard}
+def note(heard: list[str], message: Heard) -> None:
+    heard.append(message["data"])
