@@ -1,6 +1,6 @@
 """One offloaded call: its function and context, and the race of its answer with a cancel.
 
-Not here: the threads (``thread_pool.py``).
+Not here: the threads (``worker_thread.py``) and their pool (``thread_pool.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from .._kernel.wait.waiter import Waiter, logger
 from .switch_interval import URGENT, switch_interval
 
 if TYPE_CHECKING:
-    from .thread_pool import OffloadPool, WorkerThread
+    from .thread_pool import OffloadPool
+    from .worker_thread import WorkerThread
 
 LOST_CHILD = 70
 """Exit status of a forked child that returns from an offloaded call: EX_SOFTWARE."""

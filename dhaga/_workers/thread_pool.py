@@ -11,8 +11,8 @@ The answer and a cancel race for ``ThreadCall.callers``, not for the guard.
 
 Rejected: a condition variable for idle threads. It wakes threads in FIFO order, so that all of them stay alive.
 
-Not here: the users of offload (``_iowait/dns.py``, ``_iowait/offloaded_file.py``), one call (``thread_call.py``), pools
-of dhagas (``dhaga_pool.py``).
+Not here: the users of offload (``_iowait/dns.py``, ``_iowait/offloaded_file.py``), one call (``thread_call.py``), one
+thread (``worker_thread.py``), pools of dhagas (``dhaga_pool.py``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from .._kernel.wait.thread_waiter import OSThread
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT, Waiter, logger
 from .._kernel.weak_sets import members
-from .switch_interval import set_timer_slack, switch_interval
+from .switch_interval import switch_interval
 from .thread_call import ThreadCall
+from .worker_thread import WorkerThread, is_started, thread_class_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,68 +46,6 @@ MAX_THREADS = 16
 
 IDLE_SECONDS = 10.0
 """An idle thread of a pool ends after this time."""
-
-
-class WorkerThread(originals.Thread):
-    """One OS thread of a pool. Its gate, a locked lock, is released when there may be a call."""
-
-    def __init__(self, pool: OffloadPool) -> None:
-        super().__init__(name=pool.name, daemon=True)
-        self.pool = pool
-        self.call: ThreadCall | None = None
-        self.gate = originals.allocate_lock()
-        self.gate.acquire()
-
-    @classmethod
-    def is_within(cls, pool: OffloadPool, me: Waiter) -> bool:
-        """Return whether a caller is a thread of the pool."""
-        return current_pool.pool is pool
-
-    @classmethod
-    def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
-        """Return whether a caller makes its call itself, as a thread of the pool does."""
-        return cls.is_within(pool, me)
-
-    def leave(self) -> None:
-        """Leave the pool. From: a thread of a simulation that ends in the middle of a call."""
-        self.pool._forget(self)
-
-    def run(self) -> None:
-        current_pool.pool = self.pool
-        if self.run_next_call():  # first of all, as the caller waits for the start of this thread
-            set_timer_slack(self.native_id)
-            while self.run_next_call():
-                pass
-
-    def run_next_call(self) -> bool:
-        """Run the next call. Returns: False if the thread is to end. An idle thread keeps no reference to a call."""
-        call = self.pool._next_call(self)
-        if call is None:
-            return False
-        self.call = call
-        call.run(self)
-        self.call = None
-        return True
-
-
-def is_started(thread: WorkerThread) -> bool:
-    """Return whether a thread whose start raised runs nevertheless, or is about to: a signal handler raised there."""
-    return thread.ident is not None or thread in originals.enumerate_threads()
-
-
-def thread_class_for(me: Waiter) -> type[WorkerThread]:
-    """Return the class of the threads that make a waiter's calls: in a simulation they are dhagas."""
-    on_offload = hooks.on_offload
-    return WorkerThread if on_offload is None else on_offload(me) or WorkerThread
-
-
-class CurrentPool(originals.local):
-    """The pool that an OS thread belongs to."""
-
-    pool: OffloadPool | None = None
-
-
-current_pool = CurrentPool()
 
 
 class OffloadPool:
@@ -304,7 +243,7 @@ class OffloadPool:
         call of this pool.
         """
         me = this_waiter() if wait else None
-        if me is not None and thread_class_for(me).is_within(self, me):
+        if me is not None and thread_class_for(me).calls_inline(self, me):
             raise RuntimeError(f"{self!r} cannot wait for the call that shuts it down: shutdown(wait=False)")
         check_seconds(timeout)
         with self._guard:

@@ -1,7 +1,7 @@
 """OS threads of the debugging tools: watchdog, probes, inspector. They do not affect the program that they inspect.
 
 They are daemons, and the deadlock detector and the patch ignore them: an idle helper thread (see ``idle``) cannot wake
-a dhaga. ``_workers.thread_pool.WorkerThread`` is a separate class: it starts later than it is created, belongs to a
+a dhaga. ``_workers.worker_thread.WorkerThread`` is a separate class: it starts later than it is created, belongs to a
 pool, and its *waker* takes it off the detector's list before it opens the gate, as a call under way will wake a dhaga;
 a helper thread takes itself off. The two have only one line in common, ``daemon=True``.
 """

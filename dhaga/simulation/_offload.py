@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._kernel.wait.waiter import Waiter
-from .._workers.thread_pool import OffloadPool, SharedPool, WorkerThread
+from .._workers.thread_pool import OffloadPool, SharedPool
+from .._workers.worker_thread import WorkerThread
 from ._pause import pause
 
 if TYPE_CHECKING:
@@ -42,13 +43,9 @@ class SimulatedThread(WorkerThread):
         self.dhaga: Any = None
 
     @classmethod
-    def is_within(cls, pool: OffloadPool, me: Waiter) -> bool:
-        return cls.run_of.pool_of.get(me) is pool
-
-    @classmethod
     def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
         """Return whether the caller makes the call itself, after a drawn duration unless it is a thread of the pool."""
-        if cls.is_within(pool, me):
+        if cls.run_of.pool_of.get(me) is pool:
             return True
         if isinstance(pool, SharedPool):
             cls.wait(me, "offload")

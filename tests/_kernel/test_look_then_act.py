@@ -73,7 +73,7 @@ EXCUSED = {
         _kernel/wait/waiter.py Waiter.prepare_park: self.pending_errors
         _sync/condition.py Condition._wait_at_gate: me.pending_errors
         _workers/dhaga_pool.py PoolWorker.drop_late_cancels: self.pending_errors
-        _workers/thread_pool.py WorkerThread.run: self.run_next_call
+        _workers/worker_thread.py WorkerThread.run: self.run_next_call
     """,
     "only the holder of the lock comes here": """
         _iowait/file_lock.py FileLock.acquire_to_close: self._count

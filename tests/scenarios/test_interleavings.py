@@ -26,7 +26,7 @@ from dhaga._sync.condition import Condition
 from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
 from dhaga._sync.semaphore import BoundedSemaphore, Semaphore
-from dhaga._workers import thread_pool
+from dhaga._workers import thread_pool, worker_thread
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 
 pytestmark = pytest.mark.once
@@ -35,6 +35,7 @@ FILES = {
     module.__file__
     for module in (
         thread_pool,
+        worker_thread,
         event,
         lock,
         mutex,
@@ -553,7 +554,7 @@ def test_an_idle_thread_that_ends_leaves_no_call_and_no_shutdown_behind(
 
     def scenario() -> Any:
         pool = thread_pool.OffloadPool("ending", threads)
-        thread = thread_pool.WorkerThread(pool)
+        thread = worker_thread.WorkerThread(pool)
         pool._threads.add(thread)
         pool._guard = Guard()
 
