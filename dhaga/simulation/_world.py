@@ -157,7 +157,7 @@ class Simulation:
         self.run = Run(chooser, self.clock, Log(keep), max_events, max_seconds)
         self.outside = Outside(allow)
         self.network = Network(seed, self.clock)
-        self.disks = self.network.disks = Disks(seed, self.clock)
+        self.disks = self.network.disks = Disks(self.network)
         self.network.allows_real = "network" in self.outside.allowed
         self.faults = None if faults is None else Faults.of(faults)
         self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
@@ -211,7 +211,7 @@ class Simulation:
         self.network.begin(self.run, self.scheduler)
         self.run.next_moment = self.network.next_moment
         install_network(self.network, stack)
-        self.disks.begin(self.run, self.scheduler, self.network)
+        self.disks.begin(self.run, self.scheduler)
         install_disks(self.disks, stack)
         if self.faults is not None:
             self.faults.apply(self.network, self.only_faults)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 from collections.abc import Callable
 from itertools import count
@@ -11,15 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
-from ..._kernel import originals
-from ..._kernel.process.virtual_clock import VirtualClock
+from .._part import Part
 from .._pause import pause_caller
 from ._disk import Disk
 from ._inodes import Directory, File, Inode
 from ._real import own_calls, real, remove_below
 
 if TYPE_CHECKING:
-    from .._run import Run
     from ..network import Network
 
 Key = tuple[int, int]
@@ -69,17 +66,15 @@ class Place(NamedTuple):
         return f"{self.directory.name.rstrip('/')}/{self.name}"
 
 
-class Disks:
-    """The disks of one simulation. ``folder``: the temporary directory of all, from the first disk on."""
+class Disks(Part):
+    """The disks of the hosts of a network. ``folder``: the temporary directory of all, from the first disk on."""
 
-    run: Run
-    scheduler: Any
-    network: Network
+    name = "the disk"
+    draws = "disks"
 
-    def __init__(self, seed: int, clock: VirtualClock) -> None:
-        self.draw = random.Random(f"disks {seed}")
-        self.clock = clock
-        self.thread = originals.get_ident()
+    def __init__(self, network: Network) -> None:
+        super().__init__(network.seed, network.clock)
+        self.network = network
         self.by_host: dict[str, Disk] = {}
         self.by_key: dict[Key, Inode] = {}
         self.folder = ""
@@ -92,12 +87,6 @@ class Disks:
         return f"<Disks of {', '.join(self.by_host) or 'no host'}>"
 
     # ---- begin and end
-
-    def begin(self, run: Run, scheduler: Any, network: Network) -> None:
-        """Bind the disks to their run, and to the network, whose hosts they belong to."""
-        self.run = run
-        self.scheduler = scheduler
-        self.network = network
 
     def at(self, time: float, call: Callable[..., object]) -> None:
         """Make a call at a time of the virtual clock."""
@@ -148,10 +137,6 @@ class Disks:
         self.network.note_activity()
         if run.failure is None and not run.over:
             run.log.add(self.clock.now, run.running.number, what)
-
-    def tell(self, what: str) -> None:
-        """Add what happens to a disk to the events."""
-        self.run.tell("the disk", what)
 
     def pause(self, seconds: float, reason: str) -> None:
         """Wait in the caller, if it can."""

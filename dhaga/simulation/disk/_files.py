@@ -88,7 +88,10 @@ class DiskFile(FileIO):
 def stack_layers(
     raw: DiskFile, mode: str, buffering: int, encoding: str | None, errors: str | None, newline: str | None
 ) -> Any:
-    """Return the file object for this mode. Source: ``io.open``."""
+    """Return the file object for this mode. Source: ``io.open``.
+
+    Not the one of ``_iowait/offloaded_file.py``: its layers have locks, and its sizes suit hops to a thread.
+    """
     if buffering == 0:
         return raw
     size = buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE

@@ -58,14 +58,14 @@ class Datagrams:
             raise OSError(errno.EMSGSIZE, "Message too long")
         host = network.host_at(end, address)
         if end.local is None:
-            network.bind(end, ("0.0.0.0", 0))
+            network.ports.bind(end)
         local = host is end.host
         link, draw = network.link_between(end.host, host, local), network.draw
         near = "127.0.0.1" if is_loopback(address[0]) or address[0] in ANY else end.host.address
         source = near, end.port
         for _ in range(2 if link.duplicates and draw.random() < link.duplicates else 1):
             if (not local and (end.host, host) in network.blocked) or (link.loss and draw.random() < link.loss):
-                network.note(f"loses a datagram from {end.name} to {host.name}:{address[1]}")
+                network.tell(f"loses a datagram from {end.name} to {host.name}:{address[1]}")
                 continue
             delay = link.draw_latency(draw)
             if link.reordered and draw.random() < link.reordered:
@@ -77,7 +77,7 @@ class Datagrams:
         if end is None or end.state is CLOSED or (end.remote is not None and end.remote != source):
             return
         if len(end.received) < MOST_WAITING:
-            self.network.note(f"brings {end.name} a datagram from {source[0]}:{source[1]}")
+            self.network.tell(f"brings {end.name} a datagram from {source[0]}:{source[1]}")
             end.received.append((data, source))
             self.refill(end)
 

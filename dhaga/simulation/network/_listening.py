@@ -92,7 +92,7 @@ class Attempt:
         network, end = self.network, self.end
         if end.state is not CONNECTING:
             return
-        listener = network.listener_at(self.host, self.address)
+        listener = network.ports.listener_at(self.host, self.address)
         if listener is None:
             if not self.is_lost(back=True):
                 network.at(network.clock.now + self.latency(), self.fail, errno.ECONNREFUSED)
@@ -117,7 +117,7 @@ class Attempt:
         end.state = ANSWERED
         assert listener.backlog is not None
         listener.backlog.add(other)
-        network.note(f"{end.name} connects to {other.name}")
+        network.tell(f"{end.name} connects to {other.name}")
         return other
 
     def establish(self) -> None:
@@ -132,7 +132,7 @@ class Attempt:
             end.state, end.error = FAILED, error
             end.outgoing = None
             end.drain()
-            self.network.note(f"{end.name} cannot connect: {errno.errorcode[error]}")
+            self.network.tell(f"{end.name} cannot connect: {errno.errorcode[error]}")
 
 
 def abandon_backlog(network: Network, backlog: Backlog) -> None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import math
-import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..._kernel import originals
 from ..._kernel.process.virtual_clock import VirtualClock
 from .._errors import NotSimulated
+from .._part import Part
 from .._strategies import is_number
 from ._datagrams import Datagrams
 from ._end import (
@@ -27,40 +27,34 @@ from ._end import (
     FAILED,
     HANG_UP,
     LISTENING,
-    NEW,
     READS,
-    REUSE_PORT,
     WRITES,
     Address,
     End,
-    os_error,
 )
 from ._hosts import ANY, Host, Hosts, is_loopback
 from ._killed import close_sockets
 from ._link import Link, check_settings, drawn_link, drawn_local_link, drawn_tick
-from ._listening import Attempt, Backlog, abandon_backlog
+from ._listening import Attempt, abandon_backlog
 from ._partition import Pair, Partition, pairs_between
+from ._ports import Ports
 
 if TYPE_CHECKING:
-    from .._run import Run
     from ..disk import Disks
     from ._faults import Plan
 
 BATCH = 1024
 
 
-class Network:
+class Network(Part):
     """The network of one simulation."""
 
-    run: Run
-    loop: Any
+    name = "the network"
+    draws = "network"
     disks: Disks
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
-        self.seed = seed
-        self.draw = random.Random(f"network {seed}")
-        self.clock = clock
-        self.thread = originals.get_ident()
+        super().__init__(seed, clock)
         self.hosts = Hosts(self)
         self.default_link = drawn_link(self.draw)
         self.local_link = drawn_local_link(self.draw)
@@ -72,7 +66,7 @@ class Network:
         self.by_wire_fd: dict[int, End] = {}
         self.number = 0
         self.calls: dict[float, list[tuple[Callable[..., object], tuple[Any, ...]]]] = {}
-        self.listeners: dict[tuple[Host, int], list[End]] = {}
+        self.ports = Ports(self)
         self.datagrams = Datagrams(self)
         self.epoll: Any = None
         self.sleeping: list[Plan] = []
@@ -82,11 +76,6 @@ class Network:
         return f"<Network of {len(self.hosts.by_name)} hosts, {len(self.ends)} sockets>"
 
     # ---- begin and end
-
-    def begin(self, run: Run, scheduler: Any) -> None:
-        """Bind the network to its run."""
-        self.run = run
-        self.loop = scheduler.loop
 
     def end(self) -> None:
         """Release all fds of the network."""
@@ -105,14 +94,10 @@ class Network:
         if originals.epoll is None:
             raise NotSimulated("the network is simulated on Linux only: give the program a socketpair instead")
         self.epoll = originals.epoll()
-        self.loop.add_reader(self.epoll.fileno(), self.collect)
-
-    def note(self, what: str) -> None:
-        """Add an event of the network to the run."""
-        self.run.tell("the network", what)
+        self.scheduler.loop.add_reader(self.epoll.fileno(), self.collect)
 
     def note_arrival(self, wire: Any, what: str) -> None:
-        self.note(f"brings {wire.target.name} {what} from {wire.source.name}")
+        self.tell(f"brings {wire.target.name} {what} from {wire.source.name}")
 
     # ---- time
 
@@ -122,7 +107,7 @@ class Network:
         calls = self.calls.get(moment)
         if calls is None:
             calls = self.calls[moment] = []
-            self.loop.call_at(moment, self.make_calls, moment)
+            self.scheduler.loop.call_at(moment, self.make_calls, moment)
         calls.append((call, arguments))
 
     def make_calls(self, moment: float) -> None:
@@ -195,7 +180,7 @@ class Network:
     def close_unconnected(self, end: End) -> None:
         """Close a socket that listens, connects, or has never been connected."""
         if end.backlog is not None:
-            self.listeners[end.host, end.port].remove(end)
+            self.ports.stop_listening(end)
             abandon_backlog(self, end.backlog)
         elif end.state is ANSWERED and end.outgoing is not None:
             end.outgoing.send_reset()
@@ -230,46 +215,7 @@ class Network:
         """Close all sockets of a killed host."""
         close_sockets(self, host)
 
-    # ---- binding, listening, connecting
-
-    def is_taken(self, host: Host, port: int, end: End) -> bool:
-        """Return whether a port of a host is in use by another socket of the same kind."""
-        if not end.is_stream:
-            return (host, port) in self.datagrams.bound
-        return any(
-            other is not end and other.is_stream and other.local is not None and other.local[1] == port
-            for other in self.ends.values()
-            if other.host is host and other.state in (NEW, LISTENING)
-        )
-
-    def bind(self, end: End, address: Address) -> None:
-        """Bind a socket. Raises: OSError (EADDRINUSE, EADDRNOTAVAIL, EINVAL)."""
-        host, port = address
-        if end.local is not None:
-            raise os_error(errno.EINVAL)
-        if not end.host.owns(host):
-            raise os_error(errno.EADDRNOTAVAIL)
-        if port and self.is_taken(end.host, port, end) and not end.options.get(REUSE_PORT):
-            raise os_error(errno.EADDRINUSE)
-        self.bind_to(end, host, port or end.host.next_port(lambda port: self.is_taken(end.host, port, end)))
-
-    def bind_to(self, end: End, host: str, port: int) -> None:
-        end.local = host, port
-        if not end.is_stream:
-            self.datagrams.bind(end, port)
-
-    def listen(self, end: End, size: int) -> None:
-        """Make a socket listen. Raises: OSError."""
-        if not end.is_stream:
-            raise os_error(errno.EOPNOTSUPP)
-        if end.state not in (NEW, LISTENING):
-            raise os_error(errno.EINVAL)
-        if end.local is None:
-            self.bind(end, ("0.0.0.0", 0))
-        if end.backlog is None:
-            end.backlog = Backlog(end, size)
-            end.state = LISTENING
-            self.listeners.setdefault((end.host, end.port), []).append(end)
+    # ---- connecting
 
     def host_at(self, end: End, address: Address) -> Host:
         """Return the host at an address, as an end sees it. Raises: NotSimulated."""
@@ -290,13 +236,6 @@ class Network:
             "repeat with the seed"
         )
 
-    def listener_at(self, host: Host, address: Address) -> End | None:
-        """Return the listener for an address of a host; one of several by a draw (SO_REUSEPORT)."""
-        found = [each for each in self.listeners.get((host, address[1]), ()) if each.accepts(address[0])]
-        if not found:
-            return None
-        return found[0] if len(found) == 1 else found[int(self.draw.random() * len(found))]
-
     def connect(self, end: End, address: Address) -> int:
         """Connect a socket, or begin to. Returns: an errno, EINPROGRESS for a stream. Raises: NotSimulated."""
         if end.state in (CONNECTING, ANSWERED):
@@ -309,7 +248,7 @@ class Network:
             return errno.EISCONN
         host = self.host_at(end, address)
         if end.local is None:
-            self.bind(end, ("0.0.0.0", 0))
+            self.ports.bind(end)
         near = "127.0.0.1" if is_loopback(address[0]) or address[0] in ANY else end.host.address
         end.local = near, end.port
         end.remote = (near if address[0] in ANY else address[0]), address[1]
@@ -395,7 +334,7 @@ class Network:
             for wire in (end.outgoing, end.outgoing.other_way):
                 if wire is not None:
                     wire.stalled_until = self.clock.now + seconds
-            self.note(f"stalls {end.name} to {end.outgoing.target.name}")
+            self.tell(f"stalls {end.name} to {end.outgoing.target.name}")
         return len(stalled)
 
     def break_connections(self, host: Host | str | None, port: int | None, share: float, both: bool) -> int:
@@ -404,7 +343,7 @@ class Network:
             if end.state is CONNECTED and (share >= 1 or self.draw.random() < share):
                 broken += 1
                 other = end.outgoing.target  # type: ignore[union-attr]
-                self.note(f"{'resets' if both else 'breaks'} {end.name} to {other.name}")
+                self.tell(f"{'resets' if both else 'breaks'} {end.name} to {other.name}")
                 self.forget(end)
                 if both:
                     self.forget(other)

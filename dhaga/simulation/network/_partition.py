@@ -22,7 +22,7 @@ class Partition:
         self.pairs = pairs
         network.partitions.append(self)
         network.update_blocked()
-        network.note(f"{self.names()} are parted")
+        network.tell(f"{self.names()} are parted")
 
     def __repr__(self) -> str:
         return f"<Partition of {self.names()}{'' if self in self.network.partitions else ', healed'}>"
@@ -35,7 +35,7 @@ class Partition:
         if self in self.network.partitions:
             self.network.partitions.remove(self)
             self.network.update_blocked()
-            self.network.note(f"{self.names()} are together again")
+            self.network.tell(f"{self.names()} are together again")
 
     def __enter__(self) -> Partition:
         return self

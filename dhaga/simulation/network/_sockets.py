@@ -219,7 +219,7 @@ def bind(self: Any, address: Any, /) -> None:
     if end is None:
         plain.bind(self, address)
         return
-    found_network().bind(end, target_of(end, address, "bind"))
+    found_network().ports.bind(end, target_of(end, address, "bind"))
 
 
 def listen(self: Any, backlog: int = 128, /) -> None:
@@ -227,7 +227,7 @@ def listen(self: Any, backlog: int = 128, /) -> None:
     if end is None:
         plain.listen(self, backlog)
         return
-    found_network().listen(end, backlog)
+    found_network().ports.listen(end, backlog)
 
 
 def getsockname(self: Any) -> Any:

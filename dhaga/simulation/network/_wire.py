@@ -143,7 +143,7 @@ class Wire:
                 self.deliver(self.held.popleft())
         elif waited > GIVEN_UP_AFTER:
             self.held.clear()
-            self.network.note(f"{self.source.name} gives {self.target.name} up")
+            self.network.tell(f"{self.source.name} gives {self.target.name} up")
             self.network.forget(self.source)
         else:
             pause = next(pauses)
@@ -166,7 +166,7 @@ class Wire:
     def write(self, data: bytes) -> int | None:
         """Write to the target. Returns: the number of bytes; None if the target is closed."""
         target = self.target
-        self.network.note(self.arrival)
+        self.network.tell(self.arrival)
         if target.state is CLOSED:
             sent = None
         else:

@@ -1,0 +1,36 @@
+"""The common base of the network and the disks: their own draws, the clock, and the run that gets their events."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from .._kernel import originals
+from .._kernel.process.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from ._run import Run
+
+
+class Part:
+    """One part. ``name`` names it in the events, ``draws`` its draws; ``thread`` is the OS thread that it serves."""
+
+    name: str
+    draws: str
+    run: Run
+    scheduler: Any
+
+    def __init__(self, seed: int, clock: VirtualClock) -> None:
+        self.seed = seed
+        self.draw = random.Random(f"{self.draws} {seed}")
+        self.clock = clock
+        self.thread = originals.get_ident()
+
+    def begin(self, run: Run, scheduler: Any) -> None:
+        """Bind the part to its run."""
+        self.run = run
+        self.scheduler = scheduler
+
+    def tell(self, what: str) -> None:
+        """Add an event of this part to the run."""
+        self.run.tell(self.name, what)
