@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -25,6 +26,9 @@ class Relay:
         self._close_when_cut = False
         self._lose_reply_at: int | None = None
         self._hold_at: int | None = None
+        self.withheld = 0
+        self._words: bytes | None = None
+        self._passing = 0
         self._go_on = threading.Event()
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
@@ -61,6 +65,13 @@ class Relay:
     def hold_at(self, count: int) -> None:
         """Let nothing more go up after so many bytes, until `release`; `held` tells when."""
         self._hold_at = count
+
+    def withhold(self, words: bytes, after: int) -> None:
+        """Let `after` requests with these words go up, and hold each later one until `release`: `withheld` counts them.
+
+        Those of a client that goes meanwhile are dropped.
+        """
+        self._words, self._passing = words, after
 
     def release(self) -> None:
         """Let what was held go on."""
@@ -128,6 +139,8 @@ class Relay:
     def _up(self, near: socket.socket, far: socket.socket) -> None:
         while data := near.recv(65536):
             time.sleep(self.delay)
+            if self._words is not None and self._words in data and not self._may_pass(near):
+                return
             with self._lock:
                 passed, cutting = self._until(self._cut_at[0] if self._cut_at else None, data)
                 now, holding = self._until(self._hold_at, passed)
@@ -142,6 +155,19 @@ class Relay:
                 far.sendall(passed[len(now) :])
             if cutting:
                 self.cut()
+
+    def _may_pass(self, near: socket.socket) -> bool:
+        """Wait until what a client has sent may go up. Returns: False if the client has gone before that."""
+        with self._lock:
+            self._passing -= 1
+            if self._passing >= 0:
+                return True
+            self.withheld += 1
+        while not (passes := self._go_on.is_set()) and not has_gone(near):
+            pass
+        with self._lock:
+            self.withheld -= 1
+        return passes
 
     def _until(self, count: int | None, data: bytes) -> tuple[bytes, bool]:
         if count is None or self.up + len(data) < count:
@@ -160,3 +186,11 @@ class Relay:
                 self.cut()
                 return
             near.sendall(data)
+
+
+def has_gone(client: socket.socket) -> bool:
+    """Return whether the other end is closed, or closes within 10 ms."""
+    try:
+        return bool(select.select([client], [], [], 0.01)[0]) and not client.recv(1, socket.MSG_PEEK)
+    except OSError:
+        return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,9 @@ from tests.examples.relay import Relay
 
 SOURCES = 48
 IN_HAND = 4  # of each worker
+SAVED = 3  # before the kill
+COMMIT = b"\x92\xa6commit"
+"""How a request to commit begins: msgpack of ["commit", number]."""
 
 URLS = {
     "filesystem": "filesystem://",
@@ -61,19 +65,34 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 
 class Killer:
-    """Kills the first worker, once, when both have sources in hand and some are saved."""
+    """Kills the first worker, once, when some sources are saved and both workers have all they can take in hand.
 
-    def __init__(self, workers: Workers) -> None:
+    The relay withholds their commits, so that nothing in hand is saved or acknowledged, however slow the machine is.
+    Until then the driver sends no source twice: what the worker has in hand is in no other message.
+    """
+
+    def __init__(self, workers: Workers, relay: Relay) -> None:
         self.workers = workers
+        self.relay = relay
+        relay.withhold(COMMIT, after=SAVED)
         self.said: list[str] = []
         self.saved_before = 0
 
     def __call__(self, driver: Driver) -> None:
         saved = len(driver.outcome.saved)
-        if not self.saved_before and saved and driver.held > IN_HAND:
+        if not self.saved_before and saved and self.relay.withheld == 2 * IN_HAND:
             self.saved_before = saved
-            self.workers.processes[0].process.send_signal(signal.SIGKILL)
+            self.kill()
+            driver.timeouts = Timeouts(resend_after=1.0)
         self.said += self.workers.check()
+
+    def kill(self) -> None:
+        process = self.workers.processes[0].process
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        while self.relay.withheld > IN_HAND:  # until the relay has seen that the connections of the worker are gone
+            time.sleep(0.01)
+        self.relay.release()
 
 
 def drafts(service: Service) -> int:
@@ -90,20 +109,20 @@ def test_each_source_has_one_snapshot_though_a_worker_was_killed(
 ) -> None:
     sources = grow(tmp_path / "fleet", SOURCES)
     app = application(broker)
-    with Relay(service.address, delay=0.03) as relay, Workers(broker, WorkerOptions(pool, IN_HAND), 2) as workers:
-        driver = Driver(app, Address(*relay.address), "run", Fleet.of(sources), Timeouts(resend_after=1.0))
-        killer = Killer(workers)
+    with Relay(service.address) as relay, Workers(broker, WorkerOptions(pool, IN_HAND), 2) as workers:
+        driver = Driver(app, Address(*relay.address), "run", Fleet.of(sources), Timeouts(resend_after=600.0))
+        killer = Killer(workers, relay)
         outcome = driver.run(killer)
         driver.server.close()
     app.close()
     assert (outcome.left, outcome.failed, outcome.error) == ([], [], "")
-    assert 0 < killer.saved_before < SOURCES
+    assert 0 < killer.saved_before <= SAVED
     assert killer.said == ["worker 1 was killed by SIGKILL: started again"]
     first, second = (one.process.returncode for one in workers.processes)
     assert first is not None  # it may have been told to end before it had come up again
     assert second == 0 or pool == "threads"  # which may take longer to end than it is given
     if broker.scheme == "filesystem":  # a message that was taken is gone with its worker
-        assert sum(one.sends for one in outcome.sources) > SOURCES
+        assert sum(one.sends for one in outcome.sources) >= SOURCES + IN_HAND
     snapshots = snapshots_of(service)
     assert Counter(one.source for one in snapshots) == Counter(dict.fromkeys(sources, 1))
     assert drafts(service) == 0
