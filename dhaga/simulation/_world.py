@@ -19,13 +19,19 @@ from greenlet import getcurrent
 
 from .._kernel import hooks
 from .._kernel.errors import Deadlock
-from .._kernel.process.virtual_clock import JumpingSelector, abandon, new_virtual_scheduler
+from .._kernel.process.virtual_clock import (
+    JumpingSelector,
+    cancel_dhagas,
+    close_after_cancels,
+    new_virtual_scheduler,
+)
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait import deadlock
 from .._kernel.wait.current import on_event_loop, this_thread
 from ..monkey._rebind import PatchLog
 from . import _clocks, _standard
 from ._clocks import SimulatedClock
+from ._coroutines import ProgramLoops
 from ._errors import Stopped
 from ._events import KEPT, Log
 from ._offload import threads_of
@@ -110,8 +116,9 @@ class Simulation:
     ``switches``: a schedule to replay instead;
     ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
     happen, as a report shows them.
-    The block ends once all threads but daemons have ended. An error of any thread ends the run, and is raised with the
-    report as its note. Raises: TypeError, ValueError, PatchError, and what the program raises.
+    The block ends once all threads but daemons have ended; coroutines that are still suspended are closed. An error
+    of any thread ends the run, and is raised with the report as its note. Raises: TypeError, ValueError, PatchError,
+    and what the program raises.
 
     >>> import threading, time
     >>> from dhaga.simulation import Simulation
@@ -163,6 +170,7 @@ class Simulation:
         self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
         self.randomness = Randomness(self.draws)
+        self.loops = ProgramLoops()
 
     def __repr__(self) -> str:
         return f"<Simulation of seed {self.seed}, {self.strategy}, {self.run.log.count} events, hash {self.hash}>"
@@ -220,6 +228,7 @@ class Simulation:
         log.set(threading, "excepthook", self.on_thread_error)
         log.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
         log.set(hooks, "on_offload", threads_of(self.run, self.draws.schedule))
+        self.loops.watch(log)
         for part in (self.randomness, self.outside):
             part.install()
             stack.callback(part.uninstall)
@@ -232,12 +241,16 @@ class Simulation:
             stack.callback(self.points.end)
 
     def abandon(self) -> None:
-        """Cancel the threads that are left, and close the scheduler."""
+        """Cancel the threads that are left, and close their coroutines and the scheduler."""
         main: Any = self.scheduler.main_waiter
         for error in [*main.pending_errors]:
             if isinstance(error, Stopped):
                 main.pending_errors.drop(error)
-        abandon(self.scheduler)
+        try:
+            cancel_dhagas(self.scheduler)
+            self.loops.close_coroutines()
+        finally:
+            close_after_cancels(self.scheduler)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -121,11 +121,21 @@ def new_virtual_scheduler(
 
 def abandon(scheduler: Scheduler) -> None:
     """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
+    cancel_dhagas(scheduler)
+    close_after_cancels(scheduler)
+
+
+def cancel_dhagas(scheduler: Scheduler) -> None:
+    """Cancel the dhagas of the main code's scheduler, as often as it takes. Parks: until they have ended."""
     for _ in range(MAX_CANCELS):
         scheduler.cancel_all("the test is over")
         for dhaga in scheduler.in_order():
             with contextlib.suppress(Exception, SystemExit, Cancelled):
                 dhaga.join(1)
+
+
+def close_after_cancels(scheduler: Scheduler) -> None:
+    """Close the main code's scheduler; keep it if a dhaga has not ended."""
     if scheduler.live:
         ended_schedulers.append(scheduler)
     scheduler.mode.close()
