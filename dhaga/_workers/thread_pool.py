@@ -127,10 +127,12 @@ class OffloadPool:
     def _run(self, call: ThreadCall, me: Waiter) -> Any:
         """Submit a call, park and return its outcome. The caller is prepared for the park already."""
         new_thread = thread_class_for(me)
-        call.prepare(me)
+        by_os_thread = new_thread is WorkerThread
+        if by_os_thread:
+            call.prepare(me)
         failure: BaseException | None = None
         try:
-            if self._submit(call, new_thread) and new_thread is WorkerThread:
+            if self._submit(call, new_thread) and by_os_thread:
                 call.await_start()
         except BaseException as error:
             # Answered like any call: the caller is prepared for a park, and must park to become a running waiter again.

@@ -8,6 +8,7 @@ import time
 import pytest
 
 import dhaga
+from dhaga._workers.switch_interval import switch_interval
 from dhaga.simulation import Simulation, search
 
 pytestmark = pytest.mark.once
@@ -81,6 +82,17 @@ def test_the_shared_pool_takes_a_drawn_duration_of_its_caller() -> None:
             durations.add(time.monotonic() - began)
     assert len(durations) == 5
     assert all(0 < each < 0.1 for each in durations)
+
+
+def test_a_call_whose_host_is_killed_does_not_hasten_the_interpreter_for_ever() -> None:
+    with Simulation(1, preempt=None) as world:
+        host, pool = world.network.host("server"), dhaga.OffloadPool("calls", threads=1)
+        for way in (pool.offload, pool.finish):
+            host.spawn(way, time.sleep, 10)
+        time.sleep(1)
+        assert switch_interval.running_calls == [0, 0]
+        host.kill()
+    assert switch_interval.running_calls == [0, 0]
 
 
 def test_real_threads_make_the_calls_again_after_a_simulation() -> None:
