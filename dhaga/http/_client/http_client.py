@@ -79,6 +79,8 @@ class HTTPClient:
             self.inherited.append(self.clients)  # kept alive: closing them would close the parent's connections
             self.reset()
         prepared = request_for(request, options)
+        if timeout is None:
+            return self.fetch_with_permit(me, prepared, raise_error, prepared is request)
         with Timeout(timeout):
             return self.fetch_with_permit(me, prepared, raise_error, prepared is request)
 
