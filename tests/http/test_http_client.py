@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import ssl
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -23,6 +25,19 @@ from tests.kit.socket_cases import eventually
 def test_fetch_in_main_code_and_in_a_dhaga_returns_the_response(kind: str, server: Server, client: HTTPClient) -> None:
     for response in (client.fetch(server.url()), dhaga.spawn(client.fetch, server.url()).result()):
         assert (response.code, response.body) == (200, b"hello " * 200)
+
+
+def test_a_dhaga_that_has_fetched_ends_without_garbage(kind: str, server: Server, client: HTTPClient) -> None:
+    def fetch_and_drop() -> Any:
+        return weakref.ref(client.fetch(server.url()))
+
+    gc.disable()
+    try:
+        response = dhaga.spawn(fetch_and_drop).result()
+        settle()  # the fetch's own callback has held it
+        assert response() is None
+    finally:
+        gc.enable()
 
 
 def test_fetch_in_a_plain_thread_leaves_no_loop_and_no_thread(kind: str, server: Server, client: HTTPClient) -> None:

@@ -79,17 +79,22 @@ class HTTPClient:
             self.inherited.append(self.clients)  # kept alive: closing them would close the parent's connections
             self.reset()
         prepared = request_for(request, options)
+        if timeout is None:
+            return self.fetch_with_permit(me, prepared, raise_error, prepared is request)
         with Timeout(timeout):
             return self.fetch_with_permit(me, prepared, raise_error, prepared is request)
 
     def fetch_with_permit(self, me: Dhaga | Main, *what: Any) -> HTTPResponse:
         with self.permits:
             fetch = me.scheduler.call_as_callback(self.begin, me.scheduler, *what)
+            awaited = Awaited(me, fetch)
             try:
-                Awaited(me, fetch).wait(None)
+                awaited.wait(None)
                 return fetch.result()  # type: ignore[no-any-return]
             finally:
                 self.fetches.discard(fetch)
+                # The waiter keeps its last wait target: a cycle, and the response, until its next park.
+                awaited.me = awaited.future = None
 
     def begin(self, scheduler: Scheduler, *what: Any) -> Fetch:
         """Begin a fetch. From: the scheduler's thread. ``what``: the arguments of ``Fetch.begin``."""

@@ -160,21 +160,25 @@ class TaskPool(BasePool):  # type: ignore[misc]
         return job
 
     def submit(self, job: Job, args: tuple[Any, Any, Any]) -> None:
-        """Put a task into the backlog and wake a thread: at once, or within ``WAKE_BATCH_SECONDS`` of the last wake."""
+        """Put a task into the backlog and wake a thread: at once, or within ``WAKE_BATCH_SECONDS`` of the last wake.
+
+        ``Job.run`` is submitted as a function: a call of the method ``job.run`` would nest an evaluation loop, 1 KB of
+        C stack that is kept for each waiting task.
+        """
         worker_pool = self.started_pool()
         if self._hub is None or worker_pool.closed or not all(group.scheduler.asleep for group in worker_pool.groups):
-            worker_pool.submit(job, job.run, args, {})
+            worker_pool.submit(job, Job.run, (job, *args), {})
             return
         if not self.wake_scheduled:
             now = originals.monotonic()
             wait = self.last_wake + WAKE_BATCH_SECONDS - now
             if wait <= 0:
                 self.last_wake = now
-                worker_pool.submit(job, job.run, args, {})
+                worker_pool.submit(job, Job.run, (job, *args), {})
                 return
             self.wake_scheduled = True
             self._hub.call_later(wait, self.wake_workers)
-        worker_pool.backlog.append((job, job.run, args, {}, copy_context()))
+        worker_pool.backlog.append((job, Job.run, (job, *args), {}, copy_context()))
 
     def wake_workers(self) -> None:
         """Wake as many threads as there are tasks in the backlog. From: the consumer's thread."""
@@ -233,7 +237,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         while self.waiting and self.running < self.limit:
             job = self.waiting.popleft()
             self.running += 1
-            self.started_pool().backlog.append((job, job.run, job.call_args, {}, job.context))
+            self.started_pool().backlog.append((job, Job.run, (job, *job.call_args), {}, job.context))
             moved += 1
         return moved
 
