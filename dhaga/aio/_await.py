@@ -18,7 +18,7 @@ import asyncio
 import concurrent.futures
 import inspect
 import sys
-from asyncio import CancelledError, _set_running_loop
+from asyncio import CancelledError, _get_running_loop, _set_running_loop
 from collections.abc import Awaitable, Coroutine
 from contextvars import Context, copy_context
 from types import CoroutineType
@@ -65,8 +65,10 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
         me: Any = getcurrent()
         if not isinstance(me, Dhaga):
             me = current()
-        check_own_loop()
-        check_seconds(timeout)
+        if _get_running_loop() is not None:
+            check_own_loop()
+        if timeout is not None:
+            check_seconds(timeout)
         if isinstance(awaitable, Dhaga):
             return awaitable.result(timeout)  # type: ignore[no-any-return]
         awaited = make_awaited(awaitable, me)
@@ -77,7 +79,8 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
         awaited.wait(timeout)
         return awaited.outcome()  # type: ignore[no-any-return]
     finally:
-        del awaited  # without this a cycle: a Task holds its error, whose traceback holds this frame
+        awaited.me = awaited.future = None  # the caller keeps its last wait target: a cycle until its next park
+        del awaited  # another cycle: a Task holds its error, whose traceback holds this frame
 
 
 def discard(awaitable: object) -> None:
@@ -153,7 +156,10 @@ class Awaited:
             me.prepare_park("await", self)
             self.start()
             started = True
-            me.park_until_woken(timeout)
+            if timeout is None:
+                me.park_within(None)
+            else:
+                me.park_until_woken(timeout)
         except BaseException as error:
             self.cancel_and_wait(error, started)
         finally:

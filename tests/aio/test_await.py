@@ -377,6 +377,21 @@ def test_awaits_leave_no_cycles() -> None:
         gc.enable()
 
 
+def test_a_dhaga_that_ends_after_an_await_leaves_no_cycle() -> None:
+    def collected() -> int:
+        for steps in (0, 1):
+            dhaga.spawn(lambda steps=steps: dhaga.await_(returns(1, steps))).join()  # type: ignore[misc]
+        dhaga.sleep(0.001)  # the callback that has woken the last one ends
+        return gc.collect()
+
+    collected()
+    gc.disable()
+    try:
+        assert collected() == 0
+    finally:
+        gc.enable()
+
+
 def test_asyncio_debug_mode_has_nothing_to_say(monkeypatch: Any) -> None:
     outcome = run(
         """

@@ -121,7 +121,8 @@ class Lap(SchedulerState):
         self._uncounted_from = self._switches_left
         self.laps += 1
         self.busy_seconds += self.clock() - self._lap_began
-        self._loop_timer.arm()
+        if self.timers.heap or self._loop_timer.handle is not None:
+            self._loop_timer.arm()
         self.asleep = True
         # Checked after setting the flag: earlier appends are seen here, later wakers see the flag.
         if FREE_THREADED:
