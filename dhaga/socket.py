@@ -151,7 +151,7 @@ class socket(TimeoutSocket):
 
     # ---- sending
 
-    @compiled  # C: bytes, up to 64 KB, no flags; the turn's clock is not due
+    @compiled  # C: bytes, up to 64 KB; no flags and the turn's clock is not due, or MSG_DONTWAIT
     @calls_out
     def send(self, data: Any, flags: int = 0, /) -> int:
         """Send what fits into the buffer. Parks: while it is full (``write fd N``). Returns: the number of bytes."""

@@ -76,6 +76,20 @@ def test_writing_parks_while_the_buffer_is_full(name: str) -> None:
         assert other.recv(10) == b"!"
 
 
+def test_a_send_that_must_not_wait_raises_once_the_buffer_is_full() -> None:
+    def sends() -> int:
+        sent = 0
+        with pytest.raises(BlockingIOError):
+            while True:
+                sent += one.send(b"x" * 5000, socket.MSG_DONTWAIT)
+        with pytest.raises(OverflowError):
+            one.send(b"x", 1 << 80)
+        return sent
+
+    with virtual_clock(), unix() as (one, other):
+        assert dhaga.spawn(sends).result() == drain(other)
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_writing_honours_the_timeout(name: str) -> None:
     with virtual_clock() as clock, unix() as (one, _):

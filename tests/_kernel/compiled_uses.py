@@ -485,9 +485,9 @@ def of_socket() -> dict[str, Callable[[], Use]]:
         partner.go()
         return partial(getattr(near, name), *args), lambda: left(near, far, partner)
 
-    def writes(name: str) -> Use:
+    def writes(name: str, *flags: int) -> Use:
         near, far = pair()
-        return partial(getattr(near, name), b"bytes"), lambda: left(near, far)
+        return partial(getattr(near, name), b"bytes", *flags), lambda: left(near, far)
 
     def polls() -> Use:
         near, far = pair()
@@ -509,6 +509,7 @@ def of_socket() -> dict[str, Callable[[], Use]]:
         "socket.recv_into": partial(reads, "recv_into", bytearray(200)),
         "socket.recv_into waits": partial(waits, "recv_into", bytearray(2000)),
         "socket.send": partial(writes, "send"),
+        "socket.send at once": partial(writes, "send", socket.MSG_DONTWAIT),
         "socket.sendall": partial(writes, "sendall"),
         "Epoll.poll": polls,
         "has_event": looks_for_events,

@@ -11,50 +11,76 @@ sends_left(PyObject *self)
     return sends;
 }
 
-/* Send what fits. Sets the number of bytes; -1: none, and the twin decides. Returns: -1 on an error. */
-static int
-send_now(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_t *sent)
+/* Whether the bytes are few enough to be sent here. */
+static inline int
+may_send(PyObject *self, PyObject *data)
 {
-    PyObject *number;
-    long sends;
-    int fd;
+    return IS(self, Socket) && PyBytes_CheckExact(data) && PyBytes_GET_SIZE(data) <= MOST;
+}
+
+/* Send what fits, by one system call. Sets the number of bytes; -1: none, and the twin decides. Returns: -1 on an
+error. */
+static int
+send_what_fits(PyObject *self, PyObject *data, Py_ssize_t *sent)
+{
+    int fd = fd_of(self);
 
     *sent = -1;
-    if (names != NULL || count != 1 || !IS(self, Socket) || !PyBytes_CheckExact(args[0]) ||
-        PyBytes_GET_SIZE(args[0]) > MOST) {
-        return 0;
+    if (fd == -2) {
+        return -1;
     }
-    sends = sends_left(self);
+    *sent = send(fd, PyBytes_AS_STRING(data), (size_t)PyBytes_GET_SIZE(data), MSG_DONTWAIT);
+    if (*sent < 0 && errno != EAGAIN && errno != EINTR) {
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    return 0;
+}
+
+/* Send what fits, and count the send; as above. */
+static int
+send_and_count(PyObject *self, PyObject *data, Py_ssize_t *sent)
+{
+    long sends = sends_left(self);
+    PyObject *number;
+
+    *sent = -1;
     if (sends <= 1) { /* time to look at the turn's clock */
         PyErr_Clear();
         return 0;
     }
-    fd = fd_of(self);
     number = PyLong_FromLong(sends - 1);
-    if (fd == -2 || number == NULL) {
+    if (number == NULL || send_what_fits(self, data, sent) < 0) {
         Py_XDECREF(number);
         return -1;
     }
-    *sent = send(fd, PyBytes_AS_STRING(args[0]), (size_t)PyBytes_GET_SIZE(args[0]), MSG_DONTWAIT);
     if (*sent < 0) {
-        if (errno != EAGAIN && errno != EINTR) {
-            PyErr_SetFromErrno(PyExc_OSError);
-        }
         Py_DECREF(number);
-        return PyErr_Occurred() ? -1 : 0;
     }
-    put(self, socket_sends_until_check, number);
+    else {
+        put(self, socket_sends_until_check, number);
+    }
     return 0;
 }
 
 static PyObject *
 socket_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    Py_ssize_t sent;
+    Py_ssize_t sent = -1;
+    int failed = 0;
 
-    if (send_now(self, args, count, names, &sent) < 0) {
+    if (names == NULL && count == 1 && may_send(self, args[0])) {
+        failed = send_and_count(self, args[0], &sent);
+    }
+    /* Its caller does not wait, so its turn goes on. 4.5 -> 2.3 µs: a broadcast sends so, to one client after the other. */
+    else if (names == NULL && count == 2 && may_send(self, args[0]) && PyLong_Check(args[1]) &&
+             PyLong_AsLong(args[1]) == MSG_DONTWAIT) {
+        failed = send_what_fits(self, args[0], &sent);
+    }
+    if (failed) {
         return NULL;
     }
+    PyErr_Clear(); /* flags that are no long */
     return sent < 0 ? call_twin(SOCKET_SEND, self, args, count, names) : PyLong_FromSsize_t(sent);
 }
 
@@ -62,9 +88,9 @@ static PyObject *
 socket_sendall(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *view, *result;
-    Py_ssize_t sent;
+    Py_ssize_t sent = -1;
 
-    if (send_now(self, args, count, names, &sent) < 0) {
+    if (names == NULL && count == 1 && may_send(self, args[0]) && send_and_count(self, args[0], &sent) < 0) {
         return NULL;
     }
     if (sent < 0) {
