@@ -127,7 +127,8 @@ class Lap(SchedulerState):
         # Checked after setting the flag: earlier appends are seen here, later wakers see the flag.
         if FREE_THREADED:
             self.fence_queues()
-        if self.count_runnable():
+        # count_runnable(), written out: 5 calls less.
+        if self.run_queue or self._new_work or self._preempted or self._low:
             self.asleep = False
             self.loop.call_soon(self._continue_lap, self.laps)
         if self.mode.is_over():
