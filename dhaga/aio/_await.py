@@ -156,10 +156,7 @@ class Awaited:
             me.prepare_park("await", self)
             self.start()
             started = True
-            if timeout is None:
-                me.park_within(None)
-            else:
-                me.park_until_woken(timeout)
+            me.park_until_woken(timeout)
         except BaseException as error:
             self.cancel_and_wait(error, started)
         finally:
