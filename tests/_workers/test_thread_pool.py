@@ -20,6 +20,7 @@ from dhaga._workers.switch_interval import switch_interval
 from dhaga._workers.thread_pool import MAX_THREADS, OffloadPool, shared
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.kit.scripts import prints, run
+from tests.kit.socket_cases import eventually
 
 module = importlib.import_module("dhaga._workers.thread_pool")
 thread_call = importlib.import_module("dhaga._workers.thread_call")
@@ -307,6 +308,7 @@ def test_the_repr_tells_the_state() -> None:
     gate = threading.Event()
     callers = [dhaga.spawn(wal.offload, gate.wait, 30) for _ in range(3)]
     settle()
+    eventually(lambda: len(wal._calls) == 1)  # each thread takes its call in its own time
     assert repr(wal) == "<OffloadPool wal, 2 of 2 threads, 0 free, 1 calls due>"
     assert repr(callers[2].waits_on) == "<ThreadCall of wait through wal>"
     gate.set()
