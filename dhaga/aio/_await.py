@@ -79,8 +79,7 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
         awaited.wait(timeout)
         return awaited.outcome()  # type: ignore[no-any-return]
     finally:
-        awaited.me = awaited.future = None  # the caller keeps its last wait target: a cycle until its next park
-        del awaited  # another cycle: a Task holds its error, whose traceback holds this frame
+        del awaited  # a Task holds its error, whose traceback holds this frame: a cycle
 
 
 def discard(awaitable: object) -> None:
@@ -160,6 +159,7 @@ class Awaited:
         except BaseException as error:
             self.cancel_and_wait(error, started)
         finally:
+            self.me = None  # who keeps its last wait target: a cycle until its next park
             if self.context_copy is not None:
                 copy_variables_back(self.context_copy)
 
@@ -193,14 +193,16 @@ class Awaited:
         self.cancel()
         if not started and not self.future.done():
             self.start()
+        me = self.me
         self.park_until_done("await, cancelled")
-        # A cancelled Future calls its callbacks later, when this waiter may be parked elsewhere.
-        me, self.me = self.me, None
-        if self.future.cancelled():
-            raise error
-        # A timeout that came too late is dropped. A scope's cancel stays pending in any case, until the scope ends.
-        if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
-            me.cancel_with(error)
+        try:
+            if self.future.cancelled():
+                raise error
+            # A timeout that came too late is dropped. A scope's cancel stays pending in any case, until the scope ends.
+            if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
+                me.cancel_with(error)
+        finally:
+            del error  # its traceback holds this frame: a cycle
 
     def finish(self) -> None:
         """Park until the future is done. Cancels are passed on to the future, and raised at the next park."""
@@ -211,15 +213,16 @@ class Awaited:
             copy_variables_back(self.context_copy)
 
     def park_until_done(self, reason: str) -> None:
-        """Park until the future is done, however often the waiter is woken before."""
+        """Park until the future is done, however often the waiter is woken before. Then let go of the waiter: a
+        cancelled Future calls its callbacks later, when the waiter may be parked elsewhere.
+        """
         me = self.me
         try:
             while not self.is_done():
                 me.prepare_uncancellable(reason, self)
                 self.park()
-        except BaseException:  # a Ctrl-C in main code, which ``_remove`` cannot refuse
+        finally:  # also after a Ctrl-C in main code, which ``_remove`` cannot refuse
             self.me = None
-            raise
 
     def is_done(self) -> bool:
         """Return whether the future has ended."""
@@ -229,12 +232,18 @@ class Awaited:
         """Park the prepared waiter."""
         self.me.park_until_woken()
 
+    def take_future(self) -> Any:
+        """Return the future and let go of it: its error may hold the caller, who keeps its last wait target."""
+        future, self.future = self.future, None
+        return future
+
     def outcome(self) -> Any:
-        """Return or raise the result of the future."""
+        """Return or raise the result of the future, once."""
+        future = self.take_future()
         try:
-            return self.future.result()
+            return future.result()
         finally:
-            del self  # see await_
+            del future  # see await_
 
 
 class AwaitedOnOtherLoop(Awaited):
@@ -343,11 +352,12 @@ class AwaitedCoroutine(Awaited, HubCall):
         self.future.cancel()
 
     def outcome(self) -> Any:
-        """Return or raise the result; a Task that was cancelled elsewhere cancels its dhaga."""
+        """Return or raise the result, once; a Task that was cancelled elsewhere cancels its dhaga."""
+        future = self.take_future()
         try:
-            return self.future.result()
+            return future.result()
         except CancelledError as error:
-            if self.future.cancelling():
+            if future.cancelling():
                 raise Cancelled(*error.args) from error
             raise
         except RuntimeError as error:
@@ -359,7 +369,7 @@ class AwaitedCoroutine(Awaited, HubCall):
                 )
             raise
         finally:
-            del self  # see await_
+            del future  # see await_
 
 
 def context_to_share() -> tuple[Context, Context | None]:

@@ -70,6 +70,7 @@ class SessionCall(asyncio.Future[Any]):
             self.set_result(value)
         for _ in range(self.cancels):
             task.uncancel()
+        del self  # which holds the error, whose traceback holds this frame: a cycle
 
     def abandon(self) -> None:
         """End without being served: the Task was cancelled elsewhere before its first step."""
@@ -179,7 +180,7 @@ class TaskSession:
         awaited.context_copy = self.context_copy
         try:
             awaited.wait(timeout)
-            return outcome(awaited.future)
+            return outcome(awaited.take_future())
         finally:
             del awaited  # see await_
 
@@ -196,7 +197,7 @@ class TaskSession:
             awaited.finish()
             if awaited.future.cancelled() and awaited.future.cancels and me.pending_errors:
                 return WAS_CANCELLED
-            return outcome(awaited.future)
+            return outcome(awaited.take_future())
         finally:
             del awaited  # see await_
 

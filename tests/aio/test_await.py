@@ -377,11 +377,35 @@ def test_awaits_leave_no_cycles() -> None:
         gc.enable()
 
 
-def test_a_dhaga_that_ends_after_an_await_leaves_no_cycle() -> None:
+async def raises_value_error() -> None:
+    await asyncio.sleep(0)
+    raise ValueError
+
+
+def enters_a_timeout() -> None:
+    with dhaga.aio.enter(lambda: asyncio.timeout(10)):
+        dhaga.await_(returns(1, 1))
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda: dhaga.await_(returns(1)),
+        lambda: dhaga.await_(returns(1, 1)),
+        lambda: dhaga.await_(raises_value_error()),
+        lambda: dhaga.await_(asyncio.sleep(10), timeout=0),
+        enters_a_timeout,
+        lambda: list(dhaga.aio.aiter_(counts([]))),
+    ],
+)
+def test_a_dhaga_that_ends_after_an_await_leaves_no_cycle(way: Any) -> None:
+    def works() -> None:
+        with contextlib.suppress(ValueError, TimeoutError):
+            way()
+
     def collected() -> int:
-        for steps in (0, 1):
-            dhaga.spawn(lambda steps=steps: dhaga.await_(returns(1, steps))).join()  # type: ignore[misc]
-        dhaga.sleep(0.001)  # the callback that has woken the last one ends
+        dhaga.spawn(works).result()
+        dhaga.sleep(0.001)  # the callback that has woken it ends
         return gc.collect()
 
     collected()

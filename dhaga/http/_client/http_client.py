@@ -90,11 +90,9 @@ class HTTPClient:
             awaited = Awaited(me, fetch)
             try:
                 awaited.wait(None)
-                return fetch.result()  # type: ignore[no-any-return]
+                return awaited.outcome()  # type: ignore[no-any-return]
             finally:
                 self.fetches.discard(fetch)
-                # The waiter keeps its last wait target: a cycle, and the response, until its next park.
-                awaited.me = awaited.future = None
 
     def begin(self, scheduler: Scheduler, *what: Any) -> Fetch:
         """Begin a fetch. From: the scheduler's thread. ``what``: the arguments of ``Fetch.begin``."""

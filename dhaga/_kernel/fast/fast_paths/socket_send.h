@@ -63,24 +63,34 @@ send_and_count(PyObject *self, PyObject *data, Py_ssize_t *sent)
     return 0;
 }
 
+/* Whether these are the flags of a caller that does not wait. */
+static inline int
+says_dontwait(PyObject *flags)
+{
+    int says = PyLong_Check(flags) && PyLong_AsLong(flags) == MSG_DONTWAIT;
+
+    PyErr_Clear(); /* flags that are no long */
+    return says;
+}
+
 static PyObject *
 socket_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     Py_ssize_t sent = -1;
     int failed = 0;
 
-    if (names == NULL && count == 1 && may_send(self, args[0])) {
-        failed = send_and_count(self, args[0], &sent);
-    }
-    /* Its caller does not wait, so its turn goes on. 4.5 -> 2.3 µs: a broadcast sends so, to one client after the other. */
-    else if (names == NULL && count == 2 && may_send(self, args[0]) && PyLong_Check(args[1]) &&
-             PyLong_AsLong(args[1]) == MSG_DONTWAIT) {
-        failed = send_what_fits(self, args[0], &sent);
+    if (names == NULL && (count == 1 || count == 2) && may_send(self, args[0])) {
+        if (count == 1) {
+            failed = send_and_count(self, args[0], &sent);
+        }
+        /* Its turn goes on. 4.5 -> 2.3 µs: a broadcast sends so, to one client after the other. */
+        else if (says_dontwait(args[1])) {
+            failed = send_what_fits(self, args[0], &sent);
+        }
     }
     if (failed) {
         return NULL;
     }
-    PyErr_Clear(); /* flags that are no long */
     return sent < 0 ? call_twin(SOCKET_SEND, self, args, count, names) : PyLong_FromSsize_t(sent);
 }
 
