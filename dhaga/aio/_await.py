@@ -95,7 +95,7 @@ def make_awaited(awaitable: Any, me: Dhaga | Main) -> Awaited:
             raise RuntimeError(f"{awaitable!r} is awaited already: call the function again for a second coroutine")
         return AwaitedCoroutine(me, awaitable)
     if isinstance(awaitable, concurrent.futures.Future):
-        return Awaited(me, asyncio.wrap_future(awaitable, loop=me.scheduler.loop))
+        return AwaitedOfThread(me, awaitable)
     if not asyncio.isfuture(awaitable):
         return AwaitedCoroutine(me, wrap_awaitable(awaitable))
     loop = awaitable.get_loop()
@@ -244,6 +244,23 @@ class Awaited:
             return future.result()
         finally:
             del future  # see await_
+
+
+class AwaitedOfThread(Awaited):
+    """A Future of ``concurrent.futures``, by a Future of the scheduler's loop that ends with it.
+
+    A cancel reaches the first at once: by itself asyncio passes it on in the next iteration, when the wait is over.
+    """
+
+    __slots__ = ("source",)
+
+    def __init__(self, me: Dhaga | Main, source: concurrent.futures.Future[Any]) -> None:
+        super().__init__(me, asyncio.wrap_future(source, loop=me.scheduler.loop))
+        self.source = source
+
+    def cancel(self) -> None:
+        self.source.cancel()
+        super().cancel()
 
 
 class AwaitedOnOtherLoop(Awaited):

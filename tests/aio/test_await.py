@@ -197,6 +197,18 @@ def test_a_future_of_a_loop_in_another_thread_is_bridged(call: Runner) -> None:
     thread.join()
 
 
+def test_a_concurrent_future_is_cancelled_when_its_await_ends_by_a_timeout_or_cancel() -> None:
+    def works(future: concurrent.futures.Future[int], timeout: float | None) -> bool:
+        with contextlib.suppress(TimeoutError, dhaga.Cancelled):
+            dhaga.await_(future, timeout)
+        return future.cancelled()
+
+    timed_out, cancelled = (dhaga.spawn(works, concurrent.futures.Future[int](), timeout) for timeout in (0.001, None))
+    dhaga.sleep(0)
+    cancelled.cancel()
+    assert timed_out.result() and cancelled.result()
+
+
 def test_a_future_of_a_loop_that_does_not_run_is_refused() -> None:
     loop = asyncio.new_event_loop()
     future = loop.create_future()
