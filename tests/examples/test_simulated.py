@@ -149,7 +149,9 @@ def test_a_history_that_hides_its_gaps_loses_messages(monkeypatch: pytest.Monkey
 
 def test_a_history_that_begins_with_the_last_message_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def since(history: History, id: Id) -> list[Message]:
-        return [message for message in history.messages if message.id >= id]
+        # Nothing if there is nothing new: a long poll that is answered at once is repeated 60,000 times in a run.
+        messages = [message for message in history.messages if message.id >= id]
+        return messages if messages and messages[-1].id > id else []
 
     report = wrong(monkeypatch, History, "after", since, simulated_notifications.program, NOTIFICATIONS)
     assert "comes after" in report
