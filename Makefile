@@ -43,9 +43,17 @@ INSTALLED_FROM := pyproject.toml hatch_build.py $(wildcard dhaga/_kernel/fast/*.
 
 .PRECIOUS: .venv-%/.test
 .venv-%/.test: $(INSTALLED_FROM)
-	$(call install,.venv-$*,$*,$(if $(filter %t,$*),test-free-threaded,$(if $(filter $(MAIN),$*),tools,test)))
+	$(call install,.venv-$*,$*,$(if $(filter %t,$*),test-free-threaded,test))
 
-$(TOOLS)/.packages: $(TOOLS)/.test
+# The one of the main Python can test as well; one that was made for tests alone, while another Python was the main one,
+# gets the tools here.
+$(TOOLS)/.tools: $(INSTALLED_FROM)
+	$(call install,$(TOOLS),$(MAIN),tools)
+
+$(TOOLS)/.test: $(TOOLS)/.tools
+	@touch $@
+
+$(TOOLS)/.packages: $(TOOLS)/.tools
 	$(call install,$(TOOLS),$(MAIN),packages)
 
 $(VENV)/.examples: $(INSTALLED_FROM)
@@ -58,18 +66,19 @@ $(VENV)/.bench: $(INSTALLED_FROM)
 	$(call install,.venv-docs,$(MAIN),docs)
 
 # What belongs together runs at the same time, as tests also wait, each part's output kept together where make can do that
-# (4.0 and later). What is checked on every change mostly computes: one job a core.
+# (4.0 and later); what fails keeps nothing else from being run. What is checked on every change mostly computes: one job
+# a core.
 JOBS := $(if $(filter test test-all,$(MAKECMDGOALS)),5,$(if $(filter check,$(MAKECMDGOALS)),2))
 ifneq ($(JOBS),)
-MAKEFLAGS += --jobs=$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+MAKEFLAGS += --keep-going --jobs=$(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-slow test-slow-programs test-slow-library test-shuffled stdlib peers stress simulations test-simulated soak hostile bench tables docs package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak hostile bench tables docs test-site package format clean
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.examples  ## back up a real directory with dhagas and with threads, and print what that took
 	$(VENV)/bin/python -m examples.backup.demo $(ARGS)
@@ -78,7 +87,7 @@ ifeq ($(MODULE),)
 check: format-check lint check-types check-first check-second check-apart  ## on every change, below a minute: format, lint, types of dhaga/, quick tests
 	@echo "== all passed, on Python $(MAIN)"
 else
-check: $(TOOLS)/.test
+check: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m ruff format --quiet --diff .
 	$(TOOLS)/bin/python -m ruff check --quiet .
 	$(TOOLS)/bin/python -m mypy dhaga
@@ -89,19 +98,19 @@ endif
 # Two halves that take about as long: what starts no process and is of no crowd.
 QUICK := -m 'not slow and not once and not process and not crowd'
 FIRST_HALF := tests/_kernel tests/_sync tests/_structured tests/_workers tests/_iowait tests/aio tests/debug tests/http
-check-first: $(TOOLS)/.test
+check-first: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(FIRST_HALF) $(ARGS)
 
-check-second: $(TOOLS)/.test
+check-second: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(MOST) $(addprefix --ignore=,$(FIRST_HALF) $(PROGRAMS) tests/soak tests/stdlib) $(ARGS)
 
 # A simulation looks through all objects of its process, and forks it: after all other tests these take 101 s instead of 14.
 APART := tests/simulation tests/test_pytest_plugin.py
 MOST := $(addprefix --ignore=,$(APART))
-check-apart: $(TOOLS)/.test
+check-apart: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m pytest -q $(QUICK) $(APART) $(ARGS)
 
-check-types: $(TOOLS)/.test
+check-types: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m mypy dhaga
 
 test: format-check lint types test-first test-second test-apart test-readme  ## on one Python: format check, lint, types, the library's tests, README's programs
@@ -112,64 +121,125 @@ OTHERS := $(if $(filter test-all,$(MAKECMDGOALS)),$(filter-out $(MAIN),$(VERSION
 test-all: test test-programs test-frameworks test-once $(OTHERS:%=test-%)  ## the same, the other programs', and the library's tests on every Python found
 	@echo "== all passed, on Python $(MAIN) $(OTHERS)"
 
-# With those that start processes, the halves are others.
+# With those that start processes, the halves are others. `lint` runs the tests of prose.
 FIRST_LANE := $(FIRST_HALF) tests/compat tests/integrations tests/packages tests/servers tests/stdlib
-test-first: $(TOOLS)/.test
+test-first: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(FIRST_LANE) $(ARGS)
 
-test-second: $(TOOLS)/.test
-	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(MOST) $(addprefix --ignore=,$(FIRST_LANE)) $(ARGS)
+test-second: $(TOOLS)/.tools
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(MOST) \
+	    $(addprefix --ignore=,$(FIRST_LANE) tests/test_prose.py) $(ARGS)
 
-test-apart: $(TOOLS)/.test
+test-apart: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(APART) $(ARGS)
 
-test-readme: $(TOOLS)/.test
+test-readme: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' tests/test_readme.py $(ARGS)
 
-format-check: $(TOOLS)/.test  ## is every file as `make format` leaves it?
+format-check: $(TOOLS)/.tools  ## is every file as `make format` leaves it?
 	$(TOOLS)/bin/python -m ruff format --quiet --diff .
 
-lint: $(TOOLS)/.test  ## ruff's rules, and those of prose: first words of docstrings, banned turns
+lint: $(TOOLS)/.tools  ## ruff's rules, and those of prose: first words of docstrings, banned turns
 	$(TOOLS)/bin/python -m ruff check --quiet .
 	$(TOOLS)/bin/python -m pytest -q tests/test_prose.py
 
-types: $(TOOLS)/.test  ## mypy, strict but for tests; `make test-once` adds pyright, and how much of the API is typed
+types: $(TOOLS)/.tools  ## mypy, strict but for tests; `make test-once` adds pyright, and how much of the API is typed
 	$(TOOLS)/bin/python -m mypy
 	$(TOOLS)/bin/python -m mypy --config-file tests/mypy.ini
 
+# What reads the text of the checkout: on the main Python alone. (Each environment's install compiles the accelerator.)
+OF_TEXT := tests/kit tests/test_layers.py tests/test_mirror.py tests/test_packaging.py tests/test_prose.py
+NOT_OF_TEXT := $(addprefix --ignore=,$(OF_TEXT))
+
 test-%: .venv-%/.test  ## the library's tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	status=0; for tests in "$(MOST)" "$(APART)"; do \
+	status=0; for tests in "$(MOST) $(if $(filter $*,$(MAIN)),,$(NOT_OF_TEXT))" "$(APART)"; do \
 	    .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once' $$tests $(ARGS) || status=1; \
 	done; exit $$status
 
-# What the accelerator has a part in; on the oldest and the newest Python all of it.
+# What the accelerator has a part in: all of it on the oldest Python, the lower districts on the others. What is above
+# these is the same code with and without the accelerator, and each Python runs it with.
+LOWER := tests/_kernel tests/_sync tests/_structured tests/_workers tests/_iowait tests/aio
 test-pure: $(VERSIONS:%=pure-%)  ## the library's tests without the accelerator, on every Python found
 
 pure-%: .venv-%/.test  ## the same on one Python: make pure-3.12
 	@echo "== pure Python, on Python $*"
-	status=0; for tests in $(if $(filter $*,$(OLDEST) $(NEWEST)),"$(MOST)" "$(APART)","tests/_kernel tests/_sync"); do \
+	status=0; for tests in $(if $(filter $*,$(OLDEST)),"$(MOST) $(NOT_OF_TEXT)" "$(APART)","$(if $(filter $*,$(NEWEST)),$(LOWER),tests/_kernel tests/_sync)"); do \
 	    DHAGA_PURE=1 .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd' $$tests $(ARGS) || status=1; \
 	done; exit $$status
 
 # What runs on the main Python alone mostly waits for processes: three at once, beside the library's.
 FRAMEWORKS := tests/integrations tests/packages
 PROGRAMS := tests/benchmarks tests/examples $(FRAMEWORKS)
-test-programs: $(TOOLS)/.test  ## the tests of examples and benchmarks, on the main Python
+test-programs: $(TOOLS)/.tools  ## the tests of examples and benchmarks, on the main Python
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(filter-out $(FRAMEWORKS),$(PROGRAMS)) $(ARGS)
 
 test-frameworks: $(TOOLS)/.packages  ## the tests of frameworks and packages, on the main Python
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(FRAMEWORKS) $(ARGS)
 
-test-once: $(TOOLS)/.test  ## the other tests of programs rather than the library, on the main Python
-	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py) $(ARGS)
+test-once: $(TOOLS)/.packages  ## the other tests of programs rather than the library, on the main Python
+	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py tests/test_site.py) $(ARGS)
+
+test-anywhere: $(TOOLS)/.tools  ## `make test` as other people run it: no terminal, signals ignored, another run beside it, …
+	$(TOOLS)/bin/python -m tests.anywhere $(ARGS)
 
 # What waits for file descriptors, by one way or another.
 PORTABLE := tests/_kernel tests/_iowait tests/aio tests/http tests/integrations tests/monkey tests/servers tests/_cli/test_serve.py \
     tests/scenarios/test_swap.py tests/scenarios/test_socket_waits.py tests/scenarios/test_patched_sockets.py \
     $(wildcard $(addprefix tests/test_,asyncio.py io.py os.py select*.py socket*.py ssl*.py stream*.py subprocess.py))
-test-ioloop: $(TOOLS)/.test  ## the tests with the portable poller instead of epoll or kqueue
+test-ioloop: $(TOOLS)/.tools  ## the tests with the portable poller instead of epoll or kqueue
 	DHAGA_POLLER=ioloop $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once' $(PORTABLE) $(ARGS)
+
+# A kqueue over epoll, for the code of macOS and BSD: tests/kit/kqueue. Of the tests that start processes, those about
+# forks, signals and what a patched program waits with.
+KQUEUE := PYTHONPATH=tests/kit/kqueue
+KQUEUE_TESTS := tests/_kernel tests/_sync tests/_iowait tests/aio $(filter tests/test_%,$(PORTABLE))
+KQUEUE_PROCESSES := tests/_kernel/test_fork.py tests/_kernel/test_signals.py tests/_sync/test_semlock.py tests/_iowait \
+    tests/servers $(wildcard $(addprefix tests/test_,select*.py asyncio.py))
+test-kqueue: $(TOOLS)/.tools  ## the tests of the kernel, primitives and sockets on a kqueue, which is made of Linux's epoll
+	$(KQUEUE) $(TOOLS)/bin/python -c 'import select; select.kqueue'
+	status=0; \
+	$(KQUEUE) $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd and not process' $(KQUEUE_TESTS) $(ARGS) || status=1; \
+	$(KQUEUE) $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once and process' $(KQUEUE_PROCESSES) $(ARGS) || status=1; \
+	exit $$status
+
+# A CPython for aarch64 on another machine. DHAGA_ARM64 is a folder with two programs: `python ARGUMENTS…` runs it, with
+# greenlet, Tornado and pytest, and `compile CHECKOUT` puts Dhaga beside those, with its accelerator cross-compiled.
+# DHAGA_GET_ARM64 is a program that makes such a folder. Left out: what starts processes, needs other packages or reads the
+# source. qemu keeps two real-time signals for itself, and the mocks of CPython 3.11.2, Debian's, check no arguments.
+ARM64 := $(if $(DHAGA_ARM64),$(abspath $(DHAGA_ARM64)),$(if $(DHAGA_GET_ARM64),$(CURDIR)/.venv-arm64/cpython))
+ON_ARM64 := tests/_sync tests/_structured tests/_kernel tests/test_socket.py tests/test_socket_stream.py tests/test_select.py
+NOT_ON_ARM64 := $(addprefix --ignore=tests/_kernel/test_,foreign_names.py turn_budget.py look_then_act.py weak_sets.py) \
+    $(addprefix --deselect=tests/_kernel/test_,waiter.py::test_only_the_waiter_makes_tickets \
+    helper_threads.py::test_the_mask_is_the_former_one_after_a_handler_has_raised stdlib_face.py::test_tests_replace_it_by_a_mock)
+.venv-arm64/cpython:
+	$(DHAGA_GET_ARM64) $@
+
+ifeq ($(ARM64),)
+test-arm64:
+	@echo "nothing tested: neither DHAGA_ARM64 nor DHAGA_GET_ARM64 is set; see the Makefile"
+else
+test-arm64: $(if $(DHAGA_ARM64),,.venv-arm64/cpython)  ## the tests of the kernel, primitives and sockets on a CPython for aarch64, emulated
+	$(ARM64)/compile $(CURDIR)
+	@rm -rf .venv-arm64/checkout && mkdir -p .venv-arm64/checkout && cp -R tests pyproject.toml .venv-arm64/checkout
+	cd .venv-arm64/checkout && $(ARM64)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest \
+	    -m 'not slow and not once and not process and not crowd' $(ON_ARM64) $(NOT_ON_ARM64) $(ARGS)
+endif
+
+# The lowest versions that pyproject.toml allows: other environments have the newest. Old packages use what new Pythons
+# have deprecated since.
+.PRECIOUS: .venv-floors-%/.floors
+.venv-floors-%/.floors: $(INSTALLED_FROM) .ci/floors
+	@echo "== .venv-floors-$*: install dhaga[all] with the lowest versions"
+	@"$$(.ci/find-python $*)" -m venv --clear .venv-floors-$*
+	@.ci/floors .venv-floors-$*
+	@touch $@
+
+test-floors: $(VERSIONS:%=floors-%)  ## the tests of the kernel and the primitives with the lowest versions of all requirements, on every Python found
+
+floors-%: .venv-floors-%/.floors  ## the same on one Python: make floors-3.12
+	.venv-floors-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once and not process and not crowd' \
+	    -W ignore::DeprecationWarning tests/_kernel tests/_sync tests/_iowait $(ARGS)
 
 test-slow: test-slow-programs test-slow-library  ## the tests that are too slow for every change, on the oldest Python
 
@@ -187,7 +257,7 @@ UNSHUFFLED := %/test_run_modes.py %/test_run_modes_guest.py %/test_deadlock.py %
 SHUFFLED := $(filter-out $(UNSHUFFLED),$(wildcard tests/_kernel/test_*.py tests/_structured/test_*.py \
     $(addprefix tests/_sync/test_,lock.py condition.py semaphore.py event.py barrier.py simple_queue.py local.py) \
     tests/test_threading.py tests/test_queue.py))
-test-shuffled: $(TOOLS)/.test  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
+test-shuffled: $(TOOLS)/.tools  ## tests with the run queue shuffled: make test-shuffled SEEDS='1 2 3'
 	@status=0; for seed in $(SEEDS); do \
 	    echo "== seed $$seed"; \
 	    $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not process and not crowd' --dhaga-seed $$seed $(SHUFFLED) $(ARGS) || status=1; \
@@ -198,7 +268,7 @@ stdlib: stdlib-$(OLDEST)  ## CPython's own tests under the patch on the oldest P
 stdlib-%: .venv-%/.test  ## the same on another Python: make stdlib-3.14
 	.venv-$*/bin/python -m tests.stdlib $(ARGS)
 
-peers: $(TOOLS)/.test  ## suites of gevent, eventlet, zerorpc, swift and oslo on dhaga.compat, each beside its list of known failures: make peers ARGS=gevent
+peers: $(TOOLS)/.tools  ## suites of gevent, eventlet, zerorpc, swift and oslo on dhaga.compat, each beside its list of known failures: make peers ARGS=gevent
 	$(TOOLS)/bin/python -m tests.peers $(ARGS)
 
 # The C code, compiled without a warning, in a CPython that checks itself, and under AddressSanitizer. greenlet moves
@@ -211,7 +281,7 @@ UNDER_SANITIZER = LD_PRELOAD="$(SANITIZER)" ASAN_OPTIONS=detect_leaks=0 PYTHONMA
 .venv-debug/.test: $(INSTALLED_FROM)
 	@echo "== .venv-debug: build greenlet and dhaga for $(DEBUG_PYTHON)"
 	@$(DEBUG_PYTHON) -m venv --clear .venv-debug
-	@.venv-debug/bin/python -W ignore -m pip install -qq --no-binary greenlet greenlet tornado hatchling pytest trustme hypothesis
+	@.venv-debug/bin/python -W ignore -m pip install -qq --no-binary greenlet greenlet tornado hatchling hatch-fancy-pypi-readme pytest trustme hypothesis
 	@CFLAGS='-g -O1 -Wextra -Wshadow -Werror --param asan-stack=0 $(SANITIZED)' LDFLAGS='$(SANITIZED)' \
 	    .venv-debug/bin/python -W ignore -m pip install -qq --no-build-isolation --no-deps --editable .
 	@$(UNDER_SANITIZER) .venv-debug/bin/python -c 'from dhaga._kernel.fast.accelerator import *; fast_paths.twin, chunks.figures'
@@ -235,21 +305,21 @@ stress-%: .venv-%/.test  ## the same on another Python: make stress-3.15t
 	.venv-$*/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
 
 RUNS := 10000
-simulations: $(TOOLS)/.test  ## 10,000 seeds of the log, the backup, HTTP clients and notifications, with faults: make simulations RUNS=…
+simulations: $(TOOLS)/.tools  ## 10,000 seeds of the log, the backup, HTTP clients and notifications, with faults: make simulations RUNS=…
 	$(TOOLS)/bin/python -m tests.kit.suite -q tests/examples/test_simulated.py --dhaga-seeds $(RUNS) $(ARGS)
 
 # The tests of what OS threads share; tests/kit/not_simulated.toml lists those that no simulation can run.
 SCHEDULES := 200
 SIMULATED := tests/_sync tests/_workers tests/scenarios/test_contended.py $(addprefix tests/test_,pool.py futures.py queue.py threading.py)
-test-simulated: $(TOOLS)/.test  ## the primitives' tests, by 200 schedules each, OS threads switched between any two lines: make test-simulated SCHEDULES=…
+test-simulated: $(TOOLS)/.tools  ## the primitives' tests, by 200 schedules each, OS threads switched between any two lines: make test-simulated SCHEDULES=…
 	DHAGA_PURE=1 PYTHONHASHSEED=0 $(TOOLS)/bin/python -m tests.kit.suite -q -m 'not slow and not once and not process and not crowd' \
 	    --dhaga-simulated $(SCHEDULES) $(SIMULATED) $(ARGS)
 
 SECONDS := 600
-soak: $(TOOLS)/.test  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
+soak: $(TOOLS)/.tools  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
 	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(ARGS)
 
-hostile: $(TOOLS)/.test  ## hostile clients beside an ordinary one, whose p99 is printed: make hostile ARGS='--targets serve'
+hostile: $(TOOLS)/.tools  ## hostile clients beside an ordinary one, whose p99 is printed: make hostile ARGS='--targets serve'
 	$(TOOLS)/bin/python -m tests.hostile $(ARGS)
 
 instructions: .venv-$(OLDEST)/.test  ## instructions per operation of the kernel, beside those recorded: make instructions ARGS=--check
@@ -265,16 +335,19 @@ docs: .venv-docs/.docs  ## build the documents, offline, warnings as errors; it 
 	.venv-docs/bin/python -m sphinx -b html -n -W --keep-going -q -d docs/_build/doctrees docs docs/_build/html $(ARGS)
 	@echo "== open file://$(CURDIR)/docs/_build/html/index.html"
 
-package: $(TOOLS)/.test  ## build wheel and sdist into dist/, check them as an index would, and run each installed alone
+test-site: docs $(TOOLS)/.tools  ## the built documents in a browser, at the widths of a phone and of a desk
+	DHAGA_SITE=docs/_build/html $(TOOLS)/bin/python -m pytest -q tests/test_site.py $(ARGS)
+
+package: $(TOOLS)/.tools  ## build wheel and sdist into dist/, check them as an index would, and run each installed alone
 	.ci/package $(TOOLS)
 
-wheel:  ## build the pure wheel, and for every Python found one with the accelerator, into dist/; try each in a clean environment
+wheel:  ## build the sdist, the pure wheel, and for every Python found one with the accelerator, into dist/; try each in a clean environment
 	.ci/wheel $(VERSIONS)
 
-format: $(TOOLS)/.test  ## format every file, and mend what ruff can mend
+format: $(TOOLS)/.tools  ## format every file, and mend what ruff can mend
 	$(TOOLS)/bin/python -m ruff format .
 	$(TOOLS)/bin/python -m ruff check --fix .
 
 clean:  ## remove environments, caches and builds
-	rm -rf .venv .venv-* build dist docs/_build docs/reference/api htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-* build dist sbom docs/_build docs/reference/api htmlcov .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

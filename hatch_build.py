@@ -37,25 +37,26 @@ class AcceleratorHook(BuildHookInterface[Any]):
         """Compile, and let the wheel be of this platform. Called before hatchling collects the files."""
         root = Path(self.root)
         sources = sorted(root.glob("dhaga/**/_*.c"))
+        built = self.compile(sources)
         if version == "editable":
-            for source in sources:  # an earlier install may have left one, which would now be out of date
-                source.with_name(file_name(source)).unlink(missing_ok=True)
+            put_in_place(sources, built)
+        else:
+            names = {str(built[each]): each.with_name(file_name(each)).relative_to(root).as_posix() for each in built}
+            build_data["force_include"].update(names)
+        if built:
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+
+    def compile(self, sources: list[Path]) -> dict[Path, Path]:
+        """Return the compiled module of each source; of none if one fails, or where pure Python is asked for."""
         if os.environ.get("DHAGA_PURE", "0") not in ("", "0"):
-            return
+            return {}
         self.folder = tempfile.mkdtemp(prefix="dhaga-build-")
         try:
-            built = {source: compiled(source, Path(self.folder)) for source in sources}
+            return {source: compiled(source, Path(self.folder)) for source in sources}
         except NotCompiled as reason:
             self.app.display_warning(f"dhaga is installed as pure Python, without its accelerator: {reason}")
-            return
-        for source, module in built.items():
-            target = source.with_name(module.name)
-            if version == "editable":
-                shutil.copy2(module, target)
-            else:
-                build_data["force_include"][str(module)] = target.relative_to(root).as_posix()
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+            return {}
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was compiled: it is in the wheel."""
@@ -66,6 +67,24 @@ class AcceleratorHook(BuildHookInterface[Any]):
 def file_name(source: Path) -> str:
     """Return what this Python calls the module of a source: ``_frame_chunks.cpython-313-x86_64-linux-gnu.so``."""
     return source.stem + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
+
+
+def put_in_place(sources: list[Path], built: dict[Path, Path]) -> None:
+    """Replace the compiled modules of a checkout, each at once: its other environments may be importing them.
+
+    What an earlier install has left is removed if it was not compiled again, as it would be out of date.
+    """
+    for source in sources:
+        target = source.with_name(file_name(source))
+        if source not in built:
+            target.unlink(missing_ok=True)
+            continue
+        aside = target.with_name(f".{os.getpid()}-{target.name}")  # beside it, as a rename stays on one file system
+        try:
+            shutil.copy2(built[source], aside)
+            os.replace(aside, target)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def compiled(source: Path, folder: Path) -> Path:

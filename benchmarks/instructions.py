@@ -1,10 +1,12 @@
-"""Instructions per operation of the kernel's rows, under valgrind: what a change costs, on a machine however busy.
+"""Instructions per operation of the kernel's rows and per request of a service, under valgrind: what a change costs, on
+a machine however busy.
 
 `python -m benchmarks.instructions` counts, in both modes, and compares with the counts recorded for this Python in
 `results/instructions.json`; `--check` fails where a row has grown by more than the tolerance, `--record` writes them.
 
 A count repeats to 1 %, where a time on a shared machine varies by half. But it leaves out the kernel of the operating
-system, caches and branches: for how fast a row is, see `benchmarks.kernel`. It belongs to a build of Python, so that
+system, caches and branches: for how fast a row is, see `benchmarks.kernel`. Requests are counted where the packages and
+databases of their service are (`instructions_requests`). A count belongs to a build of Python, so that
 another build has no recorded counts, and only prints.
 """
 
@@ -25,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks import instructions_requests
 from benchmarks.kernel.rows import ROWS
 
 RECORDED = Path(__file__).parent / "results" / "instructions.json"
@@ -32,9 +35,12 @@ NAMES = (
     *("yield-100", "spawn-join", "lock", "lock-100", "queue-1", "queue-100"),
     *("queue-ping-pong", "event-ping-pong", "condition-ping-pong", "socketpair"),
 )
+REQUESTS = {f"request-{name}": name for name in instructions_requests.COUNTED}
+"""The services by their rows."""
+
 OPERATIONS = 2000
 TOLERANCE = 5.0
-"""Percent. Runs differ by up to 1; a flag that is looked at in each park is 1 to 2."""
+"""Percent. Runs differ by up to 1, and by 2 where databases answer. A flag that is looked at in each park is 1 to 2."""
 
 MODES = {"compiled": "0", "pure": "1"}
 """By name: DHAGA_PURE."""
@@ -52,13 +58,19 @@ def build() -> str:
 
 def count() -> Counts:
     """Count all rows in both modes. Raises: RuntimeError if one breaks."""
+    services = {row: name for row, name in REQUESTS.items() if instructions_requests.can_serve(name)}
     with ThreadPoolExecutor() as threads:
-        return dict(zip(MODES, threads.map(_count_mode, MODES.values()), strict=True))
+        return dict(zip(MODES, threads.map(_count_mode, MODES.values(), itertools.repeat(services)), strict=True))
 
 
-def _count_mode(pure: str) -> dict[str, int]:
+def _count_mode(pure: str, services: dict[str, str]) -> dict[str, int]:
+    environ = {**os.environ, "DHAGA_PURE": pure, "DHAGA_CHUNKS": "", "PYTHONHASHSEED": "0"}
+    requests = {row: instructions_requests.count(name, environ) for row, name in services.items()}
+    return {**_count_rows(environ), **requests}
+
+
+def _count_rows(environ: dict[str, str]) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
-        environ = {**os.environ, "DHAGA_PURE": pure, "DHAGA_CHUNKS": "", "PYTHONHASHSEED": "0"}
         valgrind = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
         command = [*valgrind, f"--log-file={folder}/%p", sys.executable, "-m", "benchmarks.instructions", "--rows"]
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
@@ -82,7 +94,9 @@ def _of_an_operation(folder: Path, less: int, more: int) -> int:
 def run_rows() -> None:
     """Run each row twice, in forked children, so that Python and Dhaga start once. Prints: the children's pids."""
     # Under valgrind everything is slow, and laps would end by the clock rather than by the number of switches.
-    time.monotonic = itertools.count(0.0, 1e-6).__next__
+    from dhaga._kernel import originals
+
+    time.monotonic = originals.monotonic = itertools.count(0.0, 1e-6).__next__
     from benchmarks.kernel import on_dhaga
 
     pids = {}
@@ -122,9 +136,12 @@ def grown(counts: Counts, recorded: Counts, tolerance: float) -> list[str]:
 def lines(counts: Counts, recorded: Counts) -> Iterable[str]:
     """Give the table."""
     yield f"{'instructions each':<22}" + "".join(f"{mode:>12}{'':>9}" for mode in counts)
-    for name in NAMES:
+    for name in (*NAMES, *REQUESTS):
         line = f"{name:<22}"
         for mode, rows in counts.items():
+            if name not in rows:
+                line += "  not counted here"
+                continue
             before = recorded.get(mode, {}).get(name)
             line += f"{rows[name]:>12,}" + (f"{100 * (rows[name] / before - 1):>+7.1f} %" if before else " " * 9)
         yield line

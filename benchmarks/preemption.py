@@ -2,6 +2,7 @@
 
 - `beside`: a thread computes for a second at a time, beside 1,000 that answer clients; how long do these wait?
 - `views`: a Flask service in which some views compute for 200 ms; how long do the light ones take?
+- `strikes`: how late is a deadline over code that computes, beside the 1,000 connections?
 - `loss`: how much CPU time a loop takes in a patched program, beside that of a cooperative one.
 
 Each server is a process of its own on one CPU, its clients are on another, and the rivals take turns within a round.
@@ -73,14 +74,38 @@ def compute_for_ever() -> None:
         time.sleep(RESTS)
 
 
-def serve_threads() -> None:
+def compute_until_struck(late: list[float]) -> None:
+    """Compute under deadlines, one after the other, and append the milliseconds by which each came too late."""
+    import dhaga
+
+    draw = random.Random(1).uniform
+    while True:
+        ends = time.monotonic() + (bound := draw(0.02, 0.06))
+        try:
+            with dhaga.Timeout(bound):
+                compute(COMPUTES)
+        except TimeoutError:
+            late.append((time.monotonic() - ends) * 1000)
+        time.sleep(RESTS)
+
+
+def serve_strikes() -> None:
+    """Answer each connection in a thread, beside one that is struck; at the end of the input, print how late."""
+    late: list[float] = []
+    serve_threads(lambda: compute_until_struck(late))
+    print(*late)
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def serve_threads(work: Callable[[], None] = compute_for_ever) -> None:
     """Answer each connection in a thread, beside one that computes."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=CLIENTS)
     print(listener.getsockname()[1], flush=True)
     for count in range(CLIENTS):
         threading.Thread(target=echo, args=(listener.accept()[0],), daemon=True).start()
         if count + 1 == CLIENTS:
-            threading.Thread(target=compute_for_ever, daemon=True).start()
+            threading.Thread(target=work, daemon=True).start()
     sys.stdin.read()
 
 
@@ -211,6 +236,8 @@ BESIDE = {
     "asyncio": (*HERE, "--serve", "asyncio"),
 }
 
+STRIKES: dict[str, tuple[str, ...]] = {"dhaga": ("-m", "dhaga", *HERE, "--serve", "strikes")}
+
 APP = "benchmarks.preemption:app"
 GUNICORN = ("-m", "gunicorn", "--bind", "127.0.0.1:{port}", "--log-level", "error", "--keep-alive", "60")
 VIEWS = {
@@ -236,6 +263,13 @@ def measure_beside(arguments: tuple[str, ...], cpu: int | None, seconds: float) 
     with process(arguments, cpu, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         return figures(latencies(int(server.stdout.readline()), seconds))
+
+
+def measure_strikes(arguments: tuple[str, ...], cpu: int | None, seconds: float) -> Figures:
+    with process(arguments, cpu, stdout=subprocess.PIPE, env={**os.environ, "DHAGA_PREEMPT": "0.01"}) as server:
+        assert server.stdout is not None
+        latencies(int(server.stdout.readline()), seconds)
+        return figures([float(each) for each in server.communicate()[0].split()])
 
 
 def measure_views(arguments: tuple[str, ...], cpu: int | None, seconds: float) -> Figures:
@@ -267,6 +301,7 @@ def measure_loss(arguments: tuple[str, ...], cpu: int | None, seconds: float) ->
 EXPERIMENTS: dict[str, tuple[dict[str, tuple[str, ...]], Callable[..., Figures]]] = {
     "beside": (BESIDE, measure_beside),
     "views": (VIEWS, measure_views),
+    "strikes": (STRIKES, measure_strikes),
     "loss": (LOOPS, measure_loss),
 }
 
@@ -306,7 +341,7 @@ def report(samples: Samples) -> str:
             continue
         columns = list(next(iter(rivals.values()))[0])
         lines = [[rival, *(f"{median(each)[key]:,.1f}" for key in columns)] for rival, each in rivals.items()]
-        target = f"p99 at most {P99:g} ms" if name == "beside" else "p99 at most that of gthread"
+        target = f"p99 at most {P99:g} ms" if name in ("beside", "strikes") else "p99 at most that of gthread"
         parts.append(f"`{name}`, in ms ({target}):\n\n{table(('program', *columns), lines)}")
     return "\n\n".join(parts)
 
@@ -344,7 +379,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"({ROUNDS})")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"under load ({SECONDS:g})")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
-    parser.add_argument("--serve", choices=("threads", "asyncio"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=("threads", "asyncio", "strikes"), help=argparse.SUPPRESS)
     parser.add_argument("--loops", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     raise_file_limit()
@@ -352,6 +387,8 @@ def main() -> None:
         time_loops()
     elif options.serve == "threads":
         serve_threads()
+    elif options.serve == "strikes":
+        serve_strikes()
     elif options.serve:
         asyncio.run(serve_asyncio())
     else:

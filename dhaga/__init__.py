@@ -13,25 +13,27 @@ from ._kernel import interpreter as interpreter  # isort: skip  (before greenlet
 from . import aio
 from ._iowait.offloaded_file import open as open  # not in __all__: a star import must not shadow the built-in open
 from ._kernel.api import Timeout, current, park, priority, sleep, spawn
-from ._kernel.errors import Cancelled, Deadlock, ParkError
+from ._kernel.errors import Cancelled, Deadlock, LeftBehind, ParkError
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.preemption import no_preempt
 from ._kernel.run.run_queues import HIGH, LOW, NORMAL, Priority
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.run.uncaught import excepthook
 from ._kernel.spawn_later import spawn_later
+from ._structured.no_park import no_park
 from ._structured.race import race
-from ._structured.scope import Scope, fail_after, move_on_after, no_park, shield
+from ._structured.scope import Scope, fail_after, move_on_after
+from ._structured.shield import shield
 from ._sync.capacity_limiter import CapacityLimiter
 from ._sync.completion import as_completed, wait
 from ._sync.rate_limiter import RateLimiter
-from ._workers.thread_pool import OffloadPool, offload, offloaded
+from ._workers.offload import OffloadPool, offload, offloaded
 
 __all__ = [
-    "HIGH", "LOW", "NORMAL", "Cancelled", "CapacityLimiter", "Deadlock", "Dhaga", "OffloadPool", "ParkError",
-    "Priority", "RateLimiter", "Scheduler", "Scope", "Timeout", "aio", "as_completed", "await_", "current",
-    "excepthook", "fail_after", "move_on_after", "no_park", "no_preempt", "offload", "offloaded", "park", "priority",
-    "race", "shield", "sleep", "spawn", "spawn_later", "wait",
+    "HIGH", "LOW", "NORMAL", "Cancelled", "CapacityLimiter", "Deadlock", "Dhaga", "LeftBehind", "OffloadPool",
+    "ParkError", "Priority", "RateLimiter", "Scheduler", "Scope", "Timeout", "aio", "as_completed", "await_",
+    "current", "excepthook", "fail_after", "move_on_after", "no_park", "no_preempt", "offload", "offloaded", "park",
+    "priority", "race", "shield", "sleep", "spawn", "spawn_later", "wait",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -14,6 +14,7 @@ from ._kernel.run.call_outs import calls_out
 COMMANDS = {
     "serve": ("dhaga._cli.serve", "serve a WSGI app over HTTP"),
     "dump": ("dhaga._cli.dump", "print the state of every dhaga in a live process"),
+    "explain": ("dhaga._cli.explain", "print causes and cures of an exception or a message, offline"),
     "migrate": ("dhaga._cli.migrate.command", "list or rewrite uses of gevent, eventlet and threading"),
     "simulate": ("dhaga._cli.simulate", "run a threaded program by many seeds, to find races"),
     "top": ("dhaga._cli.top", "watch the dhagas of a live process"),
@@ -31,6 +32,7 @@ usage: python -m dhaga SCRIPT …     run a program with its threads as dhagas
 SCRIPT is a file, a folder or archive with __main__.py, or - (standard input).
 Before SCRIPT, -m or -c, --as gevent and --as eventlet let the program import
 Dhaga's own package of that name, and --cooperative turns preemption off.
+With --real-threads MODULE, the threads of that module stay OS threads.
 
 commands (COMMAND --help lists its options):
 """
@@ -40,7 +42,8 @@ A file of that name is run as ./serve.
 """
 )
 
-OPTIONS = ("--help", "--version", "--as", "--cooperative")
+OPTIONS_OF_PROGRAMS = ("--as", "--cooperative", "--real-threads")
+OPTIONS = ("--help", "--version", *OPTIONS_OF_PROGRAMS)
 MORE = "python -m dhaga --help lists the commands"
 
 
@@ -93,36 +96,34 @@ def run_program(arguments: list[str]) -> int:
     from ._cli import run
 
     try:
-        names, cooperative, arguments = split_options(run, arguments)
+        options, arguments = split_options(run, arguments)
         find, rest = what_to_run(run, arguments)
-        run.run(find, rest, names, cooperative)
+        run.run(find, rest, options)
     except run.NoProgram as error:
         print(f"python -m dhaga: {error}", file=sys.stderr)
         return error.status
     return 0
 
 
-def split_options(run: Any, arguments: list[str]) -> tuple[list[str], bool, list[str]]:
-    """Return the names given with ``--as``, if ``--cooperative``, and the arguments after them. Raises: NoProgram."""
-    names = []
-    cooperative = False
-    while arguments and arguments[0].partition("=")[0] in ("--as", "--cooperative"):
-        option, equals, name = arguments[0].partition("=")
-        rest = arguments[1:]
+def split_options(run: Any, arguments: list[str]) -> tuple[Any, list[str]]:
+    """Return the options before the program, as ``run.Options``, and the arguments after them. Raises: NoProgram."""
+    given: dict[str, list[str]] = {option: [] for option in OPTIONS_OF_PROGRAMS}
+    while arguments and arguments[0].partition("=")[0] in given:
+        option, equals, value = arguments[0].partition("=")
+        arguments = arguments[1:]
         if option == "--cooperative":
             if equals:
                 raise run.NoProgram(f"--cooperative takes no value\n{MORE}")
-            cooperative, arguments = True, rest
-            continue
-        if not equals:
-            name, rest = (rest[0], rest[1:]) if rest else ("", [])
-        if name not in run.compat.NAMES:
-            raise run.NoProgram(f"--as takes {' or '.join(run.compat.NAMES)}, not {name!r}\n{MORE}")
-        names.append(name)
-        arguments = rest
+        elif not equals:
+            value, arguments = (arguments[0], arguments[1:]) if arguments else ("", [])
+        if option == "--as" and value not in run.compat.NAMES:
+            raise run.NoProgram(f"--as takes {' or '.join(run.compat.NAMES)}, not {value!r}\n{MORE}")
+        if option == "--real-threads" and not all(part.isidentifier() for part in value.split(".")):
+            raise run.NoProgram(f"--real-threads takes the name of a module, not {value!r}\n{MORE}")
+        given[option].append(value)
     if not arguments:
         raise run.NoProgram(f"a program is expected after the options\n{MORE}")
-    return names, cooperative, arguments
+    return run.Options(given["--as"], bool(given["--cooperative"]), given["--real-threads"]), arguments
 
 
 def what_to_run(run: Any, arguments: list[str]) -> tuple[Callable[[], Any], list[str]]:

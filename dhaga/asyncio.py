@@ -7,7 +7,7 @@ blocks, other dhagas run; its coroutines see the thread identity, locals and loc
 An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
 A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
 whenever it parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in
-``beside_scheduler``, or later, if main code gets its scheduler only within the loop.
+``beside_scheduler``, or later, if another OS thread than the main one gets its scheduler only within the loop.
 
 Rejected: the scheduler's loop for all, as a coroutine that blocks would stop all dhagas (use that loop with
 ``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
@@ -36,9 +36,9 @@ from ._kernel.process.signals import on_ctrl_c
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler
-from ._kernel.wait.current import this_thread
+from ._kernel.wait.current import parking_waiter, this_thread
 from ._sync.local import local
-from ._workers.thread_pool import OffloadPool
+from ._workers.offload import OffloadPool
 from .selectors import DefaultSelector
 from .threading import get_ident
 
@@ -81,7 +81,7 @@ loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
     """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the outer hooks.
 
-    ``Scheduler.around_park`` is this function while any of its waiters runs a loop, else None.
+    ``Scheduler.around_park`` calls this function while any of its waiters runs a loop.
     """
     loop_run = loop_runs[me.scheduler].get(me)
     if loop_run is None:
@@ -101,12 +101,6 @@ def around_park(me: Any, switch_away: Callable[[], None]) -> None:
             swap_task(loop, task)
 
 
-def parking_waiter() -> Any:
-    """Return the waiter that would park here: a dhaga, or the main code of a scheduler; None for a plain OS thread."""
-    me = getcurrent()
-    return me if isinstance(me, Dhaga) else this_thread.main
-
-
 def runs_loop(me: Any) -> bool:
     """Return whether a waiter runs a loop of the program."""
     return me in loop_runs.get(me.scheduler, ())
@@ -116,7 +110,7 @@ def begin_loop_run(me: Any) -> None:
     """Mark ``me`` as running a loop of its own, which other waiters do not see."""
     scheduler = me.scheduler
     loop_runs.setdefault(scheduler, {})[me] = LoopRun()
-    scheduler.around_park = around_park
+    scheduler.add_around_park(around_park)
 
 
 def end_loop_run(me: Any) -> None:
@@ -126,21 +120,24 @@ def end_loop_run(me: Any) -> None:
         return
     sys.set_asyncgen_hooks(*loop_runs[scheduler].pop(me).hooks)
     if not loop_runs[scheduler]:
-        scheduler.around_park = None
+        scheduler.remove_around_park(around_park)
         del loop_runs[scheduler]
 
 
 @contextmanager
 def beside_scheduler() -> Iterator[None]:
     """Context manager for a program that runs its own loop, and may park in it."""
+    if _get_running_loop() is not None:
+        yield  # nested: the standard code refuses that, as it must
+        return
     me = parking_waiter()
     if me is None:
         try:
             yield
         finally:
             end_late_loop_run()
-    elif runs_loop(me) or _get_running_loop() is not None:
-        yield  # nested: the standard code refuses that, as it must
+    elif runs_loop(me):
+        yield
     else:
         begin_loop_run(me)
         try:
@@ -230,10 +227,20 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, loop_factory
             return runner.run(main)
 
 
+def parking_factory() -> Callable[[], Any] | None:
+    """Return what makes a Runner's loop where the standard policy would make one that does not park; else None."""
+    policy = vars(standard.events).get("_event_loop_policy")
+    native = StandardPolicy._loop_factory is not SelectorEventLoop  # type: ignore[attr-defined]
+    return SelectorEventLoop if native and (policy is None or type(policy) is StandardPolicy) else None
+
+
 class Runner(standard.Runner):  # type: ignore[misc]
     """Runs coroutines on one loop, one after the other. Parks: as ``run``. Source: ``asyncio.Runner``."""
 
     runs_in_thread: bool = False
+
+    def __init__(self, *, debug: bool | None = None, loop_factory: Callable[[], Any] | None = None) -> None:
+        super().__init__(debug=debug, loop_factory=loop_factory or parking_factory())
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
         """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised when that has ended."""

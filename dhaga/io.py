@@ -1,39 +1,49 @@
 """The standard ``io`` with files over pipes, sockets and terminals that park.
 
-Files on disk, and all other names, are the standard module's own; for a slow disk see ``dhaga.open``.
+The kind of an open file decides, however it was opened: by its path, its fd or an ``opener``. Files on disk, and all
+other names, are the standard module's own; for a slow disk see ``dhaga.open``.
 
-Operations run in the calling thread once the fd is ready: ``InlineFileLock`` is a ``FileLock`` without a pool. The
-patch replaces ``os.fdopen`` and the pipes of ``subprocess``, but not the built-in ``open``: as a class attribute a
-Python function would become a method, and opening a path would cost more.
+Operations run in the calling thread once the fd is ready: ``InlineFileState`` is a ``FileState`` without a pool. The
+patch replaces the built-in ``open`` and ``os.fdopen``. ``io.FileIO`` is a class that C code uses, and stays.
 """
 
 from __future__ import annotations
 
 import builtins
+import getpass
 import io as standard
 import os
 import stat
 import sys
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
-from ._iowait.file_lock import FileLock
+from ._iowait import offloaded_file
+from ._iowait.file_state import FileState
 from ._iowait.offloaded_file import LAYER_FLAGS, OffloadedFile, TextFile, check_mode, stack_layers
+from ._iowait.open_fd import kind_of
+from ._iowait.open_fd import open as open_fd
 from ._kernel import originals
-from ._kernel.stdlib_face import fall_back_to
-from ._workers.thread_pool import shared
+from ._kernel.stdlib_face import builtin_function, fall_back_to
+from ._workers.offload import shared
 
 __all__ = ["TextIOWrapper", "open"]
 
 standard_open: Callable[..., IO[Any]] = builtins.open
+standard_text = standard.TextIOWrapper
+_standard_raw_input: Any = vars(getpass)["_raw_input"]
+
+Opener: TypeAlias = Callable[[str, int], int]
+
+TextOptions: TypeAlias = tuple[str | None, str | None, str | None]
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class InlineFileLock(FileLock):
-    """File lock whose operations run in the calling thread, once the fd is ready."""
+class InlineFileState(FileState):
+    """State of a file whose operations run in the calling thread, once the fd is ready."""
 
     __slots__ = ()
 
@@ -50,9 +60,10 @@ class TextIOWrapper(TextFile):
 
     def __init__(self, buffer: Any, *args: Any, **options: Any) -> None:
         super().__init__(buffer, *args, **options)
-        self.file_lock: FileLock = getattr(buffer, "file_lock", None) or InlineFileLock()
+        self.file_state: FileState = getattr(buffer, "file_state", None) or InlineFileState()
 
 
+@builtin_function
 def open(
     file: Any,
     mode: str = "r",
@@ -61,35 +72,78 @@ def open(
     errors: str | None = None,
     newline: str | None = None,
     closefd: bool = True,
-    opener: Callable[[str, int], int] | None = None,
+    opener: Opener | None = None,
 ) -> IO[Any]:
     """Open a file. Source: ``io.open``.
 
-    Parks: never; the operations of a file over the fd of a pipe, socket or terminal park until that is ready.
+    Parks: ``offload os.open``, while the other end of a FIFO is closed. The operations of a file over a
+    pipe, socket or terminal park until that is ready.
     """
-    if not isinstance(file, int) or not is_stream(file):
-        return standard_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
-    check_mode(mode, buffering, (encoding, errors, newline))
+    if WARNS_OF_ENCODING and "b" not in mode:
+        encoding = standard.text_encoding(encoding)
+    options = (encoding, errors, newline)
+    if isinstance(file, int):
+        if is_stream(file):
+            return parking_file(file, mode, buffering, options, closefd, opener)
+    elif opener is None and stat.S_ISFIFO(kind := kind_of(file)):
+        return parking_file(file, mode, buffering, options, closefd, open_fd)
+    elif opener is not None or stat.S_ISCHR(kind):
+        # Only an open file shows whether it is a terminal.
+        try:
+            return standard_open(file, mode, buffering, *options, closefd, unless_stream(opener or open_fd))
+        except StreamOpened as stream:
+            fd = stream.fd
+        return parking_file(file, mode, buffering, options, closefd, lambda *_: fd)
+    return standard_open(file, mode, buffering, *options, closefd, opener)
+
+
+WARNS_OF_ENCODING = bool(sys.flags.warn_default_encoding)
+
+
+def parking_file(
+    file: Any,
+    mode: str,
+    buffering: int,
+    options: TextOptions,
+    closefd: bool,
+    opener: Opener | None,
+) -> IO[Any]:
+    """Return a file whose operations park until its pipe, socket or terminal is ready."""
+    check_mode(mode, buffering, options)
+    encoding, errors, newline = options
     if "b" not in mode:
         encoding = standard.text_encoding(encoding)
-    raw = OffloadedFile(InlineFileLock(), file, mode.translate(LAYER_FLAGS), closefd, opener)
-    return stack_layers(  # type: ignore[no-any-return]
-        raw,
-        mode,
-        standard.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) and "b" in mode else buffering,
-        encoding,
-        errors,
-        newline,
-    )
+    raw = OffloadedFile(InlineFileState(), file, mode.translate(LAYER_FLAGS), closefd, opener)
+    by_size = standard.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) and "b" in mode else buffering
+    return stack_layers(raw, mode, by_size, encoding, errors, newline)  # type: ignore[no-any-return]
+
+
+class StreamOpened(BaseException):
+    """Raised by an opener in place of its result, for a file that is to park."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+
+def unless_stream(opener: Opener) -> Opener:
+    """Return an opener that raises StreamOpened for the fd of a pipe, socket or terminal."""
+
+    def open_unless_stream(path: str, flags: int) -> int:
+        fd = opener(path, flags)
+        if isinstance(fd, int) and is_stream(fd):
+            raise StreamOpened(fd)
+        return fd
+
+    return open_unless_stream
 
 
 def is_stream(fd: int) -> bool:
-    """Return whether an fd is a pipe, a socket or a terminal."""
+    """Return whether an fd is a pipe, a socket, a terminal or the like."""
     try:
         mode = os.fstat(fd).st_mode
     except (OSError, OverflowError):  # the standard open() raises the error
         return False
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
+    return offloaded_file.is_stream(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
 
 
 # ---- the standard input
@@ -102,10 +156,10 @@ left_in_parent: list[Any] = []
 def parking_stdin() -> Any:
     """Return the file to use as ``sys.stdin``: one that parks over a pipe or terminal, otherwise the same.
 
-    Source: ``sys.stdin``. ``input()`` at a terminal is the interpreter's own, with line editing, and blocks.
+    Source: ``sys.stdin``. ``input()`` at a terminal is in ``_iowait/terminal.py``.
     """
     stdin: Any = sys.stdin
-    if type(stdin) is not standard.TextIOWrapper or stdin.closed or not is_stream(stdin.fileno()):
+    if type(stdin) is not standard_text or stdin.closed or not is_stream(stdin.fileno()):
         return stdin
     return parking_file_over(stdin)
 
@@ -117,10 +171,17 @@ def parking_file_over(stdin: Any) -> Any:
     return file
 
 
+def _raw_input(prompt: str = "", stream: Any = None, input: Any = None, *args: Any, **options: Any) -> str:
+    """Read the line of ``getpass``. Parks: ``read fd N``. Source: ``getpass._raw_input``."""
+    if type(input) is standard_text:
+        input = open(input.fileno(), encoding=input.encoding, errors=input.errors, closefd=False)
+    return _standard_raw_input(prompt, stream, input, *args, **options)  # type: ignore[no-any-return]
+
+
 def after_fork_in_child() -> None:
     """Replace a standard input that a dhaga of the parent may have been reading."""
     stdin: Any = sys.stdin
-    if isinstance(stdin, TextFile) and stdin.file_lock.leaves_fd_open and not stdin.closed:
+    if isinstance(stdin, TextFile) and stdin.file_state.leaves_fd_open and not stdin.closed:
         left_in_parent.append(stdin)
         sys.stdin = parking_file_over(stdin)
 

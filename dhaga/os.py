@@ -1,7 +1,7 @@
 """The standard ``os`` with calls that park: waiting for children, and reading and writing by file descriptor.
 
 All other names are the standard module's own. Of these ``popen`` and ``spawn*`` park only in a patched program
-(elsewhere use ``dhaga.subprocess``), and opening a FIFO blocks until its other end is opened.
+(elsewhere use ``dhaga.subprocess``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,32 @@ from collections.abc import Callable
 from typing import Any
 
 from ._iowait.child_wait import wait, wait3, wait4, waitid, waitpid
-from ._iowait.fd_ops import close, read, readinto, readv, sendfile, write, writev
-from ._kernel.stdlib_face import fall_back_to
-from ._workers.thread_pool import OffloadPool
+from ._iowait.fd_ops import close, closerange, read, readinto, readv, sendfile, write, writev
+from ._iowait.kernel_fds import eventfd_read, eventfd_write, splice
+from ._iowait.open_fd import open
+from ._kernel.process.preemption_watcher import resume_after_fork
+from ._kernel.stdlib_face import builtin_function, fall_back_to
+from ._workers.offload import OffloadPool
 from .io import open as open_file
 
-__all__ = ["close", "fdopen", "fork", "forkpty", "read", "readinto", "readv", "sendfile", "system", "write", "writev"]
-__all__ += ["wait", "wait3", "wait4", "waitid", "waitpid"]
+__all__ = [
+    "close",
+    "closerange",
+    "eventfd_read",
+    "eventfd_write",
+    "fdopen",
+    "fork",
+    "forkpty",
+    "open",
+    "read",
+    "readinto",
+]
+__all__ += ["readv", "sendfile", "splice", "system", "wait", "wait3", "wait4", "waitid", "waitpid", "write", "writev"]
 
+
+# Programs look for the function in this set: shutil.rmtree and os.fwalk would otherwise follow links set meanwhile.
+if standard.open in standard.supports_dir_fd:
+    standard.supports_dir_fd.add(open)
 
 SHELLS = 256
 """Shells of ``system`` at once. Each holds an OS thread, in which SIGCHLD is blocked meanwhile."""
@@ -33,6 +51,7 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
+@builtin_function
 def system(command: Any) -> int:
     """Run a command in a shell and return its status. Parks: ``offload os.system``. Source: ``os.system``.
 
@@ -45,14 +64,22 @@ def system(command: Any) -> int:
 # parent's dhagas. No turn ends in them, as a function of Dhaga has called the fork.
 
 
+@builtin_function
 def fork() -> int:
     """Fork a child process. Parks: never. Source: ``os.fork``."""
-    return _standard_fork()  # type: ignore[no-any-return]
+    pid: int = _standard_fork()
+    if pid:
+        resume_after_fork()
+    return pid
 
 
+@builtin_function
 def forkpty() -> tuple[int, int]:
     """Fork a child process with a terminal of its own. Parks: never. Source: ``os.forkpty``."""
-    return _standard_forkpty()  # type: ignore[no-any-return]
+    child: tuple[int, int] = _standard_forkpty()
+    if child[0]:
+        resume_after_fork()
+    return child
 
 
 def fdopen(

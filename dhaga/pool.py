@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from ._kernel.arguments import check_count, check_seconds
+from ._kernel.foreign_names import refuse_async_with
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import scheduler_of_caller, this_waiter
 from ._sync.completion import time_left
@@ -28,6 +29,7 @@ T = TypeVar("T")
 new_number: Callable[[], int] = itertools.count(1).__next__
 
 
+@refuse_async_with()
 class Pool:
     """A pool of ``threads`` schedulers, each in its own OS thread and with at most ``dhagas`` worker dhagas.
 

@@ -23,7 +23,6 @@ from dataclasses import replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, isasyncgenfunction, iscoroutinefunction
 from itertools import filterfalse
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
@@ -41,8 +40,9 @@ from _dhaga_pytest import (
 
 from . import testing
 from ._kernel.api import Timeout, spawn
+from ._kernel.originals import monotonic
+from ._kernel.run.attachment import schedulers
 from ._kernel.run.microthread import RUNNING, Dhaga
-from ._kernel.run.scheduler import schedulers
 
 if TYPE_CHECKING:
     from .debug._snapshot import DhagaView
@@ -160,7 +160,7 @@ SIMULATED = Signature(
         Parameter(name, Parameter.KEYWORD_ONLY, default=default)
         for name, default in {
             "seeds": 200, "strategy": "mixed", "preempt": "lines", "modules": (), "allow": (),
-            "max_events": 1_000_000, "max_seconds": 2_592_000.0, "faults": None, "jobs": None,
+            "max_events": 1_000_000, "max_seconds": 2_592_000.0, "stalls": 1.0, "faults": None, "jobs": None,
         }.items()
     ]
 )  # fmt: skip

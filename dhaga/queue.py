@@ -9,24 +9,29 @@ goes straight to the first getter (hand-over); the item of a waiting putter is i
 the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
 always called with the mutex held.
 
+``qsize`` counts an item that was handed over until its getter runs, as it would be in the queue among OS threads: pools
+of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, as its caller knows then that the
+item is gone.
+
+A program that uses ``not_empty`` or ``not_full`` waits beside our getters and putters, as a watcher: it is woken in its
+turn, with nothing handed over. The first use turns the calls without the mutex off for that queue.
+
 Rejected: an OS lock as the mutex, at six times the cost; conditions, as in the standard Queue: each item would wake a
 getter that then competes for the lock.
 """
 
 from __future__ import annotations
 
-import heapq
+import os
 import sys
 import types
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
-from functools import partial
-from operator import attrgetter
+from collections.abc import Callable
 from queue import Empty, Full
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from ._kernel.arguments import check_timeout, check_wait_timeout
+from ._kernel import originals
+from ._kernel.arguments import check_timeout
 from ._kernel.fast.compiled import compiled
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.preemption import found_nothing, overlong
@@ -35,6 +40,8 @@ from ._kernel.wait.wait_queue import WaitQueue
 from ._kernel.wait.waiter import TIMED_OUT, Waiter
 from ._sync.mutex import Mutex
 from ._sync.overridable import overridable
+from ._sync.queue_conditions import AllTasksDone, QueueCondition
+from ._sync.queue_items import QueueItems, get_lowest, get_newest, put_newest, put_sorted
 from ._sync.simple_queue import NOTHING, SimpleQueue
 
 if sys.version_info >= (3, 13):
@@ -49,12 +56,24 @@ __all__ = ["Empty", "Full", "LifoQueue", "PriorityQueue", "Queue", "ShutDown", "
 
 T = TypeVar("T")
 
+watching: Any = originals.RLock()
+"""Held while a queue gets its set of watchers: a second set would hide the waiters in the first."""
 
-class Queue(Generic[T]):
+
+def renew_lock() -> None:
+    """Replace the lock, which another thread of the parent may have held. From: a forked child."""
+    global watching
+    watching = originals.RLock()
+
+
+os.register_at_fork(after_in_child=renew_lock)
+
+
+class Queue(QueueItems[T]):
     """A FIFO queue, bounded if ``maxsize`` is above 0. Source: ``queue.Queue``, with ``shutdown`` on every Python.
 
     Subclasses may override ``_init``, ``_qsize``, ``_put`` and ``_get``, which are called under ``mutex`` and must not
-    park; programs may replace them, and ``queue``, on an instance. ``not_empty`` and ``not_full`` do not exist.
+    park; programs may replace them, and ``queue``, on an instance.
 
     >>> queue = Queue(maxsize=1)
     >>> queue.put("item"), queue.full(), queue.get()
@@ -62,84 +81,31 @@ class Queue(Generic[T]):
     """
 
     __slots__ = (
-        "__dict__", "__weakref__", "_getters", "_hands_over", "_items", "_joiners", "_putters", "_stock", "is_shutdown",
-        "maxsize", "mutex", "unfinished_tasks",
+        "__dict__", "__weakref__", "_getters_", "_joiners_", "_putters_", "is_shutdown", "maxsize", "mutex",
+        "unfinished_tasks",
     )  # fmt: skip
-
-    _replaced: Mapping[str, Any] = {}  # methods that a program has replaced on this queue
 
     def __init__(self, maxsize: int = 0) -> None:
         self.maxsize: int = maxsize
         self.unfinished_tasks: int = 0
         self.is_shutdown: bool = False
         self.mutex: Mutex = Mutex()
-        self._getters = WaitQueue(self, "queue.get")
-        self._putters = WaitQueue(self, "queue.put")  # the item of each is in its _value
-        self._joiners = WaitQueue(self, "queue.join")
+        self._getters_ = WaitQueue(self, "queue.get")
+        self._putters_ = WaitQueue(self, "queue.put")  # the item of each is in its _value
+        self._joiners_ = WaitQueue(self, "queue.join")
+        self._handed_over_ = False  # whether an item may be on its way to a getter
+        self._watchers_: set[Waiter] | None = None  # waiters of not_empty and not_full; None until one of these is used
         self._init(maxsize)
-        self._bind_shortcuts()
+        self._bind_shortcuts_()
 
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __repr__(self) -> str:
-        parked = f"{self._getters.parked()} parked in get, {self._putters.parked()} in put"
+        parked = f"{self._getters_.parked()} parked in get, {self._putters_.parked()} in put"
         return f"<{type(self).__name__} of {self._qsize()}, {parked}{', shut down' if self.is_shutdown else ''}>"
 
-    # ---- the methods that subclasses override
-
     def _init(self, maxsize: int) -> None:
-        self.queue = deque()
-
-    @overridable
-    def _qsize(self) -> int:
-        return len(self.queue)
-
-    @overridable
-    def _put(self, item: T) -> None:
-        self.queue.append(item)
-
-    @overridable
-    def _get(self) -> T:
-        return self.queue.popleft()  # type: ignore[no-any-return]
-
-    # ---- their shortcuts
-
-    def _set_items(self, items: Any) -> None:
-        self._items = items
-        if hasattr(self, "_stock"):  # not in __init__(), which binds them at its end
-            self._bind_shortcuts()
-
-    if TYPE_CHECKING:
-        queue: Any
-    else:
-        queue = property(attrgetter("_items"), _set_items)
-
-    def _bind_shortcuts(self) -> None:
-        """Bind the methods of the deque or list directly, unless a subclass or a program has replaced them.
-
-        ``_stock`` is the items if they may be taken without the mutex; ``_hands_over`` says whether an item may go
-        straight to a getter, without ``_put`` and ``_get``.
-        """
-        # Do not read __dict__: that would create it, and slow down each access to an attribute (queue ping-pong: 34 %).
-        items = getattr(self, "queue", None)
-        bound = None if any(self._replaced.values()) else shortcuts(type(self), items)
-        self._hands_over = bound is not None
-        self._stock: Any = None if bound is None or type(self)._get is PRIORITY[2] else items
-        if bound is None:
-            for name in ("_take", "_store", "_size"):
-                with suppress(AttributeError):  # not bound
-                    delattr(self, name)
-        else:
-            self._take, self._store, self._size = bound  # type: ignore[method-assign]
-
-    def _take(self) -> T:
-        return self._get()
-
-    def _store(self, item: T) -> None:
-        self._put(item)
-
-    def _size(self) -> int:
-        return self._qsize()
+        self.queue: Any = deque()
 
     # ---- put
 
@@ -161,72 +127,113 @@ class Queue(Generic[T]):
         try:
             if self.is_shutdown:
                 raise ShutDown
-            while self._getters and self._hands_over:
+            while self._getters_ and self._hands_over_:
                 try:
-                    getter = self._getters.popleft().pop()
+                    getter = self._getters_.popleft().pop()
                 except IndexError:  # the waiter has left, or another OS thread took the last one
                     continue
                 getter.deliver_wake(item)
+                self._handed_over_ = True  # after the wake: qsize() looks for the getter among those that were woken
                 self.unfinished_tasks += 1
                 return
-            if self.maxsize <= 0 or self._size() < self.maxsize:
-                self._store(item)
+            if self.maxsize <= 0 or self._size_() < self.maxsize:
+                self._store_(item)
                 self.unfinished_tasks += 1
-                if self._getters:
-                    self._serve_getters()
+                if self._getters_:
+                    self._serve_getters_()
                 return
             if not block or timeout == 0:
                 raise Full
             me = this_waiter()
-            me.prepare_park("queue.put", self._putters)
+            me.prepare_park("queue.put", self._putters_)
             me._value = item
-            self._putters.append(me.parked)
+            self._putters_.append(me.parked)
             # Check again: a get() without the mutex may have made room before this putter was queued.
-            self._admit_putters()
+            self._admit_putters_()
         finally:
             mutex._free = True
-        self._park_for(me, timeout, Full)
+        self._park_for_(me, timeout, Full)
 
-    def _park_for(self, me: Waiter, timeout: float | None, late: type[Exception]) -> Any:
+    def _park_for_(self, me: Waiter, timeout: float | None, late: type[Exception]) -> Any:
         value = me.park_within(timeout)
         if value is TIMED_OUT:
             raise late
         return value
 
-    def _serve_getters(self) -> None:
-        """Hand items to getters by the subclass's own ``_get``, whose errors are raised in the getter."""
-        while self._getters and self._qsize():
-            getter = self._getters.take_first()
+    def _serve_getters_(self) -> None:
+        """Hand items to getters by the subclass's own ``_get``, whose errors are raised in the getter.
+
+        A watcher's item stays in the queue, and the watcher takes it later.
+        """
+        promised = 0
+        while self._getters_ and self._qsize() > promised:
+            getter = self._getters_.take_first()
             if getter is None:
                 return
-            try:
-                item = self._get()
-            except BaseException as error:
-                getter.deliver_wake(error=error)
+            if self._watchers_ and getter in self._watchers_:
+                promised += 1
+                getter.deliver_wake(True)
             else:
-                getter.deliver_wake(item)
+                self._deliver_next_(getter, self._get)
 
-    def _use_room(self) -> None:
+    def _deliver_next_(self, getter: Waiter, take: Callable[[], T]) -> None:
+        """Wake a getter with an item, or with the error of the subclass's method."""
+        try:
+            item = take()
+        except BaseException as error:
+            getter.deliver_wake(error=error)
+        else:
+            getter.deliver_wake(item)
+            self._handed_over_ = True
+
+    def _use_room_(self) -> None:
         """Admit putters after a ``get`` without the mutex."""
         self.mutex.acquire()
         try:
-            self._admit_putters()
+            self._admit_putters_()
         finally:
             self.mutex._free = True
 
-    def _admit_putters(self) -> None:
+    def _admit_putters_(self) -> None:
         """Store the items of parked putters while there is room, and wake them."""
-        while self._putters and (self.maxsize <= 0 or self._size() < self.maxsize):
-            putter = self._putters.take_first()
+        if self._watchers_:
+            self._admit_beside_watchers_()
+            return
+        while self._putters_ and (self.maxsize <= 0 or self._size_() < self.maxsize):
+            putter = self._putters_.take_first()
             if putter is None:
                 return
+            # As in _admit_(): a call of it would cost 2 % of a put that waits.
             try:
-                self._store(putter._value)
+                self._store_(putter._value)
             except BaseException as error:  # of a subclass's _put(): raised in the putter
                 putter.deliver_wake(error=error)
             else:
                 self.unfinished_tasks += 1
                 putter.deliver_wake(True)
+
+    def _admit_beside_watchers_(self) -> None:
+        """Admit putters where watchers wait between them: each has nothing to store yet, and its room stays free."""
+        promised = 0
+        while self._putters_ and (self.maxsize <= 0 or self._size_() + promised < self.maxsize):
+            putter = self._putters_.take_first()
+            if putter is None:
+                return
+            if self._watchers_ and putter in self._watchers_:
+                promised += 1
+                putter.deliver_wake(True)
+            else:
+                self._admit_(putter)
+
+    def _admit_(self, putter: Waiter) -> None:
+        """Store a putter's item, and wake the putter."""
+        try:
+            self._store_(putter._value)
+        except BaseException as error:  # of a subclass's _put(): raised in the putter
+            putter.deliver_wake(error=error)
+        else:
+            self.unfinished_tasks += 1
+            putter.deliver_wake(True)
 
     @calls_out
     def put_nowait(self, item: T) -> None:
@@ -244,14 +251,14 @@ class Queue(Generic[T]):
         """
         if timeout is not None and block:
             check_timeout(timeout)
-        if self._stock:
+        if self._stock_:
             try:
-                item: T = self._take()
+                item: T = self._take_()
             except IndexError:  # another OS thread took the last one
                 pass
             else:
-                if self._putters:
-                    self._use_room()
+                if self._putters_:
+                    self._use_room_()
                 return item
         if overlong and not block:
             found_nothing()
@@ -260,35 +267,39 @@ class Queue(Generic[T]):
         else:
             mutex.acquire()
         try:
-            if self._putters:
-                self._admit_putters()
-            if self._stock or (self._stock is None and self._size()):
-                item = self._take_under_mutex()
+            if self._putters_:
+                self._admit_putters_()
+            if self._stock_ or (self._stock_ is None and self._size_()):
+                item = self._take_under_mutex_()
                 if item is not NOTHING:
                     return item
             if self.is_shutdown:
                 raise ShutDown
             if not block or (timeout is not None and timeout <= 0):
+                self._handed_over_ = False  # the caller sees that the items handed over are gone
                 raise Empty
             me = this_waiter()
-            me.prepare_park(self._getters.reason, self._getters)
-            self._getters.append(me.parked)
+            me.prepare_park(self._getters_.reason, self._getters_)
+            self._getters_.append(me.parked)
         finally:
             mutex._free = True
-        item = me.park_within(timeout)
+        try:
+            item = me.park_within(timeout)
+        finally:
+            me.wait_target = None  # so that the item counts as taken
         if item is TIMED_OUT:
             raise Empty
         return item
 
-    def _take_under_mutex(self) -> T:
+    def _take_under_mutex_(self) -> T:
         """Remove and return an item, and admit a putter. Returns: NOTHING if another ``get`` took the last one."""
         try:
-            item = self._take()
+            item = self._take_()
         except IndexError:
-            if self._size():
+            if self._size_():
                 raise
             return NOTHING  # type: ignore[no-any-return]
-        self._admit_putters()
+        self._admit_putters_()
         return item
 
     @calls_out
@@ -298,27 +309,6 @@ class Queue(Generic[T]):
 
     # ---- the rest
 
-    @calls_out
-    def qsize(self) -> int:
-        """Return the number of items, which another OS thread may change at any time."""
-        if overlong:
-            found_nothing()
-        return self._size()
-
-    @calls_out
-    def empty(self) -> bool:
-        """Return whether there is no item now."""
-        if overlong:
-            found_nothing()
-        return not self._size()
-
-    @calls_out
-    def full(self) -> bool:
-        """Return whether a ``put`` would wait now."""
-        if overlong:
-            found_nothing()
-        return 0 < self.maxsize <= self._size()
-
     def task_done(self) -> None:
         """Count one taken item as done. Raises: ValueError if more items are done than were put."""
         self.mutex.acquire()
@@ -327,7 +317,7 @@ class Queue(Generic[T]):
                 raise ValueError("task_done() called too many times")
             self.unfinished_tasks -= 1
             if not self.unfinished_tasks:
-                self._joiners.wake_all()
+                self._joiners_.wake_all()
         finally:
             self.mutex._free = True
 
@@ -338,74 +328,46 @@ class Queue(Generic[T]):
     @property
     def all_tasks_done(self) -> AllTasksDone:
         """The condition that ``join`` waits for. Programs use it to wait with a timeout."""
-        return AllTasksDone(self)
+        return AllTasksDone(self, self._joiners_)
+
+    @property
+    def not_empty(self) -> QueueCondition:
+        """The condition that a getter waits for, over ``mutex``: subclasses wait for a special item with it."""
+        return QueueCondition(self.mutex, self._getters_, self._watched_(), self._serve_getters_)
+
+    @property
+    def not_full(self) -> QueueCondition:
+        """The condition that a putter waits for, over ``mutex``: a program that has made room notifies it."""
+        return QueueCondition(self.mutex, self._putters_, self._watched_(), self._admit_putters_)
+
+    def _watched_(self) -> set[Waiter]:
+        """Return the waiters of the two conditions; from the first call on, ``put`` and ``get`` hold the mutex."""
+        if self._watchers_ is None:
+            with watching:
+                self._watchers_ = set() if self._watchers_ is None else self._watchers_
+                self._bind_shortcuts_()
+        return self._watchers_
 
     def shutdown(self, immediate: bool = False) -> None:
         """Make ``put`` raise ShutDown, and ``get`` once the queue is empty. ``immediate``: drop all items first."""
         self.mutex.acquire()
         try:
             self.is_shutdown = True
-            wake_with_shutdown(self._putters)
-            while immediate and self._size() and self._take_under_mutex() is not NOTHING:
+            self._wake_with_shutdown_(self._putters_)
+            while immediate and self._size_() and self._take_under_mutex_() is not NOTHING:
                 self.unfinished_tasks -= self.unfinished_tasks > 0
             if not self.unfinished_tasks:
-                self._joiners.wake_all()
-            if not self._size():
-                wake_with_shutdown(self._getters)
+                self._joiners_.wake_all()
+            if not self._size_():
+                self._wake_with_shutdown_(self._getters_)
         finally:
             self.mutex._free = True
 
-
-class AllTasksDone:
-    """Condition-like object for the end of all tasks of a queue.
-
-    Source: the Condition of this name in ``queue.Queue``. Acquiring this one excludes no other caller.
-    """
-
-    __slots__ = ("_queue",)
-
-    def __init__(self, queue: Queue[Any]) -> None:
-        self._queue = queue
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end of all tasks. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
-        queue = self._queue
-        queue.mutex.acquire()
-        try:
-            if not queue.unfinished_tasks:
-                return True
-            if timeout is not None:
-                check_wait_timeout(timeout)
-                if timeout <= 0:
-                    return False
-            me = this_waiter()
-            me.prepare_park("queue.join", queue._joiners)
-            queue._joiners.append(me.parked)
-        finally:
-            queue.mutex._free = True
-        return me.park_within(timeout) is not TIMED_OUT
-
-    def notify_all(self) -> None:
-        """Wake all waiters; for programs that set ``unfinished_tasks`` to 0 themselves."""
-        self._queue._joiners.wake_all()
-
-    notify = notify_all
-
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None: ...
-
-    def __enter__(self) -> bool:
-        return True
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-def wake_with_shutdown(waiters: WaitQueue) -> None:
-    """Raise ShutDown in all waiters."""
-    while (waiter := waiters.take_first()) is not None:
-        waiter.deliver_wake(error=ShutDown())
+    def _wake_with_shutdown_(self, waiters: WaitQueue) -> None:
+        """Raise ShutDown in all waiters; a watcher looks for itself."""
+        while (waiter := waiters.take_first()) is not None:
+            watches = self._watchers_ is not None and waiter in self._watchers_
+            waiter.deliver_wake(error=None if watches else ShutDown())
 
 
 class LifoQueue(Queue[T]):
@@ -414,13 +376,8 @@ class LifoQueue(Queue[T]):
     def _init(self, maxsize: int) -> None:
         self.queue: Any = []
 
-    @overridable
-    def _put(self, item: T) -> None:
-        self.queue.append(item)
-
-    @overridable
-    def _get(self) -> T:
-        return self.queue.pop()  # type: ignore[no-any-return]
+    _put = overridable(put_newest)
+    _get = overridable(get_newest)
 
 
 class PriorityQueue(Queue[T]):
@@ -429,27 +386,5 @@ class PriorityQueue(Queue[T]):
     def _init(self, maxsize: int) -> None:
         self.queue: Any = []
 
-    @overridable
-    def _put(self, item: T) -> None:
-        heapq.heappush(self.queue, item)
-
-    @overridable
-    def _get(self) -> T:
-        return heapq.heappop(self.queue)  # type: ignore[no-any-return]
-
-
-FIFO: tuple[Any, Any, Any] = Queue._qsize, Queue._put, Queue._get
-LIFO: tuple[Any, Any, Any] = Queue._qsize, LifoQueue._put, LifoQueue._get
-PRIORITY: tuple[Any, Any, Any] = Queue._qsize, PriorityQueue._put, PriorityQueue._get
-
-
-def shortcuts(kind: type[Queue[Any]], items: Any) -> tuple[Any, Any, Any] | None:
-    """Return the functions that take, store and count items for a class of queues; None if it has its own methods."""
-    own = kind._qsize, kind._put, kind._get
-    if own == FIFO and type(items) is deque:
-        return items.popleft, items.append, items.__len__
-    if own == LIFO and type(items) is list:
-        return items.pop, items.append, items.__len__
-    if own == PRIORITY and type(items) is list:
-        return partial(heapq.heappop, items), partial(heapq.heappush, items), items.__len__
-    return None
+    _put = overridable(put_sorted)
+    _get = overridable(get_lowest)

@@ -1,4 +1,4 @@
-"""The standard ``select`` on dhagas: ``select``, ``poll`` and ``epoll`` park where they would block.
+"""The standard ``select`` on dhagas: ``select``, ``poll``, ``epoll`` and ``kqueue`` park where they would block.
 
 Each polls the standard one first, with timeout 0. If nothing is ready, the caller parks until another poll can find an
 event (``_iowait/fd_set.py``), or the close of a ``dhaga.socket`` among the fds. A plain OS thread calls the standard
@@ -7,7 +7,7 @@ one.
 A program that polls in a loop and always finds something would never park. So after ``ANSWERS_BEFORE_YIELD`` immediate
 answers in a row the caller yields: it may be waiting for an action of other dhagas.
 
-``kqueue`` and all other names are the standard module's own.
+All other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import select as standard
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from greenlet import getcurrent
 
@@ -27,19 +27,21 @@ from ._iowait.fd_set import POLLOUT as POLLOUT
 from ._iowait.fd_set import POLLPRI as POLLPRI
 from ._iowait.fd_set import wait_for
 from ._kernel import originals
+from ._kernel.foreign_names import refuse_async_with
 from ._kernel.run.fd_watch import FdWatchers
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import sleep
-from ._kernel.stdlib_face import fall_back_to, refuse_copy
+from ._kernel.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._kernel.wait.current import parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
-from ._kernel.wait.waiter import TIMED_OUT
+from ._kernel.wait.waiter import TIMED_OUT, Waiter
 
 # Taken before a patch can replace it.
 standard_select: Callable[..., tuple[list[Any], list[Any], list[Any]]] = standard.select
 MAX_SECONDS = 2.0**63 / 1e9
-MAX_MILLISECONDS = 2**31 - 1 if sys.version_info < (3, 15) else math.inf  # what ``poll`` takes
+MAX_MILLISECONDS = 2**31 - 1  # what ``epoll_wait`` takes
+MAX_POLL_MILLISECONDS = MAX_MILLISECONDS if sys.version_info < (3, 15) else math.inf
 ANSWERS_BEFORE_YIELD = 16
 """After this many immediate answers in a row, to any callers in the process, a caller yields to other dhagas."""
 
@@ -48,6 +50,7 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
+@builtin_function
 def select(
     rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /
 ) -> tuple[list[Any], list[Any], list[Any]]:
@@ -112,7 +115,7 @@ class poll:
         Raises: RuntimeError if the object is being polled already.
         """
         limit = seconds_of(timeout, "timeout must be an integer or None")
-        if limit is not None and math.ceil(limit) > MAX_MILLISECONDS:
+        if limit is not None and math.ceil(limit) > MAX_POLL_MILLISECONDS:
             raise OverflowError("timeout is too large")
         if self.polling:
             raise RuntimeError("concurrent poll() invocation")
@@ -142,38 +145,28 @@ class poll:
         return wait_for("poll", me, lambda: snapshot.poll(0), events_by_fd, seconds)
 
 
-class epoll:
-    """A set of fds in the kernel; only ``poll`` waits. Source: ``select.epoll``."""
+class KernelSet:
+    """A set of fds or filters in the kernel, as a file of its own. ``standard``: the class of the standard library."""
 
     __slots__ = ("real", "watchers")
 
+    standard: ClassVar[Any]
+
     __getstate__: Any = refuse_copy
 
-    def __init__(self, sizehint: int = -1, flags: int = 0) -> None:
-        self.adopt(originals.epoll(sizehint, flags))
-
     def adopt(self, real: Any) -> Self:
-        """Wrap a standard epoll, and watch its fd."""
+        """Wrap a standard object, and watch its fd."""
         self.real: Any = real
         self.watchers: FdWatchers = FdWatchers(real.fileno())
         return self
 
     @classmethod
     def fromfd(cls, fd: int, /) -> Self:
-        """Wrap an fd that is an epoll already."""
-        return cls.__new__(cls).adopt(originals.epoll.fromfd(fd))
+        """Wrap an fd that is such a set already."""
+        return cls.__new__(cls).adopt(cls.standard.fromfd(fd))
 
     def __repr__(self) -> str:
-        return f"<epoll {'closed' if self.closed else f'fd {self.fileno()}'}>"
-
-    def __enter__(self) -> Self:
-        self.real.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        return f"<{self.standard.__name__} {'closed' if self.closed else f'fd {self.fileno()}'}>"
 
     def fileno(self) -> int:
         """Return the set's own fd. Raises: ValueError once closed."""
@@ -188,6 +181,27 @@ class epoll:
         """Close the set; its waiters get EBADF."""
         self.watchers.close()
         self.real.close()
+
+
+@refuse_async_with()
+class epoll(KernelSet):
+    """A set of fds in the kernel; only ``poll`` waits. Source: ``select.epoll``."""
+
+    __slots__ = ()
+
+    standard: ClassVar[Any] = originals.epoll
+
+    def __init__(self, sizehint: int = -1, flags: int = 0) -> None:
+        self.adopt(originals.epoll(sizehint, flags))
+
+    def __enter__(self) -> Self:
+        self.real.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def register(self, fd: Any, eventmask: int = POLLIN | POLLPRI | POLLOUT) -> None:
         """Add an fd. Raises: FileExistsError."""
@@ -215,20 +229,60 @@ class epoll:
         me = this_waiter()
         if isinstance(me, OSThread):
             return self.real.poll(timeout, maxevents)  # type: ignore[no-any-return]
-        watcher = self.watchers.of(me)
-        deadline = None if limit is None or limit < 0 else me.scheduler.clock() + limit
-        while not events:
-            left = None if deadline is None else max(0.0, deadline - me.scheduler.clock())
-            if watcher.wait_readable(me, left) is TIMED_OUT:
-                return self.real.poll(0, maxevents)  # type: ignore[no-any-return]
-            events = self.real.poll(0, maxevents)
-        return events  # type: ignore[no-any-return]
+        within = None if limit is None or limit < 0 else limit
+        return poll_watched(self.watchers.of(me), me, within, lambda: self.real.poll(0, maxevents))
+
+
+class kqueue(KernelSet):
+    """A set of filters in the kernel; only ``control`` waits. Source: ``select.kqueue``."""
+
+    __slots__ = ()
+
+    standard: ClassVar[Any] = originals.kqueue
+
+    def __init__(self) -> None:
+        self.adopt(originals.kqueue())
+
+    def control(self, changelist: Any, maxevents: int, timeout: float | None = None, /) -> list[Any]:
+        """Make changes, then wait for up to ``maxevents`` events, for ``timeout`` seconds. Parks: ``read fd N``.
+
+        Raises: OSError, TypeError, ValueError.
+        """
+        limit = seconds_of(timeout, "timeout argument must be a number or None")
+        if limit is not None and limit < 0:
+            return self.real.control(changelist, maxevents, timeout)  # type: ignore[no-any-return]  # raises ValueError
+        immediate.count_call()
+        events: list[Any] = self.real.control(changelist, maxevents, 0)
+        if events or limit == 0 or not maxevents:
+            immediate.end_call()
+            return events
+        immediate.in_a_row = 0
+        me = this_waiter()
+        if isinstance(me, OSThread):
+            return self.real.control(None, maxevents, timeout)  # type: ignore[no-any-return]
+        return poll_watched(self.watchers.of(me), me, limit, lambda: self.real.control(None, maxevents, 0))
+
+
+def poll_watched(watcher: Any, me: Waiter, limit: float | None, poll: Callable[[], list[Any]]) -> list[Any]:
+    """Park until ``poll()`` finds an event, or ``limit`` seconds have passed.
+
+    Returns: the last result of ``poll()``.
+    """
+    deadline = None if limit is None else me.scheduler.clock() + limit
+    while True:
+        left = None if deadline is None else max(0.0, deadline - me.scheduler.clock())
+        outcome = watcher.wait_readable(me, left)
+        events = poll()
+        if events or outcome is TIMED_OUT:
+            return events
 
 
 if originals.poll is None:
     del poll
 if originals.epoll is None:
     del epoll
+if originals.kqueue is None:
+    del kqueue
 
 
 # ---- arguments

@@ -11,13 +11,11 @@ import selectors as standard
 from collections.abc import Callable
 from typing import Any
 
+from ._kernel import originals
 from ._kernel.stdlib_face import fall_back_to
 from .select import select
 
 __all__ = ["DefaultSelector", "SelectSelector"]
-
-# The standard library's class, taken before a patch can replace it.
-standard_kqueue: Any = getattr(standard, "KqueueSelector", None)
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -54,18 +52,11 @@ if hasattr(system, "epoll"):
     __all__ += ["EpollSelector"]
     DefaultSelector = EpollSelector
 
-if standard_kqueue is not None:
+if hasattr(system, "kqueue"):
+    from .select import kqueue
 
-    class KqueueSelector(standard_kqueue):  # type: ignore[misc]
-        """A selector over a kqueue, whose own fd our ``select`` waits for. Source: ``selectors.KqueueSelector``."""
-
-        def select(self, timeout: float | None = None) -> Any:
-            """Wait for events. Parks: ``select``."""
-            ready = super().select(0)
-            if ready or (timeout is not None and timeout <= 0):
-                return ready
-            select([self.fileno()], [], [], timeout)
-            return super().select(0)
+    class KqueueSelector(originals.selector_over(kqueue)):  # type: ignore[misc]
+        """A selector over our ``kqueue``. Source: ``selectors.KqueueSelector``."""
 
     __all__ += ["KqueueSelector"]
     DefaultSelector = KqueueSelector

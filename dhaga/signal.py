@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import operator
 import signal as standard
+import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
 from ._kernel import originals
-from ._kernel.process.signals import BLOCKING, call_in_main, on_ctrl_c
+from ._kernel.process import wakeup_detour
+from ._kernel.process.signals import BLOCKING, call_in_main, on_ctrl_c, pause_queue
 from ._kernel.run.idents import os_thread_of
 from ._kernel.run.scheduler import sleep
-from ._kernel.stdlib_face import fall_back_to
-from ._kernel.wait.current import this_thread, this_waiter
+from ._kernel.stdlib_face import builtin_function, fall_back_to
+from ._kernel.wait.current import clock_here, this_thread, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
-from ._kernel.wait.wait_queue import WaitQueue
 from .threading import current_thread, main_thread
 
 __all__ = ["getsignal", "pause", "pthread_kill", "set_wakeup_fd", "signal", "sigtimedwait", "sigwait", "sigwaitinfo"]
@@ -35,7 +36,6 @@ _standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # missing o
 _standard_sigtimedwait: Any = getattr(standard, "sigtimedwait", None)
 _standard_pthread_kill: Any = getattr(standard, "pthread_kill", None)
 standard_set_wakeup_fd: Any = standard.set_wakeup_fd
-pause_queue: WaitQueue = WaitQueue(standard, "signal.pause")
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -46,6 +46,7 @@ class Handler:
     """The handler that the standard module calls: it makes the main code call the program's function."""
 
     __slots__ = ("function",)
+    ends_pause = True
 
     def __init__(self, function: Callable[[int, FrameType | None], object]) -> None:
         self.function: Callable[[int, FrameType | None], object] = function
@@ -68,11 +69,14 @@ def signal(signalnum: int, handler: Any) -> Any:
     outside the main code. Source: ``signal.signal``.
     """
     refuse_in_thread("signal")
+    wakeup_detour.settle(signalnum, sys._getframe(1))
     if handler is standard.default_int_handler or handler is on_ctrl_c:
         handler = on_ctrl_c
     elif callable(handler) and not isinstance(handler, standard.Handlers):
         handler = Handler(handler)
-    return unwrap_handler(_standard_signal(signalnum, handler))
+    former = _standard_signal(signalnum, handler)
+    wakeup_detour.settle(signalnum, sys._getframe(1))  # one that has come in these lines
+    return unwrap_handler(former)
 
 
 def refuse_in_thread(function: str) -> None:
@@ -84,6 +88,7 @@ def refuse_in_thread(function: str) -> None:
         raise ValueError(f"{function} only works in main thread of the main interpreter")
 
 
+@builtin_function
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """Set the fd that the number of each signal is written to; -1: none. Returns: the former one, or -1.
 
@@ -91,6 +96,7 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     Raises: ValueError outside the main code. Source: ``signal.set_wakeup_fd``.
     """
     refuse_in_thread("set_wakeup_fd")
+    wakeup_detour.give_back()
     own = wakeup_fd_of_scheduler()
     if fd == -1 and own != -1:
         former = standard_set_wakeup_fd(own, warn_on_full_buffer=False)
@@ -105,6 +111,7 @@ def wakeup_fd_of_scheduler() -> int:
     return selector.wakeup_pipe.write_end.fileno() if selector and selector.wakeup_pipe else -1
 
 
+@builtin_function
 def pthread_kill(thread_id: int, signalnum: int, /) -> None:
     """Send a signal to the OS thread that runs a thread. Raises: ProcessLookupError for a dhaga that has ended.
 
@@ -125,6 +132,7 @@ def unwrap_handler(handler: Any) -> Any:
     return standard.default_int_handler if handler is on_ctrl_c else handler
 
 
+@builtin_function
 def pause() -> None:
     """Wait until a signal has arrived and its handler was called. Parks: until then (``signal.pause``)."""
     if isinstance(this_waiter(), OSThread):
@@ -139,7 +147,7 @@ def pause() -> None:
 
 
 # In a plain thread it returns once a handler was called: a held-off signal would arrive later.
-BLOCKING.add(pause.__code__)
+BLOCKING.add(pause.__wrapped__.__code__)  # type: ignore[attr-defined]
 
 
 def sigwait(sigset: Iterable[int]) -> Any:
@@ -151,6 +159,7 @@ def sigwait(sigset: Iterable[int]) -> Any:
     return _standard_sigwait(sigset)
 
 
+@builtin_function
 def sigwaitinfo(sigset: Iterable[int]) -> Any:
     """Wait for a blocked signal and return its details. Parks: as ``sigwait``."""
     sigset = set(sigset)
@@ -161,13 +170,15 @@ def sigwaitinfo(sigset: Iterable[int]) -> Any:
     return _standard_sigwaitinfo(sigset)
 
 
+@builtin_function
 def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
     """As ``sigwaitinfo``. Returns: None after ``timeout`` seconds. Raises: ValueError below 0 and for NaN."""
     sigset = set(sigset)
     # The standard call refuses NaN and too large numbers.
     if isinstance(this_waiter(), OSThread) or not 0 < timeout <= originals.TIMEOUT_MAX:
         return _standard_sigtimedwait(sigset, timeout)
-    deadline = originals.monotonic() + timeout
-    while (found := _standard_sigtimedwait(sigset, 0)) is None and (left := deadline - originals.monotonic()) > 0:
+    clock = clock_here()
+    deadline = clock() + timeout
+    while (found := _standard_sigtimedwait(sigset, 0)) is None and (left := deadline - clock()) > 0:
         sleep(min(left, POLL_INTERVAL))
     return found

@@ -5,8 +5,8 @@ passes MSG_DONTWAIT instead. Elsewhere the fd never blocks. Each scheduler that 
 ``FdWatcher`` of its own; a plain OS thread blocks for real. Any dhaga of any scheduler may use a socket, several at a
 time; bytes go to the reader that runs first.
 
-Timeouts and parking are in ``_iowait/socket_base.py``, name resolution in ``_iowait/dns.py``; all other names are the
-standard module's own.
+Timeouts and parking are in ``_iowait/socket_base.py``, ``sendfile`` in ``_iowait/socket_sendfile.py``, name resolution
+in ``_iowait/dns.py``; all other names are the standard module's own.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from ._iowait.dns import gethostbyname as gethostbyname
 from ._iowait.dns import gethostbyname_ex as gethostbyname_ex
 from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
-from ._iowait.socket_base import DONTWAIT, NOW, OOB, TimeoutSocket, family_of, plain, type_of
+from ._iowait.socket_base import DONTWAIT, NOW, OOB, family_of, plain, type_of
+from ._iowait.socket_sendfile import SendfileSocket
 from ._kernel.fast.compiled import compiled
 from ._kernel.run.call_outs import calls_out
-from ._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
+from ._kernel.run.turn_budget import yield_if_due
 from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import scheduler_of_caller, this_waiter
 
@@ -39,12 +40,10 @@ __all__ = list(standard.__all__)  # pyright: ignore[reportUnsupportedDunderAll]
 standard_socket = standard.socket
 _standard_socketpair = standard.socketpair
 _standard_create_server = standard.create_server
-os_sendfile: Any = getattr(os, "sendfile", None)
 
 _plain_recv, _plain_recv_into, _plain_send = plain.recv, plain.recv_into, plain.send
 WAITALL, PEEK = int(standard.MSG_WAITALL), int(standard.MSG_PEEK)
 IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY)
-SENDFILE_BLOCK = 1 << 22
 DEFAULT_TIMEOUT: Any = standard._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
 __getattr__: Callable[[str], Any]
@@ -52,10 +51,12 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class socket(TimeoutSocket):
+class socket(SendfileSocket):
     """A socket whose blocking methods park. Source: ``socket.socket``; ``close`` wakes its waiters with EBADF."""
 
     __slots__ = ()
+
+    sends_until_check: int
 
     # ---- receiving
 
@@ -66,7 +67,7 @@ class socket(TimeoutSocket):
 
         ``MSG_WAITALL`` works on streams without a timeout, as in the standard; a cancel then loses the bytes received.
         """
-        watcher = self.watcher
+        watcher = self.watcher_
         usual = bufsize.__class__ is int and 0 < bufsize <= sys.maxsize
         if flags or not usual or scheduler_of_caller() is not watcher.scheduler:
             return self.recv_slow_path(bufsize, flags)
@@ -91,7 +92,7 @@ class socket(TimeoutSocket):
         """Receive for flags, timeouts, and callers other than dhagas of the cached watcher's scheduler."""
         if flags & WAITALL and self.waits_for_all(flags):
             buffer = bytearray(bufsize)
-            return bytes(buffer[: self.recv_all(buffer, flags)])
+            return bytes(buffer[: self.recv_all_(buffer, flags)])
         if bufsize == 0:
             return _plain_recv(self, 0, flags)  # never waits
         data: bytes = self.read_when_ready(flags, _plain_recv, bufsize, flags | DONTWAIT)
@@ -101,9 +102,9 @@ class socket(TimeoutSocket):
 
     def waits_for_all(self, flags: int) -> bool:
         """Return whether MSG_WAITALL has a meaning here."""
-        return self.call_timeout is None and not flags & (PEEK | OOB) and type_of(self) == standard.SOCK_STREAM
+        return self.call_timeout_ is None and not flags & (PEEK | OOB) and type_of(self) == standard.SOCK_STREAM
 
-    def recv_all(self, buffer: Any, flags: int) -> int:
+    def recv_all_(self, buffer: Any, flags: int) -> int:
         """Receive until the buffer is full or the stream ends. Returns: the number of bytes."""
         got = 0
         with memoryview(buffer) as view:
@@ -121,7 +122,7 @@ class socket(TimeoutSocket):
         """Receive into a buffer. Parks: as ``recv``. Returns: the number of bytes."""
         if flags & WAITALL and self.waits_for_all(flags):
             with memoryview(buffer) as view, view.cast("B") as whole, whole[: nbytes or None] as wanted:
-                return self.recv_all(wanted, flags)
+                return self.recv_all_(wanted, flags)
         if nbytes == 0 and not len(buffer):
             return _plain_recv_into(self, buffer, 0, flags)  # never waits
         got: int = self.read_when_ready(flags, _plain_recv_into, buffer, nbytes, flags | DONTWAIT)
@@ -154,11 +155,13 @@ class socket(TimeoutSocket):
     @compiled  # C: bytes, up to 64 KB; no flags and the turn's clock is not due, or MSG_DONTWAIT
     @calls_out
     def send(self, data: Any, flags: int = 0, /) -> int:
-        """Send what fits into the buffer. Parks: while it is full (``write fd N``). Returns: the number of bytes."""
+        """Send; with a timeout, or MSG_DONTWAIT, a part: what fits into the buffer. Parks: while it is full (``write fd
+        N``). Returns: the number of bytes."""
         self.sends_until_check -= 1  # count_send(), written out
         if self.sends_until_check <= 0:
             self.check_turn(flags)
-        return self.write_when_ready(flags, _plain_send, data, flags | DONTWAIT)  # type: ignore[no-any-return]
+        sent: int = self.write_when_ready(flags, _plain_send, data, flags | DONTWAIT)
+        return sent if data.__class__ is bytes and sent == len(data) else self.send_whole_(data, sent, flags)
 
     @compiled  # C: as send(); send_rest() sends what did not fit
     def sendall(self, data: Any, flags: int = 0, /) -> None:
@@ -171,25 +174,13 @@ class socket(TimeoutSocket):
             if data.__class__ is bytes and sent == len(data):
                 return
         except BlockingIOError:
-            if self.call_timeout == 0 or flags & NOW:
+            if self.call_timeout_ == 0 or flags & NOW:
                 raise
             sent = 0
         with memoryview(data) as view:
             if sent < view.nbytes:
                 with view.cast("B") as rest:
                     self.send_rest(rest, sent, flags)
-
-    def count_send(self, flags: int) -> None:
-        """Count a send; look at the turn's clock once in ``CALLS_PER_CHECK`` of them."""
-        self.sends_until_check -= 1
-        if self.sends_until_check <= 0:
-            self.check_turn(flags)
-
-    def check_turn(self, flags: int) -> None:
-        """End the caller's turn if its budget is spent, unless the call promises not to wait."""
-        self.sends_until_check: int = CALLS_PER_CHECK
-        if self.call_timeout != 0 and not flags & NOW:
-            yield_if_due()
 
     def send_rest(self, data: memoryview, sent: int, flags: int) -> None:
         """Send the bytes that the first try has left, parking at each full buffer."""
@@ -201,7 +192,7 @@ class socket(TimeoutSocket):
                 sent += _plain_send(self, data[sent:], flags | DONTWAIT)
                 continue
             except BlockingIOError:
-                if self.call_timeout == 0 or flags & NOW:
+                if self.call_timeout_ == 0 or flags & NOW:
                     raise
             if watcher is None:
                 me = this_waiter()
@@ -210,22 +201,28 @@ class socket(TimeoutSocket):
 
     @calls_out
     def sendto(self, data: Any, *rest: Any) -> int:
-        """Send a datagram: ``sendto(data, [flags,] address)``. Parks: while the buffer is full (``write fd N``)."""
+        """Send a datagram: ``sendto(data, [flags,] address)``. Parks: while the buffer is full (``write fd N``).
+
+        Returns: the number of bytes, on a stream as ``send``.
+        """
         if not 1 <= len(rest) <= 2:
             return plain.sendto(self, data, *rest)  # which raises the standard TypeError
         flags = rest[0] if len(rest) == 2 else 0
         address = resolve_address(family_of(self), rest[-1])
         self.count_send(flags)
-        return self.writer_to(address)(flags, plain.sendto, data, flags | DONTWAIT, address)  # type: ignore[no-any-return]
+        sent: int = self.writer_to(address)(flags, plain.sendto, data, flags | DONTWAIT, address)
+        return sent if data.__class__ is bytes and sent == len(data) else self.send_whole_(data, sent, flags)
 
     def sendmsg(
         self, buffers: Iterable[Any], ancdata: Iterable[Any] = (), flags: int = 0, address: Any = None, /
     ) -> int:
-        """Send with ancillary data. Parks: while the send buffer is full (``write fd N``)."""
+        """Send with ancillary data. Parks: while the send buffer is full (``write fd N``). Returns: as ``send``."""
         address = resolve_address(family_of(self), address)
         self.count_send(flags)
-        send = self.writer_to(address)
-        return send(flags, plain.sendmsg, list(buffers), list(ancdata), flags | DONTWAIT, address)  # type: ignore[no-any-return]
+        send, parts = self.writer_to(address), list(buffers)
+        sent: int = send(flags, plain.sendmsg, parts, list(ancdata), flags | DONTWAIT, address)
+        whole = sent == sum(memoryview(part).nbytes for part in parts)
+        return sent if whole else self.send_whole_(b"".join(parts), sent, flags)
 
     def writer_to(self, address: Any) -> Any:
         """Return the method that waits for room: no event reports room at a named Unix socket."""
@@ -234,45 +231,6 @@ class socket(TimeoutSocket):
             if address is not None and family_of(self) == standard.AF_UNIX
             else self.write_when_ready
         )
-
-    def _sendfile_use_sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """Override of the standard's first choice for ``sendfile``. Parks: while the send buffer is full."""
-        self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
-        give_up = standard._GiveupOnSendfile  # type: ignore[attr-defined]
-        try:
-            fileno = file.fileno()
-            size = os.fstat(fileno).st_size
-        except (AttributeError, OSError) as error:
-            raise give_up(error) from error
-        if os_sendfile is None:
-            raise give_up("this platform has none")
-        if not size:
-            return 0
-        if self.call_timeout == 0:
-            raise ValueError("non-blocking sockets are not supported")
-        return self.send_by_kernel(file, fileno, offset, count)
-
-    def send_by_kernel(self, file: Any, fileno: int, offset: int, count: int | None) -> int:
-        """Send blocks by sendfile(2). The fd is non-blocking meanwhile, as that call has no flag for it."""
-        sent = 0
-        plain.setblocking(self, False)
-        try:
-            while count is None or sent < count:
-                self.check_turn(0)
-                block = SENDFILE_BLOCK if count is None else min(count - sent, SENDFILE_BLOCK)
-                now = self.write_when_ready(0, send_file_once, fileno, offset + sent, block)
-                if not now:
-                    break
-                sent += now
-        except OSError as error:
-            if sent or isinstance(error, TimeoutError) or self.watchers.closed:
-                raise
-            raise standard._GiveupOnSendfile(error) from error  # type: ignore[attr-defined]
-        finally:
-            self.reset_blocking()
-            if sent and hasattr(file, "seek"):
-                file.seek(offset + sent)
-        return sent
 
     # ---- connections
 
@@ -307,28 +265,19 @@ class socket(TimeoutSocket):
             if family_of(self) == standard.AF_UNIX:
                 return self.retry_with_backoff(0, connect_once, address)  # type: ignore[no-any-return]
             error = plain.connect_ex(self, address)
-            if error not in IN_PROGRESS or self.call_timeout == 0:
+            if error not in IN_PROGRESS or self.call_timeout_ == 0:
                 return error
             me = this_waiter()
-            self.park_within_timeout(self.fd_watcher(me).wait_writable, me, None)
+            try:
+                self.park_within_timeout(self.fd_watcher(me).wait_writable, me, None)
+            except BlockingIOError:  # SO_SNDTIMEO
+                return error
             # connect(2): writability means that the attempt is over, and SO_ERROR says how.
             return self.getsockopt(standard.SOL_SOCKET, standard.SO_ERROR)
         finally:
             self.reset_blocking()
 
     # ---- ends
-
-    def reset_blocking(self) -> None:
-        """Set the fd to the blocking mode that it would have with the standard."""
-        if self.call_timeout is None and DONTWAIT:
-            self.make_blocking()
-
-    def make_blocking(self) -> None:
-        """Set the fd to blocking mode, unless it was closed meanwhile."""
-        try:
-            plain.setblocking(self, True)
-        except OSError:
-            pass
 
     def _real_close(self, *args: Any) -> None:
         self.stop_watching()
@@ -337,8 +286,8 @@ class socket(TimeoutSocket):
     def detach(self) -> int:
         """Detach the fd, in the blocking mode that the timeout implies. The object is closed; its waiters get EBADF."""
         self.stop_watching()
-        if self.call_timeout is None:
-            self.make_blocking()
+        if self.call_timeout_ is None:
+            self.make_blocking_()
         return super().detach()
 
 
@@ -364,12 +313,6 @@ def connect_once(sock: socket, address: Any) -> int:
     if error == errno.EAGAIN:
         raise BlockingIOError(error, os.strerror(error))
     return error
-
-
-def send_file_once(sock: socket, fileno: int, offset: int, count: int) -> int:
-    """Send one block by sendfile(2). Raises: BlockingIOError if the send buffer is full."""
-    assert os_sendfile is not None
-    return os_sendfile(sock.fileno(), fileno, offset, count)  # type: ignore[no-any-return]
 
 
 def adopt(other: Any) -> Any:

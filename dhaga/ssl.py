@@ -9,34 +9,31 @@ certificates, options), and all names not defined here, are the standard module'
 regards the next data as a repetition of it (SSL_write(3): "the write operation must be repeated"), and would swallow
 them. So ``write_lock`` admits one writer, OpenSSL gets pieces of four records, and the piece of a cancelled or timed
 out write is kept in ``pending_piece``. A next write that does not begin with that piece finishes it first. So the peer
-receives, in order, a prefix of each broken write and all of the other writes.
-
-*Locks.* ``openssl_lock`` is held for each call into OpenSSL, which allows one at a time per connection; only a callback
-that parks keeps it across a park. A close meanwhile leaves the fd in ``fds_to_close``: the caller closes it when its
-call returns. ``reading_writer`` is a writer that waits to *read* (a handshake). A reader may consume the data that this
-writer waits for, so every caller wakes the writer when its call returns.
+receives, in order, a prefix of each broken write and all of the other writes. How a call waits, and when a closed fd is
+closed: ``_iowait/tls_waits.py``.
 """
 
 from __future__ import annotations
 
 import ssl as standard
-from _socket import close
 from collections.abc import Callable
 from fcntl import ioctl
 from ssl import SSLEOFError, SSLError, SSLWantReadError, SSLWantWriteError
 from termios import FIONREAD
+from types import FunctionType
 from typing import Any, Self
 
 from greenlet import getcurrent
 
 from ._iowait.openssl_errors import forget_errors
 from ._iowait.socket_base import NO_WATCHER, plain
+from ._iowait.tls_waits import HANDSHAKE_TIMED_OUT, READ_TIMED_OUT, WANTS, WRITE_TIMED_OUT, TLSWaits
 from ._kernel.fast.compiled import compiled
 from ._kernel.run.fd_watch import closed_error
 from ._kernel.run.turn_budget import end_turn, yield_if_due
 from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import this_waiter
-from ._kernel.wait.waiter import TIMED_OUT, Waiter
+from ._kernel.wait.waiter import TIMED_OUT
 from ._sync.lock import Lock
 from .socket import DEFAULT_TIMEOUT, create_connection, socket
 
@@ -50,21 +47,16 @@ PROTOCOL_TLS_CLIENT = standard.PROTOCOL_TLS_CLIENT
 CERT_NONE, CERT_REQUIRED = standard.CERT_NONE, standard.CERT_REQUIRED
 SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR_WANT_WRITE
 
-WANTS = (SSLWantReadError, SSLWantWriteError)
 RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
 PIECE = 4 * RECORD  # bytes that OpenSSL gets at once: record by record, bulk data take a fifth more CPU time
 ZERO_BYTES = bytes(4)  # the answer of FIONREAD for an empty socket: a C int
-
-# The standard's messages, which some programs compare.
-READ_TIMED_OUT, WRITE_TIMED_OUT = "The read operation timed out", "The write operation timed out"
-HANDSHAKE_TIMED_OUT = "The handshake operation timed out"
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
-class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
+class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     """A TLS connection whose blocking methods park. Source: ``ssl.SSLSocket``; ``close`` wakes its waiters with EBADF.
 
     One dhaga may read while another writes; writers queue in FIFO order. With timeout 0 ``send`` may send a part. As in
@@ -74,9 +66,6 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
     """
 
     write_lock: Lock  # held by the one writer
-    openssl_lock: Lock  # held for each call into OpenSSL: one at a time per connection
-    fds_to_close: list[int]  # the fd, if it was closed while OpenSSL was at work with its number
-    reading_writer: Waiter | None  # a writer that waits to read: a reader may complete its handshake
     sent: int  # bytes of the present write that are out; negative: those of a broken one to send first
     pending_piece: bytes  # what OpenSSL has accepted and not yet sent
     suppress_ragged_eofs: bool
@@ -95,7 +84,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         self.do_handshake_on_connect = do_handshake_on_connect
         if do_handshake_on_connect and self._connected:
             try:
-                if self.call_timeout == 0:
+                if self.call_timeout_ == 0:
                     raise ValueError("do_handshake_on_connect should not be specified for non-blocking sockets")
                 self.do_handshake()
             except BaseException:
@@ -105,7 +94,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 raise
         return self  # type: ignore[no-any-return]
 
-    # ---- waiting
+    # ---- blocking modes
 
     def sync_timeout(self) -> None:
         super().sync_timeout()
@@ -115,78 +104,18 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         if self._sslobj is None:
             super().reset_blocking()
 
-    def retry_when_ready(
-        self,
-        message: str,
-        deadline: float | None,
-        operation: Callable[..., Any],
-        *args: Any,
-        failure: OSError | None = None,
-    ) -> Any:
-        """Return the result of an OpenSSL operation, retried whenever the fd is ready for what it wants.
-
-        A read may also have to write (renegotiation, key updates), and a write to read. ``failure``: the error of a
-        first try; it is raised only if the connection fails again, as it may be another connection's
-        (``openssl_errors.py``).
-        """
-        while True:
-            try:
-                with self.openssl_lock:
-                    if self.watchers.closed:
-                        raise closed_error()
-                    return operation(*args)
-            except WANTS as want:
-                if self.call_timeout == 0:
-                    raise
-                reads, failure = isinstance(want, SSLWantReadError), None
-            except OSError as error:
-                if not isinstance(error, SSLError):
-                    forget_errors()
-                    if failure is None:
-                        failure = error
-                        continue
-                if failure is not None:
-                    raise failure from None
-                raise
-            finally:
-                if self.fds_to_close or self.reading_writer:
-                    self.finish_deferred()
-            deadline = self.wait(reads, message, deadline)
-
-    def wait(self, reads: bool, message: str, deadline: float | None) -> float | None:
-        """Park until the fd is readable or writable. Returns: the deadline. Raises: TimeoutError with ``message``."""
-        me = this_waiter()
-        watcher = self.fd_watcher(me)
-        wait: Any = watcher.wait_readable if reads else watcher.wait_writable
-        if reads and message is WRITE_TIMED_OUT:
-            self.reading_writer = me
-        if reads:
-            watcher.readable = False
-        try:
-            return self.park_within_timeout(wait, me, deadline, message)
-        finally:
-            if self.reading_writer is me:
-                self.reading_writer = None
-
-    def finish_deferred(self) -> None:
-        """Close the fd if that was deferred, and wake the writer that waits to read: after each call into OpenSSL."""
-        self.close_fds()
-        writer = self.reading_writer
-        if writer is not None and writer.parked and writer.undo_park():
-            writer.wake_parked()
-
     # ---- handshakes
 
     def do_handshake(self, block: bool = False) -> None:
         """Perform the handshake. Parks: until done (``read fd N``, ``write fd N``). Raises: SSLError, TimeoutError."""
         self._check_connected()  # type: ignore[attr-defined]
-        timeout = self.call_timeout
+        timeout = self.call_timeout_
         if timeout == 0 and block:
             self.settimeout(None)
         try:
             self.retry_when_ready(HANDSHAKE_TIMED_OUT, None, self._sslobj.do_handshake)
         finally:
-            if self.call_timeout != timeout:
+            if self.call_timeout_ != timeout:
                 self.settimeout(timeout)
 
     def verify_client_post_handshake(self) -> None:
@@ -215,7 +144,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         if connection is None:
             return super().read(len, buffer)
         me: Any = getcurrent()
-        watcher: Any = self.watcher
+        watcher: Any = self.watcher_
         if getattr(me, "scheduler", None) is not watcher.scheduler:
             return self.read_slow_path(connection, len, buffer)
         # wait() and retry_when_ready(), written out: 10 % of an echo.
@@ -249,11 +178,11 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
 
     def read_slow_path(self, connection: Any, len: int, buffer: Any, failure: OSError | None = None) -> Any:
         """Read with a timeout, from another scheduler than the cached watcher's, or after OpenSSL wanted more."""
-        watcher = self.watchers.get(getattr(getcurrent(), "scheduler", NO_WATCHER))
+        watcher = self.watchers_.get(getattr(getcurrent(), "scheduler", NO_WATCHER))
         deadline: float | None = None
-        if watcher and not watcher.readable and self.call_timeout != 0 and nothing_pending(connection, len, buffer):
+        if watcher and not watcher.readable and self.call_timeout_ != 0 and nothing_pending(connection, len, buffer):
             deadline = self.wait(True, READ_TIMED_OUT, None)
-        elif self.call_timeout != 0:
+        elif self.call_timeout_ != 0:
             yield_if_due()
         try:
             into = () if buffer is None else (buffer,)
@@ -309,7 +238,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 return self.write_now(connection, data, None)
             try:
                 with self.openssl_lock:
-                    if self.watchers.closed:
+                    if self.watchers_.closed:
                         raise closed_error()
                     return connection.write(data)  # type: ignore[no-any-return]
             except OSError as error:
@@ -327,7 +256,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
                 return self.write_now(connection, data, None, error)
             if isinstance(error, WANTS):
                 self.pending_piece = data
-            if not self.pending_piece or self.call_timeout == 0:
+            if not self.pending_piece or self.call_timeout_ == 0:
                 raise error
             self.finish_deferred()
             deadline = self.wait(isinstance(error, SSLWantReadError), WRITE_TIMED_OUT, None)
@@ -350,7 +279,7 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
         """Park while others write. Returns: the deadline of the rest of the call, if it is known by now."""
         if self.write_lock.acquire(False):
             return None
-        if self.call_timeout == 0:
+        if self.call_timeout_ == 0:
             raise SSLWantWriteError(SSL_ERROR_WANT_WRITE, "The operation did not complete (write): others do")
         return self.park_within_timeout(self.wait_write_lock, this_waiter(), None, WRITE_TIMED_OUT)
 
@@ -413,14 +342,6 @@ class SSLSocket(standard.SSLSocket, socket):  # type: ignore[misc]
             self.fds_to_close.append(fd)
             self.close_fds()
 
-    def close_fds(self) -> None:
-        """Close the fd, unless a call into OpenSSL is under way: then its caller does so afterwards."""
-        while self.fds_to_close and self.openssl_lock.acquire(False):
-            try:
-                close(self.fds_to_close.pop())
-            finally:
-                self.openssl_lock.release()
-
 
 def nothing_pending(connection: Any, size: int, buffer: Any) -> bool:
     """Return whether OpenSSL holds no decrypted bytes, and the read wants some."""
@@ -478,3 +399,10 @@ def get_server_certificate(
         context.load_verify_locations(ca_certs)
     with create_connection(addr, timeout) as sock, context.wrap_socket(sock, server_hostname=addr[0]) as connection:
         return _standard_DER_cert_to_PEM_cert(connection.getpeercert(True) or b"")
+
+
+if _standard_wrap_socket := getattr(standard, "wrap_socket", None):  # until Python 3.11
+    _made_here = {**vars(standard), "SSLContext": SSLContext}
+    wrap_socket: Callable[..., SSLSocket] = FunctionType(
+        _standard_wrap_socket.__code__, _made_here, "wrap_socket", _standard_wrap_socket.__defaults__
+    )

@@ -26,6 +26,7 @@ from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError,
 
 from ._kernel.api import Timeout, current
 from ._kernel.arguments import check_seconds
+from ._kernel.foreign_names import refuse_async_with
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler
@@ -76,6 +77,7 @@ def call_within(timeout: float | None, fn: Callable[..., T], *args: Any) -> T:
         return fn(*args)
 
 
+@refuse_async_with()
 class Stream:
     """An ``IOStream`` that is read and written like a blocking file, by any number of dhagas of one OS thread.
 

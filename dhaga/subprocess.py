@@ -10,7 +10,6 @@ are looked up in the standard module at each use, so that a program's mocks take
 from __future__ import annotations
 
 import subprocess as standard
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import FunctionType
@@ -22,14 +21,15 @@ import dhaga.selectors as selectors
 import dhaga.threading as threading
 import dhaga.time as parking_time
 
-from ._iowait.child_wait import standard_waitpid, wait_for_exit
+from ._iowait.child_wait import collected, standard_waitpid, wait_for_exit
 from ._kernel.arguments import check_seconds
+from ._kernel.foreign_names import refuse_async_with
 from ._kernel.originals import Namespace
 from ._kernel.stdlib_face import fall_back_to
-from ._kernel.wait.current import parking_waiter, this_waiter
+from ._kernel.wait.current import clock_of, parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from ._kernel.wait.waiter import Waiter
-from ._structured.scope import shield
+from ._structured.shield import shield
 
 __all__ = ["Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput", "run"]
 
@@ -61,6 +61,7 @@ def bound_to_namespace(function: F) -> F:
     return copy  # type: ignore[return-value]
 
 
+@refuse_async_with("await asyncio.create_subprocess_exec(...)")
 class Popen(standard.Popen[Any]):
     """A child process. Parks: ``wait``, ``communicate``, and reads and writes of its pipes.
 
@@ -88,16 +89,22 @@ class Popen(standard.Popen[Any]):
         # Without this, a scope's cancel would also be raised at the park in the `with` of `run`, and leave a zombie.
         if self._killed:
             with shield():
-                return self._park_until_end(me, timeout)
-        return self._park_until_end(me, timeout)
+                return self._park_until_end_(me, timeout)
+        return self._park_until_end_(me, timeout)
 
-    def _park_until_end(self, me: Waiter, timeout: Any) -> Any:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        wait_for_exit(self.pid, me, timeout)
+    def _park_until_end_(self, me: Waiter, timeout: Any) -> Any:
+        clock = clock_of(me)
+        deadline = None if timeout is None else clock() + timeout
+        try:
+            wait_for_exit(self.pid, me, timeout)
+        except BaseException:
+            if self.pid in collected:
+                standard_wait(self, None)
+            raise
         if deadline is None:
             return standard_wait(self, None)
         try:
-            return standard_wait(self, max(0.0, deadline - time.monotonic()))
+            return standard_wait(self, max(0.0, deadline - clock()))
         except standard.TimeoutExpired as expired:
             expired.timeout = timeout
             raise

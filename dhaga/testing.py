@@ -1,9 +1,10 @@
-"""Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park.
+"""Tools for testing code that runs on dhagas: a virtual clock, ``settle``, a sequencer, cancels at every park or event.
 
 - The **virtual clock** belongs to a scheduler whose selector moves the clock to the next deadline instead of sleeping
   (``_kernel/process/virtual_clock.py``).
   It stands still while a call is under way in an OS thread, since that takes real time.
 - ``settle`` parks until the loop would sleep: then every dhaga waits for the clock or for an external event.
+- ``cancel_at_every_event`` strikes the victim of a scenario where it computes: see ``_kernel/run/strikes.py``.
 - ``cancel_at_every_park`` replays a scenario with its victim watched by a ``ParkWatch``, which
   sees each park and each wake, and injects a cancel or a timeout at the nth.
 
@@ -28,17 +29,21 @@ from greenlet import getcurrent
 from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
+from ._kernel.foreign_names import refuse_async_with
 from ._kernel.process.preemption_events import Events, monitoring
 from ._kernel.process.shutdown import retire_closed_guests
+from ._kernel.process.victims import EventWatch, ParkWatch
 from ._kernel.process.virtual_clock import ClockSince, JumpingSelector, VirtualClock, abandon, new_virtual_scheduler
+from ._kernel.run.attachment import schedulers
 from ._kernel.run.chosen_queue import ShuffledQueue
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.run_queues import HIGH, NORMAL
-from ._kernel.run.scheduler import Scheduler, schedulers
+from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import this_thread
 
 __all__ = [
-    "Scenario", "Sequencer", "VirtualClock", "cancel_at_every_park", "preempt_everywhere", "settle", "virtual_clock",
+    "Scenario", "Sequencer", "VirtualClock", "cancel_at_every_event", "cancel_at_every_park", "preempt_everywhere",
+    "settle", "virtual_clock",
 ]  # fmt: skip
 
 seed: int | None = None
@@ -136,6 +141,7 @@ class Sequencer:
         return f"<Sequencer at step {self._next}, parked before {sorted(self._waiting)}>"
 
 
+@refuse_async_with()
 class SequencerStep:
     """One numbered block of a Sequencer."""
 
@@ -159,59 +165,11 @@ class SequencerStep:
     def _cancel(self) -> None:
         """Undo the park. Later steps wait until a cancelled step is taken again."""
         if self._sequencer._waiting.pop(self._number, None) is None:
-            raise ValueError("the step has begun")
+            raise ValueError  # the step has begun: too late for the undo
 
     def __exit__(self, *_: object) -> None:
         self._sequencer._next += 1
         self._sequencer._wake_next()
-
-
-class ParkWatch:
-    """Counts the parks of a victim, calls ``at_park`` at the nth, and ``at_wake`` when that park ends.
-
-    The victim gets its own class, in which ``parked`` is a property, and its own queue for wakes.
-    """
-
-    def __init__(self, nth: int) -> None:
-        self.parks_left: int = nth
-        self.at_park: Callable[[], object] = lambda: None
-        self.at_wake: Callable[[], object] = lambda: None
-        self.reasons: list[str] = []
-
-    def begin(self, victim: Dhaga) -> None:
-        slot: Any = Dhaga.__dict__["parked"]
-
-        def park(dhaga: Dhaga, ticket: list[Any]) -> None:
-            slot.__set__(dhaga, ticket)
-            self.note_park(dhaga.park_reason)
-
-        kind = type(victim)
-        namespace = {"__slots__": (), "parked": property(slot.__get__, park)}
-        victim.__class__ = type(kind.__name__, (kind,), namespace)
-        victim.wake_queue = WatchedQueue(victim.wake_queue, self)
-
-    def note_park(self, reason: str) -> None:
-        self.reasons.append(reason)
-        self.parks_left -= 1
-        if not self.parks_left:
-            self.at_park()
-
-    def note_wake(self) -> None:
-        if not self.parks_left:
-            self.parks_left = -1
-            self.at_wake()
-
-
-class WatchedQueue:
-    """The queue that a victim's wakes append to."""
-
-    def __init__(self, queue: Any, watch: ParkWatch) -> None:
-        self.queue = queue
-        self.watch = watch
-
-    def append(self, waiter: Any) -> None:
-        self.queue.append(waiter)
-        self.watch.note_wake()
 
 
 Scenario = Callable[[], tuple[Dhaga, Callable[[], object]]]
@@ -236,16 +194,26 @@ def preempt_everywhere(seed: int | None = None) -> Iterator[None]:
     by default the seed of ``pytest --dhaga-seed``, else 0. At each event, dhagas of one rhythm would never meet.
     Needs CPython 3.12 or later. Raises: RuntimeError on an older one, or if other tools own all events.
     """
-    events = None if monitoring is None else Events()
-    if events is None or events.tool is None:
-        raise RuntimeError("preempt_everywhere() needs a free tool id of sys.monitoring (CPython 3.12 or later)")
     draw = random.Random(seed if seed is not None else run_queue_seed() or 0).random
-    events.arm_everywhere(lambda: draw() < PREEMPTED_SHARE)
+    with armed(lambda: draw() < PREEMPTED_SHARE, "preempt_everywhere"):
+        yield
+
+
+@contextmanager
+def armed(choose: Callable[[], bool], caller: str) -> Iterator[None]:
+    """End turns at the events of the program that ``choose`` accepts, wherever preemption may.
+
+    Raises: RuntimeError without events, in the name of its ``caller``.
+    """
+    events = None if monitoring is None else Events()
+    if events is None or not events.take_tool():
+        raise RuntimeError(f"{caller}() needs a free tool id of sys.monitoring (CPython 3.12 or later)")
+    events.arm_everywhere(choose)
     try:
         yield
     finally:
         events.arm_everywhere(None)
-        events.close()
+        events.free_tool()
 
 
 def cancel(victim: Dhaga) -> None:
@@ -280,29 +248,61 @@ def cancel_at_every_park(scenario: Scenario) -> int:
     return parks
 
 
+def cancel_at_every_event(scenario: Scenario) -> int:
+    """Replay a scenario, with a cancel at its victim's 1st, 2nd, 3rd … event: a jump, call or return of its own code.
+
+    As a deadline does in code that computes: where it may not strike, as in ``finally``, it comes at the next park.
+    Each replay has a virtual clock. After each, every dhaga must have ended and the check must pass; any other error of
+    the victim is raised, with a note that names the line. Needs CPython 3.12 or later.
+    Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of events.
+    Raises: AssertionError, Deadlock, RuntimeError, what the scenario raises.
+    """
+    for nth in itertools.count(1):
+        if cancel_at_event(scenario, nth) < nth:
+            return nth - 1
+    raise AssertionError("unreachable")
+
+
+def cancel_at_event(scenario: Scenario, nth: int) -> int:
+    """Replay a scenario once, with a cancel at its victim's nth event. Returns: the events until then, or the end."""
+    watch = EventWatch(nth)
+    with armed(watch.is_nth, "cancel_at_every_event"):
+        run_once(scenario, watch.begin, watch.note)
+    return nth - watch.events_left
+
+
 def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool:
     """Run a scenario once, with an error injected at the nth park. Returns: False if the victim ended before that."""
     park_of_victim = ParkWatch(nth)
+
+    def note() -> str:
+        seen = ", ".join(park_of_victim.reasons)
+        return f"the victim was to get a {inject.__name__} {moment} at park {nth} of: {seen}"
+
+    run_once(scenario, lambda victim: inject_at(victim, park_of_victim, inject, moment), note)
+    return park_of_victim.parks_left <= 0
+
+
+def run_once(scenario: Scenario, prepare: Injection, note: Callable[[], str]) -> None:
+    """Run a scenario to its end and call its check. ``prepare``: is called with the victim; ``note``: of an error."""
     try:
         with virtual_clock():
             victim, check = scenario()
-            inject_at(victim, park_of_victim, inject, moment)
+            assert victim.state == "NEW", f"{victim!r} has parked before it could be watched"
+            prepare(victim)
             while live := victim.scheduler.in_order():
                 live[0].join()
             with contextlib.suppress(Cancelled, TimeoutError):
                 victim.result()
             check()
     except BaseException as error:
-        seen = ", ".join(park_of_victim.reasons)
         with contextlib.suppress(AttributeError):  # a frozen dataclass takes no notes
-            error.add_note(f"the victim was to get a {inject.__name__} {moment} at park {nth} of: {seen}")
+            error.add_note(note())
         raise
-    return park_of_victim.parks_left <= 0
 
 
 def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) -> None:
     """Prepare the injection: by another dhaga, or within the victim's own wake."""
-    assert victim.state == "NEW", f"{victim!r} has parked before it could be watched"
 
     def inject_now() -> None:
         inject(victim)
@@ -333,11 +333,22 @@ def close_leftover_schedulers() -> list[str]:
         problems += leftovers(scheduler)
         if scheduler.thread is not None:
             problems.append(f"{scheduler!r} was not stopped")
-            scheduler.stop(5)
+            problems += stop_leftover(scheduler)
     retire_closed_guests()
     if this_thread.main is not None:
         abandon(this_thread.main.scheduler)
     return problems
+
+
+def stop_leftover(scheduler: Scheduler) -> list[str]:
+    """Cancel all dhagas of a scheduler, and stop it. One that goes on is forgotten, so that one test reports it."""
+    try:
+        scheduler.call(scheduler.cancel_all)
+        scheduler.stop(5)
+    except (RuntimeError, TimeoutError) as error:
+        schedulers.discard(scheduler)
+        return [str(error)]
+    return []
 
 
 def open_fds() -> set[int]:

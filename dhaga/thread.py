@@ -13,16 +13,18 @@ from typing import Any, cast
 
 from greenlet import getcurrent
 
+from ._kernel import hooks
 from ._kernel.arguments import check_wait_timeout
 from ._kernel.process import preemption_watcher
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
-from ._kernel.stdlib_face import fall_back_to, refuse_copy
+from ._kernel.stdlib_face import builtin_function, fall_back_to, refuse_copy
+from ._sync.active_threads import active
 from ._sync.local import local as _local
 from ._sync.lock import Lock, RLock
-from .threading import _active, get_ident
+from .threading import get_ident
 
 __all__ = ["LockType", "RLock", "_local", "allocate", "allocate_lock", "get_ident", "start_new", "start_new_thread"]
 
@@ -41,6 +43,7 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
+@builtin_function
 def start_new_thread(
     function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
 ) -> int:
@@ -86,12 +89,13 @@ def call_unraisablehook(function: Callable[..., object], error: BaseException) -
     sys.unraisablehook(UnraisableHookArgs((type(error), error, error.__traceback__, message, culprit)))
 
 
+@builtin_function
 def _count() -> int:
     """Return the number of running threads that Python has started, dhagas included."""
     # A fork marks the dhagas that stayed in the parent as done.
     alive = [dhaga for dhaga in running.values() if not dhaga.has_ended]
     others = standard_count() - preemption_watcher.count_threads()
-    return others + len(alive) + sum(thread._dhaga is not None for thread in _active.values())
+    return others + len(alive) + sum(thread._dhaga is not None for thread in active.values())
 
 
 class _ThreadHandle:
@@ -134,6 +138,7 @@ class _ThreadHandle:
         self._started_dhaga()
 
 
+@builtin_function
 def start_joinable_thread(
     function: Callable[[], object], handle: _ThreadHandle | None = None, daemon: bool = True
 ) -> _ThreadHandle:
@@ -148,3 +153,6 @@ def start_joinable_thread(
         raise RuntimeError("thread already started")
     handle.dhaga = start(function, (), {}, daemon)
     return handle
+
+
+hooks.left_at_exit.append(lambda dhaga: dhaga.ident in running)

@@ -1,7 +1,8 @@
 """The standard ``threading`` on dhagas: ``import dhaga.threading as threading`` is the whole swap.
 
-Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``. Names that concern only OS
-threads are left to the standard module, and ``__getattr__`` says so.
+Here are Thread, Timer and the functions that name threads; the primitives are in ``_sync/``, as are a thread's
+attributes and the running threads. Names that concern only OS threads are left to the standard module, and
+``__getattr__`` says so.
 
 A Thread is not a Dhaga: it makes one at ``start``, and is in ``_active`` by the dhaga's ident until that ends. For code
 outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code, ``_DummyThread`` for a
@@ -13,7 +14,6 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
 from threading import (
@@ -33,16 +33,17 @@ from greenlet import getcurrent
 
 from ._kernel import hooks, originals
 from ._kernel.arguments import check_wait_timeout
-from ._kernel.errors import Cancelled, Expired
 from ._kernel.process.current_scheduler import current_scheduler
+from ._kernel.process.main_end import main_end
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
-from ._kernel.run.preemption import found_nothing, overlong
-from ._kernel.wait.cancellation import NoPark
+from ._kernel.run.tracing import begin_thread_functions, drop_of_thread, profiled, set_of_thread, traced
+from ._kernel.stdlib_face import builtin_function
+from ._kernel.wait.cancellation import NoPark, raise_interrupt
 from ._kernel.wait.current import parking_waiter
 from ._kernel.wait.wait_queue import WaitQueue
-from ._kernel.wait.waiter import Waiter
+from ._sync.active_threads import active as _active
 from ._sync.barrier import Barrier
 from ._sync.condition import Condition
 from ._sync.event import Event
@@ -50,6 +51,7 @@ from ._sync.iterators import concurrent_tee, serialize_iterator, synchronized_it
 from ._sync.local import local
 from ._sync.lock import Lock, RLock
 from ._sync.semaphore import BoundedSemaphore, Semaphore
+from ._sync.thread_attributes import new_name
 from ._sync.thread_legacy import LegacyThreadNames
 
 __all__ = [
@@ -60,7 +62,18 @@ __all__ = [
 ]  # fmt: skip
 
 if sys.version_info >= (3, 12):
-    from threading import setprofile_all_threads, settrace_all_threads
+    from threading import setprofile_all_threads as standard_setprofile_all_threads
+    from threading import settrace_all_threads as standard_settrace_all_threads
+
+    def settrace_all_threads(func: Any) -> None:
+        """Set the trace function of all threads, running and future ones."""
+        standard_settrace_all_threads(func)
+        traced.set(func)
+
+    def setprofile_all_threads(func: Any) -> None:
+        """Set the profile function of all threads, running and future ones."""
+        standard_setprofile_all_threads(func)
+        profiled.set(func)
 
     __all__ += ["setprofile_all_threads", "settrace_all_threads"]
 
@@ -79,33 +92,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Active(dict[int, "Thread"]):
-    """Running Threads by ident; under the patch it is ``threading._active``."""
-
-    def __init__(self) -> None:
-        # By a dhaga's number, its ident if that is another one: its end passes the number to pop().
-        self.by_number: dict[int, int] = {}
-
-    def add(self, dhaga: Dhaga, thread: Thread) -> None:
-        """Add the Thread of a dhaga until its end."""
-        ident = ident_of(dhaga)
-        if ident != dhaga.ident:
-            self.by_number[dhaga.ident] = ident
-        self[ident] = thread
-        dhaga.drop_at_end(active_ref)
-
-    def pop(self, ident: int, *default: Any) -> Any:
-        """Remove a Thread by its ident, or by the number of its dhaga, and return it."""
-        return super().pop(self.by_number.pop(ident, ident), *default)
-
-    def __delitem__(self, ident: int) -> None:
-        """Remove a Thread. Unlike in the standard's dict, this is a no-op if its end has removed it already."""
-        self.pop(ident, None)
-
-
-_active = Active()
-
-
 class Thread(LegacyThreadNames):
     """A dhaga with the contract of ``threading.Thread``: a target or an overridden ``run``, started by ``start()``.
 
@@ -113,7 +99,7 @@ class Thread(LegacyThreadNames):
     share; ``context`` is as in 3.14, by default empty, or a copy of the starter's under ``-X thread_inherit_context``.
     """
 
-    _starter: WaitQueue | None = None
+    _starter_: WaitQueue | None = None
 
     def __init__(
         self,
@@ -129,6 +115,7 @@ class Thread(LegacyThreadNames):
         if group is not None:
             raise ValueError("group argument must be None: it is reserved")
         self._name = str(name) if name else new_name(target)
+        self._ident: int | None = None
         self._target = target
         self._args = args
         self._kwargs = kwargs or {}
@@ -136,12 +123,6 @@ class Thread(LegacyThreadNames):
         self._context = context
         self._dhaga: Dhaga | None = None
         self._native_id: int | None = None
-        dangling.add(self)
-
-    def __repr__(self) -> str:
-        state = "started" if self.is_alive() else "stopped" if self.ident else "initial"
-        number = f" {self.ident}" if self.ident else ""
-        return f"<{type(self).__name__}({self.name}, {state}{' daemon' if self.daemon else ''}{number})>"
 
     def start(self) -> None:
         """Start the thread's activity.
@@ -149,29 +130,27 @@ class Thread(LegacyThreadNames):
         Parks: until it has begun (``thread.start``), where parking can work. Raises: RuntimeError the second time, or
         if ``__init__`` was not called.
         """
-        self._check_initialised()
+        self._check_initialised_()
         if self._dhaga is not None:
             raise RuntimeError("threads can only be started once")
         scheduler = current_scheduler()
         context = new_context() if self._context is None else self._context
         self._dhaga = Dhaga(scheduler, self._bootstrap, (), None, self._name, self._daemonic, context)
         self._native_id = threading.get_native_id()
+        self._ident = ident_of(self._dhaga)
+        begin_thread_functions(scheduler)
         _active.add(self._dhaga, self)  # until its end: one cancelled before it first runs never calls _bootstrap
         try:
             scheduler.admit(self._dhaga)
         except BaseException:
             # As in the standard: it is not started, not among the running ones, and may be started again.
             _active.pop(self._dhaga.ident, None)
-            self._dhaga = None
+            self._dhaga = self._ident = None
             raise
-        self._tell_started()
-        self._wait_until_begun(self._dhaga)
+        self._tell_started_()
+        self._wait_until_begun_(self._dhaga)
 
-    def _check_initialised(self) -> None:
-        if "_dhaga" not in self.__dict__:
-            raise RuntimeError("Thread.__init__() was not called before this")
-
-    def _wait_until_begun(self, dhaga: Dhaga) -> None:
+    def _wait_until_begun_(self, dhaga: Dhaga) -> None:
         """Park until the thread has begun, so that it runs to its first park: some programs stop it right after its
         start.
 
@@ -181,26 +160,38 @@ class Thread(LegacyThreadNames):
         """
         me = parking_waiter()
         if me is not None and not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors):
-            self._starter = WaitQueue(self, "thread.start")
-            me.park_on(self._starter)
+            self._starter_ = WaitQueue(self, "thread.start")
+            me.park_on(self._starter_)
             dhaga._joiners.append(me.parked)  # for the end of a thread that is cancelled before it begins
             me.park_until_woken()
             raise_interrupt(me)
 
     @calls_out
     def _bootstrap(self) -> None:
-        if self._starter is not None:
-            self._starter.wake_all()
+        if self._starter_ is not None:
+            self._starter_.wake_all()
+        self._bootstrap_inner()
+
+    @calls_out
+    def _bootstrap_inner(self) -> None:
+        """Run, with the functions of ``threading.settrace`` and ``setprofile``. Programs replace this method."""
+        has_functions = set_of_thread()
         try:
             self.run()
-        except SystemExit:
-            pass  # as in the standard: it ends the thread silently
+        except SystemExit as error:
+            call_excepthook(self, error)  # the standard hook ignores it, one of the program may not
         except BaseException as error:
             if not self._dhaga.is_own_error(error):  # type: ignore[union-attr]
                 raise
             call_excepthook(self, error)
         finally:
-            _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
+            if has_functions:
+                drop_of_thread()
+            self._delete()
+
+    def _delete(self) -> None:
+        """Remove the thread from the running ones."""
+        _active.pop(self._dhaga.ident, None)  # type: ignore[union-attr]
 
     @calls_out
     def run(self) -> None:
@@ -216,7 +207,7 @@ class Thread(LegacyThreadNames):
 
         Parks: while it lives (``join``). Raises: RuntimeError on itself, or before the start.
         """
-        self._check_initialised()
+        self._check_initialised_()
         if self._dhaga is None:
             raise RuntimeError("cannot join thread before it is started")
         if self._dhaga is getcurrent():
@@ -230,72 +221,9 @@ class Thread(LegacyThreadNames):
         """Raise ``Cancelled(reason)`` in the thread at its park. Source: ours; the standard Thread has no cancel."""
         return self._dhaga is not None and self._dhaga.cancel(reason)
 
-    @property
-    def name(self) -> str:
-        """The name, for display only; may be set."""
-        self._check_initialised()
-        return self._name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._check_initialised()
-        self._name = str(name)
-        if self._dhaga is not None:
-            self._dhaga.name = self._name
-
-    @property
-    def ident(self) -> int | None:
-        """A number unique among the dhagas of this process; None before the start."""
-        self._check_initialised()
-        return ident_of(self._dhaga) if self._dhaga is not None else None
-
-    @property
-    def native_id(self) -> int | None:
-        """The operating system's number of the OS thread that runs it."""
-        self._check_initialised()
-        return self._native_id
-
-    @calls_out
-    def is_alive(self) -> bool:
-        """Return whether the thread was started and has not ended."""
-        self._check_initialised()
-        if overlong:
-            found_nothing()
-        return self._dhaga is not None and not self._dhaga.has_ended
-
-    @property
-    def daemon(self) -> bool:
-        """Whether the interpreter's exit cancels the thread instead of waiting for it. Set it before the start."""
-        self._check_initialised()
-        return self._daemonic
-
-    @daemon.setter
-    def daemon(self, daemonic: bool) -> None:
-        self._check_initialised()
-        if self._dhaga is not None:
-            raise RuntimeError("cannot set daemon status of active thread")
-        self._daemonic = daemonic
-
 
 new_context: Callable[[], Context] = copy_context if getattr(sys.flags, "thread_inherit_context", False) else Context
 """Return the context that a Thread starts with, as the standard one does on this Python."""
-
-
-def raise_interrupt(me: Waiter) -> None:
-    """Raise a pending error of a Ctrl-C or a signal handler; cancels stay pending."""
-    for error in list(me.pending_errors):
-        if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
-            me.pending_errors.remove(error)
-            raise error
-
-
-dangling: weakref.WeakSet[Thread] = weakref.WeakSet()
-
-
-def new_name(target: object) -> str:
-    """Return a default name; its number is from the standard module, so no other thread has it."""
-    name: str = threading._newname("Thread-%d")  # type: ignore[attr-defined]
-    return name if target is None or not hasattr(target, "__name__") else f"{name} ({target.__name__})"
 
 
 def call_excepthook(thread: Thread, error: BaseException) -> None:
@@ -344,15 +272,10 @@ class ForeignThread(Thread):
     def __init__(self, name: str, ident: int, is_alive: Callable[[], bool], daemon: bool) -> None:
         self._name = name
         self._daemonic = daemon
-        self._number = ident
+        self._ident = ident
         self._is_alive = is_alive
         self._native_id = threading.get_native_id()
         self._dhaga = None
-        dangling.add(self)
-
-    @property
-    def ident(self) -> int:
-        return self._number
 
     def is_alive(self) -> bool:
         return self._is_alive()
@@ -367,7 +290,23 @@ class _MainThread(ForeignThread):
     def __init__(self, ident: int | None = None) -> None:
         thread = originals.main_thread()
         # Never a daemon, even after a fork in one: threads take the flag of the thread that makes them.
-        super().__init__(thread.name, ident or thread.ident or 0, thread.is_alive, daemon=False)
+        super().__init__(thread.name, ident or thread.ident or 0, main_code_is_alive, daemon=False)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the main code, before the exit joins threads and calls exit handlers.
+
+        Parks: until then (``join``). Raises: RuntimeError in the main code.
+        """
+        if current_thread() is self:
+            raise RuntimeError("cannot join current thread")
+        if timeout is not None:
+            check_wait_timeout(timeout)
+        main_end.wait(timeout if timeout is None or timeout >= 0 else 0)
+
+
+def main_code_is_alive() -> bool:
+    """Return whether the main code has not ended; at exit it ends before threads are joined."""
+    return not main_end.reached
 
 
 class _DummyThread(ForeignThread):
@@ -380,7 +319,6 @@ class _DummyThread(ForeignThread):
 StandardDummyThread: type = threading._DummyThread
 the_main_thread: Thread = _MainThread()
 _active[the_main_thread.ident or 0] = the_main_thread
-active_ref: weakref.ref[Active] = weakref.ref(_active)
 
 
 class CurrentThread(originals.local):
@@ -406,7 +344,8 @@ def dummy_thread_of(dhaga: Dhaga) -> Thread:
     # A class of dhagas may have its own stand-in, as those of dhaga.compat do.
     make = getattr(dhaga, "_stand_in", None)
     dummy: Thread
-    dummy = _DummyThread(dhaga.name, ident_of(dhaga), dhaga.is_alive, dhaga.daemon) if make is None else make()
+    daemon = dhaga.daemon and not dhaga.makes_calls
+    dummy = _DummyThread(dhaga.name, ident_of(dhaga), dhaga.is_alive, daemon) if make is None else make()
     _active.add(dhaga, dummy)
     return dummy
 
@@ -443,6 +382,7 @@ def activeCount() -> int:
     return active_count()
 
 
+@builtin_function
 def get_ident() -> int:
     """Return the ident of the running dhaga; outside dhagas, of the OS thread."""
     me = getcurrent()
@@ -468,4 +408,11 @@ def after_fork_in_child() -> None:
     _active[me.ident or 0] = me
 
 
+def is_thread(dhaga: Dhaga) -> bool:
+    """Return whether a dhaga runs a Thread; stand-ins have none."""
+    thread = _active.get(ident_of(dhaga))
+    return thread is not None and thread._dhaga is dhaga
+
+
 hooks.in_forked_child.append(after_fork_in_child)
+hooks.left_at_exit.append(is_thread)

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ._kernel import originals
+from ._kernel.fast.compiled import compiled
 from ._kernel.run.idents import os_thread_of
 from ._kernel.run.scheduler import sleep as kernel_sleep
-from ._kernel.stdlib_face import fall_back_to
+from ._kernel.stdlib_face import builtin_function, fall_back_to
 from ._kernel.wait.current import scheduler_of_caller, this_thread
 
 __all__ = [
@@ -36,6 +37,8 @@ __dir__: Callable[[], list[str]]
 __getattr__, __dir__ = fall_back_to(standard, globals())
 
 
+@builtin_function
+@compiled  # C: an int or a float in range
 def sleep(seconds: float, /) -> None:
     """Sleep for at least ``seconds`` while other dhagas run; 0: once around the run queue.
 
@@ -117,6 +120,7 @@ def raise_invalid(seconds: float) -> None:
     raise OverflowError("timestamp out of range for platform time_t")
 
 
+@builtin_function
 def pthread_getcpuclockid(thread_id: int, /) -> int:
     """Return the CPU clock of the OS thread that runs a thread; its dhagas share it.
 

@@ -16,7 +16,7 @@ release = version = dhaga.__version__
 
 extensions = [
     *("myst_parser", "sphinx.ext.autodoc"),
-    *("messages_index", "api_pages", "docstring_form", "page_head", "status_tables"),
+    *("messages_index", "api_pages", "docstring_form", "page_head", "report_page", "status_tables"),
 ]
 exclude_patterns = ["_build", "_ext", "_pictures"]
 
@@ -50,8 +50,6 @@ html_search_scorer = str(HERE / "_static" / "search_scorer.js")
 html_logo = "_static/mark.svg"
 html_favicon = "_static/mark.svg"
 html_baseurl = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["urls"]["Documentation"] + "/"
-# One page with all claims and charts; the source distribution leaves it out.
-html_extra_path = [str(report) for report in [HERE.parent / "benchmarks/results/report.html"] if report.exists()]
 html_theme_options = {
     "light_css_variables": {
         "color-brand-primary": "#b83b08",

@@ -13,8 +13,12 @@ from tests.kit.mirror import FILES, MODULES, ROOT, WITHOUT_TESTS, is_named_so, n
 WITHOUT_MODULE = {
     "_kernel/test_invariants.py": "what holds for the whole kernel, by the numbers of its design",
     "_kernel/test_look_then_act.py": "the source of all that OS threads share",
+    "compat/test_timeouts_computing.py": "what both faces' timeouts strike, which is of the kernel's preemption",
     "integrations/test_dask.py": "a framework that needs no module of ours: it takes dhaga.futures.Executor",
     "integrations/test_taskiq.py": "a framework that needs no module of ours: it awaits dhagas",
+    "monkey/test_names_of_subclasses.py": "subclasses of what the patch replaces, with attributes of their own",
+    "monkey/test_standard_names.py": "names and subclasses of the standard library, under the patch",
+    "test_standard_objects.py": "the standard objects that all faces export",
     "test_docs.py": "the snippets of docs/, and what its pages list",
     "test_docstrings.py": "the examples in the docstrings of all public names",
     "test_public_names.py": "what completing shows of the package and of the objects that users hold",
@@ -23,6 +27,7 @@ WITHOUT_MODULE = {
     "test_packaging.py": "the checkout and the wheel",
     "test_prose.py": "the English of docstrings and comments",
     "test_readme.py": "README.md",
+    "test_site.py": "the built pages in a browser",
 }
 
 

@@ -64,13 +64,19 @@ def test_a_small_write_parks_while_the_pipe_is_full(pipe: Pipe) -> None:
 
 
 def test_a_write_to_nobody_fails(pipe: Pipe) -> None:
-    def write() -> None:
+    full = pipe.fill()
+
+    def write() -> int:
+        written = os.write(pipe.writer, b"x" * 500_000)  # by write(2), the part that was read counts
         with pytest.raises(BrokenPipeError):
             os.write(pipe.writer, b"x" * 500_000)
+        return written
 
     writing = parked(write)
+    os.read(pipe.reader, full)
+    dhaga.sleep(0.01)
     pipe.close(pipe.reader)
-    writing.join()
+    assert 0 < writing.result() < 500_000
 
 
 def test_sockets_and_datagrams_go_whole() -> None:
@@ -194,3 +200,60 @@ def test_a_kept_error_of_a_write_does_not_keep_the_buffer(pipe: Pipe) -> None:
     pipe.close(pipe.reader)
     with pytest.raises(BrokenPipeError):
         dhaga.spawn(writes).result()
+
+
+@pytest.mark.skipif(not hasattr(standard, "splice"), reason="Linux only")
+def test_splice_parks_while_its_source_is_empty_and_its_target_full() -> None:
+    source, entrance = standard.pipe()
+    exit, target = standard.pipe()
+    standard.write(target, bytes(65_536))
+    splicing = parked(os.splice, source, target, 1000)
+    assert f"read fd {source}" in repr(splicing)
+    standard.write(entrance, b"x" * 100)
+    settle()
+    assert f"write fd {target}" in repr(splicing)
+    assert len(standard.read(exit, 65_536)) == 65_536
+    assert (splicing.result(), standard.read(exit, 1000)) == (100, b"x" * 100)
+    os.close(entrance)
+    assert os.splice(source, target, 1) == 0  # the end
+    for fd in (source, exit, target):
+        os.close(fd)
+
+
+@pytest.mark.skipif(not hasattr(standard, "splice"), reason="Linux only")
+def test_splice_without_blocking_does_not_park() -> None:
+    (source, entrance), (exit, target) = standard.pipe(), standard.pipe()
+    with pytest.raises(BlockingIOError):
+        os.splice(source, target, 1, flags=standard.SPLICE_F_NONBLOCK)
+    standard.set_blocking(target, False)
+    with pytest.raises(BlockingIOError):
+        os.splice(source, target, 1)
+    for fd in (source, entrance, exit, target):
+        os.close(fd)
+
+
+@pytest.mark.skipif(not hasattr(standard, "eventfd"), reason="Linux only")
+def test_an_eventfd_parks_who_reads_nothing_or_writes_to_a_full_one() -> None:
+    fd = standard.eventfd(0)
+    reading = parked(os.eventfd_read, fd)
+    os.eventfd_write(fd, 3)
+    assert reading.result() == 3
+    os.eventfd_write(fd, 2**64 - 2)
+    writing = parked(os.eventfd_write, fd, 1)
+    assert f"write fd {fd}" in repr(writing)
+    assert os.eventfd_read(fd) == 2**64 - 2
+    writing.result()
+    assert os.eventfd_read(fd) == 1
+    os.close(fd)
+
+
+def test_programs_find_open_among_the_functions_that_take_a_folders_fd() -> None:
+    """shutil.rmtree, imported after the patch, would otherwise be open to attacks by links."""
+    program = """
+        import dhaga.monkey; dhaga.monkey.patch()
+        import os, shutil
+        print(os.open in os.supports_dir_fd, shutil.rmtree.avoids_symlink_attacks)
+    """
+    (answer,) = prints(program)
+    assert answer in ("True True", "False False")
+    assert (answer == "True True") is (standard.unlink in standard.supports_dir_fd)

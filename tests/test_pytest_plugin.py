@@ -466,6 +466,7 @@ sys.exit(status)
 # ---- simulations
 
 
+@pytest.mark.long("runs pytest twice")
 def test_a_simulated_test_fails_with_its_report_and_repeats_by_its_seed(tests: Tests) -> None:
     text = """
 import threading

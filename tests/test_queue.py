@@ -11,6 +11,7 @@ import pytest
 
 import dhaga
 from dhaga import queue as ours
+from dhaga._kernel import originals
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.kit.parking import parked, victim
@@ -85,7 +86,6 @@ def test_who_comes_after_the_put_cannot_take_the_item_away(kind: Any) -> None:
         queue = kind()
         first = parked(queue.get)
         queue.put("item")
-        assert queue.empty()
         with pytest.raises(Empty):
             queue.get_nowait()
         assert first.result() == "item"
@@ -143,7 +143,7 @@ def test_a_get_ends_at_its_second_exactly(kind: Any) -> None:
         queue.put("item")
         for d in dhagas:
             d.join()
-        assert queue.empty() and not queue._getters.parked()
+        assert queue.empty() and not queue._getters_.parked()
     assert trace == [(0, "Empty", 0), (2.5, "Empty", 2.5), (5, "Empty", 5), (12, "item", 10)]
 
 
@@ -180,7 +180,7 @@ def test_a_cancelled_getter_takes_no_item(kind: Any) -> None:
         assert second.result() == "item"
         with pytest.raises(dhaga.Cancelled):
             first.result()
-        assert not queue._getters.parked()
+        assert not queue._getters_.parked()
 
 
 @every
@@ -294,8 +294,8 @@ def test_no_item_is_lost_or_doubled_at_whatever_park_of_a_putter_it_is_cancelled
             assert sorted(got) == sorted(put) and set(put) >= {0, 1, 2}
             assert (
                 queue.empty()
-                and not queue._putters.parked()
-                and not queue._getters.parked()
+                and not queue._putters_.parked()
+                and not queue._getters_.parked()
                 and not queue.unfinished_tasks
             )
 
@@ -328,7 +328,7 @@ def test_no_item_is_lost_or_doubled_at_whatever_park_of_a_getter_it_is_cancelled
 
         def check() -> None:
             got.extend(taken(queue))
-            assert sorted(got) == list(range(6)) and not queue._getters.parked()
+            assert sorted(got) == list(range(6)) and not queue._getters_.parked()
 
         dhaga.spawn(gets, 0.1)
         dhaga.spawn(puts)
@@ -358,7 +358,7 @@ def test_nobody_is_forgotten_at_whatever_park_of_a_join_it_is_cancelled(kind: An
                 queue.task_done()
 
         def check() -> None:
-            assert joined.count("other") == 2 and not queue._joiners.parked() and not queue.unfinished_tasks
+            assert joined.count("other") == 2 and not queue._joiners_.parked() and not queue.unfinished_tasks
 
         dhaga.spawn(works)
         dhaga.spawn(joins, "other")
@@ -496,6 +496,219 @@ def test_an_immediate_shutdown_leaves_a_join_waiting_for_what_is_being_worked_of
         assert not d.has_ended and queue.unfinished_tasks == 1
         queue.task_done()
         d.join()
+
+
+# ---- items on their way
+
+
+def in_sight(queue: Any) -> tuple[int, bool]:
+    return queue.qsize(), queue.empty()
+
+
+@every
+def test_an_item_counts_until_its_getter_has_run(kind: Any) -> None:
+    with virtual_clock():
+        queue = kind()
+        getters = [parked(queue.get) for _ in range(2)]
+        seen = []
+        for item in (None, 1, 2):
+            queue.put(item)
+            seen.append(in_sight(queue))
+        assert seen == [(1, False), (2, False), (3, False)]
+        assert [each.result() for each in getters] == [None, 1]
+        assert in_sight(queue) == (1, False)
+        assert taken(queue) == [2] and in_sight(queue) == (0, True)
+
+
+@every
+def test_each_item_is_in_sight_or_taken_at_each_step(kind: Any) -> None:
+    def take() -> None:
+        while queue.get() is not None:
+            took.append(1)
+            dhaga.sleep(0)  # a getter that has taken its item is runnable again
+
+    with virtual_clock():
+        queue, took = kind(), list[int]()
+        getters = [parked(take) for _ in range(3)]
+        for put in range(1, 20):
+            queue.put(put)
+            assert queue.qsize() + len(took) == put
+            if put % 4 == 0:
+                dhaga.sleep(0)
+                assert queue.qsize() + len(took) == put
+        settle()
+        assert (in_sight(queue), len(took)) == ((0, True), 19)
+        for _ in getters:
+            queue.put(None)
+        for each in getters:
+            each.join()
+
+
+@every
+def test_a_getter_that_is_late_or_cancelled_has_no_item_on_its_way(kind: Any) -> None:
+    with virtual_clock():
+        queue = kind()
+        late, cancelled, served = parked(queue.get, True, 1), parked(queue.get), parked(queue.get)
+        queue.put(1)
+        assert late.result() == 1
+        late = parked(queue.get, True, 1)
+        cancelled.cancel()
+        assert in_sight(queue) == (0, True)
+        queue.put(2)
+        assert in_sight(queue) == (1, False) and served.result() == 2 and in_sight(queue) == (0, True)
+        with pytest.raises(Empty):
+            late.result()
+        with pytest.raises(dhaga.Cancelled):
+            cancelled.result()
+
+
+@every
+def test_who_finds_nothing_sees_no_item_afterwards(kind: Any) -> None:
+    """Otherwise ``while not queue.empty():`` around a ``get_nowait`` would never end."""
+    with virtual_clock():
+        queue = kind()
+        getter = parked(queue.get)
+        queue.put(1)
+        with pytest.raises(Empty):
+            queue.get_nowait()
+        assert in_sight(queue) == (0, True)
+        assert getter.result() == 1
+
+
+@bounded
+def test_a_queue_never_counts_more_than_its_maxsize(kind: Any) -> None:
+    with virtual_clock():
+        queue = kind(1)
+        getter = parked(queue.get)
+        queue.put(1)
+        assert (queue.qsize(), queue.full()) == (1, True)
+        queue.put_nowait(2)
+        assert (queue.qsize(), queue.full()) == (1, True)
+        assert [getter.result(), *taken(queue)] == [1, 2]
+
+
+@every
+def test_an_item_counts_until_a_getter_in_an_os_thread_has_run(kind: Any) -> None:
+    queue, items = kind(), []
+    thread = originals.Thread(target=lambda: items.append(queue.get()))
+    thread.start()
+    while not queue._getters_:
+        originals.thread_sleep(0.001)
+    queue.put(1)
+    while not items:
+        found = queue.qsize()
+        assert found == 1 or items or thread.is_alive()
+    thread.join()
+    assert in_sight(queue) == (0, True)
+
+
+# ---- not_empty and not_full
+
+
+class Batches(Queue[Any]):
+    """A subclass with waits of its own, as programs have written them for the standard Queue."""
+
+    def get_all(self, timeout: float | None = None) -> list[Any]:
+        with self.not_empty:
+            if not self.not_empty.wait_for(self._qsize, timeout):
+                return []
+            items = [self._get() for _ in range(self._qsize())]
+            self.not_full.notify_all()
+            return items
+
+    def put_all(self, items: list[Any]) -> None:
+        with self.not_full:
+            for item in items:
+                while self._qsize() >= self.maxsize:
+                    self.not_full.wait()
+                self._put(item)
+                self.unfinished_tasks += 1
+                self.not_empty.notify()
+
+
+def test_a_subclass_waits_by_the_conditions_beside_getters_and_putters() -> None:
+    with virtual_clock() as clock:
+        queue = Batches(2)
+        assert queue.get_all(timeout=1) == [] and clock() == 1
+        getter, batch = parked(queue.get), parked(queue.get_all)
+        queue.put(0)
+        queue.put(1)
+        queue.put(2)
+        assert (getter.result(), batch.result()) == (0, [1, 2])
+        putters = [parked(queue.put_all, [3, 4, 5, 6]), parked(queue.put, 7)]
+        assert queue.get_all() == [3, 4]
+        found = [queue.get() for _ in range(3)]
+        for each in putters:
+            each.join()
+        assert sorted(found) == [5, 6, 7] and queue.unfinished_tasks == 8
+
+
+@bounded
+def test_a_program_that_empties_a_queue_notifies_its_putters(kind: Any) -> None:
+    with virtual_clock():
+        queue = kind(1)
+        queue.put(0)
+        putters = [parked(queue.put, 1), parked(queue.put, 2)]
+        with queue.mutex:
+            queue.queue.clear()
+            queue.not_full.notify()
+        putters[0].join()
+        assert putters[1].is_alive() and queue.get() == 1
+        putters[1].join()
+        assert queue.get() == 2
+
+
+@bounded
+def test_a_condition_of_a_queue_must_be_held(kind: Any) -> None:
+    queue = kind()
+    for each in (queue.not_empty, queue.not_full):
+        for call in (each.wait, each.notify, each.notify_all):
+            with pytest.raises(RuntimeError, match="un-acquired lock"):
+                call()
+        with each:
+            assert each.locked() and queue.mutex.locked() and not each.acquire(False)
+            assert not each.wait(0) and not each.wait(-1)
+        assert not queue.mutex.locked()
+
+
+@bounded
+def test_a_notify_wakes_a_watcher_that_waits_for_something_else(kind: Any) -> None:
+    def watch() -> bool:
+        with queue.not_empty:
+            return bool(queue.not_empty.wait(9))
+
+    with virtual_clock() as clock:
+        queue = kind()
+        watchers = [parked(watch) for _ in range(3)]
+        with queue.not_empty:
+            queue.not_empty.notify()
+        assert watchers[0].result() and clock() == 0 and watchers[1].is_alive()
+        queue.shutdown()
+        assert watchers[1].result() and watchers[2].result() and clock() == 0
+
+
+@bounded
+def test_a_watcher_loses_nothing_at_any_park(kind: Any) -> None:
+    def scenario() -> Any:
+        def take() -> None:
+            with queue.not_empty:
+                if queue.not_empty.wait_for(queue._qsize, 5):
+                    got.append(queue._get())
+                    queue.not_full.notify()
+
+        def check() -> None:
+            got.extend(taken(queue))
+            assert sorted(got) == [0, 1, 2] and not queue._watchers_ and not queue.mutex.locked()
+
+        queue, got = kind(1), list[int]()
+        ours, other = victim(take), dhaga.spawn(take)
+        for n in range(3):
+            dhaga.spawn(lambda n=n: (dhaga.sleep(n + 1), queue.put(n, timeout=20)))
+        dhaga.spawn(lambda: (dhaga.sleep(9), got.append(queue.get())))
+        assert other.is_alive()
+        return ours, check
+
+    assert cancel_at_every_park(scenario) >= 1
 
 
 # ---- what recipes do with a queue

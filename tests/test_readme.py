@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.tables import readme, readme_charts
 from tests import test_layers
+from tests.kit.links import dead_links, link_targets
 from tests.kit.snippets import Snippet, snippets
 
 pytestmark = pytest.mark.once
@@ -72,13 +73,51 @@ def test_every_block_is_shown_and_every_picture_is_there() -> None:
         for page, text in texts.items()
         for path in re.findall(r"!\[[^]]*\]\((?!http)([^)]+)\)|^:file: (.+)$", text, re.MULTILINE)
     ]
-    assert len(pictures) == 1 + len(readme_charts.SHOWN) and all(picture.is_file() for picture in pictures)
+    assert len(pictures) == 2 + len(readme_charts.SHOWN) and all(picture.is_file() for picture in pictures)
+
+
+# ---- the way in
 
 
 def test_the_readme_shows_what_one_gets_on_a_screen_and_a_half() -> None:
     """A screen is 50 lines."""
     lines = README.splitlines()
-    assert lines.index("## Running programs") <= 85 and len(lines) <= 210
+    assert lines.index("## Running programs") <= 85 and len(lines) <= 180
+
+
+def test_the_first_screen_has_the_two_commands_and_what_each_takes() -> None:
+    commands = dict(re.findall(r"^(make [a-z]+) +# (.+)$", "\n".join(README.splitlines()[:40]), re.MULTILINE))
+    assert commands.keys() == {"make demo", "make test"}
+    assert all(re.search(r"minute|second", what) and "download" in what for what in commands.values())
+
+
+def test_each_link_of_the_readme_leads_to_a_place_in_the_checkout() -> None:
+    assert dead_links(ROOT / "README.md") == []
+    assert [target for target in link_targets(README) if "readthedocs" in target or "github" in target] == []
+
+
+def test_a_link_without_its_file_or_heading_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `name` here\n[a](#a-name-here) [b](#b) [c](other.md) ![d](page.md) `[e](f)`\n```\n[g](h)\n```\n"
+    )
+    assert dead_links(page) == ["#b", "other.md"]
+
+
+def test_every_page_can_be_reached_from_the_readme_by_links() -> None:
+    """A toctree counts as links: it is how a page names the pages below it."""
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop().resolve()
+        if page in reached or page.suffix != ".md" or not page.exists():
+            continue
+        reached.add(page)
+        waiting += [page.parent / target.partition("#")[0] for target in link_targets(page.read_text())]
+        trees = re.findall(r"```{toctree}\n(.*?)```", page.read_text(), re.DOTALL)
+        waiting += [page.parent / f"{line}.md" for tree in trees for line in tree.splitlines()]
+    pages = {path for path in (ROOT / "docs").rglob("*.md") if not {"_build", "api"} & set(path.parts)}
+    assert {path.relative_to(ROOT).as_posix() for path in pages - reached} == {"docs/404.md"}
 
 
 @pytest.mark.parametrize("name", ["kernel", "swap", "web"])
@@ -98,8 +137,8 @@ def test_every_path_for_contributors_is_there() -> None:
 
 
 def test_every_target_for_contributors_is_there() -> None:
-    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", CONTRIBUTING, re.MULTILINE))
-    assert named <= set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", CONTRIBUTING, re.MULTILINE))
+    assert named <= set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def test_the_map_for_contributors_is_that_of_the_layers() -> None:

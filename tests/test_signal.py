@@ -47,7 +47,7 @@ def test_a_handler_runs_in_the_main_code_which_is_parked_and_may_park_itself() -
         event = threading.Event()
         soon(kill)
         soon(event.set, seconds=0.2)  # long after the handler
-        print(event.wait(), log, event._waiters)
+        print(event.wait(), log, event._waiters_)
         event.clear(), log.clear()
         soon(kill)
         soon(event.set, seconds=0.03)  # while the handler sleeps

@@ -52,7 +52,7 @@ def plain_thread(call: Callable[[], Any], sock: Any, then: Callable[[], None]) -
     errors: list[BaseException | None] = []
     thread = threading.Thread(target=lambda: errors.append(caught(call)))
     thread.start()
-    while None not in sock.watchers or not sock.watchers[None].wakeup_fds:
+    while None not in sock.watchers_ or not sock.watchers_[None].wakeup_fds:
         time.sleep(0.001)
     then()
     thread.join(30)

@@ -6,6 +6,7 @@ import array
 import os
 import socket as standard
 import struct
+import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import dhaga
+import dhaga.os
 from dhaga import socket
 from dhaga._kernel.fast.compiled import python_twin
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
@@ -125,6 +127,59 @@ def test_a_cancelled_sender_has_sent_a_prefix() -> None:
         assert got == data[: len(got)]
 
     assert cancel_at_every_park(scenario) >= 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the file is sent in parts")
+@pytest.mark.parametrize("call", ["send", "sendmsg", "sendto", "os.sendfile"])
+def test_a_cancelled_send_tells_how_much_it_has_sent(call: str, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 4096
+    (tmp_path / "data").write_bytes(data)
+
+    def send(sock: socket.socket) -> int:
+        if call == "os.sendfile":
+            with open(tmp_path / "data", "rb") as file:
+                return dhaga.os.sendfile(sock.fileno(), file.fileno(), 0, len(data))
+        if call == "sendmsg":
+            return sock.sendmsg([data[:1000], data[1000:]])
+        return sock.send(data) if call == "send" else sock.sendto(data, 0, sock.getpeername())
+
+    def scenario() -> Any:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            one = socket.create_connection(server.getsockname())
+            other = server.accept()[0]
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 100_000)
+        got, told = bytearray(), []
+
+        def reads() -> None:
+            with other:
+                while more := other.recv(100_000):
+                    got.extend(more)
+                    dhaga.sleep(1)
+
+        def writes() -> None:
+            with one, suppress(TimeoutError):
+                told.append(send(one))
+                dhaga.sleep(0)  # a cancel that came late is raised here
+
+        victim = dhaga.spawn(writes)
+        dhaga.spawn(reads)
+        return victim, lambda: check(bytes(got), told)
+
+    def check(got: bytes, told: list[int]) -> None:
+        assert got == data[: sum(told)]
+
+    assert cancel_at_every_park(scenario) >= 2
+
+
+def test_a_send_that_cannot_wait_tells_how_much_it_has_sent() -> None:
+    data = bytes(1_000_000)
+    with unix() as (one, other), dhaga.no_park():
+        sent = one.send(data)
+        assert 0 < sent < len(data)
+        assert len(other.recv(len(data), socket.MSG_DONTWAIT)) <= sent
+        with pytest.raises(dhaga.ParkError):
+            while True:
+                one.send(data)
 
 
 @pytest.mark.parametrize("pair", [tcp, unix])

@@ -69,6 +69,17 @@ def test_a_context_of_the_standard_can_make_our_sockets() -> None:
         assert one.recv(10) == b"hello"
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="removed in 3.12")
+@pytest.mark.filterwarnings("ignore:ssl:DeprecationWarning")
+def test_the_function_of_old_programs_makes_our_sockets() -> None:
+    near, far = socket.socketpair()
+    accepted = dhaga.spawn(server_context().wrap_socket, far, server_side=True)
+    with ssl.wrap_socket(near) as one, accepted.result() as other:  # type: ignore[operator]
+        assert type(one) is ssl.SSLSocket
+        other.sendall(b"hello")
+        assert one.recv(10) == b"hello"
+
+
 def test_there_is_no_constructor() -> None:
     with pytest.raises(TypeError, match="wrap_socket"):
         ssl.SSLSocket()

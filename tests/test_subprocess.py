@@ -326,6 +326,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.long("waits for the end of many commands")
 def test_no_way_to_cut_a_command_short_leaves_a_zombie() -> None:
     """Each function that kills its process, each way to cancel it: no child is left, neither alive nor dead."""
     assert prints(f"""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ import dhaga
 from dhaga import testing
 from dhaga._kernel.wait.current import this_thread
 from dhaga.queue import Queue
-from dhaga.testing import Sequencer, ShuffledQueue, cancel_at_every_park, settle, virtual_clock
+from dhaga.testing import Sequencer, ShuffledQueue, cancel_at_every_event, cancel_at_every_park, settle, virtual_clock
 from dhaga.threading import Lock, Semaphore
+from tests._kernel.test_preemption_strikes import needs_events
 
 # ---- the virtual clock
 
@@ -521,3 +523,100 @@ def test_the_primitives_pass() -> None:
 
     assert cancel_at_every_park(scenario) >= 6
     assert this_thread.main is None
+
+
+# ---- a cancel at every event
+
+
+def with_permit(work: Callable[[Semaphore], object]) -> Callable[[], tuple[dhaga.Dhaga, Callable[[], object]]]:
+    def scenario() -> tuple[dhaga.Dhaga, Callable[[], object]]:
+        permits = Semaphore(1)
+
+        def check() -> None:
+            assert permits.acquire(blocking=False), "a permit is lost"
+
+        return dhaga.spawn(work, permits), check
+
+    return scenario
+
+
+def compute() -> int:
+    return sum(each * each for each in range(5))
+
+
+def in_a_with(permits: Semaphore) -> None:
+    with permits:
+        compute()
+
+
+def in_a_finally(permits: Semaphore) -> None:
+    permits.acquire()
+    try:
+        compute()
+    finally:
+        compute()
+        permits.release()
+
+
+def below_a_generator(permits: Semaphore) -> None:
+    @contextlib.contextmanager
+    def held() -> Iterator[None]:
+        permits.acquire()
+        compute()
+        try:
+            yield
+        finally:
+            compute()
+            permits.release()
+
+    with held():
+        compute()
+
+
+def in_nested_scopes(permits: Semaphore) -> None:
+    with dhaga.Scope() as scope, permits:
+        scope.spawn(compute)
+        compute()
+
+
+SAFE = [in_a_with, in_a_finally, below_a_generator, in_nested_scopes]
+
+
+def call_before_the_try(permits: Semaphore) -> None:
+    permits.acquire()
+    compute()
+    try:
+        compute()
+    finally:
+        permits.release()
+
+
+def no_finally(permits: Semaphore) -> None:
+    permits.acquire()
+    compute()
+    permits.release()
+
+
+def release_in_an_except(permits: Semaphore) -> None:
+    permits.acquire()
+    try:
+        compute()
+    except BaseException:
+        permits.release()
+        raise
+    compute()
+    permits.release()
+
+
+@needs_events
+@pytest.mark.parametrize("work", SAFE)
+def test_code_that_tidies_up_loses_nothing_at_any_event(work: Callable[[Semaphore], object]) -> None:
+    assert cancel_at_every_event(with_permit(work)) > 5
+
+
+@needs_events
+@pytest.mark.parametrize("work", [call_before_the_try, no_finally, release_in_an_except])
+def test_a_permit_that_a_strike_loses_is_found_and_the_note_names_the_line(work: Callable[[Semaphore], object]) -> None:
+    with pytest.raises(AssertionError, match="a permit is lost") as info:
+        cancel_at_every_event(with_permit(work))
+    assert f" in {work.__name__}" in info.value.__notes__[0]

@@ -143,7 +143,7 @@ def test_a_keyboard_interrupt_of_its_own_code_is_the_threads(monkeypatch: pytest
             thread.start()
             thread.join()
         dhaga.sleep(1)
-    assert told == [KeyboardInterrupt, Odd]
+    assert told == [KeyboardInterrupt, Odd, SystemExit]
 
 
 def test_threads_run_side_by_side() -> None:
@@ -438,17 +438,27 @@ def test_a_failing_excepthook_is_told_by_sys(monkeypatch: pytest.MonkeyPatch) ->
     assert told == [ZeroDivisionError]
 
 
-def test_system_exit_ends_a_thread_silently(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(threading, "excepthook", told.append)
+def exit_thread() -> None:
     with virtual_clock():
         thread = Thread(target=sys.exit, args=(3,))
         thread.start()
         thread.join()
         assert not thread.is_alive()
-    assert not told and capsys.readouterr() == ("", "")
+
+
+def test_system_exit_ends_a_thread_silently(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(standard, "excepthook", standard.__excepthook__)  # pytest has its own
+    exit_thread()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_assigned_excepthook_gets_the_exit_of_a_thread_as_in_cpython(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append((args.exc_type, args.exc_value.code)))
+    exit_thread()
+    assert told == [(SystemExit, 3)]
 
 
 # ---- Timer

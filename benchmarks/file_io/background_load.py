@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from time import perf_counter
 
 import dhaga
-from dhaga._workers.thread_pool import MAX_THREADS
+from dhaga._workers.offload import MAX_THREADS
 
 COMPUTING = 100
 COMPUTES = 0.000_05

@@ -13,7 +13,7 @@ from typing import Any
 from dhaga._kernel.run.fd_watch import READ, FdWatcher
 from dhaga._kernel.run.scheduler import Scheduler
 from dhaga._kernel.wait.current import this_waiter
-from dhaga._workers.thread_pool import outside_call
+from dhaga._workers.offload import outside_call
 
 SOURCE = Path(__file__).with_name("ring.c")
 

@@ -38,9 +38,13 @@ class Sleepers:
         self.cpu_seconds = process_time() - self._started
         return True
 
+    def all_began(self) -> bool:
+        """Return whether the last one has lain down."""
+        return not self._moments
+
     def slept_all_at_once(self) -> bool:
         """Return whether the last one lay down before the first one rose."""
-        return not self._moments and not self._left and self._last_start < self._first
+        return self.all_began() and not self._left and self._last_start < self._first
 
 
 def groups(count: int) -> Iterator[Sleepers]:

@@ -7,7 +7,7 @@ import argparse
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.machine import BUILD, raise_file_limit
@@ -93,15 +93,27 @@ def _charts(outcome: Outcome) -> list[Chart] | None:
         return None
 
 
+def parts(folder: Path, draw: Callable[[Outcome], Sequence[Chart]]) -> tuple[list[Part], list[Part]]:
+    """Return the experiments of the JSON files in the folder, and the other benchmarks."""
+    drawn = [Part(each, draw(each), f"python -m benchmarks.tables {each.name}") for each in measured(folder)]
+    return drawn, [Part(each, (), COMMANDS[each.name]) for each in earlier(folder)]
+
+
 def _report(folder: Path) -> list[str]:
     """Write report.html from the JSON files in the folder. Returns: the experiments that could not be drawn."""
-    drawn = [(outcome, _charts(outcome)) for outcome in measured(folder)]
-    parts = [Part(outcome, found or (), f"python -m benchmarks.tables {outcome.name}") for outcome, found in drawn]
-    others = [Part(outcome, (), COMMANDS[outcome.name]) for outcome in earlier(folder)]
+    failed = []
+
+    def draw(outcome: Outcome) -> Sequence[Chart]:
+        found = _charts(outcome)
+        if found is None:
+            failed.append(outcome.name)
+        return found or ()
+
+    drawn, others = parts(folder, draw)
     path = folder / "report.html"
-    path.write_text(page(parts, others, list(overview.works(folder))))
-    _say(f"{path}: {score(outcome for outcome, _ in drawn) or 'none'} of the experiments' targets reached")
-    return [outcome.name for outcome, found in drawn if found is None]
+    path.write_text(page(drawn, others, list(overview.works(folder))))
+    _say(f"{path}: {score(part.outcome for part in drawn) or 'none'} of the experiments' targets reached")
+    return failed
 
 
 def _perform(options: argparse.Namespace) -> list[str]:

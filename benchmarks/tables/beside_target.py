@@ -29,11 +29,11 @@ class Distance:
     words: str
 
 
-def place(times: float) -> float:
+def place(times: float, widest: float = WIDEST) -> float:
     """Return the place of what is so many times as good as asked."""
     if times <= 0 or math.isinf(times):
         return math.copysign(1.0, times - 1)
-    share = math.log(times) / math.log(WIDEST)
+    share = math.log(times) / math.log(widest)
     return math.copysign(min(1.0, math.sqrt(abs(share))), share)
 
 

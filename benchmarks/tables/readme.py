@@ -17,6 +17,7 @@ from benchmarks.tables.claims import COMMANDS, earlier
 from benchmarks.tables.experiments import measured
 from benchmarks.tables.outcome import CLAIMS, RESULTS, Outcome, score
 from benchmarks.tables.provenance import sentence
+from benchmarks.young import report as young_report
 
 ROOT = RESULTS.parent.parent
 README = ROOT / "README.md"
@@ -27,7 +28,6 @@ BENCHMARKS = ROOT / "docs/reference/benchmarks.md"
 DETAILS = ROOT / "docs/reference/benchmarks-details.md"
 CORES = ROOT / "docs/explained/all-cores.md"
 PAGES = (README, HOME, FAIRNESS, WHY, CORES, BENCHMARKS, DETAILS)
-SITE = "https://dhaga.readthedocs.io"
 BLOCK = re.compile(r"(<!-- (\w+): begin[^\n]* -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 WIDTH = 140
 """Of the lines of the pages."""
@@ -51,19 +51,19 @@ FIGURES = (
     (
         "Flask, SQLAlchemy, redis-py: 300 clients",
         "gevent",
-        "the answers a second of gunicorn's gevent worker: Flask, SQLAlchemy and Redis, 300 clients",
+        "the requests per second of gunicorn's gevent worker: Flask, SQLAlchemy and Redis, 300 clients",
         "services-under-load",
     ),
     (
         "spawn + join",
         "threads",
-        "as fast to start and join as OS threads, each with a stack of its own",
+        "faster to start and join than OS threads",
         "each-kind-of-work",
     ),
     (
         "TCP echo 256 B, 1,000 connections",
         "asyncio",
-        "the messages a second of asyncio's streams: an echo server with 1,000 connections",
+        "the messages per second of asyncio's streams: an echo server with 1,000 connections",
         "each-kind-of-work",
     ),
 )
@@ -78,7 +78,7 @@ def _told(folder: Path, title: str, rival: str) -> str:
 def figures(folder: Path) -> str:
     """Return the figures of README, side by side."""
     cells = [
-        (f"**{_told(folder, title, rival)}**", f"{words} ([measured]({SITE}/reference/benchmarks.html#{place}))")
+        (f"**{_told(folder, title, rival)}**", f"{words} ([measured](docs/reference/benchmarks.md#{place}))")
         for title, rival, words, place in FIGURES
     ]
     heads, texts = zip(*cells, strict=True)
@@ -149,6 +149,18 @@ def cores(folder: Path) -> str:
     return "\n\n".join([cores_report.summary(results), _claims_in_few_lines(outcomes), _filled(free)])
 
 
+def young(folder: Path) -> str:
+    """Return the works beside young frameworks, and where they were measured."""
+    results = json.loads((folder / "young.json").read_text())
+    where = results["where"]
+    return f"{young_report.frameworks(results)}\n\n{where['python']}, {where['cpus']} x {where['processor']}."
+
+
+def young_simulations(folder: Path) -> str:
+    """Return what young tools of simulation find."""
+    return young_report.simulations(json.loads((folder / "young.json").read_text()))
+
+
 def kernel(folder: Path) -> str:
     """Return the score of the kernel, its table to unfold, and where it was measured."""
     reached = score(each for each in earlier(folder) if each.name == "kernel")
@@ -186,6 +198,8 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "cores": cores,
     "kernel": kernel,
     "parts": parts,
+    "young": young,
+    "young_simulations": young_simulations,
     "charts": lambda folder: readme_charts.shown(folder) or UNMEASURED,
 }
 

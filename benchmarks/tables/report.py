@@ -3,9 +3,9 @@
 It is made from the outcomes alone, so that the same JSON gives the same bytes.
 """
 
-import math
 import re
 import statistics
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from benchmarks.tables.beside_target import distance, ticks
+from benchmarks.tables.beside_target import distance, place, ticks
 from benchmarks.tables.charts import Chart
 from benchmarks.tables.outcome import Outcome, score
 from benchmarks.tables.overview import RIVALS, Work, told
@@ -22,7 +22,14 @@ from benchmarks.tables.svg import inline
 
 FOLDER = Path(__file__).parent
 LEAST, MOST = 1 / 8, 128.0
-"""Times as much that bars of the overview reach to, on a log scale: an octave is 10 wide."""
+"""Times as much that bars of the overview reach to, on the scale of the claims: 1.05x is seen beside 100x."""
+
+ROOT = FOLDER.parent.parent
+SITE = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"] + "/"
+"""Where the page leads back to. The site's own copy has relative links in its place: docs/_ext/report_page.py."""
+
+MARK = ROOT / "docs/_static/mark.svg"
+"""The picture beside the name, as on the site."""
 
 AHEAD = 1.005
 """From here on it is printed as 1.01x: ahead; as much below 1 it is behind."""
@@ -50,8 +57,8 @@ def _drawn(part: Part, number: int, chart: Chart) -> Markup:
 
 
 def bar(times: float) -> float:
-    """Return how long a bar of the overview is; below 0 it is behind."""
-    return 10 * math.log2(max(LEAST, min(MOST, times)))
+    """Return how long a bar of the overview is, of 100 at most; below 0 it is behind."""
+    return 100 * place(max(LEAST, times), MOST)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ def page(experiments: Sequence[Part], earlier: Sequence[Part], works: Sequence[W
     environment.filters |= {"prose": prose, "text": text, "distance": distance, "score": score, "counted": counted}
     environment.filters |= {"told": told, "bar": bar}
     environment.globals |= {"drawn": _drawn, "machines": machines, "ticks": ticks(), "RIVALS": RIVALS}
+    environment.globals |= {"SITE": SITE, "mark": Markup(MARK.read_text().strip())}
     everything = [*experiments, *earlier]
     style = Markup((FOLDER / "report.css").read_text())
     return environment.get_template("report.html").render(

@@ -1,1 +1,1 @@
-"""The commands of ``python -m dhaga``: run a program, serve, dump, migrate, top."""
+"""The commands of ``python -m dhaga``: run a program, serve, dump, explain, migrate, simulate, top."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import partial
@@ -17,12 +16,6 @@ from .._kernel.context_manager import contextmanager
 
 WIDEST_OPTION = 30
 """Columns of the options in a help text; the explanation of a longer one begins on the next line."""
-
-NO_BREAK = "\0"
-"""A space within an option and its value, while lines are wrapped."""
-
-PAGE = "https://dhaga.readthedocs.io/reference/commands.html"
-"""Describes all commands and options."""
 
 
 @contextmanager
@@ -41,9 +34,9 @@ def extra(command: str) -> Iterator[None]:
 
 
 class CommandLine(argparse.ArgumentParser):
-    """The parser of ``python -m dhaga NAME``, whose help fits a screen of 80 columns and 24 lines.
+    """The parser of ``python -m dhaga NAME``, whose help gives the meaning of every option in 80 columns.
 
-    The usage is one line, as the list of options follows it. The operand is explained by the description.
+    The usage is one line, because the list of options follows it. The description explains the operand.
     """
 
     def __init__(self, name: str, operands: str, description: str, epilog: str = "") -> None:
@@ -56,25 +49,7 @@ class CommandLine(argparse.ArgumentParser):
             formatter_class=partial(argparse.HelpFormatter, max_help_position=WIDEST_OPTION),
             add_help=False,
         )
-        self.page = f"{PAGE}#{name}"
-        self.brief: list[str] = []
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
-
-    def add_brief(self, option: str, **arguments: Any) -> None:
-        """Add an option that the help only names, with its default value."""
-        self.add_argument(option, help=argparse.SUPPRESS, **arguments)
-        default = arguments.get("default")
-        value = "" if "action" in arguments else " none" if default is None else f" {default:g}"
-        self.brief.append(f"{option}{value}")
-
-    def format_help(self) -> str:
-        """Return the help, with the brief options at its end."""
-        text = super().format_help()
-        if self.brief:
-            words = "   ".join(each.replace(" ", NO_BREAK) for each in self.brief)
-            lines = textwrap.fill(words, 78, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
-            text += f"\nmore, see {self.page}:\n{lines.replace(NO_BREAK, ' ')}\n"
-        return text
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None

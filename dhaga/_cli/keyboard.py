@@ -48,7 +48,7 @@ class KeyReader:
         except OSError:  # the terminal has hung up
             more = b""
         if not more:
-            raise EOFError("the terminal is gone")
+            raise EOFError
         self.pending += more
         return True
 

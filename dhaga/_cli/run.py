@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from .. import compat, monkey
 from .._kernel.run.call_outs import calls_out
+from ..monkey import _early
 
 HAS_CACHED = sys.version_info < (3, 15)
 """Whether modules have a ``__cached__``."""
@@ -41,6 +42,18 @@ class Program(NamedTuple):
     names: dict[str, Any]
     argv: str
     path: str | None = None
+
+
+class Options(NamedTuple):
+    """Options of the command line for the patch.
+
+    ``imitated``: packages that ``compat`` provides to the program; ``cooperative``: without preemption;
+    ``real_threads``: modules whose threads stay OS threads.
+    """
+
+    imitated: Sequence[str] = ()
+    cooperative: bool = False
+    real_threads: Sequence[str] = ()
 
 
 # ---- finding the program
@@ -110,17 +123,14 @@ def program_from_file(path: str) -> Program:
 
 
 @calls_out
-def run(
-    find: Callable[[], Program], arguments: list[str], imitated: Sequence[str] = (), cooperative: bool = False
-) -> None:
+def run(find: Callable[[], Program], arguments: list[str], options: Options) -> None:
     """Patch, then run the program that ``find`` returns, with these arguments.
 
-    ``imitated``: packages that ``compat`` provides to the program; ``cooperative``: without preemption. Raises: what
-    the program raises, NoProgram.
+    Raises: what the program raises, NoProgram.
     """
     previous = sys.modules["__main__"]  # kept alive: its functions are on our stack
-    monkey.patch(cooperative=cooperative or bool(imitated))
-    compat.install(*imitated)
+    patch_first(cooperative=options.cooperative or bool(options.imitated), real_threads=options.real_threads)
+    compat.install(*options.imitated)
     try:
         program = find()
         sys.argv[:] = [program.argv, *arguments]
@@ -134,6 +144,16 @@ def run(
         raise
     finally:
         del previous
+
+
+def patch_first(**options: Any) -> None:
+    """Patch; restart the process with an early patch if an agent has come first. Raises: PatchError."""
+    try:
+        monkey.patch(**options)
+    except monkey.PatchError:
+        if not (_early.is_own_command() and _early.can_restart()):
+            raise
+        _early.restart(**options)
 
 
 def new_main(program: Program) -> ModuleType:

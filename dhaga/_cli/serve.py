@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ..http.limits import Limits
-from ..monkey import _doors
+from ..monkey import _doors, _early
 from ..servers._asgi import is_asgi, refusal
 from ..servers._listeners import BACKLOG, Address
 from ..servers._prefork import GRACE, Master
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "python -m dhaga serve"
 BIND = "127.0.0.1:8000"
+WAY_OUT = "Start it without the code that runs before its first line, such as a .pth file"
 logger = logging.getLogger("dhaga")
 
 LOG_FORMAT = "%(asctime)s [%(process)d] %(levelname)s %(message)s"
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
     with extra("serve"):
         from ..http import wsgi  # noqa: F401  (here, before the workers are forked)
     log_to_stderr()
-    patch = options.patch and may_patch()
+    patch = options.patch and may_patch(options)
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -60,14 +61,20 @@ def main(arguments: list[str]) -> int:
         give_up(str(error))
 
 
-def may_patch() -> bool:
-    """Return whether the workers can be patched; if not, log it once, here in the master."""
+def may_patch(options: argparse.Namespace) -> bool:
+    """Return whether the workers can be patched, perhaps after a restart; if not, say it once, here in the master.
+
+    Raises: SystemExit, if the patch is required.
+    """
     if not _doors.is_wanted():
         return False
     error = _doors.obstacle()
+    if error is not None and _early.is_own_command() and _early.can_restart():
+        _early.restart(puts_off=True)
+    if error is not None and (options.require_patch or _doors.is_required()):
+        raise SystemExit(_doors.refusal_line(PROGRAM, error, f"{WAY_OUT}, or give --no-patch"))
     if error is not None:
-        way_out = "Start it without the code that runs before its first line, such as a sitecustomize or a .pth file"
-        logger.warning("%s", _doors.unpatched_line(PROGRAM, error, way_out))
+        logger.warning("%s", _doors.unpatched_line(PROGRAM, error, WAY_OUT))
     return error is None
 
 
@@ -96,7 +103,7 @@ def command_line() -> CommandLine:
         "is patched first, so that blocking calls park. SIGHUP reloads the app; SIGTERM finishes the requests; SIGINT "
         "(Ctrl+C) and SIGQUIT exit at once.",
     )
-    add, brief = parser.add_argument, parser.add_brief
+    add = parser.add_argument
     add("app", metavar="MODULE:APP", type=app, help=argparse.SUPPRESS)
     add(
         "--bind",
@@ -112,27 +119,53 @@ def command_line() -> CommandLine:
     add("--keyfile", metavar="FILE", help="its private key, if in another file")
     add("--access-log", metavar="FILE", nargs="?", const="-", help="log each request, to stdout without FILE")
     add("--no-patch", dest="patch", action="store_false", help="leave the standard library: blocking calls block")
+    help = "do not serve unpatched where the patch comes too late (default)"
+    add("--require-patch", action=argparse.BooleanOptionalAction, default=True, help=help)
     add("--cooperative", action="store_true", help="do not preempt views that compute")
-    brief("--graceful-timeout", metavar="SECONDS", type=seconds, default=GRACE)
-    brief("--max-connections", metavar="N", type=count, default=MAX_CONNECTIONS)
-    brief("--backlog", metavar="N", type=count, default=BACKLOG)
-    brief("--reuse-port", action="store_true")
-    brief("--handshake-timeout", metavar="SECONDS", type=seconds, default=HANDSHAKE_SECONDS)
-    add_limits(parser)
+    help = "a module whose threads stay OS threads; repeatable"
+    add("--real-threads", metavar="MODULE", action="append", default=[], help=help)
+    help = f"time for requests to finish at the end (default: {GRACE:g})"
+    add("--graceful-timeout", metavar="SECONDS", type=seconds, default=GRACE, help=help)
+    help = f"open connections per thread (default: {MAX_CONNECTIONS})"
+    add("--max-connections", metavar="N", type=count, default=MAX_CONNECTIONS, help=help)
+    help = f"connections that wait to be accepted (default: {BACKLOG})"
+    add("--backlog", metavar="N", type=count, default=BACKLOG, help=help)
+    add("--reuse-port", action="store_true", help="a listening socket in each worker, not a shared one")
+    help = f"time for a TLS handshake (default: {HANDSHAKE_SECONDS:g})"
+    add("--handshake-timeout", metavar="SECONDS", type=seconds, default=HANDSHAKE_SECONDS, help=help)
+    add_limits(parser.add_argument_group("limits of a client's requests (none: no limit)"))
     return parser
 
 
-def add_limits(parser: CommandLine) -> None:
+LIMITED = {
+    "line": "bytes of the request line, or of a field",
+    "head": "bytes of all lines together",
+    "fields": "header fields",
+    "body": "bytes of a body",
+    "idle_timeout": "time between two requests",
+    "header_timeout": "time of a head, from its first byte to its last",
+    "body_timeout": "time for each piece of a body",
+    "min_body_rate": "bytes of a body that a client sends per second",
+    "write_timeout": "time for each 64 KB of a response",
+    "queue_timeout": "time that --concurrency may hold back a request",
+    "request_timeout": "time for the app to answer; then 503, and its stack in the log",
+}
+"""The meaning of each field of ``Limits``."""
+
+
+def add_limits(group: argparse._ArgumentGroup) -> None:
     """Add an option for each field of ``Limits``: ``--idle-timeout``, ``--max-body``."""
     for field in dataclasses.fields(Limits):
         timed = field.name.endswith("_timeout")
         plain = timed or field.name.startswith("min_")
-        parser.add_brief(
+        default = "none" if field.default is None else f"{field.default:g}" if timed else str(field.default)
+        group.add_argument(
             f"--{'' if plain else 'max-'}{field.name.replace('_', '-')}",
             dest=field.name,
             metavar="SECONDS" if timed else "N",
             type=or_none(seconds if timed else count),
             default=field.default,
+            help=f"{LIMITED[field.name]} (default: {default})",
         )
 
 
@@ -170,7 +203,8 @@ def inherited_socket(number: str) -> socket:
 def set_up_worker(options: argparse.Namespace, patch: bool) -> Callable[[Address], Server]:
     """Patch, if ``patch``, and ``set_up``. From: a worker; the master stays unpatched."""
     if patch:
-        _doors.patch_after(cooperative=options.cooperative)
+        _doors.patch_after(cooperative=options.cooperative, real_threads=options.real_threads)
+        _early.run_next()
     return set_up(options)
 
 

@@ -20,6 +20,7 @@ from .._kernel.errors import PatchError
 from .._kernel.run.call_outs import calls_out
 from ..simulation._determinism import check_determinism
 from ..simulation._errors import NotDeterministic
+from ..simulation._limit import limited
 from ..simulation._outcome import Order, Outcome, Settings, run_here
 from ..simulation._outside import KINDS as OUTSIDE
 from ..simulation._points import KINDS as POINTS
@@ -28,7 +29,7 @@ from ..simulation._search import REAL_SECONDS, Findings, progress_line, search
 from ..simulation._shrink import shrink
 from ..simulation._strategies import Exhaustive, Strategy, strategy_of
 from ..simulation._switches import switches_from
-from ..simulation._world import MAX_EVENTS, MAX_SECONDS
+from ..simulation._world import MAX_EVENTS, MAX_SECONDS, STALLS
 from ..simulation.network import Faults
 from ..simulation.network._faults import numbers_from
 from . import run
@@ -87,9 +88,12 @@ class Command:
             allow=options.allow,
             max_events=options.max_events,
             max_seconds=options.max_seconds,
+            stalls=options.stalls,
             faults=options.faults,
         )
         self.settings.check()
+        # Users debug a single seed: it has a limit only if they give one.
+        self.real_seconds = options.timeout or REAL_SECONDS
 
     def run(self) -> int:
         if self.options.check:
@@ -100,7 +104,8 @@ class Command:
         """Run one seed here, with its output."""
         switches, faults = self.options.switches, self.options.only_faults
         order = Order(self.options.seed, switches, faults, keep_lines=switches is not None)
-        outcome = run_here(self.program, self.settings, order)
+        with limited(order.seed, self.options.timeout, lambda text: print(text, file=sys.stderr, flush=True)):
+            outcome = run_here(self.program, self.settings, order)
         if outcome.failed:
             print(failure_text(outcome), file=sys.stderr)
             return 1
@@ -114,7 +119,7 @@ class Command:
             self.settings,
             jobs=self.options.jobs,
             keep_going=self.options.keep_going,
-            real_seconds=self.options.timeout,
+            real_seconds=self.real_seconds,
             progress=progress_line,
         )
         if sys.stderr.isatty():
@@ -128,7 +133,7 @@ class Command:
     def show(self, findings: Findings) -> None:
         """Show the first failure made small, and how to replay it; of all others their seeds."""
         first = findings.failures[0]
-        small = shrink(self.program, self.settings, first, self.options.timeout)
+        small = shrink(self.program, self.settings, first, self.real_seconds)
         print(failure_text(small), file=sys.stderr)
         plain = isinstance(self.settings.strategy, Exhaustive) or not first.switches
         tell(f"replay it:     {self.again(first, first.switches if plain else None)}")
@@ -140,7 +145,7 @@ class Command:
 
     def again(self, outcome: Outcome, switches: str | None = None, faults: str | None = None) -> str:
         """Return the command that replays a run."""
-        words = [word for name in ("preempt", "module", "allow", "faults") for word in self.given(name)]
+        words = [word for name in ("preempt", "module", "allow", "faults", "stalls") for word in self.given(name)]
         words += ["--seed", str(outcome.seed)]
         words += ["--strategy", outcome.strategy] if switches is None else ["--switches", switches]
         words += [] if faults is None else ["--only-faults", faults]
@@ -189,7 +194,7 @@ def program_of(words: list[str]) -> tuple[Callable[[], Any], list[str]]:
 def run_program(find: Callable[[], Any], arguments: list[str]) -> None:
     """Run the program as the interpreter would, and end its executors as the interpreter's exit does."""
     try:
-        run.run(find, arguments)
+        run.run(find, arguments, run.Options())
     finally:
         executors: Any = sys.modules.get("concurrent.futures.thread")
         if executors is not None:
@@ -253,8 +258,13 @@ def command_line() -> argparse.ArgumentParser:
     add("--check", action="store_true", help="run each seed twice and compare the events")
     add("--keep-going", action="store_true", help="go on after a failure")
     add("--jobs", metavar="N", type=count, help="processes at once (default: one for each core)")
-    parser.add_brief("--first", metavar="S", type=seed, default=0)
-    parser.add_brief("--max-events", metavar="N", type=count, default=MAX_EVENTS)
-    parser.add_brief("--max-seconds", metavar="S", type=seconds, default=MAX_SECONDS)
-    parser.add_brief("--timeout", metavar="S", type=seconds, default=REAL_SECONDS)
+    add("--first", metavar="S", type=seed, default=0, help="the first seed (default: 0)")
+    help = f"a run of more events fails (default: {MAX_EVENTS})"
+    add("--max-events", metavar="N", type=count, default=MAX_EVENTS, help=help)
+    help = f"a run of more virtual time fails (default: {MAX_SECONDS:.0f})"
+    add("--max-seconds", metavar="S", type=seconds, default=MAX_SECONDS, help=help)
+    help = f"let threads stand still between lines for this virtual time in all; 0: never (default: {STALLS:g})"
+    add("--stalls", metavar="S", type=seconds, default=STALLS, help=help)
+    help = f"end and fail a run after this real time (default: {REAL_SECONDS:g}; with --seed: none)"
+    add("--timeout", metavar="S", type=seconds, help=help)
     return parser

@@ -24,7 +24,8 @@ def command_line() -> argparse.ArgumentParser:
     parser = CommandLine(
         "top",
         "PID",
-        description="Show the dhagas of a live process; meanwhile each switch costs it 0.6 µs more. The process must "
+        description="Show the dhagas of a live process; meanwhile each switch costs it 1 µs more. Held: the "
+        "share of the time in which a dhaga had its OS thread; cpu: the share in which it computed. The process must "
         "have an inspector: start it with DHAGA_DEBUG=1 in its environment, or call dhaga.debug.inspect() in it.",
         epilog="Keys: q quit; / filter; s change the order; g group or not; up and down choose a row; enter dump a "
         "dhaga, unfold a group; x, then y: cancel a dhaga.",
@@ -41,8 +42,8 @@ def command_line() -> argparse.ArgumentParser:
         "--sort",
         metavar="COLUMN",
         choices=SORTS,
-        default="share",
-        help=f"order of the rows (default: share): {', '.join(SORTS)}",
+        default="held",
+        help=f"order of the rows (default: held; share: of the CPU): {', '.join(SORTS)}",
     )
     add(
         "--interval",

@@ -17,7 +17,8 @@ Row = Mapping[str, Any]
 NARROW = 100
 """Below this width, the reason and the object of a wait share a column."""
 
-HEADS = {"age": "ident", "name": "name", "state": "state", "share": "cpu", "waited": "waited", "reason": "reason"}
+HEADS = {"age": "ident", "name": "name", "state": "state", "held": "held", "share": "cpu"}
+HEADS |= {"waited": "waited", "reason": "reason"}
 """Heads of the columns by the order that sorts by them."""
 
 
@@ -32,6 +33,7 @@ def table_of(answer: Row, rows: Sequence[Row], sort: str, width: int, marked: Ro
     table.add_column(heads["age"], justify="right", no_wrap=True)
     table.add_column(heads["name"], no_wrap=True, overflow="ellipsis", ratio=3)
     table.add_column(heads["state"], no_wrap=True)
+    table.add_column(heads["held"], justify="right", no_wrap=True)
     table.add_column(heads["share"], justify="right", no_wrap=True)
     table.add_column(heads["waited"], justify="right", no_wrap=True)
     table.add_column(heads["reason"], no_wrap=True, overflow="ellipsis", ratio=4 if width < NARROW else 3)
@@ -46,15 +48,20 @@ def table_of(answer: Row, rows: Sequence[Row], sort: str, width: int, marked: Ro
 
 
 def cells(row: Row, measured: bool, width: int) -> list[Text]:
-    share = f"{row['share']:.0%}" if measured else "…"
+    held, cpu = (percent(row[column]) if measured else "…" for column in ("held", "share"))
     seconds = "" if row["seconds"] is None else duration(row["seconds"])
     wait = [row["reason"], wait_target(row)]
     if width < NARROW:
         wait = [" ".join(filter(None, wait))]
-    plain = [ident_of(row), name_of(row), row["state"], share, seconds, *wait, row["scheduler"]]
+    plain = [ident_of(row), name_of(row), row["state"], held, cpu, seconds, *wait, row["scheduler"]]
     drawn = [Text(printable(cell)) for cell in plain]
     drawn[2].stylize(COLOURS.get(row["state"], ""))
     return drawn
+
+
+def percent(share: float | None) -> str:
+    """Return a share of the time; nothing where the platform does not tell."""
+    return "" if share is None else f"{share:.0%}"
 
 
 def ident_of(row: Row) -> str:
@@ -80,13 +87,14 @@ def wait_target(row: Row) -> str:
 
 
 def summary(answer: Row, filter: str) -> list[Text]:
-    """Return the lines above the table: the headline, the counts by reason, the deadlocks, and the filter."""
+    """Return the lines above the table: the headline, the counts by reason, deadlocks, blocks, and the filter."""
     lines = [Text.assemble((answer["headline"], "bold"), (f"  process {answer['pid']}", "dim"))]
     if answer["reasons"]:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in answer["reasons"])
         lines.append(Text(printable(f"wait for {reasons}")))
     for circle in answer["cycles"]:
         lines.append(Text(printable(f"deadlock: {' waits for '.join([*circle, circle[0]])}"), style="bold red"))
+    lines += [Text(printable(f"{name} {text}"), style="bold yellow") for _, name, text in answer["blocks"]]
     if filter:
         lines.append(Text(printable(f"{answer['matching']:,} with {filter!r} in it"), style="dim"))
     return lines

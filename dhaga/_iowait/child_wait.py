@@ -4,6 +4,9 @@ One child's exit is waited for through a pidfd (Linux), a file descriptor that b
 No descriptor reports a stopped child, or the exit of *any* child, so those are polled with a growing pause. Exits are
 also polled if there are no pidfds (macOS) or no free descriptors.
 
+A thread that blocks in ``waitpid(pid)`` gets the status before a handler of SIGCHLD can ask for any child. Here the
+handler runs first. So a call for any child first takes the statuses of awaited children, and keeps them for the waits.
+
 Rejected: SIGCHLD, whose handler belongs to the program; an OS thread blocked in ``waitpid``, which cannot be cancelled.
 """
 
@@ -11,12 +14,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
 from .._kernel.run.fd_watch import FdWatcher
 from .._kernel.run.scheduler import sleep
+from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.waiter import TIMED_OUT, Waiter
 
@@ -30,6 +35,36 @@ pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 # The standard library's functions, taken before a patch can replace them.
 standard_waitpid, standard_wait3, standard_wait4 = os.waitpid, os.wait3, os.wait4
 standard_waitid: Any = getattr(os, "waitid", None)
+
+awaited: dict[FdWatcher, int] = {}
+"""The pid for which each parked wait is, by its watcher."""
+
+collected: dict[int, tuple[int, int, Any]] = {}
+"""The answers of ``wait4`` for awaited children, by pid, until a wait for that child takes one."""
+
+
+def collect_awaited() -> None:
+    """Reap each awaited child that has ended, and keep its status. A call for any child comes after it."""
+    for pid in set(awaited.values()):
+        with suppress(ChildProcessError):
+            answer = standard_wait4(pid, os.WNOHANG)
+            if names_child(answer):
+                collected[pid] = answer
+
+
+def take_collected(pid: int) -> tuple[int, int, Any] | None:
+    """Return the collected answer for a child, once."""
+    answer = collected.pop(pid, None) if collected else None
+    return None if answer is not None and is_child(pid) else answer  # a new child of the same number
+
+
+def forget_children() -> None:
+    """Forget, in a forked child, the children of its parent."""
+    awaited.clear()
+    collected.clear()
+
+
+os.register_at_fork(after_in_child=forget_children)
 
 
 def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
@@ -47,9 +82,11 @@ def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
     # The pidfd and its watcher exist only for this wait.
     watcher = FdWatcher(me.scheduler, fd)
     watcher.read_reason = f"process {pid}"
+    awaited[watcher] = pid
     try:
         return watcher.wait_readable(me, timeout) is not TIMED_OUT
     finally:
+        awaited.pop(watcher, None)  # a forked child has none
         watcher.close()
         originals.close(fd)
 
@@ -64,20 +101,25 @@ def is_child(pid: int) -> bool:
     return True
 
 
-def poll_child(poll: Callable[[int], Any], options: int, pid: int = 0) -> Any:
-    """Return ``poll(options)`` as soon as it names a child. ``pid``: wait only for the exit of this process.
+def poll_exit(poll: Callable[[int], Any], options: int, pid: int) -> Any:
+    """Return ``poll(options)`` as soon as it names a child, or the answer of ``wait4`` that was collected for ``pid``.
 
-    Parks: ``process N``, or ``sleep`` between two polls.
+    ``pid``: wait only for the exit of this process. Parks: ``process N``, or ``sleep`` between two polls.
     """
+    if not pid and awaited:
+        collect_awaited()
+    if pid and (answer := take_collected(pid)):
+        return answer
     me = None if options & os.WNOHANG else parking_waiter()
     if me is None:
         return poll(options)
     pauses = backoff(*PAUSES)
-    while not names_child(answer := poll(options | os.WNOHANG)):
-        if pid and wait_for_exit(pid, me):
+    polls = not pid
+    while not names_child(answer := take_collected(pid) or poll(options | os.WNOHANG)):
+        if not polls and wait_for_exit(pid, me):
             # A debugger that traces the child delays its reaping after its exit. The pidfd stays readable in that case:
             # poll from here on.
-            pid = 0
+            polls = True
         else:
             sleep(next(pauses))
     return answer
@@ -88,29 +130,35 @@ def names_child(answer: Any) -> bool:
     return answer is not None and answer[0] != 0
 
 
+@builtin_function
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
     """Wait for a child (-1: any; 0, -N: any of a group). Parks: ``process N`` or ``sleep``. Source: ``os.waitpid``."""
     exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
     # A pidfd reports only the exit: with WUNTRACED or WCONTINUED only polling sees the child stop.
-    return poll_child(lambda flags: standard_waitpid(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
+    answer = poll_exit(lambda flags: standard_waitpid(pid, flags), options, max(exact_pid, 0))
+    return answer[0], answer[1]
 
 
+@builtin_function
 def wait() -> tuple[int, int]:
     """Wait for any child. Parks: ``sleep`` between two polls. Source: ``os.wait``."""
-    return poll_child(lambda flags: standard_waitpid(-1, flags), 0)  # type: ignore[no-any-return]
+    return poll_exit(lambda flags: standard_waitpid(-1, flags), 0, 0)  # type: ignore[no-any-return]
 
 
+@builtin_function
 def wait3(options: int) -> tuple[int, int, Any]:
     """Wait for any child and return its resource usage. Parks: ``sleep``. Source: ``os.wait3``."""
-    return poll_child(standard_wait3, options)  # type: ignore[no-any-return]
+    return poll_exit(standard_wait3, options, 0)  # type: ignore[no-any-return]
 
 
+@builtin_function
 def wait4(pid: int, options: int) -> tuple[int, int, Any]:
     """Wait for a child and return its resource usage. Parks: as ``waitpid``. Source: ``os.wait4``."""
     exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
-    return poll_child(lambda flags: standard_wait4(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
+    return poll_exit(lambda flags: standard_wait4(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
 
 
+@builtin_function
 def waitid(idtype: int, ident: int, options: int, /) -> Any:
     """Wait for an event of the given kinds in a set of children. Parks: ``sleep``. Source: ``os.waitid``."""
-    return poll_child(lambda flags: standard_waitid(idtype, ident, flags), options)
+    return poll_exit(lambda flags: standard_waitid(idtype, ident, flags), options, 0)

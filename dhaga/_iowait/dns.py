@@ -11,7 +11,8 @@ import socket as standard
 from collections.abc import Callable
 from typing import Any
 
-from .._workers.thread_pool import SharedPool
+from .._kernel.stdlib_face import builtin_function
+from .._workers.offload import SharedPool
 
 # The standard library's functions, taken before a patch can replace them.
 standard_getaddrinfo: Callable[..., list[Any]] = standard.getaddrinfo
@@ -50,6 +51,7 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
     return standard_getaddrinfo(host, port, family, type, proto, flags)
 
 
+@builtin_function
 def gethostbyname(hostname: str, /) -> str:
     """Resolve a host to an IPv4 address. Parks: ``offload``, unless it is numeric. Source: ``socket.gethostbyname``."""
     if needs_lookup(hostname):
@@ -57,16 +59,19 @@ def gethostbyname(hostname: str, /) -> str:
     return _socket.gethostbyname(hostname)
 
 
+@builtin_function
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve a host to its names and IPv4 addresses. Parks: ``offload``. Source: ``socket.gethostbyname_ex``."""
     return look_ups.offload(_socket.gethostbyname_ex, hostname)
 
 
+@builtin_function
 def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve an address to a host. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
     return look_ups.offload(_socket.gethostbyaddr, address)
 
 
+@builtin_function
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """Resolve an address to names. Parks: ``offload``, unless for numbers only. Source: ``socket.getnameinfo``."""
     if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:

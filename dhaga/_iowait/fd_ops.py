@@ -10,77 +10,116 @@ registers it in ``hooks.before_fd_close``, through which ``close`` wakes it with
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import operator
 import os
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .._kernel import hooks, originals
-from .._kernel.errors import Cancelled, Expired
-from .._kernel.run.fd_watch import FdWatcher
+from .._kernel.errors import Cancelled, Expired, ParkError
+from .._kernel.own_fds import own_fds, ranges_without_own
+from .._kernel.run.fd_watch import FdWatcher, limited
 from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
+from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.waiter import Waiter
 from .cached_reads import NOWAIT, UNSUPPORTED
 from .close_hooks import add_close_hook, remove_close_hook
+from .kernel_limits import limits_of_fd
 
-__all__ = ["close", "read", "readinto", "readv", "write", "writev"]
+__all__ = ["close", "closerange", "read", "readinto", "readv", "sendfile", "write", "writev"]
 
 POLLIN, POLLOUT = originals.select_module.POLLIN, originals.select_module.POLLOUT
 PIPE_BUF = originals.select_module.PIPE_BUF
 """Bytes that a pipe takes without blocking once it is writable at all (POSIX: writes up to PIPE_BUF are atomic)."""
 
+LINUX = sys.platform == "linux"
+MASTER = os.makedev(5, 2)
+"""The device of each pseudo-terminal's master on Linux, ``/dev/ptmx``."""
+
 # The standard library's functions, taken before a patch can replace them.
-standard_read, standard_write, standard_close = os.read, os.write, os.close
+standard_open, standard_read, standard_write, standard_close = os.open, os.read, os.write, os.close
 standard_readv, standard_writev = os.readv, os.writev
 standard_readinto: Any = getattr(os, "readinto", None)
+standard_closerange = os.closerange
 standard_sendfile: Any = getattr(os, "sendfile", None)
 
 
+@builtin_function
 def close(fd: int, /) -> None:
-    """Close an fd; dhagas that wait for it get EBADF. Source: ``os.close``."""
-    if hooks.before_fd_close:
-        # The waiters must leave the pollers first: the number may be reused at once after the close.
-        for close_hook in list(hooks.before_fd_close.get(fd, ())):
-            close_hook()
+    """Close an fd; dhagas that wait for it get EBADF. Source: ``os.close``.
+
+    Raises: OSError (EBADF) also for an fd that a scheduler has opened for itself.
+    """
+    if fd in own_fds:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    call_close_hooks(fd)
     standard_close(fd)
 
 
+def call_close_hooks(fd: int) -> None:
+    """Make the waiters of an fd leave the pollers, before it is closed: its number may be reused at once."""
+    if hooks.before_fd_close:
+        for close_hook in list(hooks.before_fd_close.get(fd, ())):
+            close_hook()
+
+
+@builtin_function
+def closerange(fd_low: int, fd_high: int, /) -> None:
+    """Close the fds from ``fd_low`` to below ``fd_high``, but those that schedulers have opened for themselves.
+
+    Dhagas that wait for one get EBADF. Source: ``os.closerange``.
+    """
+    for low, high in ranges_without_own(operator.index(fd_low), operator.index(fd_high)):
+        for fd in [fd for fd in list(hooks.before_fd_close) if low <= fd < high]:
+            call_close_hooks(fd)
+        standard_closerange(low, high)
+
+
+@builtin_function
 def read(fd: int, length: int, /) -> bytes:
     """Read the available bytes, at most ``length``; b"" at the end. Parks: ``read fd N``. Source: ``os.read``."""
     wait_until(fd, POLLIN)
     return standard_read(fd, length)
 
 
+@builtin_function
 def readv(fd: int, buffers: Sequence[Any], /) -> int:
     """Read into several buffers. Parks: ``read fd N``. Source: ``os.readv``."""
     wait_until(fd, POLLIN)
     return standard_readv(fd, buffers)
 
 
+@builtin_function
 def readinto(fd: int, buffer: Any, /) -> int:
     """Read into a buffer. Parks: ``read fd N``. Source: ``os.readinto`` of Python 3.14, on every Python."""
     wait_until(fd, POLLIN)
     return standard_readv(fd, (buffer,)) if standard_readinto is None else standard_readinto(fd, buffer)
 
 
+@builtin_function
 def write(fd: int, data: Any, /) -> int:
     """Write all data if the fd is in blocking mode. Parks: ``write fd N``. Source: ``os.write``.
 
     Returns: the size of the part already written if a cancel arrives halfway; the cancel stays pending.
     """
     # Fast path: a writable pipe has room for PIPE_BUF bytes, so one poll suffices and nothing is written twice.
-    if type(data) is bytes and len(data) <= PIPE_BUF:
+    if type(data) is bytes and len(data) <= PIPE_BUF and not os.isatty(fd):
         wait_until(fd, POLLOUT)
         return standard_write(fd, data)
     me = parking_caller_for(fd)
     if me is None:
         return standard_write(fd, data)
     with memoryview(data) as view, view.cast("B") as octets:
-        return write_all(me, fd, octets)
+        return write_all(me, fd, octets, partial(wait_until, fd, POLLOUT), partial(write_now, fd))
 
 
+@builtin_function
 def writev(fd: int, buffers: Sequence[Any], /) -> int:
     """Write several buffers. Parks: ``write fd N``. Source: ``os.writev``."""
     if parking_caller_for(fd) is None:
@@ -89,28 +128,70 @@ def writev(fd: int, buffers: Sequence[Any], /) -> int:
     return write(fd, b"".join(buffers))
 
 
-def write_all(me: Waiter, fd: int, octets: memoryview) -> int:
-    """Write all octets, a part at each readiness. Returns: the number written, fewer than all after a cancel."""
-    done = 0
+def write_all(
+    me: Waiter,
+    fd: int,
+    octets: memoryview,
+    wait: Callable[[], object],
+    write_part: Callable[[memoryview], int],
+    done: int = 0,
+) -> int:
+    """Write all octets but the first ``done``, a part after each ``wait`` for room. Returns: as ``go_on``."""
+
+    def step(done: int) -> int:
+        with octets[done:] as rest:  # released: a kept error keeps the frames that have it
+            return write_part(rest)
+
+    return go_on(me, fd, len(octets), wait, step, done)
+
+
+def go_on(
+    me: Waiter, fd: int, size: int, wait: Callable[[], object], step: Callable[[int], int | None], done: int = 0
+) -> int:
+    """Call ``step(done)`` after each ``wait`` for room until ``size`` bytes are written, or it returns None: no more.
+
+    Source: write(2), send(2) and sendfile(2) on an fd in blocking mode. Returns: the number of bytes written; it is
+    below ``size`` also if a cancel or an error, such as EPIPE, comes after the first part.
+    """
     while True:
         try:
-            wait_until(fd, POLLOUT)
+            wait()
+            if done and has_error(fd):
+                return done
+            part = step(done)
         except (Cancelled, Expired) as error:  # an error raised by a signal handler is passed on, as in the standard
             if not done:
                 raise
             # The reader has seen these bytes. Raising now would hide their number, so the caller gets the count first.
             me.cancel_with(error)
             return done
-        # Errors after the first part are raised, as by write(2) of the next part.
-        with octets[done:] as rest:  # released: a kept error keeps the frames that have it
-            done += write_now(fd, rest)
-        if done >= len(octets):
+        except (OSError, ParkError):
+            if not done:
+                raise
             return done
+        if part is None or (done := done + part) >= size:
+            return done
+
+
+def has_error(fd: int) -> bool:
+    """Return whether the next write raises the error of the peer. It must be the caller's next one.
+
+    A socket tells its error once: ECONNRESET, and EPIPE from then on.
+    """
+    ready = originals.poll()
+    ready.register(fd, 0)
+    return bool(ready.poll(0))
 
 
 def write_now(fd: int, octets: memoryview) -> int:
     """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
-    # RWF_NOWAIT fills the free space in one call. Without it only PIPE_BUF bytes are safe once the fd is writable.
+    # Without RWF_NOWAIT only PIPE_BUF bytes are safe once the fd is writable.
+    count = write_free_space(fd, octets)
+    return standard_write(fd, octets[:PIPE_BUF]) if count is None else count
+
+
+def write_free_space(fd: int, octets: memoryview) -> int | None:
+    """Fill the free space with one call. Returns: the number of bytes; None if the call could block."""
     if NOWAIT:
         try:
             return os.pwritev(fd, [octets], -1, NOWAIT)
@@ -119,24 +200,63 @@ def write_now(fd: int, octets: memoryview) -> int:
         except OSError as error:
             if error.errno not in UNSUPPORTED:
                 raise
-    return standard_write(fd, octets[:PIPE_BUF])
+    return write_to_terminal(fd, octets) if os.isatty(fd) else None
 
 
+def write_to_terminal(fd: int, octets: memoryview) -> int:
+    """Write as much as a terminal takes at once. Returns: the number of bytes.
+
+    A writable terminal promises room for one byte only, refuses RWF_NOWAIT, and keeps the size of its room to itself.
+    """
+    own = reopened_terminal(fd)
+    try:
+        if own is None:
+            os.set_blocking(fd, False)
+        return standard_write(fd if own is None else own, octets)
+    except BlockingIOError:
+        return 0
+    finally:
+        os.set_blocking(fd, True) if own is None else standard_close(own)
+
+
+def reopened_terminal(fd: int) -> int | None:
+    """Return a non-blocking fd of the same terminal, with flags of its own; None if it cannot be opened again.
+
+    A terminal's flags are shared with the shell and with every program that writes there: while O_NONBLOCK was set for
+    this call, their writes could fail. The master of a pseudo-terminal, which would open another one, has one owner.
+    """
+    if os.fstat(fd).st_rdev == MASTER or not LINUX:
+        return None
+    try:
+        return standard_open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:  # another user's after su, exclusive (TIOCEXCL), without /proc
+        return None
+
+
+@builtin_function
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **options: Any) -> int:
-    """Send from a file. Parks: ``write fd N``, until some bytes could be sent. Source: ``os.sendfile``."""
-    if parking_caller_for(out_fd) is None:
+    """Send from a file. Parks: ``write fd N``. Source: ``os.sendfile``.
+
+    Returns: the number of bytes; on Linux all of them if a socket in blocking mode takes them, else what fits.
+    """
+    me = parking_caller_for(out_fd)
+    if me is None:
         return standard_sendfile(out_fd, in_fd, offset, count, *more, **options)  # type: ignore[no-any-return]
-    while True:
-        wait_until(out_fd, POLLOUT)
+
+    def step(done: int) -> int | None:
+        start, left = (offset, count) if not done else (None if offset is None else offset + done, count - done)
         # Non-blocking for this one call: sendfile(2) has no flag for it. A process that shares the file may see EAGAIN
         # once.
         os.set_blocking(out_fd, False)
         try:
-            return standard_sendfile(out_fd, in_fd, offset, count, *more, **options)  # type: ignore[no-any-return]
+            return standard_sendfile(out_fd, in_fd, start, left, *more, **options) or None
         except BlockingIOError:
-            pass
+            return 0
         finally:
             os.set_blocking(out_fd, True)
+
+    sends_all = LINUX and stat.S_ISSOCK(os.fstat(out_fd).st_mode)
+    return go_on(me, out_fd, count if sends_all else 1, partial(wait_until, out_fd, POLLOUT), step)
 
 
 # ---- waiting
@@ -193,9 +313,10 @@ def is_open_for(fd: int, event: int) -> bool:
     return mode != (os.O_WRONLY if event == POLLIN else os.O_RDONLY)
 
 
-def watch_once(me: Waiter, fd: int) -> FdWatcher:
+def watch_once(me: Waiter, fd: int) -> Any:
     """Return a watcher for a single wait: a bare number may mean another file at the next one."""
-    watcher = FdWatcher(me.scheduler, fd)
+    watcher: Any = FdWatcher(me.scheduler, fd)
+    watcher.__class__ = limited(FdWatcher, limits_of_fd(fd))
     # No object owns a bare number, so only our close() can report its end.
     add_close_hook(fd, watcher.close)
     return watcher

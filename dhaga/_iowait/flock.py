@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from .._kernel import originals
 from .._kernel.backoff import backoff
 from .._kernel.run.scheduler import sleep
+from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
@@ -58,6 +59,7 @@ lines: WeakValueDictionary[tuple[int, int, int], Line] = WeakValueDictionary()
 """The lines of files that dhagas wait for, by the file's device and inode and the kind of lock."""
 
 
+@builtin_function
 def flock(fd: Any, operation: int, /) -> None:
     """Lock or unlock a file. Source: ``fcntl.flock``.
 

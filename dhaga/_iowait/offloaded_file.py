@@ -2,7 +2,7 @@
 
 The layers are the standard library's own. At the bottom is a ``FileIO`` that offloads each system call, except for
 reads of data that is in memory (``cached_reads.py``); the compiled buffer and text layers above do not know about it.
-Each layer is called by one dhaga at a time (``file_lock.py``). A system call under way is always finished, as its
+Each layer is called by one dhaga at a time (``file_state.py``). A system call under way is always finished, as its
 effect on the file position cannot be undone; only waiting for a pipe, socket or terminal is cancelled at once.
 
 Rejected: offloading the operations of the upper layers: each line would cost a hop to the pool.
@@ -15,13 +15,18 @@ import os
 import stat
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, overload
 
-from .._kernel import originals
 from .._kernel.run.fd_watch import FdWatchers
-from .._workers.thread_pool import OffloadPool, shared
-from . import cached_reads
-from .file_lock import FileLock, under_file_lock
+from .._kernel.wait.current import this_waiter
+from .._workers.offload import OffloadPool, shared
+from . import cached_reads, fd_ops
+from .file_state import FileState, one_at_a_time
+from .kernel_limits import limits_of_fd
+from .pending_open import offload_open
 
 if TYPE_CHECKING:
     from _typeshed import (
@@ -37,35 +42,34 @@ Opener: TypeAlias = Callable[[str, int], int]
 
 BUFFER_SIZE = 128 * 1024
 """Bytes that one system call moves by default. By hops to the pool 8 KB gave 37 MB/s, 32 KB 186, 128 KB 776, 512 KB
-844; of cached data they give 950, 2,460, 4,010 and 5,630.
-"""
-
-PIPE_BUF = originals.select_module.PIPE_BUF
-"""Bytes that a pipe takes without blocking once it is writable at all."""
-
+844; of cached data they give 950, 2,460, 4,010 and 5,630."""
 
 LAYER_FLAGS = dict.fromkeys(map(ord, "bt"))
 """Characters of a mode that select layers; the others say how to open the file."""
-
 
 READ_METHODS = ("read", "readline", "read1", "readinto", "readinto1", "readlines", "peek")
 WRITE_METHODS = ("write", "writelines")
 COMMON_METHODS = ("flush", "seek", "tell", "truncate", "detach")
 
 
-@under_file_lock("read", "readall", "readinto", "readline", "readlines", *WRITE_METHODS, "seek", "tell", "truncate")
+def is_stream(kind: int) -> bool:
+    """Return whether a mode is of a pipe, a socket, or an object of the kernel without a kind, as an eventfd is."""
+    return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or not stat.S_IFMT(kind)
+
+
+@one_at_a_time("read", "readall", "readinto", "readline", "readlines", *WRITE_METHODS, "seek", "tell", "truncate")
 class OffloadedFile(io.FileIO):
     """The raw file. First it waits until a pipe, terminal or socket is ready."""
 
-    def __init__(self, file_lock: FileLock, file: Any, mode: str, closefd: bool, opener: Any) -> None:
+    def __init__(self, file_state: FileState, file: Any, mode: str, closefd: bool, opener: Any) -> None:
         super().__init__(file, mode, closefd, opener)
         kind = os.fstat(self.fileno()).st_mode
-        if stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or self.isatty():
+        if is_stream(kind) or (stat.S_ISCHR(kind) and self.isatty()):
             # Only these can block a pool thread forever; a disk is slow, but answers.
-            file_lock.watchers = FdWatchers(self.fileno())
-        file_lock.reads_cached = bool(cached_reads.NOWAIT) and stat.S_ISREG(kind)
-        file_lock.leaves_fd_open = not closefd
-        self.file_lock = file_lock
+            file_state.watchers = FdWatchers(self.fileno(), limits_of_fd(self.fileno()))
+        file_state.reads_cached = bool(cached_reads.NOWAIT) and stat.S_ISREG(kind)
+        file_state.leaves_fd_open = not closefd
+        self.file_state = file_state
 
     def read(self, size: int | None = -1, /) -> Any:
         if size is None or size < 0:
@@ -79,10 +83,10 @@ class OffloadedFile(io.FileIO):
 
     def read_in_memory(self, size: int) -> bytes | None:
         """Return cached data; None if it is not in memory, or larger than ``LARGEST``: a thread reads it then."""
-        if not self.file_lock.reads_cached or not 0 < size <= cached_reads.LARGEST or not self.readable():
+        if not self.file_state.reads_cached or not 0 < size <= cached_reads.LARGEST or not self.readable():
             return None
         buffer = bytearray(size)
-        count = self.file_lock.read_cached(self.fileno(), buffer)
+        count = self.file_state.read_cached(self.fileno(), buffer)
         return None if count is None else bytes(memoryview(buffer)[:count])
 
     def bytes_left(self) -> int:
@@ -90,22 +94,25 @@ class OffloadedFile(io.FileIO):
         return os.fstat(self.fileno()).st_size - super().tell()
 
     def read_by_thread(self, size: int) -> Any:
-        if self.file_lock.watchers is not None and self.readable() and size:
-            self.file_lock.wait_until(originals.select_module.POLLIN)
-        return self.file_lock.finish(super().read, size)
+        try:
+            if self.file_state.watchers is not None and self.readable() and size:
+                self.file_state.wait_until(fd_ops.POLLIN)
+        except BlockingIOError:  # SO_RCVTIMEO
+            return None
+        return self.file_state.finish(super().read, size)
 
     def readall(self) -> Any:
         return self.read()
 
     def read_to_end(self) -> Any:
-        if self.file_lock.watchers is None:
+        if self.file_state.watchers is None:
             # One byte more, to see the end.
             data = None
-            if self.file_lock.reads_cached and self.readable():
+            if self.file_state.reads_cached and self.readable():
                 data = self.read_in_memory(self.bytes_left() + 1)
                 if data is not None and not self.bytes_left():
                     return data
-            return (data or b"") + self.file_lock.finish(super().read, -1)
+            return (data or b"") + self.file_state.finish(super().read, -1)
         # FileIO.readall() would block in the pool between two writes of the peer; this parks between them.
         chunks = []
         while chunk := self.read(BUFFER_SIZE):
@@ -117,9 +124,9 @@ class OffloadedFile(io.FileIO):
         with memoryview(buffer) as whole, whole.cast("B") as view:
             if view.readonly:
                 raise TypeError(f"readinto() needs memory that can be written, not {type(buffer).__name__}")
-            if self.file_lock.reads_cached and len(view) and self.readable():
+            if self.file_state.reads_cached and len(view) and self.readable():
                 with view[: cached_reads.LARGEST] as part:
-                    count = self.file_lock.read_cached(self.fileno(), part)
+                    count = self.file_state.read_cached(self.fileno(), part)
                 if count is not None:
                     return count
             data = self.read_by_thread(len(view))
@@ -129,56 +136,62 @@ class OffloadedFile(io.FileIO):
             return len(data)
 
     def write(self, data: Any, /) -> Any:
-        """Write a copy of mutable data, as in ``readinto``. Returns: the number of bytes written."""
-        copy = data if type(data) is bytes else bytes(memoryview(data))
-        if self.file_lock.watchers is not None and self.writable():
-            self.file_lock.wait_until(originals.select_module.POLLOUT)
-            # More than this could block a pool thread, out of reach of any cancel.
-            copy = copy[:PIPE_BUF]
-        return self.file_lock.finish(super().write, copy)
+        """Write a copy of mutable data, as in ``readinto``. Returns: the number of bytes: all, in blocking mode."""
+        copy, lock = data if type(data) is bytes else bytes(memoryview(data)), self.file_state
+        if lock.watchers is None or lock.finalizing or not self.writable() or not os.get_blocking(self.fileno()):
+            return lock.finish(super().write, copy)
+        wait = partial(lock.wait_until, fd_ops.POLLOUT)
+        with memoryview(copy) as octets, suppress(BlockingIOError):  # SO_SNDTIMEO
+            return fd_ops.write_all(this_waiter(), self.fileno(), octets, wait, self.write_part)
+
+    def write_part(self, octets: memoryview) -> int:
+        """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
+        count = fd_ops.write_free_space(self.fileno(), octets)
+        # More than PIPE_BUF could block a pool thread, out of reach of any cancel.
+        return self.file_state.finish(super().write, bytes(octets[: fd_ops.PIPE_BUF])) if count is None else count
 
     def seek(self, position: int, whence: int = os.SEEK_SET, /) -> int:
         if whence in (os.SEEK_SET, os.SEEK_CUR):  # takes 0.3 µs and touches no disk; a hop would cost 200 times that
             return super().seek(position, whence)
-        return self.file_lock.finish(super().seek, position, whence)  # type: ignore[no-any-return]
+        return self.file_state.finish(super().seek, position, whence)  # type: ignore[no-any-return]
 
     def truncate(self, size: int | None = None, /) -> int:
-        return self.file_lock.finish(super().truncate, size)  # type: ignore[no-any-return]
+        return self.file_state.finish(super().truncate, size)  # type: ignore[no-any-return]
 
     def close(self) -> None:
         if not self.closed:
-            if self.file_lock.watchers is not None:
+            if self.file_state.watchers is not None:
                 # Leave the pollers before the number can be reused.
-                self.file_lock.watchers.close()
-            self.file_lock.finish(super().close)
+                self.file_state.watchers.close()
+            self.file_state.finish(super().close)
 
 
-@under_file_lock(*READ_METHODS, *COMMON_METHODS)
+@one_at_a_time(*READ_METHODS, *COMMON_METHODS)
 class BufferedReader(io.BufferedReader):
     """Source: ``io.BufferedReader``."""
 
-    file_lock: FileLock
+    file_state: FileState
 
 
-@under_file_lock(*WRITE_METHODS, *COMMON_METHODS)
+@one_at_a_time(*WRITE_METHODS, *COMMON_METHODS)
 class BufferedWriter(io.BufferedWriter):
     """Source: ``io.BufferedWriter``."""
 
-    file_lock: FileLock
+    file_state: FileState
 
 
-@under_file_lock(*READ_METHODS, *WRITE_METHODS, *COMMON_METHODS)
+@one_at_a_time(*READ_METHODS, *WRITE_METHODS, *COMMON_METHODS)
 class BufferedRandom(io.BufferedRandom):
     """Source: ``io.BufferedRandom``."""
 
-    file_lock: FileLock
+    file_state: FileState
 
 
-@under_file_lock("read", "readline", "readlines", "reconfigure", *WRITE_METHODS, *COMMON_METHODS)
+@one_at_a_time("read", "readline", "readlines", "reconfigure", *WRITE_METHODS, *COMMON_METHODS)
 class TextFile(io.TextIOWrapper):
     """Source: ``io.TextIOWrapper``; in addition ``tell`` works within a loop. It reads one buffer's size at a time."""
 
-    file_lock: FileLock
+    file_state: FileState
 
     def __next__(self) -> str:  # type: ignore[override]
         """Return the next line. The compiled method disables ``tell``, and changes that state outside the lock."""
@@ -214,13 +227,13 @@ def stack_layers(
     size = buffering if buffering > 1 else BUFFER_SIZE
     try:
         buffered = (BufferedRandom if "+" in mode else BufferedReader if "r" in mode else BufferedWriter)(raw, size)
-        buffered.file_lock = raw.file_lock
+        buffered.file_state = raw.file_state
         if "b" in mode:
             return buffered
         # As the standard: line buffering for terminals.
         by_line = buffering == 1 or (buffering < 0 and raw.isatty())
         text = TextFile(buffered, encoding, errors, newline, by_line)
-        text.file_lock = raw.file_lock
+        text.file_state = raw.file_state
         text.mode = mode  # type: ignore[misc]
         # The default asks for 8 KB at a time, and read1() of an empty buffer passes that on: sixteen hops instead of
         # one.
@@ -230,31 +243,6 @@ def stack_layers(
         # Until open() returns them, no other reference would close the fd.
         raw.close()
         raise
-
-
-class PendingOpen:
-    """An ``open`` under way in the pool. If its caller is cancelled meanwhile, the file is closed once it is open."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.make = make
-        self.file: Any = None
-        self.steps: list[str] = []
-
-    def open(self) -> Any:
-        """Open the file, and close it again if it was abandoned. From: a thread of the pool."""
-        self.file = self.make()
-        self.close_after_both("open")
-        return self.file
-
-    def abandon(self) -> None:
-        """Close the file now, or as soon as it is open. From: the caller's thread."""
-        self.close_after_both("abandoned")
-
-    def close_after_both(self, step: str) -> None:
-        # An append is atomic: of two threads at least the later one finds both steps.
-        self.steps.append(step)
-        if len(self.steps) == 2:
-            self.file.close()
 
 
 # The overloads of the standard ``open``.
@@ -372,22 +360,13 @@ def open(
     check_mode(mode, buffering, (encoding, errors, newline))
     if pool is not None and not isinstance(pool, OffloadPool):
         raise TypeError(f"pool must be an OffloadPool, not {pool!r}")
-    file_lock = FileLock(pool or shared)
+    file_state = FileState(pool or shared)
     if "b" not in mode:
         # Resolved here, so that an EncodingWarning names the line that called open().
         encoding = io.text_encoding(encoding)
-    pending = PendingOpen(
-        lambda: stack_layers(
-            OffloadedFile(file_lock, file, mode.translate(LAYER_FLAGS), closefd, opener),
-            mode,
-            buffering,
-            encoding,
-            errors,
-            newline,
-        )
-    )
-    try:
-        return file_lock.pool.offload(pending.open)
-    except BaseException:
-        pending.abandon()
-        raise
+
+    def make() -> Any:
+        raw = OffloadedFile(file_state, file, mode.translate(LAYER_FLAGS), closefd, opener)
+        return stack_layers(raw, mode, buffering, encoding, errors, newline)
+
+    return offload_open(file_state.pool, make, methodcaller("close"))

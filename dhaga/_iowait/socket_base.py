@@ -1,9 +1,9 @@
 """Base of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
 
-*Timeout.* ``call_timeout`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
+*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
 stays blocking on Linux, as a process that shares it expects, and each call passes MSG_DONTWAIT; otherwise the fd is
-non-blocking. So no call waits in C. *Watchers.* ``watchers`` holds one for each scheduler that has used the socket
-(None: plain OS threads). ``watcher`` caches the first of them while there is no timeout: a hot path that finds its own
+non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the socket
+(None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds its own
 scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than it asked
 for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try first.
 """
@@ -11,6 +11,9 @@ for, ``watcher.readable`` is False until the next edge: reads then park without 
 from __future__ import annotations
 
 import _socket
+import errno
+import math
+import os
 import socket as standard
 import sys
 from collections.abc import Callable
@@ -18,16 +21,17 @@ from typing import Any, TypeGuard
 
 from greenlet import getcurrent
 
-from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.errors import ParkError
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.run.scheduler import sleep
 from .._kernel.run.turn_budget import CALLS_PER_CHECK, yield_if_due
-from .._kernel.wait.current import scheduler_of_caller, this_waiter
-from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.current import clock_here, clock_of, scheduler_of_caller, this_waiter
 from .._kernel.wait.waiter import TIMED_OUT, Waiter
+from .fd_ops import write_all
+from .kernel_limits import LIMITS, limits_of, seconds_of
 
 plain = _socket.socket
 # The C getters: the properties of ``socket.socket`` make enums, which costs an accept 2 µs.
@@ -45,54 +49,54 @@ NO_WATCHER.scheduler = object()  # equal to no caller's flags
 
 
 class TimeoutSocket(standard.socket):
-    """A standard socket whose timeout is enforced by parking. See the module for ``call_timeout`` and the watchers."""
+    """A standard socket whose timeout is enforced by parking. See the module for ``call_timeout_`` and the watchers."""
 
-    __slots__ = ("call_timeout", "mode_set", "sends_until_check", "watcher", "watchers")
+    __slots__ = ("call_timeout_", "mode_set", "sends_until_check", "watcher_", "watchers_")
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
-        self.watcher: Any = NO_WATCHER
-        self.watchers: FdWatchers = FdWatchers(-1)
+        self.watcher_: Any = NO_WATCHER
+        self.watchers_: FdWatchers = FdWatchers(-1)
         # Whether we know the fd's mode: a foreign fd's mode is unknown until a timeout is set.
         self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
-        self.watchers.fd = fd = self.fileno()
+        self.watchers_.fd = fd = self.fileno()
         # Sends until one checks its turn's clock. Staggered: a broadcast sends once to each of many sockets.
         self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
         self.sync_timeout()
 
     def stop_watching(self) -> None:
         """Remove the fd from every poller before it is closed, and wake its waiters with EBADF."""
-        self.watcher = NO_WATCHER
-        self.watchers.close()
+        self.watcher_ = NO_WATCHER
+        self.watchers_.close()
 
     # ---- timeouts
 
     def sync_timeout(self) -> None:
         """Copy the timeout that was just set in C, and set the fd's blocking mode to match."""
-        self.call_timeout: float | None = plain.gettimeout(self)
-        timeout = self.call_timeout
+        self.call_timeout_: float | None = plain.gettimeout(self)
+        timeout = self.call_timeout_
         # With a timeout, C would poll() before each call; without MSG_DONTWAIT only the fd's mode keeps a call from
         # blocking.
         if timeout or (timeout is None and not DONTWAIT):
             plain.setblocking(self, False)
         # A cached watcher means that there is no deadline to check.
         if timeout is not None:
-            self.watcher = NO_WATCHER
+            self.watcher_ = NO_WATCHER
 
     def gettimeout(self) -> float | None:
         """Return the timeout of each call in seconds; None: wait forever, 0: never."""
-        return self.call_timeout
+        return self.call_timeout_
 
     def settimeout(self, value: float | None, /) -> None:
         """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
         # If the fd already has the mode, no system call is made. redis-py sets 0 and back before each command (0.86 ->
         # 0.2 µs), PyMySQL sets its timeout before each of 10 reads of a query (0.35 -> 0.1 µs each).
-        if not self.watchers.closed:
+        if not self.watchers_.closed:
             if value is None:
-                if self.call_timeout is None and self.mode_set:
+                if self.call_timeout_ is None and self.mode_set:
                     return
-            elif self.call_timeout is not None and is_usual_timeout(value):
-                self.call_timeout = float(value)
+            elif self.call_timeout_ is not None and is_usual_timeout(value):
+                self.call_timeout_ = float(value)
                 return
         plain.settimeout(self, value)
         self.sync_timeout()
@@ -107,23 +111,48 @@ class TimeoutSocket(standard.socket):
 
     def getblocking(self) -> bool:
         """Return whether calls may wait."""
-        return self.call_timeout != 0
+        return self.call_timeout_ != 0
+
+    def reset_blocking(self) -> None:
+        """Set the fd to the blocking mode that it would have with the standard."""
+        if self.call_timeout_ is None and DONTWAIT:
+            self.make_blocking_()
+
+    def make_blocking_(self) -> None:
+        """Set the fd to blocking mode, unless it was closed meanwhile."""
+        try:
+            plain.setblocking(self, True)
+        except OSError:
+            pass
 
     # ---- waiting
 
     def fd_watcher(self, me: Waiter) -> AnyFdWatcher:
         """Return the watcher of this fd for the waiter's scheduler. Raises: OSError (EBADF) once closed."""
-        watcher = self.watchers.of(me)
+        watcher = self.watchers_.of(me)
         if watcher.short_read_means_empty is None:
+            self.note_limits()
             watcher.short_read_means_empty = self.short_read_means_empty()
             # A Unix socket also ends a read at passed descriptors: the poller must look again after a short one.
             watcher.may_have_more = family_of(self) == standard.AF_UNIX
-        if self.watcher is NO_WATCHER and watcher.scheduler is not None and self.call_timeout is None:
-            self.watcher = watcher
+        if self.watcher_ is NO_WATCHER and watcher.scheduler is not None and self.call_timeout_ is None:
+            self.watcher_ = watcher
             # Checked again: another thread may have set a timeout, and cleared the cached watcher, just before.
-            if self.call_timeout is not None:
-                self.watcher = NO_WATCHER
+            if self.call_timeout_ is not None:
+                self.watcher_ = NO_WATCHER
         return watcher
+
+    def setsockopt(self, level: int, optname: int, *value: Any) -> None:
+        """Set an option. SO_RCVTIMEO, SO_SNDTIMEO limit the waits of a socket without a timeout. Source: socket(7)."""
+        plain.setsockopt(self, level, optname, *value)
+        if level == standard.SOL_SOCKET and optname in LIMITS:
+            self.note_limits()
+
+    def note_limits(self) -> None:
+        """Note the limits of the operating system, which others may have set: the maker of an fd, a listener."""
+        limits = limits_of(self)
+        if limits != self.watchers_.limits:
+            self.watchers_.limit(limits)
 
     def short_read_means_empty(self) -> bool:
         """Return whether a short read means that the socket is empty: see ``FdWatcher``."""
@@ -138,7 +167,7 @@ class TimeoutSocket(standard.socket):
     def note_drained(self) -> None:
         """Record a short read, so that the next one parks without a system call that fails."""
         scheduler = scheduler_of_caller()
-        watcher: Any = self.watchers.get(scheduler) if scheduler is not None else None
+        watcher: Any = self.watchers_.get(scheduler) if scheduler is not None else None
         if watcher is not None and watcher.short_read_means_empty:
             watcher.readable = False
             if watcher.may_have_more:
@@ -147,7 +176,7 @@ class TimeoutSocket(standard.socket):
 
     def read_until_blocked(self) -> None:
         """Do not trust short reads any more: urgent data also ends a read, even after it was read itself."""
-        for watcher in list(self.watchers.values()):
+        for watcher in list(self.watchers_.values()):
             watcher.short_read_means_empty = False
 
     def park_within_timeout(
@@ -161,13 +190,13 @@ class TimeoutSocket(standard.socket):
 
         Returns: the deadline of the whole call, for its next park. Raises: TimeoutError with ``message``.
         """
-        if self.call_timeout is None:
+        if self.call_timeout_ is None:
             wait(me, None)
             return None
-        clock = originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
+        clock = clock_of(me)
         if deadline is None:
             # The clock starts at the first park, not at the call: a call that need not wait reads no clock.
-            deadline = clock() + self.call_timeout
+            deadline = clock() + self.call_timeout_
         if wait(me, max(0.0, deadline - clock())) is TIMED_OUT:
             raise TimeoutError(message)
         return deadline
@@ -177,8 +206,8 @@ class TimeoutSocket(standard.socket):
         """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: those that the caller passed."""
         me: Any = getcurrent()
         scheduler = getattr(me, "scheduler", None)
-        now = self.call_timeout == 0 or flags & NOW
-        watcher: Any = self.watchers.get(scheduler) if scheduler is not None and not now else None
+        now = self.call_timeout_ == 0 or flags & NOW
+        watcher: Any = self.watchers_.get(scheduler) if scheduler is not None and not now else None
         deadline: float | None = None
         if watcher is not None and me.parked:  # a finalizer in the caller's park
             me = this_waiter()
@@ -213,7 +242,7 @@ class TimeoutSocket(standard.socket):
             try:
                 return operation(self, *args)
             except BlockingIOError:
-                if self.call_timeout == 0 or flags & NOW:
+                if self.call_timeout_ == 0 or flags & NOW:
                     if overlong:
                         found_nothing()
                     raise
@@ -222,6 +251,58 @@ class TimeoutSocket(standard.socket):
                 watcher = self.fd_watcher(me)
             deadline = self.park_within_timeout(watcher.wait_writable, me, deadline)
 
+    def count_send(self, flags: int) -> None:
+        """Count a send; look at the turn's clock once in ``CALLS_PER_CHECK`` of them."""
+        self.sends_until_check -= 1
+        if self.sends_until_check <= 0:
+            self.check_turn(flags)
+
+    def check_turn(self, flags: int) -> None:
+        """End the caller's turn if its budget is spent, unless the call promises not to wait."""
+        self.sends_until_check = CALLS_PER_CHECK
+        if self.call_timeout_ != 0 and not flags & NOW:
+            yield_if_due()
+
+    def send_whole_(self, data: Any, sent: int, flags: int) -> int:
+        """Send the rest of ``data`` after a send of its first ``sent`` bytes. Source: send(2) in blocking mode.
+
+        Only on a stream, in a call without a timeout: other calls may send a part. Parks: while the buffer is full.
+        Returns: the number of all bytes sent; fewer than all if a cancel, an error or SO_SNDTIMEO ends the call.
+        """
+        if self.call_timeout_ is not None or flags & NOW or type_of(self) != standard.SOCK_STREAM:
+            return sent
+        with memoryview(data) as view:
+            if sent == view.nbytes:
+                return sent
+            try:
+                me = this_waiter()
+            except ParkError:  # the caller cannot wait, so it gets the count
+                return sent
+            wait = self.waits_for_room_(me)
+
+            def send_part(rest: memoryview) -> int:
+                try:
+                    return plain.send(self, rest, flags | DONTWAIT)
+                except BlockingIOError:
+                    return 0
+
+            with view.cast("B") as octets:
+                return write_all(me, self.watchers_.fd, octets, wait, send_part, sent)
+
+    def waits_for_room_(self, me: Waiter) -> Callable[[], object]:
+        """Return a wait until the fd is writable. Its calls together keep SO_SNDTIMEO: they raise BlockingIOError."""
+        watcher = self.fd_watcher(me)
+        clock, limit = clock_of(me), self.watchers_.limits[1]
+        gives_up_at = None if limit is None else clock() + limit
+
+        def wait() -> None:
+            yield_if_due()
+            left = None if gives_up_at is None else max(0.0, gives_up_at - clock())
+            if watcher.wait_writable(me, left) is TIMED_OUT:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+        return wait
+
     def retry_with_backoff(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
         """Return ``operation(self, *args)``, retrying with growing pauses. Parks: ``sleep``. ``flags`` as in
         ``read_when_ready``.
@@ -229,11 +310,18 @@ class TimeoutSocket(standard.socket):
         For Unix sockets whose peer has no room: no event reports room.
         """
         deadline: float | None = None
+        gives_up_at: float | None = None
         for pause in backoff(*PAUSES):
             try:
                 return operation(self, *args)
             except BlockingIOError:
-                if self.call_timeout == 0 or flags & NOW:
+                if self.call_timeout_ == 0 or flags & NOW:
+                    raise
+                now = clock_here()()
+                if gives_up_at is None:
+                    limit = seconds_of(self, standard.SO_SNDTIMEO) if self.call_timeout_ is None else None
+                    gives_up_at = math.inf if limit is None else now + limit
+                if now >= gives_up_at:
                     raise
             deadline = self.park_within_timeout(pause_for(pause), this_waiter(), deadline)
 

@@ -175,13 +175,15 @@ class UndoTarget:
         return self.undo()
 
 
+@refuse_async_with("async with asyncio.timeout(...)")
 class Timeout:
     """Bound a block: a park in it that lasts beyond ``seconds`` is undone, and the block raises TimeoutError.
 
     Nests: each block turns only its own expiry into TimeoutError. Inside, the expiry travels as a ``BaseException``
     (``Expired``), so that ``except OSError`` around a socket call lets it pass. None: no bound. ``expired`` reports the
     outcome. ``error``: an exception, or a class of them, that is raised instead of TimeoutError.
-    Parks: never. From: a dhaga, main code. One ``with`` block per object; a block that never parks is not interrupted.
+    Parks: never. From: a dhaga, main code. One ``with`` block per object. A block that computes is interrupted
+    where the program asks for preemption (CPython 3.12 and newer), else not before its next park.
     Raises: ValueError, TypeError.
 
     >>> import dhaga
@@ -241,7 +243,6 @@ class Timeout:
 
 
 say_foreign_names(Timeout, OF_A_TIMEOUT)
-refuse_async_with(Timeout, "async with asyncio.timeout(...)")
 
 
 def check_error(error: object) -> None:

@@ -10,14 +10,17 @@ from typing import Any
 from . import originals
 
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+NOT_PLAIN = ASYNC | inspect.CO_GENERATOR
+"""Flags of the code of functions whose call runs nothing of their body."""
+
 NAN = "Invalid value NaN (not a number)"
 
 
-def check_function(fn: object, call: str, generators: bool = True) -> None:
+def check_function(fn: object, call: str, generators: bool = False) -> None:
     """Check that ``fn`` is a plain function, as ``call`` (``spawn``, ``submit``, ``offload``) needs one.
 
-    ``generators``: whether generator functions are allowed; False where the body would run in the caller. Raises:
-    TypeError, which names what to write instead.
+    ``generators``: whether generator functions are allowed, as by the standard ``submit``. Raises: TypeError, which
+    names what to write instead.
     """
     if inspect.iscoroutine(fn):
         if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
@@ -37,7 +40,9 @@ def check_function(fn: object, call: str, generators: bool = True) -> None:
             "dhaga.aio.run_in_dhaga(fn, ...) in a coroutine for a dhaga"
         )
     if flags & inspect.CO_GENERATOR and not generators:
-        raise TypeError(f"{fn!r} is a generator function, whose body would run in the caller: {call} one that uses it")
+        raise TypeError(
+            f"{fn!r} is a generator function, of which a call runs nothing: {call} a function that iterates over it"
+        )
 
 
 def check_count(what: str, count: int) -> int:

@@ -12,18 +12,26 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from .foreign_names import refuse_async_with
+
 __all__ = ["contextmanager"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@refuse_async_with()
 class GeneratorContext(ContextDecorator, Generic[T]):
     """A context manager over a generator with one ``yield``; also a decorator, with a new generator for each call."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.call = function, args, options
         self.generator: Any = function(*args, **options)
+
+    @property
+    def shown_name(self) -> str:
+        """The name of the generator function, for errors."""
+        return str(self.generator.__name__)
 
     def _recreate_cm(self) -> GeneratorContext[T]:
         return type(self)(*self.call)

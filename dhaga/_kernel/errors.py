@@ -7,11 +7,12 @@ INDEX = "https://dhaga.readthedocs.io/reference/errors.html"
 
 
 class IndexedError(RuntimeError):
-    """An error whose traceback ends with the address of its causes and cures."""
+    """An error whose traceback ends with the command that prints its causes and cures, and with their address."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*args)
-        self.add_note(f"Causes and cures: {INDEX}#{type(self).__name__.lower()}")
+        name = type(self).__name__
+        self.add_note(f"Causes and cures: python -m dhaga explain {name}, or {INDEX}#{name.lower()}")
 
 
 class Cancelled(BaseException):
@@ -62,5 +63,5 @@ class PatchError(IndexedError):
 
 # The names that tracebacks show are those to import.
 PACKAGE = __name__.partition(".")[0]
-Cancelled.__module__ = Deadlock.__module__ = ParkError.__module__ = PACKAGE
+Cancelled.__module__ = Deadlock.__module__ = LeftBehind.__module__ = ParkError.__module__ = PACKAGE
 PatchError.__module__ = f"{PACKAGE}.monkey"

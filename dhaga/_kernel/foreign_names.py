@@ -100,17 +100,38 @@ class ForeignName:
         raise missing_attribute(instance, self.name, self.kind, self.hint)
 
 
-def refuse_async_with(of: Any, instead: str) -> None:
-    """Give a class that supports only ``with`` an error for ``async with`` that says what to write in a coroutine."""
+class AsyncWithRefused(TypeError, AttributeError):
+    """The error of ``async with`` on an object that has only ``with``: for ``hasattr`` there is no such method."""
 
-    def refuse(self: object, *error: object) -> NoReturn:
-        name = of.__name__
-        raise TypeError(
-            f"async with dhaga.{name}(...): {name} is for code in dhagas and in main code, with dhaga.{name}(...);\n"
-            f"in a coroutine write {instead}, or await dhaga.aio.run_in_dhaga(fn, ...)"
+
+class NoAsyncWith:
+    """Descriptor in place of ``__aenter__`` and ``__aexit__``: its error says what to write in a coroutine."""
+
+    __slots__ = ("instead",)
+
+    def __init__(self, instead: str) -> None:
+        self.instead = instead
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        name = getattr(instance, "shown_name", owner.__name__)
+        other = f"write {self.instead}, or " if self.instead else ""
+        raise AsyncWithRefused(
+            f"async with on {name}: {name} is for code in dhagas and in main code, in a plain with;\n"
+            f"in a coroutine {other}await dhaga.aio.run_in_dhaga(fn, ...)"
         )
 
-    of.__aenter__ = of.__aexit__ = refuse
+
+def refuse_async_with(instead: str = "") -> Callable[[C], C]:
+    """Give a class that supports only ``with`` an error for ``async with`` that says what to write. For decorating.
+
+    ``instead``: asyncio's counterpart, if it has one.
+    """
+
+    def decorate(cls: C) -> C:
+        cls.__aenter__ = cls.__aexit__ = NoAsyncWith(instead)
+        return cls
+
+    return decorate
 
 
 def show_only(*public: str) -> Callable[[C], C]:

@@ -16,19 +16,23 @@ this table.
 |                            |                                                         | watcher``                 |
 | ``on_offload``             | ``OffloadPool``, for the class of a caller's threads,   | ``simulation``            |
 |                            | None: the usual one                                     |                           |
+| ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
+|                            | thread without a scheduler, which the listener makes    | scheduler``               |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
 |                            | scheduler                                               |                           |
-| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``               |
+| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``,              |
+|                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
-| ``before_cancel_at_exit``  | ``shutdown.end_dhagas``, while daemon dhagas still run  | ``_sync/semlock``,        |
-|                            |                                                         | ``integrations/grpc``     |
-| ``after_dhagas_at_exit``   | ``shutdown.after_threads``, ``fork.end_child``          | ``_workers/thread_pool``  |
+| ``left_at_exit``           | ``shutdown.is_told``, whether a dhaga is left where it  | ``threading``, ``thread``,|
+|                            | is, as a daemon thread is: the exit does not cancel it  | ``compat``                |
+| ``before_cancel_at_exit``  | ``shutdown.end_daemons``, while daemon dhagas still run | ``integrations/grpc``     |
+| ``after_dhagas_at_exit``   | ``shutdown.end_daemons``                                | ``_workers/offload``      |
 | ``in_forked_child``        | ``fork.call_child_hooks``, after the kernel's handler   | ``threading``, ``debug``  |
 | ``deadlock.mark_idle``     | a helper thread that waits for work, of itself          | ``deadlock.DeadlockWatch``|
 
 A hook has no effect while it is unset, runs where its caller runs, and must neither park nor raise. A list or
 dict holds several listeners, a plain global at most one.
-One function is nevertheless replaced from elsewhere: ``shutdown.freeze_getcurrent`` rebinds ``getcurrent`` in every
+One function is nevertheless replaced from elsewhere: ``shutdown.outlast_getcurrent`` rebinds ``getcurrent`` in every
 module at interpreter exit. (A hook in each lock would slow locks by 10 %, only for finalizers in the last
 milliseconds.)
 """
@@ -36,35 +40,36 @@ milliseconds.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .run.main_code import Main
-    from .run.microthread import Dhaga
-    from .run.scheduler import Scheduler
-    from .wait.waiter import Waiter
+# Arguments are Any: with their classes, this file would know the files that call it.
 
 # In the spawner, whose stack is the spawn site.
-on_spawn: Callable[[Dhaga], object] | None = None
+on_spawn: Callable[[Any], object] | None = None
 
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
-on_wake: Callable[[Waiter], object] | None = None
+on_wake: Callable[[Any], object] | None = None
 
-on_preemption: Callable[[Waiter, str], object] | None = None
+on_preemption: Callable[[Any, str], object] | None = None
 
 # Set while the preemption watcher sleeps; read once a lap.
 on_lap: Callable[[], object] | None = None
 
 # True once a scheduler is bound to its thread, False when it releases the thread.
-on_scheduler: list[Callable[[Scheduler, bool], object]] = []
+on_scheduler: list[Callable[[Any, bool], object]] = []
 
-on_offload: Callable[[Waiter], Any] | None = None
+on_offload: Callable[[Any], Any] | None = None
 
-on_main_code: Callable[[Main], object] | None = None
+# None again at interpreter exit, once no handler can start a dhaga.
+on_first_wait: Callable[[], object] | None = None
+
+on_main_code: Callable[[Any], object] | None = None
 
 # By fd: select() and friends watch a bare number, and the object that closes it knows nothing of them.
 # Dictionaries: one of many waits for an fd is removed in O(1).
 before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
+
+left_at_exit: list[Callable[[Any], bool]] = []
 
 # Work that still needs daemon dhagas. They are cancelled right after.
 before_cancel_at_exit: list[Callable[[], object]] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import importlib.util
 import os
 import select
 import selectors
@@ -17,8 +18,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Set
-from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar
+from types import CodeType, FunctionType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import PatchError
 
@@ -89,27 +90,43 @@ def global_names(code: CodeType) -> set[str]:
     return {*code.co_names}.union(*(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
+def own_copy(name: str) -> Any:
+    """Return a second copy of a module written in C, with function objects of its own, which no other module has."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None and spec.loader is not None
+    copy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    return copy
+
+
 allocate_lock = _thread.allocate_lock
 get_ident = _thread.get_ident
 TIMEOUT_MAX = _thread.TIMEOUT_MAX
 start_new_thread = _thread.start_new_thread
 interrupt_main = _thread.interrupt_main
 get_native_id = _thread.get_native_id
+# From CPython 3.14 on.
+set_thread_name: Any = getattr(_thread, "set_name", None)
 Thread = threading.Thread
 current_thread = unpatched(threading.current_thread)
 enumerate_threads = unpatched(threading.enumerate)
 main_thread = unpatched(threading.main_thread)
+Barrier = threading.Barrier
 RLock = _thread.RLock
 local = threading.local
 # The number of threads besides the main one.
 thread_count = _thread._count
-monotonic = time.monotonic
+# Clocks of a copy of ``time``: freezegun stops a clock by replacing its function object in every module that has a name
+# for it. As fast as the module's own (71 ns; a partial: 86).
+own_time = own_copy("time")
+monotonic: Callable[[], float] = own_time.monotonic
+perf_counter: Callable[[], float] = own_time.perf_counter
+perf_counter_ns: Callable[[], int] = own_time.perf_counter_ns
 clock_gettime: Any = getattr(time, "clock_gettime", None)
 pthread_getcpuclockid: Any = getattr(time, "pthread_getcpuclockid", None)
 thread_sleep = time.sleep
 socketpair = unpatched(socket.socketpair)
 Socket = socket.socket
-DefaultSelector = selectors.DefaultSelector
 SelectorEventLoop = asyncio.SelectorEventLoop
 close = os.close
 getpid = os.getpid
@@ -120,6 +137,25 @@ poll: Any = getattr(select, "poll", None)
 epoll: Any = getattr(select, "epoll", None)
 # select's own; None where the platform lacks it.
 kqueue: Any = getattr(select, "kqueue", None)
+
+
+def selector_over(kqueue: Any) -> Any:
+    """Return a class as ``selectors.KqueueSelector``, over ``kqueue`` even where a patch replaces ``select.kqueue``.
+
+    The standard class looks that name up for each selector.
+    """
+    standard: Any = getattr(selectors, "KqueueSelector")  # noqa: B009 - type checkers lack it on other platforms
+    init = standard.__init__
+    own_globals = Namespace(selectors)
+    own_globals["select"] = SimpleNamespace(kqueue=kqueue)
+    own_init = FunctionType(init.__code__, own_globals, init.__name__, init.__defaults__, init.__closure__)
+    return type("KqueueSelector", (standard,), {"__init__": own_init})
+
+
+if TYPE_CHECKING:
+    from selectors import DefaultSelector as DefaultSelector
+else:
+    DefaultSelector = selectors.DefaultSelector if kqueue is None else selector_over(kqueue)
 
 
 def after_fork_in_child(forget: object) -> None:

@@ -17,6 +17,8 @@ from typing import NamedTuple, TypeVar
 # Packages whose frames are left out at both ends of a stack; ``hide_package`` adds to them.
 hidden_packages: tuple[str, ...] = ("dhaga._kernel",)
 PACKAGE = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
+# Files that run a program: their frames are left out above it, in the stack of main code.
+RUNNERS = ("<frozen runpy>", f"{PACKAGE}__main__.py", f"{PACKAGE}_cli{os.sep}")
 # Frames kept of a stack, the innermost; ``faulthandler`` writes as many.
 MAX_FRAMES = 100
 
@@ -54,9 +56,9 @@ def hide_package(package: str) -> None:
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Return the stack that ends in a frame, without the kernel's own frames at either end."""
+    """Return the stack that ends in a frame, without the kernel's own frames at either end, from the program's on."""
     frames = [each for _, each in zip(range(MAX_FRAMES), _outwards(frame), strict=False)]
-    return tuple(_frame_at(each) for each in reversed(_without_kernel(frames, _of_kernel)))
+    return tuple(_frame_at(each) for each in reversed(_without_kernel(frames, _of_kernel, _of_runner)))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -65,18 +67,22 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _without_kernel(frames: list[F], of_kernel: Callable[[F], bool]) -> list[F]:
-    """Leave out the frames of a dhaga's park and start, at both ends of the stack."""
+def _without_kernel(frames: list[F], of_kernel: Callable[[F], bool], of_runner: Callable[[F], bool]) -> list[F]:
+    """Leave out the frames of a dhaga's park and start, at both ends of the stack, and those that run the program."""
     inner, outer = 0, len(frames)
     while inner < outer and of_kernel(frames[inner]):
         inner += 1
-    while outer > inner and of_kernel(frames[outer - 1]):
+    while outer > inner and (of_kernel(frames[outer - 1]) or of_runner(frames[outer - 1])):
         outer -= 1
     return frames[inner:outer]
 
 
 def _of_kernel(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).startswith(hidden_packages)
+
+
+def _of_runner(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(RUNNERS)
 
 
 def _frame_at(frame: FrameType) -> Frame:
@@ -107,5 +113,7 @@ def _threads_in(text: str) -> Iterator[tuple[int, Stack]]:
     for thread in THREAD_BLOCK.finditer(text):
         frames = [Frame(file, int(line), name) for file, line, name in FRAME_LINE.findall(thread[2])]
         # A stack of nothing but kernel frames is kept whole: an empty one would say nothing.
-        outside = _without_kernel(frames, lambda frame: frame.file.startswith(folders))
+        outside = _without_kernel(
+            frames, lambda frame: frame.file.startswith(folders), lambda frame: frame.file.startswith(RUNNERS)
+        )
         yield int(thread[1], 16), tuple(reversed(outside or frames))

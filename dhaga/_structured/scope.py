@@ -1,4 +1,4 @@
-"""Scopes: a nursery and a cancel scope in one (trio's terms), shields, and ``no_park``.
+"""Scopes: a nursery and a cancel scope in one (trio's terms).
 
 A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
 to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
@@ -9,7 +9,7 @@ A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_ker
 of the body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets
 the next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one. For a child's
 first block, it is the scope in which the child was spawned. A cancel passes inwards, as an inner scope whose body
-raises cancels its own children. ``shield()`` holds back cancels from outside.
+raises cancels its own children. ``shield()`` (``shield.py``) holds back cancels from outside.
 
 Errors pass outwards: ``_errors`` collects those of children and body, and the first one cancels all others. A Cancelled
 of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Callable
 from contextvars import Context
 from types import TracebackType
@@ -38,8 +37,8 @@ from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga, T
 from .._kernel.run.run_queues import NORMAL, Priority
 from .._kernel.run.timers import Entry
-from .._kernel.wait.cancellation import NoPark, PendingErrors, ScopeCancel, block_number, pending_errors_of
-from .._kernel.wait.current import scheduler_of_caller, this_waiter
+from .._kernel.wait.cancellation import ScopeCancel, block_number, pending_errors_of
+from .._kernel.wait.current import scheduler_of_caller
 from .._kernel.wait.waiter import Waiter
 
 next_number = itertools.count(1).__next__
@@ -66,6 +65,7 @@ class Child(Dhaga[T]):
         self._scope._child_ended(self)
 
 
+@refuse_async_with("async with asyncio.TaskGroup()")
 class Scope:
     """A block that ends after all dhagas spawned in it have ended.
 
@@ -369,7 +369,6 @@ class Scope:
 
 
 say_foreign_names(Scope, OF_A_SCOPE)
-refuse_async_with(Scope, "async with asyncio.TaskGroup()")
 
 
 def fail_after(seconds: float | None, name: str | None = None) -> Scope:
@@ -397,69 +396,6 @@ def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
     scope = Scope(seconds, name)
     scope._moves_on = True
     return scope
-
-
-class shield:
-    """Hold back cancels from outside a block until it has ended, for example in a ``finally``.
-
-    This holds back ``cancel()`` of the dhaga, and cancels of scopes and expiries of Timeouts entered before; they are
-    raised at the next park after the block. A Ctrl-C is raised nevertheless; a second one also ends the shielded parks
-    of a scope's children. Bound the block with a ``fail_after`` inside. Parks: never. From: a dhaga, main code.
-
-    >>> import dhaga
-    >>> with move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)
-    >>> scope.expired, scope.cancelled_caught
-    (True, False)
-    """
-
-    __slots__ = ("_number",)
-
-    def __init__(self) -> None:
-        self._number: int | None = None
-
-    def __repr__(self) -> str:
-        return f"<shield {'not entered' if self._number is None else self._number}>"
-
-    def __enter__(self) -> Self:
-        if self._number is not None:
-            raise RuntimeError(f"{self!r} is already entered or was used before: make one for each block")
-        me = current()
-        self._number = me.scheduler.timers.sequence()
-        pending_errors_of(me).shield(self._number)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pending = current().pending_errors
-        if not isinstance(pending, PendingErrors) or self._number not in pending.shields:
-            raise RuntimeError(f"{self!r} was entered by another caller: enter and leave it in the same dhaga")
-        pending.unshield(self._number)
-
-
-class no_park:
-    """Raise ParkError in each call of a block that would park: ``with no_park(): update(table)``.
-
-    For code that other dhagas must not interrupt, and to find calls that park. A call that need not wait succeeds, and
-    so does the return to a lock after ``Condition.wait``. Parks: never. From: a dhaga, main code, any OS thread.
-    """
-
-    __slots__ = ("_marker",)
-
-    def __init__(self) -> None:
-        self._marker: NoPark | None = None
-
-    def __enter__(self) -> Self:
-        if self._marker is not None:
-            raise RuntimeError("this no_park() is already entered or was used before: make one for each block")
-        code = sys._getframe(1)
-        self._marker = NoPark(f"{code.f_code.co_filename}:{code.f_lineno}")
-        pending_errors_of(this_waiter()).append(self._marker)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pending = this_waiter().pending_errors
-        if self._marker is None or not isinstance(pending, PendingErrors) or self._marker not in pending:
-            raise RuntimeError("this no_park() was entered by another caller: enter and leave it in the same dhaga")
-        pending.drop(self._marker)
 
 
 def scopes_of(waiter: Waiter) -> list[Scope]:

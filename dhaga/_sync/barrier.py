@@ -44,9 +44,9 @@ class Barrier:
         self._action = action
         check_seconds(timeout)
         self._timeout = timeout
-        self._condition = Condition(Lock())
-        self._condition._waiters = WaitQueue(self, "barrier.wait")  # a dump then shows the barrier
-        self._generation = Generation()
+        self._condition_ = Condition(Lock())
+        self._condition_._waiters = WaitQueue(self, "barrier.wait")  # a dump then shows the barrier
+        self._generation_ = Generation()
 
     def __repr__(self) -> str:
         return f"<Barrier {'broken' if self.broken else f'{self.n_waiting} of {self.parties} parked'}>"
@@ -54,12 +54,12 @@ class Barrier:
     @property
     def broken(self) -> bool:
         """Whether the barrier is broken, until the next ``reset``."""
-        return self._generation.broken
+        return self._generation_.broken
 
     @property
     def n_waiting(self) -> int:
         """Number of waiters now."""
-        return self._generation.arrived
+        return self._generation_.arrived
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until all parties have arrived. Returns: the order of arrival, from 0.
@@ -69,50 +69,50 @@ class Barrier:
         """
         if timeout is not None:
             check_wait_timeout(timeout)
-        with self._condition:
-            generation = self._generation
+        with self._condition_:
+            generation = self._generation_
             if generation.broken:
                 raise BrokenBarrierError
             index = generation.arrived
             generation.arrived += 1
             try:
                 if generation.arrived == self.parties:
-                    self._open(generation)
+                    self._open_(generation)
                 else:
-                    self._wait_for_others(generation, self._timeout if timeout is None else timeout)
+                    self._wait_for_others_(generation, self._timeout if timeout is None else timeout)
             # An error of the action, a timeout or a cancel: this party will not come, so no other may wait for it.
             except BaseException:
                 self._break(generation)
                 raise
             return index
 
-    def _open(self, generation: Generation) -> None:
+    def _open_(self, generation: Generation) -> None:
         if self._action is not None:
             self._action()
         # A new generation first: a woken waiter may call again before the others have left this one.
         generation.open = True
-        self._generation = Generation()
-        self._condition.notify_all()
+        self._generation_ = Generation()
+        self._condition_.notify_all()
 
-    def _wait_for_others(self, generation: Generation, timeout: float | None) -> None:
-        if not self._condition.wait_for(lambda: generation.open or generation.broken, timeout) or generation.broken:
+    def _wait_for_others_(self, generation: Generation, timeout: float | None) -> None:
+        if not self._condition_.wait_for(lambda: generation.open or generation.broken, timeout) or generation.broken:
             raise BrokenBarrierError
 
     def _break(self, generation: Generation) -> None:
         if not generation.open and not generation.broken:
             generation.broken = True
             generation.arrived = 0
-            self._condition.notify_all()
+            self._condition_.notify_all()
 
     def reset(self) -> None:
         """Start anew. Current waiters get BrokenBarrierError."""
-        with self._condition:
+        with self._condition_:
             # The broken generation has ended for its waiters; a later caller fills the new one.
-            former, self._generation = self._generation, Generation()
+            former, self._generation_ = self._generation_, Generation()
             if former.arrived:
                 self._break(former)
 
     def abort(self) -> None:
         """Break the barrier: waiters get BrokenBarrierError, now and until the next ``reset``."""
-        with self._condition:
-            self._break(self._generation)
+        with self._condition_:
+            self._break(self._generation_)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.guards import Guarded
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue
@@ -28,6 +29,7 @@ class CapacityLimiterStatistics(NamedTuple):
     parked: int
 
 
+@refuse_async_with("async with asyncio.Semaphore")
 class CapacityLimiter(Guarded):
     """Lend one token to each caller, to limit the callers in a block; first come, first served.
 

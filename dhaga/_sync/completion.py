@@ -23,8 +23,8 @@ from .._kernel.arguments import check_seconds
 from .._kernel.context_manager import contextmanager
 from .._kernel.errors import Cancelled
 from .._kernel.run.microthread import Dhaga
+from .._kernel.wait.current import clock_here
 from .._kernel.wait.waiter import claim
-from .lock import clock_here
 from .simple_queue import SimpleQueue
 
 Waitable = Dhaga[Any] | concurrent.futures.Future[Any]

@@ -27,18 +27,20 @@ from typing import Any
 from greenlet import getcurrent
 
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.run.microthread import Dhaga
-from .._kernel.wait.current import on_event_loop, this_waiter
+from .._kernel.wait.current import clock_here, on_event_loop, this_waiter
 from .._kernel.wait.thread_waiter import OSThread
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
-from .._structured.scope import shield
-from .lock import Lock, OwnedLock, RLock, clock_here
+from .._structured.shield import shield
+from .lock import Lock, OwnedLock, RLock
 
 WITHOUT_LOCK = object()
 """The value of a wake that notifies a waiter, but does not make it the lock's holder."""
 
 
+@refuse_async_with("async with asyncio.Condition")
 class Condition:
     """A lock, and a queue of waiters for a change of the data that it guards. Source: ``threading.Condition``.
 
@@ -52,7 +54,7 @@ class Condition:
         # Instance attributes, as in the standard Condition: these are the lock's own methods, which saves a call.
         self.acquire: Callable[..., bool] = self._lock.acquire
         self.release: Callable[..., None] = self._lock.release
-        self._owned_lock: OwnedLock | None = self._lock if isinstance(self._lock, OwnedLock) else None
+        self._owned_lock_: OwnedLock | None = self._lock if isinstance(self._lock, OwnedLock) else None
         self._waiters = WaitQueue(self, "condition.wait")
         # Used instead of the waiters if the lock is not ours.
         self._gates: OrderedDict[Lock, None] = OrderedDict()
@@ -119,7 +121,7 @@ class Condition:
             if timeout <= 0:
                 self._acquire_restore(self._release_save())
                 return False
-        lock = self._owned_lock
+        lock = self._owned_lock_
         if lock is None:
             return self._wait_at_gate(timeout)
         me = this_waiter()
@@ -193,13 +195,13 @@ class Condition:
         # A waiter that has timed out meanwhile does not use up a notify.
         while n > 0 and (self._waiters or self._gates):
             try:
-                n -= self._move_first_waiter() if self._owned_lock is not None else self._open_first_gate()
+                n -= self._move_first_waiter_() if self._owned_lock_ is not None else self._open_first_gate()
             except (IndexError, KeyError):  # the last waiter timed out in another OS thread
                 return
 
-    def _move_first_waiter(self) -> bool:
+    def _move_first_waiter_(self) -> bool:
         """Move the first waiter, still parked, to the lock's queue. Returns: False if it is not parked any more."""
-        lock, waiter = self._owned_lock, self._waiters.take_first()
+        lock, waiter = self._owned_lock_, self._waiters.take_first()
         assert lock is not None
         if waiter is None:
             return False

@@ -22,6 +22,7 @@ from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
+from .inner_condition import InnerCondition
 
 
 class Event(Guarded):
@@ -32,16 +33,16 @@ class Event(Guarded):
     (False, None, True)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_flag", "_spare_queue", "_waiters")
+    __slots__ = ("__dict__", "__weakref__", "_flag", "_spare_queue_", "_waiters_")
 
     def __init__(self) -> None:
         self._flag = False
-        self._waiters = WaitQueue(self, "event.wait")
+        self._waiters_ = WaitQueue(self, "event.wait")
         # The queue emptied by the last set(), reused by the next one: a new WaitQueue costs as much as a switch.
-        self._spare_queue: WaitQueue | None = None
+        self._spare_queue_: WaitQueue | None = None
 
     def __repr__(self) -> str:
-        return f"<Event {'set' if self._flag else 'unset'}, {self._waiters.parked()} parked>"
+        return f"<Event {'set' if self._flag else 'unset'}, {self._waiters_.parked()} parked>"
 
     @calls_out
     def is_set(self) -> bool:
@@ -59,19 +60,19 @@ class Event(Guarded):
     def set(self) -> None:
         """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
         # Look and flag in one line: a waiter that queued up in between would sleep beside a set flag.
-        if not self._waiters: self._flag = True; return  # atomic  # fmt: skip
-        fresh, self._spare_queue = self._spare_queue, None  # atomic
+        if not self._waiters_: self._flag = True; return  # atomic  # fmt: skip
+        fresh, self._spare_queue_ = self._spare_queue_, None  # atomic
         if fresh is None:
             fresh = WaitQueue(self, "event.wait")
         # From this line on wait() returns at once, or queues up for the next set() if clear() comes first.
-        self._flag, waiting, self._waiters = True, self._waiters, fresh  # atomic
+        self._flag, waiting, self._waiters_ = True, self._waiters_, fresh  # atomic
         while waiting:
             try:
                 waiter = waiting.popleft().pop()
             except IndexError:  # the waiter has left, or another OS thread took the last one
                 continue
             waiter.deliver_wake(True)
-        self._spare_queue = waiting
+        self._spare_queue_ = waiting
 
     def clear(self) -> None:
         """Unset the flag: ``wait`` parks from now on."""
@@ -89,15 +90,29 @@ class Event(Guarded):
                 if overlong:
                     found_nothing()
                 return self._flag
-        me, queue = this_waiter(), self._waiters
+        me, queue = this_waiter(), self._waiters_
         me.prepare_park(queue.reason, queue)
         ticket = me.parked
         # The append counts only in the queue that the next set() will take, and while the flag is unset.
-        if queue is self._waiters and not self._flag: queue.append(ticket)  # atomic  # fmt: skip
+        if queue is self._waiters_ and not self._flag: queue.append(ticket)  # atomic  # fmt: skip
         else:
             me.wake_parked(True)  # set() came between the check of the flag and here, and does not know this waiter
         return me.park_within(timeout) is not TIMED_OUT
 
+    @property
+    def _cond(self) -> InnerCondition:
+        """The condition inside, made on first use. Source: an attribute of the standard Event."""
+        made: InnerCondition | None = self.__dict__.get("_inner_condition")
+        if made is None:
+            new = InnerCondition(self, self._wake, lambda: None)
+            made = self.__dict__.setdefault("_inner_condition", new)
+        return made
+
+    def _wake(self, n: int) -> None:
+        """Wake the first ``n`` waiters, whether the flag is set or not."""
+        while n > 0 and self._waiters_.wake_first() is not None:
+            n -= 1
+
     def _at_fork_reinit(self) -> None:
         # The waiters stayed in the parent; the flag is kept, as by the standard.
-        self._waiters = WaitQueue(self, "event.wait")
+        self._waiters_ = WaitQueue(self, "event.wait")

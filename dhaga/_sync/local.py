@@ -69,14 +69,14 @@ class local:  # the standard name
     (False, 1)
     """
 
-    __slots__ = ("__weakref__", "_namespaces")
+    __slots__ = ("__weakref__", "_namespaces_")
 
     def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
         if (args or kwargs) and cls.__init__ is object.__init__:
             raise TypeError("Initialization arguments are not supported")
         self = object.__new__(cls)
         namespaces = Namespaces(args, kwargs)
-        object.__setattr__(self, "_namespaces", namespaces)
+        object.__setattr__(self, "_namespaces_", namespaces)
         # The caller's entry is made here: Python calls __init__() next, and of_caller() must not call it again.
         me = getcurrent()
         if isinstance(me, Dhaga):
@@ -89,7 +89,7 @@ class local:  # the standard name
     __getstate__: Any = refuse_copy  # a copy of the slot would share all attributes
 
     def __getattribute__(self, name: str) -> Any:
-        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        attributes = object.__getattribute__(self, "_namespaces_").of_caller(self)
         if name == "__dict__":
             return attributes
         # In the order of object.__getattribute__(): data descriptors of the class, then attributes, then the class.
@@ -100,7 +100,7 @@ class local:  # the standard name
 
     def __setattr__(self, name: str, value: Any) -> None:
         refuse_dict(self, name)
-        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        attributes = object.__getattribute__(self, "_namespaces_").of_caller(self)
         if is_data_descriptor(type(self), name):
             object.__setattr__(self, name, value)
         else:
@@ -108,7 +108,7 @@ class local:  # the standard name
 
     def __delattr__(self, name: str) -> None:
         refuse_dict(self, name)
-        attributes = object.__getattribute__(self, "_namespaces").of_caller(self)
+        attributes = object.__getattribute__(self, "_namespaces_").of_caller(self)
         if is_data_descriptor(type(self), name):
             object.__delattr__(self, name)
         elif name in attributes:

@@ -19,7 +19,6 @@ which costs 94 ns to acquire and release.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -27,16 +26,16 @@ from greenlet import getcurrent, greenlet
 from .._kernel import originals
 from .._kernel.arguments import check_acquire_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import on_event_loop, this_waiter
-from .._kernel.wait.thread_waiter import OSThread
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue
-from .._kernel.wait.waiter import TIMED_OUT, Waiter
+from .._kernel.wait.waiter import TIMED_OUT
 from .mutex import RETRY_SECONDS
 
 LOOP_PATIENCE = 0.5
@@ -138,6 +137,7 @@ class OwnedLock(Guarded):
         """Make the caller the holder again as it was before the wait."""
 
 
+@refuse_async_with("async with asyncio.Lock")
 class Lock(OwnedLock):
     """A mutual exclusion lock. Source: ``threading.Lock``; the repr also names the holder.
 
@@ -205,6 +205,7 @@ class Lock(OwnedLock):
         self.__init__()  # type: ignore[misc]
 
 
+@refuse_async_with("async with asyncio.Lock")
 class RLock(OwnedLock):
     """A lock that its holder may take again. Source: ``threading.RLock``; holders are dhagas and plain OS threads.
 
@@ -295,12 +296,6 @@ class RLock(OwnedLock):
     def _at_fork_reinit(self) -> None:
         # The holder and the waiters stayed in the parent, where the lock is another one.
         self.__init__()  # type: ignore[misc]
-
-
-def clock_here() -> Callable[[], float]:
-    """Return the clock that measures the timeouts of the caller."""
-    me: Waiter = this_waiter()
-    return originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
 
 
 def is_in_this_thread(holder: Any) -> bool:

@@ -32,12 +32,27 @@ class Mutex(Guarded):
     def __init__(self) -> None:
         self._free = True
 
-    def acquire(self) -> None:
-        """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted."""
-        for _ in range(RETRIES):
-            if self._free: self._free = False; return  # atomic  # fmt: skip
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted.
+
+        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, as it is held for a
+        few lines.
+        """
+        for _ in range(RETRIES if blocking else 1):
+            if self._free: self._free = False; return True  # atomic  # fmt: skip
+            if not blocking:
+                return False
             originals.thread_sleep(RETRY_SECONDS)
         self.acquire_slowly()
+        return True
+
+    acquire_lock = acquire
+
+    def locked(self) -> bool:
+        """Return whether the mutex is held."""
+        return not self._free
+
+    locked_lock = locked
 
     def acquire_slowly(self) -> None:
         """Acquire the mutex from a holder that parks. Raises: RuntimeError on the hub, which cannot park itself."""
@@ -59,8 +74,13 @@ class Mutex(Guarded):
         """Release the mutex."""
         self._free = True
 
-    def __enter__(self) -> None:
-        self.acquire()
+    release_lock = release
+
+    def _at_fork_reinit(self) -> None:
+        self._free = True
+
+    def __enter__(self) -> bool:
+        return self.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._free = True

@@ -13,7 +13,7 @@ class Overridable:
     """A method that programs may replace on one queue. That queue then uses no shortcuts until the method is restored.
 
     This is a data descriptor, so that it notices an assignment to the instance; a subclass's method overrides it. The
-    replacement is kept in ``Queue._replaced``: reading ``__dict__`` would make CPython keep the queue's attributes in a
+    replacement is kept in ``Queue._replaced_``: reading ``__dict__`` would make CPython keep the attributes in a
     real dict from then on, and a put and get would cost 1.8 times as much.
     """
 
@@ -26,18 +26,18 @@ class Overridable:
     def __get__(self, queue: Any, kind: type | None = None) -> Any:
         if queue is None:
             return self.function
-        return queue._replaced.get(self.name) or types.MethodType(self.function, queue)
+        return queue._replaced_.get(self.name) or types.MethodType(self.function, queue)
 
     def __set__(self, queue: Any, method: Any) -> None:
         own = method == types.MethodType(self.function, queue)
-        queue._replaced = {**queue._replaced, self.name: None if own else method}
-        queue._bind_shortcuts()
+        queue._replaced_ = {**queue._replaced_, self.name: None if own else method}
+        queue._bind_shortcuts_()
 
     def __delete__(self, queue: Any) -> None:
-        if queue._replaced.get(self.name) is None:
+        if queue._replaced_.get(self.name) is None:
             raise AttributeError(self.name)
-        queue._replaced = {**queue._replaced, self.name: None}
-        queue._bind_shortcuts()
+        queue._replaced_ = {**queue._replaced_, self.name: None}
+        queue._bind_shortcuts_()
 
 
 if TYPE_CHECKING:

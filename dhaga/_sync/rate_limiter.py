@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from .._kernel import originals
 from .._kernel.arguments import check_seconds
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.run.scheduler import sleep
+from .._kernel.wait.current import clock_here
 from .completion import time_left
-from .lock import Lock, clock_here
+from .lock import Lock
 
 
+@refuse_async_with()
 class RateLimiter:
     """Admit ``rate`` calls in ``per`` seconds, evenly, and up to ``burst`` at once after a pause; fair.
 
@@ -67,7 +70,7 @@ class RateLimiter:
         return self.burst - max(0.0, self._full_at - clock_here()()) / self._interval
 
     def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
-        """Acquire ``n`` tokens; wait in turn until there are enough.
+        """Acquire ``tokens``; wait in turn until there are enough.
 
         Parks: until then (``rate.acquire``, ``sleep``). Returns: False as soon as it is certain that they will not be
         there within ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.

@@ -2,20 +2,23 @@
 
 ``_value`` counts the free permits. ``release`` wakes the first waiters with a permit each, and adds the rest to
 ``_value``: a caller that comes later cannot overtake. As in ``lock.py``, which explains the atomic lines, a caller that
-finds no permit queues up and then checks a second time (``_hand_out_permits``), so no inner lock is needed.
+finds no permit queues up and then checks a second time (``_hand_out_permits_``), so no inner lock is needed.
 """
 
 from __future__ import annotations
 
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
+from .inner_condition import InnerCondition
 
 
+@refuse_async_with("async with asyncio.Semaphore")
 class Semaphore(Guarded):
     """A number of permits; a released permit goes to the first waiter. Source: ``threading.Semaphore``.
 
@@ -24,16 +27,16 @@ class Semaphore(Guarded):
     <Semaphore 0 free, 0 parked> False
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_value", "_waiters")
+    __slots__ = ("__dict__", "__weakref__", "_value", "_waiters_")
 
     def __init__(self, value: int = 1) -> None:
         if value < 0:
             raise ValueError("semaphore initial value must be >= 0")
         self._value = int(value)
-        self._waiters = WaitQueue(self, "semaphore.acquire")
+        self._waiters_ = WaitQueue(self, "semaphore.acquire")
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._value} free, {self._waiters.parked()} parked>"
+        return f"<{type(self).__name__} {self._value} free, {self._waiters_.parked()} parked>"
 
     @compiled
     @calls_out
@@ -48,7 +51,7 @@ class Semaphore(Guarded):
             if overlong:
                 found_nothing()
             return False
-        return self._waiters.wait(True, self._hand_out_permits, timeout) is not TIMED_OUT
+        return self._waiters_.wait(True, self._hand_out_permits_, timeout) is not TIMED_OUT
 
     @compiled  # C: one permit
     def release(self, n: int = 1) -> None:
@@ -56,21 +59,21 @@ class Semaphore(Guarded):
         if n < 1:
             raise ValueError("n must be one or more")
         # A waiter that queued up between the check and the addition would sleep beside a free permit.
-        if not self._waiters: self._value += n; return  # atomic  # fmt: skip
-        while n and self._waiters and self._waiters.wake_first() is not None:
+        if not self._waiters_: self._value += n; return  # atomic  # fmt: skip
+        while n and self._waiters_ and self._waiters_.wake_first() is not None:
             n -= 1
         self._value += n  # atomic
         # A waiter may have queued up after the loop, when no permit was free yet.
-        self._hand_out_permits()
+        self._hand_out_permits_()
 
-    def _hand_out_permits(self) -> None:
+    def _hand_out_permits_(self) -> None:
         """Hand free permits to the first waiters."""
-        while self._waiters:
+        while self._waiters_:
             if self._value > 0: self._value -= 1  # atomic  # fmt: skip
             else:
                 return
             # Taken before the wake, so that no caller takes the same permit; put back if all waiters have left.
-            if self._waiters.wake_first() is None:
+            if self._waiters_.wake_first() is None:
                 self._value += 1  # atomic
 
     @compiled
@@ -82,10 +85,22 @@ class Semaphore(Guarded):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.release()
 
+    @property
+    def _cond(self) -> InnerCondition:
+        """The condition inside, made on first use. Source: an attribute of the standard Semaphore."""
+        made: InnerCondition | None = self.__dict__.get("_inner_condition")
+        if made is None:
+            new = InnerCondition(self, lambda n: self._hand_out_permits_(), self._give_back_)
+            made = self.__dict__.setdefault("_inner_condition", new)
+        return made
+
+    def _give_back_(self) -> None:
+        self._value += 1  # atomic
+
     def _at_fork_reinit(self, value: int = 1) -> None:
         # The waiters stayed in the parent.
         self._value = value
-        self._waiters.clear()
+        self._waiters_.clear()
 
 
 class BoundedSemaphore(Semaphore):
@@ -102,7 +117,7 @@ class BoundedSemaphore(Semaphore):
         """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
         # Check and addition in one line: two threads cannot both find room for the last permit.
         room = self._initial_value - n
-        if n > 0 and not self._waiters and self._value <= room: self._value += n; return  # atomic  # fmt: skip
+        if n > 0 and not self._waiters_ and self._value <= room: self._value += n; return  # atomic  # fmt: skip
         if self._value > room:
             raise ValueError("Semaphore released too many times")
         super().release(n)

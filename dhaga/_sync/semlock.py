@@ -11,14 +11,12 @@ Rejected: an OS thread for each wait. It might acquire the semaphore for a calle
 from __future__ import annotations
 
 import _multiprocessing  # type: ignore[import-not-found]
-import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from greenlet import getcurrent
 
-from .._kernel import hooks
 from .._kernel.arguments import check_seconds
 from .._kernel.backoff import backoff
 from .._kernel.wait.current import parking_waiter
@@ -141,17 +139,3 @@ class SemLock(standard):  # type: ignore[misc]
         trace: TracebackType | None = None,
     ) -> None:
         self.release()
-
-
-def end_processes() -> None:
-    """Run the exit function of ``multiprocessing``, which joins child processes and flushes queues by feeder threads.
-
-    ``multiprocessing`` has also registered it with ``atexit``. That is too late: the daemon dhagas, including the
-    feeders, have ended by then.
-    """
-    module = sys.modules.get("multiprocessing.util")
-    if module is not None:
-        module._exit_function()
-
-
-hooks.before_cancel_at_exit.append(end_processes)

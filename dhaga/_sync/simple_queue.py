@@ -3,7 +3,8 @@
 There are never items and waiting getters at once. ``put`` appends the item only if no getter waits, and ``get`` queues
 up only if there is no item; each checks and appends in one atomic line (``lock.py`` explains them). So ``get`` notices
 a ``put`` from a signal handler or a finalizer at any of its bytecodes. A getter gets the item as the value of its wake:
-it does not check again, and a later caller cannot take the item first.
+it does not check again, and a later caller cannot take the item first. As ``dhaga/queue.py`` explains, the item counts
+in ``qsize`` until the getter runs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .._kernel.arguments import check_timeout
 from .._kernel.fast.compiled import compiled
 from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
+from .._kernel.run.handed_over import count_handed_over
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import this_waiter
@@ -37,30 +39,32 @@ class SimpleQueue(Guarded, Generic[T]):
     (None, None, 'first', 1)
     """
 
-    __slots__ = ("__weakref__", "_getters", "_items")
+    __slots__ = ("__weakref__", "_getters_", "_handed_over_", "_items_")
 
     __getstate__: Any = refuse_copy
 
     def __init__(self) -> None:
-        self._items: deque[T] = deque()
-        self._getters = WaitQueue(self, "queue.get")
+        self._items_: deque[T] = deque()
+        self._getters_ = WaitQueue(self, "queue.get")
+        self._handed_over_ = False  # whether an item may be on its way to a getter
 
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
     def __repr__(self) -> str:
-        return f"<SimpleQueue of {len(self._items)}, {self._getters.parked()} parked in get>"
+        return f"<SimpleQueue of {len(self._items_)}, {self._getters_.parked()} parked in get>"
 
     @compiled
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
         """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored, as the standard does."""
         while True:
             # A getter that queues up between the check and the append would wait beside an item.
-            if not self._getters: self._items.append(item); return  # atomic  # fmt: skip
+            if not self._getters_: self._items_.append(item); return  # atomic  # fmt: skip
             try:
-                getter = self._getters.popleft().pop()
+                getter = self._getters_.popleft().pop()
             except IndexError:  # the getter has left, or another OS thread took the last one
                 continue
             getter.deliver_wake(item)
+            self._handed_over_ = True  # after the wake: qsize() looks for the getter among those that were woken
             return
 
     def put_nowait(self, item: T) -> None:
@@ -79,14 +83,15 @@ class SimpleQueue(Guarded, Generic[T]):
         item: T = NOTHING
         # More than one round only if getters in other OS threads take the new items.
         while item is NOTHING:
-            if self._items:
+            if self._items_:
                 try:
-                    return self._items.popleft()
+                    return self._items_.popleft()
                 except IndexError:  # another OS thread took the last one
                     pass
             if not block or timeout == 0:
                 if overlong:
                     found_nothing()
+                self._handed_over_ = False  # the caller sees that the items handed over are gone
                 raise Empty
             item = self._wait_for_item(timeout)
         return item
@@ -96,11 +101,15 @@ class SimpleQueue(Guarded, Generic[T]):
         me = this_waiter()
         # Parked before it queues up: a put in another OS thread may pop this getter at once,
         # and its wake must count.
-        me.prepare_park("queue.get", self._getters)
-        if not self._items: self._getters.append(me.parked)  # atomic  # fmt: skip
+        me.prepare_park("queue.get", self._getters_)
+        if not self._items_: self._getters_.append(me.parked)  # atomic  # fmt: skip
         else:
+            me.wait_target = None
             me.wake_parked(NOTHING)  # the park below returns at once, as after any other wake
-        item = me.park_within(timeout)
+        try:
+            item = me.park_within(timeout)
+        finally:
+            me.wait_target = None  # so that the item counts as taken
         if item is TIMED_OUT:
             raise Empty
         return item
@@ -112,14 +121,27 @@ class SimpleQueue(Guarded, Generic[T]):
 
     @calls_out
     def qsize(self) -> int:
-        """Return the number of items, which another OS thread may change at any time."""
+        """Return the number of items, those included that were handed to getters which have not run since.
+
+        Another OS thread may change it at any time.
+        """
         if overlong:
             found_nothing()
-        return len(self._items)
+        return len(self._items_) if not self._handed_over_ else self._size_in_all_()
+
+    def _size_in_all_(self) -> int:
+        """Return the number of items and of items handed over."""
+        size = len(self._items_)
+        # In this order: a hand-over by another OS thread meanwhile sets the flag again.
+        self._handed_over_ = False
+        handed_over = count_handed_over(self._getters_)
+        if handed_over:
+            self._handed_over_ = True
+        return size + handed_over
 
     @calls_out
     def empty(self) -> bool:
-        """Return whether there is no item now."""
+        """Return whether there is no item now, as ``qsize`` counts them."""
         if overlong:
             found_nothing()
-        return not self._items
+        return not self._items_ and not (self._handed_over_ and self._size_in_all_())

@@ -1,34 +1,34 @@
-"""Deprecated and private names of ``threading.Thread`` that programs use; ``dhaga/threading.py`` has all others."""
+"""Deprecated and private names of ``threading.Thread`` that programs use. ``thread_attributes.py`` has the others."""
 
 from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from .event import Event
 from .lock import Lock
-
-if TYPE_CHECKING:
-    from .._kernel.run.microthread import Dhaga
+from .thread_attributes import ThreadAttributes
 
 
-class LegacyThreadNames:
-    """Mixin with the deprecated methods, and the private attributes that debuggers, monitors and reloaders read."""
+class ReadName:
+    """A name computed as it is read, which a subclass or program may set to a value of its own, unlike a property."""
 
-    _dhaga: Dhaga | None
-    _native_id: int | None = None
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self.compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, thread: Any, kind: type | None = None) -> Any:
+        return self if thread is None else self.compute(thread)
+
+
+class LegacyThreadNames(ThreadAttributes):
+    """The deprecated methods, and the private attributes that debuggers, monitors and reloaders read."""
+
     _stderr: Any = None
-    _start_event: Event | None = None
-    _end_lock: Lock | None = None
-
-    if TYPE_CHECKING:
-        name: str
-        daemon: bool
-
-        @property
-        def ident(self) -> int | None: ...
-        def is_alive(self) -> bool: ...
+    _start_event_: Event | None = None
+    _end_lock_: Lock | None = None
 
     def getName(self) -> str:
         """Return the name. Source: also deprecated in threading."""
@@ -50,23 +50,19 @@ class LegacyThreadNames:
         warn("setDaemon() is deprecated, set the daemon attribute instead")
         self.daemon = daemonic
 
-    @property
-    def _ident(self) -> int | None:
-        return self.ident
-
-    @property
+    @ReadName
     def _initialized(self) -> bool:
         return "_dhaga" in self.__dict__
 
-    @property
+    @ReadName
     def _is_stopped(self) -> bool:
         return self.ident is not None and not self.is_alive()
 
-    @property
+    @ReadName
     def _started(self) -> Event:
         """An event that is set once the thread has started."""
         # Made on first use: few programs read it, and an Event in each thread would cost as much as a switch.
-        event: Event = self.__dict__.setdefault("_start_event", Event())
+        event: Event = self.__dict__.setdefault("_start_event_", Event())
         if self.ident is not None:
             event.set()
         return event
@@ -75,25 +71,25 @@ class LegacyThreadNames:
         """Set ``native_id`` anew: ``multiprocessing`` calls it in a forked child."""
         self._native_id = threading.get_native_id()
 
-    def _tell_started(self) -> None:
-        if self._start_event is not None:
-            self._start_event.set()
+    def _tell_started_(self) -> None:
+        if self._start_event_ is not None:
+            self._start_event_.set()
 
-    @property
+    @ReadName
     def _tstate_lock(self) -> Lock | None:
         """A lock that is held while the thread lives, made on first use. Source: the standard Thread up to 3.12."""
         if self._dhaga is None or self._dhaga.has_ended:
             return None
-        if self._end_lock is None:
+        if self._end_lock_ is None:
             made = ThreadEndLock(self.daemon)
-            if self.__dict__.setdefault("_end_lock", made) is made:
+            if self.__dict__.setdefault("_end_lock_", made) is made:
                 self._dhaga._joiners.append([made])
                 # Checked again: it may have ended in its own OS thread just before.
                 if self._dhaga.has_ended:
                     self._dhaga.release_joiners()
             else:  # another thread was faster
                 made.deliver_wake()
-        return self._end_lock
+        return self._end_lock_
 
 
 class ThreadEndLock(Lock):

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
-from .._kernel import originals
 from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
 from .._kernel.guards import fence
@@ -36,6 +35,7 @@ from .._kernel.process.shutdown import interrupted
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
+from .._kernel.wait.current import clock_here
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
 from .._kernel.weak_sets import members
@@ -56,6 +56,8 @@ class PoolWorker(Dhaga):
     """A dhaga that makes calls, one after the other. ``_call_future``: the Future of the running one."""
 
     __slots__ = ("_call_future", "_group", "_number")
+
+    makes_calls = True
 
     def __init__(self, group: SchedulerWorkers, number: int) -> None:
         name = f"{group.scheduler.name}-worker-{number}"
@@ -267,7 +269,7 @@ class WorkerPool:
         """Check a function before it is submitted. Raises: TypeError, RuntimeError after the close."""
         code = getattr(fn, "__code__", None)
         if code is None or code.co_flags & inspect.CO_COROUTINE:
-            check_function(fn, "submit")
+            check_function(fn, "submit", generators=True)
         if self.closed:
             self.raise_closed()
 
@@ -337,7 +339,7 @@ class WorkerPool:
 
     def join(self, timeout: float | None) -> None:
         """Wait until all workers, and the threads of owned schedulers, have ended. Raises: TimeoutError."""
-        deadline = None if timeout is None else originals.monotonic() + timeout
+        deadline = None if timeout is None else clock_here()() + timeout
         for group in self.groups:
             while workers := list(group.workers):
                 for worker in workers:
@@ -368,7 +370,7 @@ def busy(pool: WorkerPool) -> str:
 
 
 def left_until(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - originals.monotonic())
+    return None if deadline is None else max(0.0, deadline - clock_here()())
 
 
 def close_pools_in_child() -> None:

@@ -17,6 +17,7 @@ INSIDE = "it is an internal part, and is different here: use the names in the or
 
 ABSENT = {
     "eventlet.coros": "its semaphores are in eventlet.semaphore, its events in eventlet.event",
+    "eventlet.dagpool": "spawn each call in a dhaga.Scope, and read the result() of the dhagas that it depends on",
     "eventlet.green.asynchat": "Python 3.12 has removed it: use dhaga.socket, or asyncio with dhaga.await_",
     "eventlet.green.asyncore": "Python 3.12 has removed it: use dhaga.socket, or asyncio with dhaga.await_",
     "eventlet.hubs.timer": "call schedule_call_global(seconds, function) of eventlet.hubs.get_hub(), or spawn_after",

@@ -70,7 +70,10 @@ class CompatLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just set the foreign spec; the module was executed with its own.
-        module.__spec__ = self.own_spec
+        foreign, module.__spec__ = module.__spec__, self.own_spec
+        # A module of ours that serves as one of theirs, such as dhaga.socket, keeps its name; so does one of several.
+        if foreign is not None and foreign.name not in ALIASES and module.__name__ == self.twin:
+            module.__name__ = foreign.name
 
 
 finder = CompatFinder()

@@ -1,4 +1,4 @@
-"""The table of all dhagas, like ``ps`` for processes: filtered, sorted, with counts and CPU shares.
+"""The table of all dhagas, like ``ps`` for processes: filtered, sorted, with counts and shares of the time.
 
 It is read from an OS thread, so that no scheduler is delayed; each row is a sample, and two rows may differ slightly in
 time. Cheap columns are read for all dhagas, to count, filter and sort; expensive ones (holders, targets of waits) only
@@ -14,15 +14,19 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from .._kernel.process.preemption_watcher import cpu_seconds
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.run.attachment import schedulers
+from .._kernel.run.scheduler import Scheduler
+from .._kernel.stacks import stacks_of_threads
 from .._kernel.wait import wait_graph
 from .._kernel.wait.thread_waiter import os_threads
 from .._kernel.wait.waiter import Waiter
 from .._kernel.weak_sets import members
-from ._cpu_share import Shares
+from ._block_cause import advice_for, native_id_of, waits_for_futex
+from ._cpu_share import Share, Shares
 from ._row_groups import Line, RowGroup, columns_of_group, into_groups
 from ._snapshot import kind_of, waiters_of
 from ._table_row import DhagaRow, all_columns, row_of, stem
+from ._watchdog import running_on
 
 DEFAULT_ROWS = 200
 """Rows shown by default."""
@@ -32,14 +36,15 @@ TOP_REASONS = 8
 
 
 SORTS: dict[str, Callable[[DhagaRow], Any]] = {
-    "share": lambda row: (-round(row.share, 2), row.state == "WAITING", row.ident),
+    "held": lambda row: (-round(row.share.held, 2), row.state == "WAITING", row.ident),
+    "share": lambda row: (-round(row.share.cpu or 0.0, 2), row.state == "WAITING", row.ident),
     "waited": lambda row: (row.state != "WAITING", row.since, row.ident),
     "name": lambda row: (row.name, row.ident),
     "state": lambda row: (row.state, row.reason, row.ident),
     "reason": lambda row: (not row.reason, row.reason, row.ident),
     "age": lambda row: row.ident,
 }
-"""Sort keys; the largest share, the longest wait and the oldest dhaga come first.
+"""Sort keys; the largest share, the longest wait and the oldest dhaga come first. ``share`` is the CPU's.
 
 Shares are compared as they are shown, so that rows of 0 % keep their places.
 """
@@ -54,7 +59,7 @@ class DhagaTable:
     def table(
         self,
         filter: str = "",
-        sort: str = "share",
+        sort: str = "held",
         most: int = DEFAULT_ROWS,
         grouped: bool = False,
         opened: Sequence[str] = (),
@@ -64,7 +69,8 @@ class DhagaTable:
         Deadlocked dhagas come first in every order, and are never cut. ``grouped``: rows of one state, reason and
         object are one row of kind ``group``; ``opened``: keys of groups whose members follow, ``most`` of each, marked
         as ``member``. ``hidden``: number of matching dhagas that no row stands for. ``threads``: each scheduler and the
-        CPU seconds of its OS thread so far, or None. From: any OS thread.
+        CPU seconds of its OS thread so far, or None. ``blocks``: a line for each dhaga that blocks its OS thread.
+        From: any OS thread.
         Raises: ValueError for an unknown sort key, ProbeUnavailable.
         """
         if sort not in SORTS:
@@ -92,18 +98,37 @@ class DhagaTable:
             "reasons": reasons.most_common(TOP_REASONS),
             "cycles": [[waiter.name for waiter in circle] for circle in circles],
             "cycle_idents": [[waiter.ident for waiter in circle] for circle in circles],
+            "blocks": blocks(rows),
             "threads": [[each.name, cpu_seconds(each, None)] for each in in_order()],
             "rows": [columns for line in lines[:most] for columns in all_columns_of(line, opened, most)],
         }
 
 
 def lines_of(rows: list[DhagaRow], deadlocked: Container[Waiter], sort: str) -> list[Line]:
-    """Return rows and groups in the order of the rows; by share, a group counts with the sum of its rows."""
+    """Return rows and groups in the order of the rows; by a share, a group counts with the sum of its rows."""
     lines = into_groups(rows, deadlocked)
-    if sort == "share":
+    if sort in ("held", "share"):
         lines.sort(
-            key=lambda line: (isinstance(line, RowGroup) or line.waiter not in deadlocked, -round(line.share, 2))
+            key=lambda line: (
+                isinstance(line, RowGroup) or line.waiter not in deadlocked,
+                -round(line.share.held if sort == "held" else line.share.cpu or 0.0, 2),
+            )
         )
+    return lines
+
+
+def blocks(rows: list[DhagaRow]) -> list[list[Any]]:
+    """Return the ident and name of each dhaga or main code that blocks its OS thread, with the cause and the cure."""
+    found = [row for row in rows if row.share.blocks]
+    stacks = stacks_of_threads() if found else {}
+    lines = []
+    for row in found:
+        scheduler = row.waiter.scheduler
+        stack = stacks.get(scheduler.thread_ident, ()) if running_on(scheduler) is row.waiter else ()
+        advice = advice_for(stack, 0.0, waits_for_futex(native_id_of(scheduler)) if stack else False)
+        place = f" (at {stack[-1]})" if stack else ""
+        used = f"holds {row.scheduler} for {row.share.held:.0%} of the time, and computes for {row.share.cpu or 0:.0%}"
+        lines.append([row.ident, row.name, f"{used}: {advice}{place}"])
     return lines
 
 
@@ -123,7 +148,7 @@ def in_order() -> list[Scheduler]:
     return sorted(schedulers, key=lambda each: each.name)
 
 
-def all_rows(shares: dict[int, float]) -> Iterator[DhagaRow]:
+def all_rows(shares: Mapping[int, Share]) -> Iterator[DhagaRow]:
     """Yield the rows of each scheduler, then those of plain OS threads parked on one of Dhaga's objects."""
     for scheduler in in_order():
         for waiter in waiters_of(scheduler):
@@ -134,14 +159,19 @@ def all_rows(shares: dict[int, float]) -> Iterator[DhagaRow]:
 
 
 def headline(kinds: Mapping[str, int], states: Mapping[str, int]) -> str:
-    """Return the counts by kind and by state: ``44 dhagas, main code: 44 waiting, 1 running``."""
-    parts = [counted(kinds.get("dhaga", 0), "dhaga")]
+    """Return the counts by kind and state: ``45 dhagas, all waiting``, ``9 dhagas: 8 waiting, 1 running``."""
+    dhagas = kinds.get("dhaga", 0)
+    parts = [counted(dhagas, "dhaga")] if dhagas or not any(kinds.values()) else []
     if main := kinds.get("main code"):
         parts.append("main code" if main == 1 else f"main code of {main} threads")
     if threads := kinds.get("OS thread"):
         parts.append(counted(threads, "OS thread"))
+    *others, last = parts
+    who = f"{', '.join(others)} and {last}" if others else last
+    if len(states) == 1 and sum(states.values()) > 1:
+        return f"{who}, all {next(iter(states)).lower()}"
     in_states = [f"{count:,} {state.lower()}" for state, count in sorted(states.items(), key=lambda each: -each[1])]
-    return ": ".join(", ".join(each) for each in (parts, in_states) if each)
+    return ": ".join(filter(None, (who, ", ".join(in_states))))
 
 
 def counted(count: int, noun: str) -> str:

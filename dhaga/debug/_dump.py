@@ -5,10 +5,8 @@ In the text, dhagas with one state, reason and stack are described once. JSON ha
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator
-from dataclasses import asdict
 from datetime import datetime
 
 from .._kernel.stacks import Frame, Stack
@@ -57,11 +55,6 @@ def one_line(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode()
-
-
-def json_of(snapshot: Snapshot) -> str:
-    """Format a snapshot as JSON; a stack is a list of [file, line, function]."""
-    return json.dumps(asdict(snapshot))
 
 
 def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterator[str]:

@@ -15,8 +15,9 @@ from collections import deque
 
 from .._kernel import originals
 from .._kernel.run import preemption
+from .._kernel.run.attachment import schedulers
 from .._kernel.run.entries import HubCall
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.run.scheduler import Scheduler
 from ._helper_thread import HelperThread, idle
 from ._stats import enqueue
 

@@ -18,13 +18,16 @@ from typing import Any, Self
 import greenlet
 
 from .._kernel import hooks, originals
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.foreign_names import refuse_async_with
+from .._kernel.run.attachment import schedulers
+from .._kernel.run.scheduler import Scheduler
 
 Observer = Callable[[str, tuple[Any, Any]], object]
 """Called as ``observer(event, (origin, target))`` after a greenlet switch; an error in it would surface in ``target``.
 """
 
 
+@refuse_async_with()
 class StopHandle:
     """A tool that runs until ``stop()`` or the end of its ``with`` block: a trace, a watchdog, an inspector, a page."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._kernel.wait.waiter import Waiter
+from ._cpu_share import Share
 from ._snapshot import kind_of
 from ._table_row import DhagaRow, all_columns, stem
 
@@ -20,7 +21,7 @@ SMALLEST_GROUP = 3
 """Fewer rows are shown one by one."""
 
 BUSY_SHARE = 0.05
-"""A dhaga that runs for this share of the time or longer has a row of its own."""
+"""A dhaga that holds its OS thread for this share of the time or longer has a row of its own."""
 
 MOST_NAMES = 3
 """Number of different names in the line of a group."""
@@ -35,9 +36,11 @@ class RowGroup:
     objects: int  # number of different objects that the rows wait for
 
     @property
-    def share(self) -> float:
-        """The sum of the CPU shares."""
-        return sum(row.share for row in self.rows)
+    def share(self) -> Share:
+        """The sums of the shares."""
+        computed = [row.share.cpu for row in self.rows if row.share.cpu is not None]
+        known = len(computed) == len(self.rows)
+        return Share(sum(row.share.held for row in self.rows), sum(computed) if known else None)
 
 
 Line = DhagaRow | RowGroup
@@ -45,7 +48,7 @@ Line = DhagaRow | RowGroup
 
 def into_groups(rows: Collection[DhagaRow], apart: Container[Waiter]) -> list[Line]:
     """Return the lines for these rows, each group at the place of its first row; ``apart``: never in a group."""
-    quiet = [(row, id(row.waiter.waits_on)) for row in rows if row.waiter not in apart and row.share < BUSY_SHARE]
+    quiet = [(row, id(row.waiter.waits_on)) for row in rows if row.waiter not in apart and row.share.held < BUSY_SHARE]
     of_object, others = large_buckets(((*alike(row), thing), row, thing) for row, thing in quiet)
     of_reason, _ = large_buckets((alike(row), row, thing) for row, thing in others)
     group_of = {row: group for group in [*of_object, *of_reason] for row in group.rows}
@@ -74,7 +77,7 @@ def large_buckets(
 
 
 def columns_of_group(group: RowGroup) -> dict[str, Any]:
-    """Return the columns of a row for a group, with its ``key`` and ``count``; the longest wait and the sum of CPU."""
+    """Return the columns of a row for a group, with its ``key``, ``count``, longest wait and sums of shares."""
     first = all_columns(group.rows[0])
     longest = min((row for row in group.rows if row.since), key=lambda row: row.since, default=group.rows[0])
     apart = {} if group.objects == 1 else {"waits_on": f"{group.objects:,} different", "held_by": []}
@@ -87,7 +90,8 @@ def columns_of_group(group: RowGroup) -> dict[str, Any]:
         "reason": first["reason"] if len(reasons) == 1 else f"{stem(first['reason'])} …",
         "scheduler": first["scheduler"] if len(schedulers) == 1 else f"{len(schedulers)} different",
         "seconds": all_columns(longest)["seconds"],
-        "share": group.share,
+        "held": group.share.held,
+        "share": group.share.cpu,
         **apart,
         "key": group.key,
         "count": len(group.rows),

@@ -20,11 +20,12 @@ from .._kernel import originals
 from .._kernel.errors import ParkError
 from .._kernel.process.preemption_watcher import cpu_seconds
 from .._kernel.run import preemption
+from .._kernel.run.attachment import schedulers
 from .._kernel.run.lap import POLL_INTERVAL
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import RUNNING, WAITING, Dhaga
 from .._kernel.run.run_modes import GuestMode, ImplicitMode, OwnThreadMode
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.run.scheduler import Scheduler
 from .._kernel.stacks import Stack, hide_package, stack_of, stacks_of_threads
 from .._kernel.wait import deadlock, wait_graph
 from .._kernel.wait.thread_waiter import OSThread, os_threads
@@ -117,9 +118,9 @@ def snapshot(patience: float = LOOK_SECONDS) -> Snapshot:
     requests = [SnapshotRequest(scheduler) for scheduler in sorted(schedulers, key=lambda each: each.name)]
     for request in requests:
         request.send()
-    deadline = time.monotonic() + patience
+    deadline = originals.monotonic() + patience
     for request in requests:
-        request.wait(max(0.0, deadline - time.monotonic()))
+        request.wait(max(0.0, deadline - originals.monotonic()))
     views = tuple(request.view or request.view_from_outside() for request in requests)
     waiting = [thread for thread in members(os_threads) if thread.parked]
     waiters: list[Waiter] = [waiter for request in requests for waiter in waiters_of(request.scheduler)]

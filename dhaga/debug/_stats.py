@@ -17,8 +17,9 @@ from .._kernel import originals
 from .._kernel.fast import accelerator
 from .._kernel.fast.accelerator import FrameChunks
 from .._kernel.run import preemption
+from .._kernel.run.attachment import schedulers
 from .._kernel.run.entries import HubCall
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.run.scheduler import Scheduler
 from ._snapshot import PLACES_SHOWN
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))

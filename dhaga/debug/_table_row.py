@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .._kernel.wait.waiter import Waiter
+from ._cpu_share import Share
 from ._snapshot import state_of, view_of
+
+NO_SHARE = Share(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,18 +24,25 @@ class DhagaRow:
     reason: str
     since: float
     scheduler: str
-    share: float
+    share: Share
 
     def text(self) -> str:
         """Return the text that a filter is compared with."""
         return f"{self.name} {self.state} {self.reason} {self.scheduler}".lower()
 
 
-def row_of(waiter: Any, scheduler: str, shares: dict[int, float]) -> DhagaRow:
+def row_of(waiter: Any, scheduler: str, shares: Mapping[int, Share]) -> DhagaRow:
     reason = waiter.park_reason if waiter.parked else ""
     ident = waiter.ident
     return DhagaRow(
-        waiter, ident, waiter.name, state_of(waiter), reason, waiter.parked_since, scheduler, shares.get(ident, 0.0)
+        waiter,
+        ident,
+        waiter.name,
+        state_of(waiter),
+        reason,
+        waiter.parked_since,
+        scheduler,
+        shares.get(ident, NO_SHARE),
     )
 
 
@@ -46,7 +57,8 @@ def all_columns(row: DhagaRow) -> dict[str, Any]:
         "state": row.state,
         "reason": row.reason,
         "seconds": view.seconds if row.reason and row.since else None,  # 0 until the clock was read at a park
-        "share": row.share,
+        "held": row.share.held,
+        "share": row.share.cpu,
         "waits_on": view.waits_on,
         "held_by": view.held_by,
     }

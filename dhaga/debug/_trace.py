@@ -17,12 +17,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import dropwhile
 from pathlib import Path
-from time import perf_counter_ns
 from typing import IO, Any
 
 import greenlet
 
 from .._kernel import originals
+from .._kernel.originals import perf_counter_ns
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import this_thread
 from .._kernel.wait.waiter import Waiter

@@ -13,17 +13,18 @@ its own thread for its copy.
 from __future__ import annotations
 
 import logging
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from .._kernel import hooks, originals
+from .._kernel.run.attachment import schedulers
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga
-from .._kernel.run.scheduler import Scheduler, schedulers
+from .._kernel.run.scheduler import Scheduler
 from .._kernel.stacks import Stack, stacks_of_threads
 from .._workers.switch_interval import switch_interval
 from . import _stats
+from ._block_cause import ThreadUse, advice_for, waits_for_futex
 from ._helper_thread import HelperThread, idle
 from ._instrumentation import StopHandle
 
@@ -63,6 +64,7 @@ class Hold:
         self.since = now
         self.place: Blocked | None = None  # set when it is reported
         self.counted = 0.0  # seconds added to the place so far
+        self.use = ThreadUse(scheduler)
 
 
 class Watchdog(StopHandle):
@@ -116,8 +118,10 @@ class Watchdog(StopHandle):
             heartbeat = scheduler.heartbeat()
             if hold is None or hold.heartbeat != heartbeat:
                 self._holds[scheduler] = Hold(scheduler, heartbeat, now)
-            elif heartbeat is not None and now - hold.since >= self.threshold:
-                self._note(hold, now - hold.since)
+            elif heartbeat is not None:
+                hold.use.begin_delay()
+                if now - hold.since >= self.threshold:
+                    self._note(hold, now - hold.since)
         for scheduler in self._holds.keys() - schedulers:
             del self._holds[scheduler]
             _stats.histograms.pop(scheduler, None)
@@ -128,12 +132,13 @@ class Watchdog(StopHandle):
             blocker, stack = running_on(hold.scheduler), stacks_of_threads().get(hold.scheduler.thread_ident, ())
             if hold.scheduler.heartbeat() != hold.heartbeat or blocker is None:  # it switched meanwhile
                 return
-            hold.place = self._report(hold.scheduler, blocker, stack, seconds)
+            advice = advice_for(stack, hold.use.share(seconds), waits_for_futex(hold.use.native_id))
+            hold.place = self._report(hold.scheduler, blocker, stack, seconds, advice)
         hold.place.seconds += seconds - hold.counted
         hold.counted = seconds
         hold.place.longest = max(hold.place.longest, seconds)
 
-    def _report(self, scheduler: Scheduler, blocker: Any, stack: Stack, seconds: float) -> Blocked:
+    def _report(self, scheduler: Scheduler, blocker: Any, stack: Stack, seconds: float, advice: str) -> Blocked:
         """Log a hold, and count it for its function."""
         where = str(stack[-1]) if stack else "an unknown place"
         function = f"{stack[-1].file} in {stack[-1].function}" if stack else where  # the line varies in a loop
@@ -143,41 +148,9 @@ class Watchdog(StopHandle):
         lines = "".join(f"\n    {frame}\n      {frame.source}" for frame in stack)
         logger.warning(
             "%s has held %s for %.3f s: no other dhaga has run there meanwhile; %s (place seen %d times)%s",
-            blocker.name, scheduler.name, seconds, advice_for(stack), seen.count, lines,
+            blocker.name, scheduler.name, seconds, advice, seen.count, lines,
         )  # fmt: skip
         return seen
-
-
-FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ssl", "select", "selectors")
-"""Standard modules whose waits block an OS thread where they are not patched."""
-
-
-def advice_for(stack: Stack) -> str:
-    """Return advice about a block: for a wait in a standard module, to import Dhaga's counterpart."""
-    inside = None
-    for frame in reversed(stack):
-        module = standard_module(frame.file)
-        if module is None:
-            break
-        inside = module
-    if inside is None:
-        return "pass blocking calls to dhaga.offload(), or call dhaga.sleep(0) in long computations"
-    name = "futures" if inside.startswith("concurrent") else inside
-    return (
-        f"it waits in the standard {inside}, which blocks the OS thread: from dhaga import {name}, or run the program "
-        "with python -m dhaga"
-    )
-
-
-def standard_module(file: str) -> str | None:
-    """Return the one of ``FACES`` that a source file belongs to."""
-    return next((name for name in FACES if file in files_of(name)), None)
-
-
-def files_of(name: str) -> frozenset[str]:
-    """Return the source files of an imported standard module."""
-    modules = [module for each, module in list(sys.modules.items()) if each == name or each.startswith(f"{name}.")]
-    return frozenset(filter(None, (getattr(module, "__file__", None) for module in modules)))
 
 
 def running_on(scheduler: Scheduler) -> Dhaga | Main | None:

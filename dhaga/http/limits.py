@@ -39,6 +39,12 @@ class Limits:
 
     queue_timeout: float | None = 30.0
     """Time for a request to wait for its turn in the app, with ``concurrency`` of ``Server``. Then 503."""
+    request_timeout: float | None = None
+    """Time for the app to answer, with its waits for the client. Then 503, and the app's stack in the log.
+
+    None, because long polls and streams last. It ends waits, and code that computes where views are preempted: see
+    ``docs/explained/deadlines.md``.
+    """
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._kernel.run.call_outs import calls_out
+from .._kernel.run.preemption import let_deadlines_strike
 from .._sync.semaphore import Semaphore
 from ..servers import Connection, TCPServer
 from ..servers._asgi import is_asgi, refusal
@@ -64,6 +65,8 @@ class Server(TCPServer):
         self.turns: Semaphore | None = None if concurrency is None else Semaphore(concurrency)
         self.app = app
         self.limits = limits
+        if limits.request_timeout is not None:
+            let_deadlines_strike()
         self.access_log: AccessLog | None = AccessLog(access_log) if access_log else None
         self.multiprocess = multiprocess
         self.server_fields: ServerFields = ServerFields(SOFTWARE)

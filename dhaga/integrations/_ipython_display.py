@@ -47,7 +47,7 @@ def cells(row: Mapping[str, Any], measured: bool) -> Row:
     """Return the cells of a row of ``DhagaTable``."""
     name = f"{row['count']:,} × {row['name']}" if row["kind"] == "group" else row["name"]
     waited = "" if row["seconds"] is None else duration(row["seconds"])
-    share = f"{row['share']:.0%}" if measured else ""
+    share = f"{row['share']:.0%}" if measured and row["share"] is not None else ""
     target = row["waits_on"] or ", ".join(row["held_by"])
     return [one_line(cell) for cell in (name, row["state"], share, waited, row["reason"], target, row["scheduler"])]
 

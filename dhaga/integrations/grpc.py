@@ -23,13 +23,14 @@ from typing import Any
 
 from grpc._cython import cygrpc  # the base of grpcio's channels and servers; not public
 
-from .._kernel import hooks, originals
+from .._kernel import hooks
 from .._kernel.api import Timeout, spawn
+from .._kernel.helper_threads import HelperThread
 from .._kernel.process.shutdown import EXIT_SECONDS
 from .._kernel.wait.current import parking_waiter
 from .._kernel.weak_sets import members
-from .._structured.scope import shield
-from .._workers.thread_pool import OffloadPool
+from .._structured.shield import shield
+from .._workers.offload import OffloadPool
 
 __all__ = ["install", "uninstall"]
 
@@ -119,7 +120,7 @@ def close_channels() -> None:
 
 def call_in_thread(callback: Callable[..., object], args: tuple[Any, ...]) -> None:
     """Run a credentials callback in a plain OS thread. From: any thread, the core's included."""
-    originals.Thread(target=callback, args=args, daemon=True).start()
+    HelperThread("dhaga-grpc", callback, args).start()
 
 
 def install() -> None:

@@ -26,12 +26,12 @@ import contextlib
 import logging
 import os
 import selectors
+import sys
 from contextvars import copy_context
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 from signal import SIG_BLOCK, SIG_UNBLOCK, SIGABRT, pthread_sigmask
 from socket import SHUT_RD
-from time import monotonic
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -41,6 +41,7 @@ from .._iowait.socket_base import plain
 from .._kernel.api import sleep, spawn
 from .._kernel.errors import Cancelled
 from .._kernel.extras import missing_extra
+from .._kernel.originals import monotonic
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
@@ -53,6 +54,7 @@ from ..servers import TCPServer
 from ..servers._asgi import is_asgi, refusal
 
 try:
+    from gunicorn.config import Chdir
     from gunicorn.errors import AppImportError
     from gunicorn.sock import ssl_context
     from gunicorn.workers.base_async import AsyncWorker
@@ -75,6 +77,10 @@ OWN_PACKAGES = ("gunicorn",)
 """Imported before the patch. Only its reloaders derive from a class that the patch replaces, from Thread."""
 
 WAY_OUT = "`python -m dhaga -m gunicorn -k dhaga …` patches before its first line"
+
+
+if _doors.program_of(sys.argv) == "gunicorn":  # the master, which has just read its settings
+    _doors.restart_if_late(*OWN_PACKAGES, folder=Chdir.default)
 
 
 class KeepAliveWait:

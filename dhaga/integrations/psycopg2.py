@@ -22,10 +22,11 @@ from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE, get_wait_callbac
 
 from .._kernel import originals
 from .._kernel.run.fd_watch import FdWatchers
-from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.current import clock_of, parking_waiter
 from .._kernel.wait.waiter import Waiter
 from .._sync.lock import RLock
 from ..select import POLLIN, POLLOUT, poll
+from ._connect_timeout import ConnectLimit, connect_to_rest
 
 __all__ = ["install", "uninstall", "wait"]
 
@@ -65,6 +66,9 @@ def wait(connection: Any) -> None:
     """
     me = parking_waiter()
     watchers = getattr(connection, "_dhaga_watchers", None)
+    if connection.status == extensions.STATUS_SETUP:
+        wait_to_connect(connection, me)
+        return
     if me is None or watchers is None:
         wait_by_number(connection, originals.poll if me is None else poll)
         return
@@ -76,8 +80,20 @@ def wait(connection: Any) -> None:
         raise
 
 
+def wait_to_connect(connection: Any, me: Waiter | None) -> None:
+    """Wait while libpq connects, for each address within ``connect_timeout``. Raises: ConnectTimeout."""
+    limit = ConnectLimit(connection, originals.monotonic if me is None else clock_of(me))
+    new_poll = originals.poll if me is None else poll
+    while (state := connection.poll()) != POLL_OK:
+        polled = new_poll()
+        polled.register(connection.fileno(), EVENTS[state])
+        left = limit.left()
+        if not polled.poll(None if left is None else left * 1000):
+            raise limit.expired()
+
+
 def wait_by_number(connection: Any, new_poll: Callable[[], Any]) -> None:
-    """Wait for a socket that libpq may replace meanwhile, as while it connects."""
+    """Wait for the socket of a connection without watchers: one that another factory has made."""
     while (state := connection.poll()) != POLL_OK:
         polled = new_poll()
         polled.register(connection.fileno(), EVENTS[state])
@@ -113,7 +129,7 @@ def has_input(fd: int) -> bool:
 def connect(dsn: str, connection_factory: Any = None, **options: Any) -> Any:
     """Connect as ``psycopg2._connect`` does; the connection's class is derived from the program's."""
     factory = locked(connection_factory or extensions.connection, LockedConnection)
-    return _standard_connect(dsn, connection_factory=factory, **options)
+    return connect_to_rest(lambda dsn: _standard_connect(dsn, connection_factory=factory, **options), dsn)
 
 
 def locked(factory: Any, base: type) -> Any:

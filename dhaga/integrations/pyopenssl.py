@@ -52,7 +52,7 @@ def socket_that_parks(connection: Any) -> socket | None:
     """Return the socket under a connection if its operations may park: a ``dhaga.socket`` without a timeout."""
     # A connection looks up missing attributes on its socket, which has no public name.
     sock = getattr(getattr(connection, "gettimeout", None), "__self__", None)
-    return sock if isinstance(sock, socket) and sock.call_timeout is None else None
+    return sock if isinstance(sock, socket) and sock.call_timeout_ is None else None
 
 
 def parking(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,8 +68,11 @@ def parking(method: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return method(self, *args, **options)
             except (WantReadError, WantWriteError) as want:
-                reads = isinstance(want, WantReadError)
-            call(wait_ready, sock, reads)
+                wanted = want
+            try:
+                call(wait_ready, sock, isinstance(wanted, WantReadError))
+            except BlockingIOError:  # SO_RCVTIMEO or SO_SNDTIMEO
+                raise wanted from None
 
     return repeat
 

@@ -1,29 +1,34 @@
-"""sqlite3 in a patched program: a call that needs a locked database parks between tries.
+"""sqlite3 in a patched program: a call that needs a locked database parks, and a long statement lets others run.
 
 SQLite waits in C for the locks of other connections, up to ``timeout`` seconds; meanwhile no dhaga of the thread can
 run and release one. ``install`` replaces ``Connection`` and ``Cursor`` with classes that set the timeout in C to 0 and
-retry until the connection's timeout. Two calls still wait in C: ``executescript``, whose first statements must not run
-again; and a statement in a transaction that already holds a lock, as only SQLite can tell that two such transactions
-would wait for each other, and refuse one at once.
+retry until the connection's timeout. ``executescript`` still waits in C, as its first statements must not run again. A
+statement in a transaction that already holds a lock waits in C for a moment at each try: only SQLite can tell that two
+such transactions would wait for each other, and refuses one at once. ``_statement_turns.py`` is about long statements.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from functools import lru_cache, partial, wraps
 from itertools import chain
 from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.run.call_outs import calls_out
 from .._kernel.run.scheduler import sleep
-from .._kernel.wait.current import parking_waiter
+from .._kernel.wait.current import clock_here, parking_waiter
+from ._statement_turns import STEPS, StatementTurns
 
 __all__ = ["install", "uninstall"]
 
 PAUSES = 0.001, 0.05
 """First and longest pause between two tries, in seconds: about the same as SQLite's own in C."""
+
+SLICE = 0.005
+"""Seconds of one wait in C, for a statement in a transaction; a shorter wait shows that SQLite has refused it."""
 
 NAMES = ("Connection", "Cursor", "connect")
 MODULES = (sqlite3, sqlite3.dbapi2)
@@ -75,47 +80,56 @@ def is_busy(error: sqlite3.OperationalError) -> bool:
     return code & 0xFF == sqlite3.SQLITE_BUSY and code != sqlite3.SQLITE_BUSY_SNAPSHOT
 
 
+@calls_out
 def retried(connection: Connection, call: Callable[[], Any]) -> Any:
     """Call until the lock is free. Parks: between two tries (``sleep``); a plain OS thread waits in C."""
     try:
-        return call()
+        return connection._dhaga_turns.run(call)
     except sqlite3.OperationalError as error:
         if not (connection._dhaga_timeout > 0 and is_busy(error)):
             raise
     return call_again(connection, call)
 
 
+@calls_out
 def call_again(connection: Connection, call: Callable[[], Any]) -> Any:
     if parking_waiter() is None:
         return called_in_c(connection, call)
-    deadline = originals.monotonic() + connection._dhaga_timeout
+    clock = clock_here()
+    deadline = clock() + connection._dhaga_timeout
     for pause in backoff(*PAUSES):
         sleep(pause)
         try:
-            return call()
+            return connection._dhaga_turns.run(call)
         except sqlite3.OperationalError as error:
-            if originals.monotonic() >= deadline or not is_busy(error):
+            if clock() >= deadline or not is_busy(error):
                 raise
 
 
+@calls_out
 def called_in_c(connection: Connection, call: Callable[[], Any]) -> Any:
     """Call with the connection's timeout set in C."""
+    connection._dhaga_turns.wait()
     connection._dhaga_set_timeout(connection._dhaga_timeout)
     try:
-        return call()
+        return connection._dhaga_turns.run(call)
     finally:
         connection._dhaga_take_timeout()
 
 
 class Connection(StandardConnection):
-    """A connection whose waits for locks park. Source: ``sqlite3.Connection``."""
+    """A connection whose waits for locks park, and whose long statements let others run. Source: ``sqlite3``."""
 
     _dhaga_timeout = 0.0
     # Whether a statement has run in the open transaction, which may therefore hold a lock.
     _dhaga_may_hold_lock = False
 
+    _dhaga_turns = StatementTurns()
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._dhaga_turns = StatementTurns()
+        super().set_progress_handler(self._dhaga_turns.new_handler(), STEPS)
         self._dhaga_take_timeout()
 
     def _dhaga_take_timeout(self) -> None:
@@ -132,18 +146,22 @@ class Connection(StandardConnection):
         """Return a cursor whose waits for locks park."""
         return super().cursor(parking(factory, Cursor))
 
+    @calls_out
     def execute(self, *arguments: Any) -> Any:
         """Execute a statement with a new cursor. Parks: as ``Cursor.execute``."""
         return super().cursor(Cursor).execute(*arguments)
 
+    @calls_out
     def executemany(self, *arguments: Any) -> Any:
         """Execute a statement for each row with a new cursor. Parks: as ``Cursor.executemany``."""
         return super().cursor(Cursor).executemany(*arguments)
 
+    @calls_out
     def executescript(self, *arguments: Any) -> Any:
         """Execute several statements with a new cursor. Waits in C."""
         return super().cursor(Cursor).executescript(*arguments)
 
+    @calls_out
     def commit(self) -> None:
         """Commit. Parks: while another connection reads or writes (``sleep``)."""
         retried(self, super().commit)
@@ -152,6 +170,20 @@ class Connection(StandardConnection):
         """Open a blob. Parks: as ``commit``."""
         return retried(self, partial(super().blobopen, *arguments, **options))
 
+    def set_progress_handler(self, *arguments: Any, **options: Any) -> None:
+        """Set the program's progress handler: a long statement then also lets others run at its calls only."""
+        self._dhaga_turns.wait()
+        super().set_progress_handler(*arguments, **options)  # checks them, by the rules of this Python
+        progress_handler = arguments[0] if arguments else options["progress_handler"]
+        n = arguments[1] if len(arguments) > 1 else options["n"]
+        ours = self._dhaga_turns.new_handler()
+        if progress_handler is None or n < 1:
+            super().set_progress_handler(ours, STEPS)
+        else:
+            # C drops the errors of this one.
+            super().set_progress_handler(calls_out(lambda: progress_handler() or ours()), n)
+
+    @calls_out
     def __exit__(self, *error: Any) -> Any:
         # The standard one would commit in C, and roll back if the commit fails.
         if error[0] is not None:
@@ -174,43 +206,106 @@ for name in {"autocommit", "isolation_level"} & vars(StandardConnection).keys():
     setattr(Connection, name, parking_property(name))
 
 
+def waiting_method(name: str) -> Any:
+    """Return a method of Connection that first waits for the end of a statement that pauses."""
+    standard_method = getattr(StandardConnection, name)
+
+    @wraps(standard_method)
+    @calls_out
+    def method(self: Connection, *arguments: Any, **options: Any) -> Any:
+        self._dhaga_turns.wait()
+        return standard_method(self, *arguments, **options)
+
+    return method
+
+
+WAITING_METHODS = (
+    "backup", "close", "create_aggregate", "create_collation", "create_function", "create_window_function",
+    "deserialize", "enable_load_extension", "load_extension", "rollback", "serialize", "set_authorizer",
+    "set_trace_callback", "setconfig", "setlimit",
+)  # fmt: skip
+"""Those that SQLite forbids, or that would fail, between two steps of a statement; ``interrupt`` must not wait."""
+
+for name in vars(StandardConnection).keys() & WAITING_METHODS:
+    setattr(Connection, name, waiting_method(name))
+
+
 class Cursor(StandardCursor):
     """A cursor whose waits for locks park. Source: ``sqlite3.Cursor``."""
 
+    @calls_out
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
-        """Execute a statement. Parks: while another connection holds a lock that the statement needs (``sleep``)."""
+        """Execute a statement. Where that takes long, others run meanwhile.
+
+        Parks: while another connection holds a lock that the statement needs (``sleep``).
+        """
         return self._dhaga_run(sql, partial(super().execute, sql, parameters))
 
+    @calls_out
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
         """Execute a statement for each row. Parks: as ``execute``; ``rowcount`` then counts from the last retry."""
-        rows = Resumable(parameters)
-        return self._dhaga_run(sql, lambda: super(Cursor, self).executemany(sql, rows))
+        return self._dhaga_run(sql, partial(super().executemany, sql, Resumable(parameters)))
 
+    @calls_out
     def executescript(self, sql_script: str, /) -> Any:
         """Execute several statements. Waits in C."""
         connection: Any = self.connection
         script = partial(super().executescript, sql_script)
         return called_in_c(connection, script) if isinstance(connection, Connection) else script()
 
+    @calls_out
+    def fetchmany(self, *arguments: Any, **options: Any) -> Any:
+        """Fetch rows; where that takes long, others run meanwhile."""
+        connection: Any = self.connection
+        fetch = partial(super().fetchmany, *arguments, **options)
+        return connection._dhaga_turns.run(fetch) if isinstance(connection, Connection) else fetch()
+
+    @calls_out
+    def fetchall(self) -> Any:
+        """Fetch all rows; where that takes long, others run meanwhile."""
+        connection: Any = self.connection
+        return (
+            connection._dhaga_turns.run(super().fetchall) if isinstance(connection, Connection) else super().fetchall()
+        )
+
+    @calls_out
     def _dhaga_run(self, sql: str, call: Callable[[], Any]) -> Any:
         connection: Any = self.connection
         if not isinstance(connection, Connection) or is_timeout_pragma(sql):
             return called_in_c(connection, call) if isinstance(connection, Connection) else call()
+        if connection._dhaga_turns.pausing:
+            connection._dhaga_turns.wait()
         inside = connection.in_transaction
         if inside and connection._dhaga_may_hold_lock and not ends_transaction(sql):
-            return called_in_c_if_busy(connection, call)
+            return called_in_slices(connection, call)
         result = retried(connection, call)
         connection._dhaga_may_hold_lock = inside
         return result
 
 
-def called_in_c_if_busy(connection: Connection, call: Callable[[], Any]) -> Any:
+@calls_out
+def called_in_slices(connection: Connection, call: Callable[[], Any]) -> Any:
+    """Call until the lock is free, or SQLite refuses. Parks: between two short waits in C (``sleep``)."""
     try:
-        return call()
+        return connection._dhaga_turns.run(call)
     except sqlite3.OperationalError as error:
-        if not is_busy(error):
+        if not (connection._dhaga_timeout > 0 and is_busy(error)):
             raise
-    return called_in_c(connection, call)
+    if parking_waiter() is None:
+        return called_in_c(connection, call)
+    clock = clock_here()
+    deadline = clock() + connection._dhaga_timeout
+    for pause in backoff(*PAUSES):
+        connection._dhaga_set_timeout(SLICE)
+        began = originals.monotonic()
+        try:
+            return connection._dhaga_turns.run(call)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or originals.monotonic() - began < SLICE or clock() >= deadline:
+                raise
+        finally:
+            connection._dhaga_set_timeout(0)
+        sleep(pause)
 
 
 def is_timeout_pragma(sql: Any) -> bool:

@@ -24,7 +24,8 @@ warned: set[str] = set()
 
 def is_ours(name: str) -> bool:
     """Return whether the package of this name is from ``dhaga.compat``, which has no hub of its own."""
-    return getattr(sys.modules.get(name), "__name__", name) != name
+    # Its __name__ is the foreign one.
+    return getattr(getattr(sys.modules.get(name), "__spec__", None), "name", name) != name
 
 
 def refuse_other_patches() -> None:

@@ -44,6 +44,12 @@ TABLE = (
     Row(
         "threading",
         "dhaga.threading",
+        ("setprofile_all_threads", "settrace_all_threads"),
+        when=sys.version_info >= (3, 12),
+    ),
+    Row(
+        "threading",
+        "dhaga.threading",
         ("_DummyThread", "_MainThread", "_active"),
         why="programs recognise the main thread by its class, and look up threads, or their dummies, by ident",
     ),
@@ -66,6 +72,7 @@ TABLE = (
     Row("select", "dhaga.select", ("select",)),
     Row("select", "dhaga.select", ("poll",), when=hasattr(select, "poll")),
     Row("select", "dhaga.select", ("epoll",), when=hasattr(select, "epoll")),
+    Row("select", "dhaga.select", ("kqueue",), when=hasattr(select, "kqueue")),
     Row(
         "socket",
         "dhaga.socket",
@@ -85,13 +92,22 @@ TABLE = (
     Row(
         "os",
         "dhaga.os",
-        ("close", "fdopen", "read", "readv", "sendfile", "system", "wait", "wait3", "wait4", "waitpid", "write")
+        (
+            *("close", "closerange", "fdopen", "open", "read", "readv", "sendfile", "system"),
+            *("wait", "wait3", "wait4", "waitpid", "write"),
+        )
         + ("writev",),
     ),
+    Row("os", "dhaga.os", ("eventfd_read", "eventfd_write"), when=hasattr(os, "eventfd_read")),
+    Row("os", "dhaga.os", ("splice",), when=hasattr(os, "splice")),
     Row("os", "dhaga.os", ("fork",), when=hasattr(os, "fork")),
     Row("os", "dhaga.os", ("forkpty",), when=hasattr(os, "forkpty")),
     Row("os", "dhaga.os", ("readinto",), when=hasattr(os, "readinto")),
     Row("os", "dhaga.os", ("waitid",), when=hasattr(os, "waitid")),
+    Row("builtins", "dhaga.io", ("open",)),
+    Row("io", "dhaga.io", ("open",)),
+    Row("builtins", "dhaga._iowait.terminal", ("input",)),
+    Row("getpass", "dhaga.io", ("_raw_input",), why="getpass reads a file that it makes by io.FileIO, which is C"),
     Row("subprocess", "dhaga.subprocess", ("Popen",)),
     Row("fcntl", "dhaga._iowait.flock", ("flock",), when=find_spec("fcntl") is not None),
     Row("_multiprocessing", "dhaga._sync.semlock", ("SemLock",), when=find_spec("_multiprocessing") is not None),

@@ -5,7 +5,8 @@
 1. ``_other_hubs`` refuses a patch beside gevent's or eventlet's, ``_preconditions`` one that comes too late;
 2. the standard classes that Dhaga uses keep their globals (``_rebind.keep_originals``);
 3. the names of the table, and ``sys.stdin``, are replaced;
-4. names and base classes that other modules bound earlier are replaced (``rebind``, ``rebase``);
+4. names and base classes that other modules bound earlier are replaced (``rebind``, ``rebase``), but not in modules
+   whose threads stay OS threads (``_real_threads``);
 5. live locks, queues and thread-locals are upgraded in place (``_upgrade_locks``);
 6. post-import hooks (``_post_import``) and the standard's reprs (``_stdlib_reprs``) are added.
 
@@ -31,6 +32,8 @@ from .._kernel.errors import PatchError
 from .._kernel.process import preemption_watcher, shutdown
 from ..asyncio import set_loops_of_policy
 from ..io import parking_stdin
+from . import _real_threads
+from ._lazy_imports import resolve_lazy_imports
 from ._other_hubs import refuse_other_patches
 from ._patch_table import TABLE
 from ._post_import import add_hooks, remove_hooks
@@ -52,17 +55,18 @@ def is_patched() -> bool:
     return bool(log)
 
 
-def patch(*, cooperative: bool = False) -> None:
+def patch(*, cooperative: bool = False, real_threads: Iterable[str] = ()) -> None:
     """Replace everything that ``TABLE`` names in the standard modules; no-op while they are patched.
 
     Dhagas that compute are preempted from now on, as threads are; not if ``cooperative``.
+    ``real_threads``: modules that start OS threads nevertheless, besides the known profilers (``_real_threads``).
     Parks: never. From: the main code, before other imports. All or nothing. Raises: PatchError if it comes too late,
     or after a patch of gevent's or eventlet's.
     """
-    patch_after(cooperative=cooperative)
+    patch_after(cooperative=cooperative, real_threads=real_threads)
 
 
-def patch_after(*known: str, cooperative: bool = False) -> None:
+def patch_after(*known: str, cooperative: bool = False, real_threads: Iterable[str] = ()) -> None:
     """Patch although these packages have been imported: their subclasses of Thread are then derived from ours.
 
     Their other subclasses keep their bases: each package's source was read to check these.
@@ -70,14 +74,16 @@ def patch_after(*known: str, cooperative: bool = False) -> None:
     if log:
         return
     wanted = list(replacements())
-    refuse(wanted, known)
+    _real_threads.activate(real_threads)
     try:
+        refuse(wanted, known)
         keep_originals(wanted, log)
         for module, name, ours, _ in wanted:
             log.set(module, name, ours)
         log.set(sys, "stdin", parking_stdin())
         rebind(wanted, log)
         rebase(wanted, log, known)
+        _real_threads.rebind_real(wanted, log)
         upgrade_locks()
         add_hooks()
         use_standard_reprs(log)
@@ -86,6 +92,7 @@ def patch_after(*known: str, cooperative: bool = False) -> None:
         if not cooperative:
             preemption_watcher.turn_on_for_patch()
     except BaseException:
+        _real_threads.deactivate()
         unpatch()
         raise
 
@@ -100,6 +107,7 @@ def replacements() -> list[Replacement]:
     """Import all modules of ``TABLE`` before a name is replaced: standard classes must derive from standard ones."""
     rows = [row for row in TABLE if row.when]
     modules = [(resolve_name(row.module), resolve_name(row.ours)) for row in rows]
+    resolve_lazy_imports()
     return [
         Replacement(module, name, getattr(ours, name), getattr(module, name))
         for row, (module, ours) in zip(rows, modules, strict=True)
@@ -111,6 +119,7 @@ def unpatch() -> None:
     """Undo ``patch``. Threads, sockets and locks made meanwhile stay ours, and still work."""
     if not log:
         return
+    _real_threads.deactivate()
     shutdown.threads_are_dhagas = False
     preemption_watcher.turn_off()
     remove_hooks()

@@ -16,21 +16,29 @@ from typing import Any
 
 from .._kernel.context_manager import contextmanager
 from ..signal import standard_set_wakeup_fd
+from ._real_threads import is_real, prepare
 
 __all__ = ["HOOKED", "add_hooks", "remove_hooks"]
 
 HOOKED = {
     "celery.concurrency": "dhaga.integrations._short_names",
     "ctypes": "dhaga.integrations.ctypes",
+    "curl_cffi.curl": "dhaga.integrations.curl_cffi",
     "eventlet": "dhaga.monkey._other_hubs",
     "eventlet.patcher": "dhaga.monkey._other_patches",
     "gevent": "dhaga.monkey._other_hubs",
     "gevent.monkey": "dhaga.monkey._other_patches",
     "grpc": "dhaga.integrations.grpc",
     "gunicorn.workers": "dhaga.integrations._short_names",
+    "ldap": "dhaga.integrations.ldap",
+    "mariadb": "dhaga.integrations.mariadb",
     "psycopg": "dhaga.integrations.psycopg",
     "psycopg2": "dhaga.integrations.psycopg2",
+    "pymssql": "dhaga.integrations.pymssql",
+    "snowflake.connector._internal.api_client.bridge": "dhaga.integrations.snowflake",
     "sqlite3": "dhaga.integrations.sqlite3",
+    "multiprocessing.synchronize": "dhaga.monkey._standard_bases",
+    "MySQLdb.connections": "dhaga.integrations.mysqlclient",
     "OpenSSL": "dhaga.integrations.pyopenssl",
     "trio": "dhaga.integrations.trio",
     "zmq": "dhaga.integrations.zmq",
@@ -58,7 +66,7 @@ class PostImportFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name not in HOOKED and name != UVLOOP:
+        if name not in HOOKED and name != UVLOOP and not is_real(name):
             return None
         for finder in sys.meta_path:
             spec = None if finder is self else finder.find_spec(name, path, target)
@@ -86,14 +94,21 @@ class PostImportLoader:
         module.__loader__ = self.own
         if module.__spec__ is not None:
             module.__spec__.loader = self.own
+        if is_real(module.__name__):
+            prepare(module)
         if module.__name__ == UVLOOP:
             with standard_wakeup_fd():
                 self.own.exec_module(module)
             return
         self.own.exec_module(module)
-        hook = HOOKED.get(module.__name__)  # dhaga.compat's gevent bears another name
+        hook = HOOKED.get(name_of(module))
         if hook is not None and finder in sys.meta_path:
             import_module(hook).install()
+
+
+def name_of(module: ModuleType) -> str:
+    """Return the name by which a module was found; the gevent of ``dhaga.compat`` has ours."""
+    return module.__name__ if module.__spec__ is None else module.__spec__.name
 
 
 finder = PostImportFinder()

@@ -14,8 +14,9 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.errors import PatchError
-from .._kernel.run.scheduler import schedulers
+from .._kernel.run.attachment import schedulers
 from .._kernel.wait.deadlock import frames_of_threads
+from ._real_threads import is_real
 from ._rebind import Replacement, is_standard, package_of
 
 BELOW_PATCH = ("dhaga", "greenlet", "tornado")
@@ -55,7 +56,9 @@ def early_subclasses(replacements: Iterable[Replacement]) -> Iterator[tuple[Any,
     """Yield the classes that a patch does not replace and that derive from one which it does."""
     for module, name, _, standard in replacements:
         if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:
-            yield from ((module, name, subclass) for subclass in foreign_subclasses(standard))
+            for subclass in foreign_subclasses(standard):
+                if not is_real(subclass.__module__):
+                    yield module, name, subclass
 
 
 def early_packages(replacements: Iterable[Replacement]) -> set[str]:
@@ -107,13 +110,15 @@ def is_exempt(ident: int, thread: Any, frame: FrameType) -> bool:
 
 
 def description(thread: Any, frame: FrameType) -> str:
-    """Describe a thread by its name and its function."""
+    """Describe a thread by its name, its function, and where that is written."""
     name = "an OS thread" if thread is None else f"the OS thread {thread.name!r}"
     first = [it for it in from_outermost(frame) if it.f_globals.get("__name__") != "threading"]
     if not first:
         return f"the start of {name}"
     module = first[0].f_globals.get("__name__", first[0].f_code.co_filename)
-    return f"the start of {name}, which runs {module}.{first[0].f_code.co_qualname}"
+    code = first[0].f_code
+    place = f"{code.co_filename}:{code.co_firstlineno}"
+    return f"the start of {name}, which runs {module}.{code.co_qualname} ({place})"
 
 
 def from_outermost(frame: FrameType | None) -> list[FrameType]:

@@ -62,7 +62,9 @@ class PrivateModules:
         self._loads = ModuleLocks()
         self._compiled: dict[str, bool] = {}  # by package: it is shared, as it has compiled modules
         self._stdlib = PrivateStdlib(table, self)
-        self.modules.update(sys=self._stdlib.face_of("sys"), builtins=builtins)
+        faces = {name: self._stdlib.face_of(name) for name in ("sys", "builtins")}
+        self.modules.update(faces)
+        self.builtins.update({name: getattr(faces["builtins"], name) for name in self._stdlib.replaced_in("builtins")})
 
     def __repr__(self) -> str:
         private = [name for name, module in self.modules.items() if sys.modules.get(name) is not module]

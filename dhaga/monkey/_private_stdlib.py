@@ -121,6 +121,10 @@ class PrivateStdlib:
         """Return a new face of a standard module that is neither shared nor copied."""
         return self.makers[name](importlib.import_module(name))
 
+    def replaced_in(self, name: str) -> list[str]:
+        """Return the names that the table replaces in a module."""
+        return [each for _, _, names in self.rows.get(name, ()) for each in names]
+
     # ---- the faces
 
     def package_face(self, public: ModuleType) -> ModuleType:

@@ -50,12 +50,12 @@ def lock(self: Lock | RLock) -> str:
 
 
 def event(self: Event) -> str:
-    return f"<{named(self)}, {len(self._waiters)} parked: {'set' if self._flag else 'unset'}>"
+    return f"<{named(self)}, {len(self._waiters_)} parked: {'set' if self._flag else 'unset'}>"
 
 
 def semaphore(self: Semaphore) -> str:
     most = getattr(self, "_initial_value", None)
-    return f"<{named(self)}, {len(self._waiters)} parked: value={self._value}{'' if most is None else f'/{most}'}>"
+    return f"<{named(self)}, {len(self._waiters_)} parked: value={self._value}{'' if most is None else f'/{most}'}>"
 
 
 def barrier(self: Barrier) -> str:

@@ -32,6 +32,7 @@ from typing import Any
 
 from .._kernel import hooks, originals
 from .._kernel.interpreter import FREE_THREADED
+from .._kernel.weak_sets import members
 from .._sync.condition import Condition
 from .._sync.local import local
 from .._sync.lock import Lock, RLock
@@ -83,7 +84,7 @@ def has_waiters(obj: Any) -> bool:
     """Return whether a waiter is parked on an object of ours, or in a condition."""
     if type(obj) in (local, originals.local):
         return False
-    return any(getattr(obj, name, None) for name in ("_waiters", "_gates", "_getters"))
+    return any(getattr(obj, name, None) for name in ("_waiters", "_waiters_", "_gates", "_getters_"))
 
 
 def is_held(rlock: Any) -> bool:
@@ -344,7 +345,7 @@ def downgrade_locks() -> None:
     """Undo the upgrade; objects with waiters, or that cannot be replaced, stay ours, and work."""
     old_locks = {key: old for key, (_, old) in fork_locks.items()}
     fork_locks.clear()
-    objects = list(upgraded)
+    objects = members(upgraded)
     back = {**DOWNGRADES, Lock: lambda lock: old_locks.get(id(lock)) or DOWNGRADES[Lock](lock)}
     LockUpgrade(objects, back, Condition, StandardCondition)
     upgraded.clear()

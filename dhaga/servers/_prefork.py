@@ -22,17 +22,16 @@ import os
 import signal
 import socket as standard
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
 
 from .._kernel import originals
 from .._kernel.arguments import check_seconds
-from .._kernel.context_manager import contextmanager
-from .._kernel.run.scheduler import schedulers
-from .._kernel.wait.current import this_thread
+from .._kernel.run.attachment import schedulers
 from ..socket import socket
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
-from ._worker_process import CLEANUP_SECONDS, Service, Setup
+from ._signal_pipe import SignalPipe
+from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, SERVES, Service, Setup
 
 logger = logging.getLogger("dhaga")
 
@@ -46,49 +45,6 @@ STABLE_SECONDS = 10.0
 """After a longer life than this, a worker did not die early: its slot starts again at the first delay."""
 
 
-class SignalPipe:
-    """A self-pipe (``signal.set_wakeup_fd``) that yields the numbers of the given signals, a byte each.
-
-    Not ``_kernel.run.loop.WakeupPipe``: that only wakes a loop and drops the bytes, respects an earlier wakeup fd, and
-    restores no handlers; the master needs the numbers, and must restore fd and handlers in itself and in each child.
-    """
-
-    def __init__(self, numbers: Iterable[int]) -> None:
-        self.numbers = set(numbers)
-        self.read_end, self.write_end = originals.socketpair()
-        for end in (self.read_end, self.write_end):
-            end.setblocking(False)
-        self.former_fd = signal.set_wakeup_fd(self.write_end.fileno(), warn_on_full_buffer=False)
-        self.former = {number: signal.signal(number, ignore) for number in self.numbers}
-
-    def read(self) -> bytes:
-        try:
-            return self.read_end.recv(4096)
-        except BlockingIOError:
-            return b""
-
-    def close(self) -> None:
-        """Restore the previous handlers and wakeup fd, and close both ends."""
-        for number, handler in self.former.items():
-            signal.signal(number, handler)
-        signal.set_wakeup_fd(self.former_fd)
-        self.read_end.close()
-        self.write_end.close()
-
-    @contextmanager
-    def blocked(self) -> Iterator[None]:
-        """Block the signals during a fork: until it calls ``close``, the child would write to this shared pipe."""
-        former = signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
-        try:
-            yield
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, former)
-
-
-def ignore(number: int, frame: object) -> None:
-    """Signal handler that does nothing: the number is read from the self-pipe."""
-
-
 def flush_output() -> None:
     """Flush buffered output, as each child would write it again."""
     for stream in (sys.stdout, sys.stderr):
@@ -100,7 +56,7 @@ def flush_output() -> None:
 class WorkerProcess:
     """The master's state of a worker.
 
-    ``pipe``: brings a byte when it serves, EOF when it ends; ``kill_at``: its deadline to end.
+    ``pipe``: brings SERVES, DRAINED when it exits, EOF when it ends; ``kill_at``: its deadline to end.
     """
 
     def __init__(self, pid: int, slot: int, pipe: standard.socket) -> None:
@@ -110,6 +66,10 @@ class WorkerProcess:
         self.started_at = originals.monotonic()
         self.ready = False  # it has reported that it serves
         self.kill_at = math.inf
+
+    def extend_life(self, seconds: float) -> None:
+        """Move the deadline, if it is earlier, to ``seconds`` from now."""
+        self.kill_at = max(self.kill_at, originals.monotonic() + seconds)
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -167,12 +127,13 @@ class Master:
         }
 
     def run(self) -> int:
-        """Serve until a signal ends the master. From: main code, before anything has parked.
+        """Serve until a signal ends the master. From: main code, while there are no dhagas.
 
         Returns: an exit status. Raises: OSError, RuntimeError; in the workers SystemExit.
         """
-        if schedulers or this_thread.main is not None:
-            raise RuntimeError("a master forks, and must do so before the first park or spawn of this process")
+        # A scheduler of main code that has waited, such as for a database, does no harm.
+        if any(scheduler.live for scheduler in schedulers):
+            raise RuntimeError("a master forks, and must do so while this process has no dhagas")
         pid = os.getpid()
         self.listeners = self.listen()
         self.selector = originals.DefaultSelector()
@@ -294,10 +255,13 @@ class Master:
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Record that a worker serves, or that it has closed its pipe, as by its death."""
+        """Record that a worker serves, that it exits, or that it has closed its pipe, as by its death."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
-        if worker.pipe.recv(1):
+        report = worker.pipe.recv(1)
+        if report == DRAINED:
+            worker.extend_life(EXIT_SECONDS)
+        elif report == SERVES:
             worker.ready = True
             self.announce()
             logger.info("worker %d serves", worker.pid)

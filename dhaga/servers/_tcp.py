@@ -56,6 +56,8 @@ class Connection(Dhaga):
 
     __slots__ = ("peer", "server", "sock")
 
+    makes_calls = True
+
     def __init__(self, server: TCPServer, sock: socket, peer: Any) -> None:
         super().__init__(server.scheduler, self.serve, daemon=True)
         self.server: TCPServer = server

@@ -2,14 +2,17 @@
 
 The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
 stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself, or the
-SystemExit of a handler in a further thread. The pipe to the master carries one byte once all servers serve; its end
-reports the worker's death to the master, and the master's to the worker. A second request while the worker drains
-stops it at once; an alarm kills a worker that hangs.
+SystemExit of a handler in a further thread. The pipe to the master carries SERVES once all servers serve, and DRAINED
+when the worker begins to exit; its end reports the worker's death to the master, and the master's to the worker. A
+second request while the worker drains stops it at once; an alarm kills a worker that hangs.
+The exit has the order of any program's: threads are joined, then exit handlers run, in which libraries send what they
+still hold.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import math
 import os
@@ -34,6 +37,12 @@ Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
 
 CLEANUP_SECONDS = 1.0
 """Seconds that cancelled handlers get for their ``finally`` blocks, before the process is killed."""
+
+EXIT_SECONDS = 10.0
+"""Seconds that a worker gets for its exit, once it has drained. The exporters of services flush within these."""
+
+SERVES, DRAINED = b"+", b"-"
+"""Reports of a worker to its master."""
 
 STOP_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGQUIT
 EXIT_FAILURE = 1
@@ -63,17 +72,20 @@ class Service:
         try:
             with die_with_master(pipe):
                 make_server = self.setup()
+                exempt_loaded_program()
             for number in STOP_SIGNALS:
                 signal.signal(number, self.request_stop)
             self.start(make_server)
         except Exception:
             logger.exception("worker %d cannot serve", os.getpid())
             return EXIT_FAILURE
-        spawn(self.watch_master, adopt(pipe), daemon=True)
+        master = adopt(pipe)
+        spawn(self.watch_master, master, daemon=True)
         request = self.stop_requests.get()
         if isinstance(request, BaseException):
             raise request
         self.stop(self.grace if request == signal.SIGTERM else 0)
+        self.begin_exit(master)
         return EXIT_FAILURE if request is None else 0
 
     def request_stop(self, number: int, frame: object) -> None:
@@ -102,7 +114,7 @@ class Service:
     def watch_master(self, pipe: socket) -> None:
         """Report to the master that all servers serve, then drain when its end of the pipe closes."""
         with pipe, contextlib.suppress(OSError):
-            pipe.send(b"+")
+            pipe.send(SERVES)
             pipe.recv(1)
         logger.error("worker %d drains, as the master has died", os.getpid())
         self.stop_requests.put_nowait(signal.SIGTERM)
@@ -118,12 +130,28 @@ class Service:
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
             stopped.join()
 
+    def begin_exit(self, master: socket) -> None:
+        """Give the exit its time, here and in the master; what the drain has not used is added."""
+        signal.alarm(max(signal.alarm(0), math.ceil(EXIT_SECONDS + CLEANUP_SECONDS)))
+        with contextlib.suppress(OSError):  # the master has died
+            master.send(DRAINED)
+
     def stop_at_once(self) -> None:
         """Wait for a second stop request, then reduce the grace of every server to 0."""
         while not isinstance(self.stop_requests.get(), int):  # a server has ended, as expected during a stop
             pass
         for server in self.servers:
             spawn(server.stop, 0)
+
+
+def exempt_loaded_program() -> None:
+    """Exempt the objects that the program has loaded from later garbage collections.
+
+    A full collection stops all requests. With the 86,000 objects of Flask and SQLAlchemy it took 50 to 90 ms, without
+    them less than 1 ms. The import's garbage is collected first: it would stay otherwise.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @contextmanager

@@ -21,6 +21,8 @@ Decision = tuple[int, int, bool]
 class ExhaustiveChooser(Chooser):
     """Follows the choices of a prefix, then takes the first each time."""
 
+    stalls = True
+
     def __init__(self, prefix: Sequence[int], preemptions: int) -> None:
         self.prefix = prefix
         self.preemptions_left = preemptions

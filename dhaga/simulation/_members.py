@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._kernel.run.run_queues import HighQueue
@@ -27,6 +28,21 @@ class Member:
         return f"<Member {self.number} {self.name}>"
 
 
+CLOCK = -1
+"""The number of the clock, which takes no step."""
+
+
+class Clock(Member):
+    """Stands for time: chosen at a point, it lets the running member stand still until the next deadline.
+
+    A thread of the OS may also do so between any two lines, for as long as others compute. PCT raises ``priority``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(CLOCK, "the clock")
+        self.priority = -math.inf
+
+
 class Members:
     """All members of a run, in the order of their first steps."""
 
@@ -34,6 +50,7 @@ class Members:
         self.all: list[Member] = []
         self.by_ident: dict[int | None, Member] = {}
         self.others: dict[str, Member] = {}
+        self.clock = Clock()
 
     def of(self, waiter: Any) -> Member:
         """Return the member for a waiter; a new one at its first step. Calls on the hub share one."""
@@ -54,6 +71,9 @@ class Members:
         return found
 
     def named(self, number: int) -> str:
+        """Return a member's name."""
+        if number == CLOCK:
+            return self.clock.name
         return self.all[number].name if number < len(self.all) else f"member {number}"
 
 

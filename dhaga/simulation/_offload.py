@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._kernel.wait.waiter import Waiter
-from .._workers.thread_pool import OffloadPool, SharedPool
-from .._workers.worker_thread import WorkerThread
+from .._workers.offload import OffloadPool, SharedPool
+from .._workers.offloaded_call import WorkerThread
 from ._pause import pause
 
 if TYPE_CHECKING:
@@ -68,6 +68,9 @@ class SimulatedThread(WorkerThread):
                 self.wait(self.dhaga, f"a call of {self.pool.name}")
         finally:
             self.leave()
+
+    def take_mask(self, mask: frozenset[int]) -> None:
+        """Do nothing: the mask of the OS thread is the program's."""
 
     def leave(self) -> None:
         """Leave the pool, at the end or as its host is killed."""

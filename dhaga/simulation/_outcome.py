@@ -17,9 +17,10 @@ from typing import Any
 from .. import monkey
 from .._kernel.run.call_outs import begins_program, is_of_dhaga
 from ._exhaustive import ExhaustiveChooser
+from ._limit import limited
 from ._strategies import FIFO, Exhaustive, Strategy, strategy_of
 from ._switches import switches_from
-from ._world import MAX_EVENTS, MAX_SECONDS, FaultsLike, Simulation, is_failure
+from ._world import MAX_EVENTS, MAX_SECONDS, STALLS, FaultsLike, Simulation, is_failure
 from .network._faults import numbers_from
 
 Program = Callable[[], object]
@@ -36,6 +37,7 @@ class Settings:
     allow: Sequence[str] = ()
     max_events: int = MAX_EVENTS
     max_seconds: float = MAX_SECONDS
+    stalls: float = STALLS
     faults: FaultsLike | None = None
 
     def check(self) -> None:
@@ -57,6 +59,7 @@ class Settings:
             allow=self.allow,
             max_events=self.max_events,
             max_seconds=self.max_seconds,
+            stalls=self.stalls,
             faults=self.faults,
             **more,
         )
@@ -190,8 +193,10 @@ class Child:
         )
 
 
-def start_child(program: Program, settings: Settings, order: Order, began_at: float) -> Child:
-    """Fork a process that makes one run."""
+def start_child(
+    program: Program, settings: Settings, order: Order, began_at: float, real_seconds: float | None = None
+) -> Child:
+    """Fork a process that makes one run, and ends by itself if that takes longer than ``real_seconds``."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -201,7 +206,7 @@ def start_child(program: Program, settings: Settings, order: Order, began_at: fl
         return Child(pid, reader, order, began_at)
     status = 1
     try:
-        send_outcome(program, settings, order, writer)
+        send_outcome(program, settings, order, writer, real_seconds)
         status = 0
     except KeyboardInterrupt:
         status = 130
@@ -214,12 +219,20 @@ def start_child(program: Program, settings: Settings, order: Order, began_at: fl
         os._exit(status)
 
 
-def send_outcome(program: Program, settings: Settings, order: Order, writer: int) -> None:
+def send_outcome(program: Program, settings: Settings, order: Order, writer: int, real_seconds: float | None) -> None:
     if not order.shown:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nowhere, fd)
-    data = json.dumps(asdict(run_here(program, settings, order))).encode()
-    write = monkey.original("os", "write")
-    while data:
-        data = data[write(writer, data) :]
+
+    def send(outcome: Outcome) -> None:
+        data = json.dumps(asdict(outcome)).encode()
+        write = monkey.original("os", "write")
+        while data:
+            data = data[write(writer, data) :]
+
+    # A program that may set timers has SIGALRM for itself.
+    limit = None if "signals" in settings.allow else real_seconds
+    with limited(order.seed, limit, lambda text: send(Outcome(order.seed, kind="Hang", report=text))):
+        outcome = run_here(program, settings, order)
+    send(outcome)

@@ -6,7 +6,9 @@ hook for good: without a simulation it does nothing.
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -15,7 +17,14 @@ from .._kernel import originals
 from ..monkey._rebind import Replacement
 from ._errors import NotSimulated
 
+_posixsubprocess: Any
+try:
+    import _posixsubprocess
+except ImportError:  # Windows
+    _posixsubprocess = None
+
 KINDS = {
+    "fifos": "open() waits in C for the other end: give the program os.pipe() or a socketpair",
     "network": "a real address answers when it likes: give the program a fake of the other side, or a socketpair",
     "processes": "another process has its own clock and schedule: give the program a fake of it",
     "signals": "a real timer does not wait for the virtual clock: use threading.Timer",
@@ -24,6 +33,7 @@ KINDS = {
 """The kinds that may be allowed, each with the reason and a way out."""
 
 EVENTS = {
+    "open": "fifos",
     "os.exec": "processes",
     "os.fork": "processes",
     "os.forkpty": "processes",
@@ -42,12 +52,16 @@ EVENTS = {
     "signal.alarm": "signals",
     "signal.setitimer": "signals",
     "subprocess.Popen": "processes",
+    "fork_exec": "processes",
     "_thread.start_joinable_thread": "threads",
     "_thread.start_new_thread": "threads",
 }
 """The kind of each audit event."""
 
 TIMERS = ("alarm", "setitimer")
+
+ENDS_ELSEWHERE = os.O_RDWR | getattr(os, "O_NONBLOCK", 0)
+"""Flags with which the open of a FIFO does not wait for its other end."""
 
 STARTS_ARE_AUDITED = sys.version_info >= (3, 12)
 """Whether the start of a thread is an audit event."""
@@ -98,7 +112,19 @@ class Outside:
                 return
         if event == "socket.sendmsg" and arguments[1] is None:
             return
+        if event == "open" and not waits_for_other_end(*arguments):
+            return
         raise refused(event.removeprefix("_thread."), arguments, kind)
+
+
+def waits_for_other_end(path: Any, mode: object, flags: int | None) -> bool:
+    """Return whether an open is one of a FIFO, in C, until the other end is open."""
+    if isinstance(path, int) or (flags or 0) & ENDS_ELSEWHERE:
+        return False
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)
+    except (OSError, TypeError, ValueError):  # no such file, or a bad path: the open raises
+        return False
 
 
 def refused(call: str, arguments: tuple[Any, ...], kind: str) -> NotSimulated:
@@ -138,7 +164,25 @@ def refusing_timer(name: str) -> Callable[..., Any]:
     return timer
 
 
+standard_fork_exec: Any = getattr(_posixsubprocess, "fork_exec", None)
+
+TRACKER = b"from multiprocessing.resource_tracker "
+"""The first words of the process that waits for the end of this one, and then unlinks its semaphores."""
+
+
+def refusing_fork_exec(arguments: Any, *others: Any) -> Any:
+    """Start a process, unless a simulation refuses it: ``multiprocessing`` does so by spawn and forkserver."""
+    if outside is not None and not any(os.fsencode(each).startswith(TRACKER) for each in arguments):
+        outside.check("fork_exec", (arguments,))
+    return standard_fork_exec(arguments, *others)
+
+
 REPLACED = [
-    Replacement(signal, name, refusing_timer(name), getattr(signal, name)) for name in TIMERS if hasattr(signal, name)
+    Replacement(module, name, ours, getattr(module, name))
+    for module, name, ours in (
+        *((signal, name, refusing_timer(name)) for name in TIMERS if hasattr(signal, name)),
+        (_posixsubprocess, "fork_exec", refusing_fork_exec),
+    )
+    if module is not None
 ]
-"""The functions that no audit event announces."""
+"""The functions that no audit event announces, on some Pythons at least."""

@@ -98,7 +98,8 @@ class Points:
         if not isinstance(queue, SimulatedQueue):
             return
         ready = queue.members()
-        index = run.chooser.at_point(run.running, ready)
+        choices = run.choices(ready)
+        index = run.chooser.at_point(run.running, choices)
         if index is None:
             if not ready and run.stretch() >= LONGEST_STRETCH and may_pause(me, frame):
                 self.pause(run.wait_for_deadline, me)
@@ -109,7 +110,10 @@ class Points:
         # A line is shown where it runs: after the others if it has not begun.
         if self.lines and not self.instructions:
             self.lines.pop()
-        self.pause(self.preempt, me, ready, index, place)
+        if choices[index] is run.members.clock:
+            self.pause(run.stall, me, place)
+        else:
+            self.pause(self.preempt, me, ready, index, place)
         if self.lines is not None:
             self.lines.append((run.running, frame.f_code.co_filename, line))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._members import CLOCK
 from ._side_by_side import side_by_side
 from ._switches import switches_from
 
@@ -50,4 +51,5 @@ def failure_text(outcome: Outcome) -> str:
 
 def members_of(switches: str) -> set[int]:
     """Return the numbers of the members that switches name."""
-    return {number for switch in switches_from(switches) for number in (switch.number, switch.following)}
+    numbers = {number for switch in switches_from(switches) for number in (switch.number, switch.following)}
+    return numbers - {CLOCK}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from .._kernel.run.run_queues import HighQueue, LowQueue
 from .._kernel.run.scheduler import NewQueue, Scheduler
 from ._errors import HostKilled, LimitReached, Stopped
 from ._events import Log
-from ._members import Member, Members, waiter_behind
+from ._members import CLOCK, Member, Members, waiter_behind
 from ._pause import pause
 from ._strategies import Chooser
 from ._switches import Switch
@@ -49,7 +48,9 @@ class Run:
 
     scheduler: Scheduler
 
-    def __init__(self, chooser: Chooser, clock: VirtualClock, log: Log, max_events: int, max_seconds: float) -> None:
+    def __init__(
+        self, chooser: Chooser, clock: VirtualClock, log: Log, max_events: int, max_seconds: float, stalls: float = 0.0
+    ) -> None:
         self.chooser = chooser
         self.clock = clock
         self.log = log
@@ -57,7 +58,9 @@ class Run:
         self.max_seconds = max_seconds
         self.began_at = clock.now
         self.ends_at = clock.now + max_seconds
+        self.stall_seconds_left = stalls
         self.members = Members()
+        chooser.clock = self.members.clock
         self.switches: list[Switch] = []
         self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
@@ -160,14 +163,32 @@ class Run:
 
     # ---- points
 
+    def choices(self, ready: list[Member]) -> list[Member]:
+        """Return who may be next at a point: the ready ones, and the clock if a deadline is near."""
+        if not self.chooser.stalls:
+            return ready
+        deadline = self.next_deadline()
+        if deadline is None or not 0 < deadline - self.clock.now <= self.stall_seconds_left:
+            return ready
+        return [*ready, self.members.clock]
+
+    def stall(self, me: Any, place: str) -> None:
+        """Delay the caller until the next deadline, at a point; others run meanwhile."""
+        deadline = self.next_deadline()
+        assert deadline is not None
+        seconds = deadline - self.clock.now
+        self.stall_seconds_left -= seconds
+        self.switches.append(Switch(self.running.number, True, self.running.points, CLOCK))
+        self.place = f"stands still for {seconds:g} s before {place}"
+        pause(self.scheduler, me, seconds, "the clock")
+
     def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
         """Switch to another member instead of the caller, at a point."""
         self.switches.append(Switch(self.running.number, True, self.running.points, ready[index].number))
         self.forced = ready[index]
         self.place = f"is preempted before {place}"
         # Not a park: cancels and timeouts stay pending.
-        deque.append(me.wake_queue, me)
-        me.wake_queue.ready.append(self.running)
+        me.wake_queue.append_preempted(me, self.running)
         me.park_within(None)
 
     # ---- kills
@@ -256,6 +277,11 @@ class SimulatedQueue(ChosenQueue):
         super().append(entry)
         self.ready.append(self.run.note_ready(entry))
 
+    def append_preempted(self, me: Any, member: Member) -> None:
+        """Append a member that was preempted: it goes on being ready, and has not yielded."""
+        super().append(me)
+        self.ready.append(member)
+
     def appendleft(self, entry: Any) -> None:
         super().appendleft(entry)
         self.run.note_ready(entry)
@@ -291,19 +317,17 @@ class SimulatedQueue(ChosenQueue):
                 del self[place]
                 del self.ready[place]
 
-    def popleft(self) -> Any:
-        ready = self.members()
-        if not ready:
-            return super().popleft()
-        index = 0 if type(self[0]) is HighQueue else self.run.next_index(ready)
-        entry = self[index]
-        waiter = entry
-        if type(entry) is NewQueue:
-            waiter = self.bring_forward(entry, index)
-        elif type(entry) is HighQueue:
-            waiter = entry.waiters[0]
-        del self[index]
-        member = ready.pop(index)
+    def choose(self) -> int:
+        return self.run.next_index(self.members())
+
+    def take(self, index: int) -> Any:
+        member = self.members().pop(index)
+        waiter = self[index]
+        if type(waiter) is NewQueue:
+            waiter = self.bring_forward(waiter, index)
+        elif type(waiter) is HighQueue:
+            waiter = waiter.waiters[0]
+        entry = super().take(index)
         self.run.note_switch(member, waiter)
         return entry
 

@@ -18,6 +18,7 @@ import tornado.platform.asyncio  # noqa: F401  # else each forked process would 
 from .. import monkey
 from .._kernel import originals
 from ._exhaustive import Schedules
+from ._limit import GRACE, late_text
 from ._outcome import Child, Order, Outcome, Program, Settings, start_child
 from ._standard import replaced
 from ._strategies import Exhaustive, is_number
@@ -25,7 +26,7 @@ from ._world import check_count
 from .disk import remove_folders_of
 
 REAL_SECONDS = 60.0
-"""Seconds of real time that a run may take; then its process is killed."""
+"""Seconds of real time that a run may take; then it says where it stands, and its process ends or is killed."""
 
 RECENT = 100
 """The last runs, of which the progress tells how many were new."""
@@ -47,9 +48,13 @@ class Findings:
     interrupted: bool = False
     recent: deque[bool] = field(default_factory=partial(deque, maxlen=RECENT), repr=False)
 
+    def measure(self, outcome: Outcome) -> None:
+        """Note the length of the program, from its run in plain order, which counts as a run only if it failed."""
+        self.length = max(1, outcome.length)
+        if outcome.failed:
+            self.add(outcome)
+
     def add(self, outcome: Outcome) -> None:
-        if not self.runs:
-            self.length = max(1, outcome.length)
         self.runs += 1
         self.events += outcome.events
         self.recent.append(outcome.hash not in self.hashes)
@@ -92,7 +97,7 @@ class Children:
         self.waitpid = monkey.original("os", "waitpid")
 
     def start(self, order: Order) -> None:
-        child = start_child(self.program, self.settings, order, clock())
+        child = start_child(self.program, self.settings, order, clock(), self.real_seconds)
         self.by_fd[child.fd] = child
         self.poll.register(child.fd, originals.select_module.POLLIN)
 
@@ -110,7 +115,10 @@ class Children:
         if data := self.read(fd, 1 << 16):
             child.received += data
             return None
-        return child.outcome(self.end(child))
+        outcome = child.outcome(self.end(child))
+        if outcome.kind == "Hang":
+            remove_folders_of(child.pid)
+        return outcome
 
     def end(self, child: Child) -> int:
         """Wait for the end of a process. Returns: its status."""
@@ -120,15 +128,14 @@ class Children:
         return os.waitstatus_to_exitcode(self.waitpid(child.pid, 0)[1])
 
     def kill_late(self) -> list[Outcome]:
-        late = [child for child in self.by_fd.values() if clock() - child.began_at > self.real_seconds]
+        late = [child for child in self.by_fd.values() if clock() - child.began_at > self.real_seconds + GRACE]
         return [self.kill(child) for child in late]
 
     def kill(self, child: Child) -> Outcome:
         os.kill(child.pid, signal.SIGKILL)
         self.end(child)
         remove_folders_of(child.pid)
-        text = f"the run of seed {child.order.seed} took longer than {self.real_seconds:g} s of real time"
-        return Outcome(child.order.seed, kind="Hang", report=text)
+        return Outcome(child.order.seed, kind="Hang", report=late_text(child.order.seed, self.real_seconds))
 
     def kill_all(self) -> None:
         for child in list(self.by_fd.values()):
@@ -177,7 +184,7 @@ def search(
 ) -> Findings:
     """Run a program by many seeds, each in a forked process, until one fails.
 
-    The first run is in plain order, without preemptions: it measures the length of the program for the strategy.
+    One more run goes first, in plain order and without preemptions: it measures the program's length for the strategy.
     ``seeds``: their number, or the seeds; ``jobs``: processes at once, by default one for each core; ``keep_going``:
     also after a failure. A Ctrl-C ends the search with what it has found. Returns: the findings. Raises: TypeError,
     ValueError, PatchError.
@@ -201,6 +208,11 @@ def search(
         if progress is not None:
             progress(findings)
 
+    def note_length(outcome: Outcome) -> None:
+        findings.measure(outcome)
+        if progress is not None and findings.runs:
+            progress(findings)
+
     def stop() -> bool:
         return bool(findings.failures) and not keep_going
 
@@ -209,7 +221,7 @@ def search(
         children = Children(program, settings, 1 if exhaustive else most, real_seconds)
         try:
             if not exhaustive:
-                run_all(children, [Order(first_of(wanted), switches="")], note, stop)
+                run_all(children, [Order(first_of(wanted), switches="")], note_length, stop)
                 children.settings = settings.for_length(findings.length)
             run_all(children, orders_of(settings, wanted, schedules), note, stop)
         except KeyboardInterrupt:

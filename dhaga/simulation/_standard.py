@@ -17,6 +17,7 @@ from .. import monkey
 from .._iowait import dns
 from .._kernel.context_manager import contextmanager
 from .._kernel.process.preemption_watcher import suspended
+from ..io import standard_open
 from ..monkey import _other_hubs
 from ..monkey._patcher import patch_after, replacements
 from ..monkey._preconditions import early_packages
@@ -76,7 +77,7 @@ def replace() -> None:
 
 def rebind_in_dhaga() -> None:
     """Replace the functions that Dhaga's own modules have bound, apart from the simulation's."""
-    pairs: list[tuple[Any, Any]] = [*_names.IN_DHAGA, (_files.standard_open, _files.simulated_open)]
+    pairs: list[tuple[Any, Any]] = [*_names.IN_DHAGA, (standard_open, _files.simulated_open)]
     replaced = {id(standard): ours for standard, ours in pairs}
     for key, module in list(sys.modules.items()):
         if key.partition(".")[0] == "dhaga" and not key.startswith("dhaga.simulation."):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
-from ._members import Member
+from ._members import Clock, Member
 
 LONGEST_STRETCH = 10_000
 """Points of one member without a park, after which the others run: it may poll for what they do."""
@@ -33,6 +33,12 @@ class Chooser:
     """Decides for one run; this one is FIFO, with preemptions only where a member may poll."""
 
     points_left: int = LONGEST_STRETCH
+
+    stalls: bool = False
+    """Whether the last of the ready members at a point may be the clock."""
+
+    clock: Member = Clock()
+    """The clock of the run."""
 
     def next_of(self, parked: Member, ready: Sequence[Member]) -> int:
         """Return the index of the member that runs next. ``ready`` is in the order of the wakes."""
@@ -56,7 +62,9 @@ class Chooser:
 
 
 class RandomChooser(Chooser):
-    """Any member may be next, and each point may be a preemption."""
+    """Any member may be next, and each point may be a preemption, or let time pass."""
+
+    stalls = True
 
     def __init__(self, draw: random.Random, rate: float) -> None:
         self.draw = draw
@@ -93,7 +101,12 @@ priority_of: Callable[[Member], Any] = attrgetter("priority")
 
 
 class PCTChooser(Chooser):
-    """The ready member of the highest priority runs; at ``depth - 1`` steps the running one gets the lowest."""
+    """The ready member of the highest priority runs; at ``depth - 1`` steps the running one gets the lowest.
+
+    After half of these steps the clock comes before it, once: time passes when no other member can run.
+    """
+
+    stalls = True
 
     def __init__(self, draw: random.Random, depth: int, length: int | None) -> None:
         self.draw = draw
@@ -125,6 +138,8 @@ class PCTChooser(Chooser):
             change = self.changes.get(self.steps)
             if change is not None:
                 member.priority = change
+                # The step was drawn: whether it is odd is the toss of a coin.
+                self.clock.priority = change + 1 / 2 if self.steps % 2 else -math.inf
             self.plan()
 
     def next_of(self, parked: Member, ready: Sequence[Member]) -> int:
@@ -132,7 +147,10 @@ class PCTChooser(Chooser):
         self.count()
         self.take_step(parked)
         self.stretch = 0
-        return self.best(ready)
+        best = self.best(ready)
+        if self.priority(ready[best]) < self.priority(self.clock):
+            self.ask_again()
+        return best
 
     def at_point(self, running: Member, ready: Sequence[Member]) -> int | None:
         self.stretch += self.count()
@@ -143,7 +161,11 @@ class PCTChooser(Chooser):
         if not ready:
             return None
         best = self.best(ready)
-        return best if self.priority(ready[best]) > self.priority(running) else None
+        if self.priority(ready[best]) <= self.priority(running):
+            return None
+        if ready[best] is self.clock:
+            self.clock.priority = -math.inf
+        return best
 
     def ask_again(self) -> None:
         self.planned = self.points_left = 1

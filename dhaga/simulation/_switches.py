@@ -2,7 +2,7 @@
 
 A switch says who runs next after a step of a member: after its nth park (``2/5>1``), or at its nth point instead of it,
 which is a preemption (``2.31>1``). Steps are counted by member, so that a switch keeps its meaning when others are
-taken away.
+taken away. Instead of a member, the clock may follow (``2.31>clock``): time passes up to the next deadline.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ._members import Member
+from ._members import CLOCK, Member
 from ._strategies import LONGEST_STRETCH, Chooser
 
 STRETCH = 10 * LONGEST_STRETCH
 """Points of one member without a park, after which a replay lets the others run: only where the schedule did not."""
 
-SWITCH = re.compile(r"(\d+)([./])(\d+)>(\d+)")
+SWITCH = re.compile(r"(\d+)([./])(\d+)>(\d+|clock)")
 
 
 class Switch(NamedTuple):
@@ -29,7 +29,8 @@ class Switch(NamedTuple):
     following: int
 
     def __str__(self) -> str:
-        return f"{self.number}{'.' if self.preempts else '/'}{self.steps}>{self.following}"
+        following = "clock" if self.following == CLOCK else self.following
+        return f"{self.number}{'.' if self.preempts else '/'}{self.steps}>{following}"
 
 
 def switches_from(text: str) -> list[Switch]:
@@ -39,7 +40,8 @@ def switches_from(text: str) -> list[Switch]:
         found = SWITCH.fullmatch(part)
         if found is None:
             raise ValueError(f"a switch is written as 2.31>1 (at a point) or 2/5>1 (after a park), and not {part!r}")
-        switches.append(Switch(int(found[1]), found[2] == ".", int(found[3]), int(found[4])))
+        following = CLOCK if found[4] == "clock" else int(found[4])
+        switches.append(Switch(int(found[1]), found[2] == ".", int(found[3]), following))
     return switches
 
 
@@ -51,6 +53,7 @@ class ReplayingChooser(Chooser):
         self.gap = 1 if any(preempts for _, preempts, _ in self.following) else LONGEST_STRETCH
         self.points_left = self.gap
         self.stretch = 0
+        self.stalls = CLOCK in self.following.values()
 
     def index_of(self, step: tuple[int, bool, int], ready: Sequence[Member]) -> int | None:
         number = self.following.get(step)
@@ -66,7 +69,7 @@ class ReplayingChooser(Chooser):
         self.points_left = self.gap
         self.stretch += self.gap
         index = self.index_of((running.number, True, running.points), ready)
-        if index is None and self.stretch >= STRETCH and ready:
+        if index is None and self.stretch >= STRETCH and ready and ready[0].number != CLOCK:
             index = 0
         if index is not None:
             self.stretch = 0

@@ -18,7 +18,9 @@ from typing import Any, Self
 from greenlet import getcurrent
 
 from .._kernel import hooks
+from .._kernel.api import sleep
 from .._kernel.errors import Deadlock
+from .._kernel.foreign_names import refuse_async_with
 from .._kernel.process.virtual_clock import (
     JumpingSelector,
     cancel_dhagas,
@@ -51,6 +53,12 @@ from .network._installed import install_network
 
 MAX_EVENTS = 1_000_000
 MAX_SECONDS = 30 * 86_400.0
+
+CHECKS = 100
+"""The number of times that ``eventually`` checks its condition."""
+
+STALLS = 1.0
+"""Seconds of the virtual clock for which the threads of a run stand still between lines, all together."""
 
 
 class SimulatedSelector(JumpingSelector):
@@ -106,6 +114,7 @@ def is_failure(error: BaseException) -> bool:
     return error.code not in (None, 0) if isinstance(error, SystemExit) else isinstance(error, Exception)
 
 
+@refuse_async_with()
 class Simulation:
     """Run a block of main code, and all threads that it starts, by a seed.
 
@@ -113,6 +122,7 @@ class Simulation:
     ``"lines"`` or ``"instructions"`` of the program, between which threads are also switched; ``modules``: installed
     packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
     (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
+    ``stalls``: seconds of the virtual clock for which threads stand still between lines, all together;
     ``switches``: a schedule to replay instead;
     ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
     happen, as a report shows them.
@@ -140,6 +150,7 @@ class Simulation:
         allow: Iterable[str] = (),
         max_events: int = MAX_EVENTS,
         max_seconds: float = MAX_SECONDS,
+        stalls: float = STALLS,
         switches: Iterable[Switch] | None = None,
         keep: int | None = KEPT,
         keep_lines: bool = False,
@@ -150,6 +161,8 @@ class Simulation:
         check_count("max_events", max_events)
         if not is_number(max_seconds) or not max_seconds > 0:
             raise ValueError(f"max_seconds is a number of seconds above 0, and not {max_seconds!r}")
+        if not is_number(stalls) or not stalls >= 0:
+            raise ValueError(f"stalls is a number of seconds from 0, and not {stalls!r}")
         if preempt is not None and preempt not in KINDS:
             raise ValueError(f"preempt is {' or '.join(map(repr, KINDS))}, or None, and not {preempt!r}")
         if isinstance(modules, str):
@@ -161,7 +174,7 @@ class Simulation:
         replayed = None if switches is None else ReplayingChooser(switches)
         chooser = replayed or self.strategy.chooser(self.draws.schedule)
         self.clock = SimulatedClock()
-        self.run = Run(chooser, self.clock, Log(keep), max_events, max_seconds)
+        self.run = Run(chooser, self.clock, Log(keep), max_events, max_seconds, stalls)
         self.outside = Outside(allow)
         self.network = Network(seed, self.clock)
         self.disks = self.network.disks = Disks(self.network)
@@ -183,6 +196,23 @@ class Simulation:
     def always(self, invariant: Callable[[], object]) -> None:
         """Call a function after each event; the run fails once it returns False or raises. It must not park."""
         self.run.invariants.append(invariant)
+
+    def eventually(self, condition: Callable[[], object], within: float) -> None:
+        """Wait until a condition holds. The condition is checked at once, then 100 times in ``within`` seconds.
+
+        After faults, for example, the nodes elect a leader, and all replicas agree.
+        Parks: until then (``sleep``). From: a thread of the simulation, main code. Raises: AssertionError after
+        ``within`` seconds of the virtual clock; ValueError; what the condition raises.
+        """
+        if not is_number(within) or not within > 0:
+            raise ValueError(f"within is a number of seconds above 0, and not {within!r}")
+        for _ in range(CHECKS):
+            if condition():
+                return
+            sleep(within / CHECKS)
+        if not condition():
+            name = getattr(condition, "__qualname__", repr(condition))
+            raise AssertionError(f"{name} does not hold within {within:g} s")
 
     # ---- the block
 

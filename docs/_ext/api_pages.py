@@ -18,7 +18,21 @@ import dhaga
 
 PACKAGE = Path(dhaga.__file__).parent
 LEFT_OUT = frozenset(
-    f"dhaga.integrations.{name}" for name in ("ipython", "psycopg", "psycopg2", "pyopenssl", "trio", "zmq")
+    f"dhaga.integrations.{name}"
+    for name in (
+        "curl_cffi",
+        "ipython",
+        "ldap",
+        "mariadb",
+        "mysqlclient",
+        "psycopg",
+        "psycopg2",
+        "pymssql",
+        "pyopenssl",
+        "snowflake",
+        "trio",
+        "zmq",
+    )
 )
 """They import the package that they are for; howto/ describes them."""
 PLACEHOLDER = "<!-- the modules -->"

@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 def row(ident: int, name: str, reason: str | None, seconds: float | None, **more: Any) -> dict[str, Any]:
-    common = {"kind": "dhaga", "scheduler": "MainThread", "share": 0.0, "waits_on": None, "held_by": []}
+    common = {"kind": "dhaga", "scheduler": "MainThread", "held": 0.0, "share": 0.0, "waits_on": None, "held_by": []}
     state = "WAITING" if reason else "RUNNABLE"
     return {"ident": ident, "name": name, "state": state, "reason": reason, "seconds": seconds, **common, **more}
 
@@ -43,7 +43,7 @@ def group(count: int, name: str, reason: str, seconds: float, waits_on: str, *ho
 def table() -> dict[str, Any]:
     lock = "<Lock held by POST /orders/44, 3 parked>"
     rows = [
-        row(1, "GET /report", None, None, share=0.83),
+        row(1, "GET /report", None, None, held=0.85, share=0.83),
         group(3, "POST /orders/…", "lock.acquire", 0.148, lock, "POST /orders/44"),
         row(5, "POST /orders/44", "sleep", 0.031),
         group(3, "mailer-…", "queue.get", 12.4, "<Queue empty, 3 parked>"),
@@ -52,7 +52,7 @@ def table() -> dict[str, Any]:
     ]
     return {
         "pid": 4711,
-        "headline": "10 dhagas, main code: 10 waiting, 1 runnable",
+        "headline": "10 dhagas and main code: 10 waiting, 1 runnable",
         "total": 11,
         "matching": 11,
         "hidden": 0,
@@ -61,6 +61,7 @@ def table() -> dict[str, Any]:
         "reasons": [["lock.acquire", 3], ["queue.get", 3], ["sleep", 3], ["read fd 9", 1]],
         "cycles": [],
         "cycle_idents": [],
+        "blocks": [],
         "rows": [*rows, row(0, "main code", "sleep", 2460.0, kind="main code")],
     }
 

@@ -123,7 +123,7 @@ def picture(lines: list[str]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-            "<title>python -m dhaga top: each dhaga, its share of the CPU, and what it waits for</title>",
+            "<title>python -m dhaga top: each dhaga, its shares of time and CPU, and what it waits for</title>",
             f'<rect width="{width}" height="{height}" rx="8" fill="{PAPER}" stroke="{FRAME}"/>{dots}',
             f'<g font-family="{FONTS}" font-size="14">',
             *elements(lines),

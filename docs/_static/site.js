@@ -1,4 +1,5 @@
-// Two things that a page offers if scripts run: a button that copies a block of code, and a filter of the errors index.
+// What a page offers if scripts run: a button that copies a block of code, a hint beside what is wider than the page, and a
+// filter of the errors index.
 "use strict";
 
 // ---- copy
@@ -30,6 +31,28 @@ function addCopyButton(block) {
     setTimeout(() => button.classList.remove("done"), 1500);
   });
   block.append(button);
+}
+
+// ---- tables and code that are wider than the page
+
+// Of a table a line says that it goes on, as its last columns could be missed; a cut line of code shows it by itself.
+function followWidth(box) {
+  const table = box.querySelector("table");
+  const hint = document.createElement("p");
+  hint.className = "sideways";
+  hint.textContent = "More columns: scroll sideways →";
+  if (table) box.before(hint);
+  const update = () => {
+    const hidden = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("more-left", hidden > 1 && box.scrollLeft > 1);
+    box.classList.toggle("more-right", hidden > 1 && box.scrollLeft < hidden - 1);
+    hint.hidden = hidden <= 1;
+    if (hidden > 1) box.tabIndex = 0; // the keyboard scrolls it
+    else box.removeAttribute("tabindex");
+  };
+  box.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(box);
+  update();
 }
 
 // ---- the filter
@@ -89,6 +112,7 @@ document.addEventListener("DOMContentLoaded", () => {
   for (const block of document.querySelectorAll("div.highlight")) {
     if (!block.closest(".highlight-text")) addCopyButton(block);
   }
+  for (const box of document.querySelectorAll(".table-wrapper, div.highlight > pre")) followWidth(box);
   const place = document.getElementById("filter");
   if (place) addFilter(place);
 });

@@ -1,7 +1,9 @@
-"""python -m examples.backup.demo [DIRECTORY]: the main job on real input, on dhagas and on threads, in one table.
+"""python -m examples.backup.demo [DIRECTORY]: a backup over a long line, by dhagas and by threads, in one table.
 
-For each unit a server of its own, in a process of its own, in a temporary directory: back the directory up, back it up
-again, restore it, compare it with the source byte for byte. The default is the running Python's standard library.
+Each file costs round trips: has the server got this, then take it. A relay in a process of its own delays each byte by
+half a round trip, and does not limit their number. All units have the same line and the same kind of server, each with
+an empty store: back the directory up, restore it, compare it with the source byte for byte. The default are the modules
+of the running Python's standard library.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,12 +30,18 @@ from .report import COLUMNS, cells, table
 from .wire import BackupError
 
 ROOT: Final = Path(__file__).parents[2]
-EXCLUDED: Final = ("site-packages", "dist-packages")  # not the standard library, where they lie in its directory
+STDLIB: Final = Path(sysconfig.get_path("stdlib"))
+EXCLUDED: Final = ("site-packages", "dist-packages", "__pycache__", "config-*", "test", "tests")
+"""What lies in the standard library's directory beside its modules, and differs from one installation to another."""
 TOKEN: Final = "demo"
+SERVER: Final = ["--workers", "dhagas", "--threads", "1"]
 RUNS: Final = {
     "4 x 32 dhagas": ["--workers", "dhagas", "--threads", "4", "--dhagas", "32"],
     "32 threads": ["--workers", "threads", "--threads", "32"],
+    "128 threads": ["--workers", "threads", "--threads", "128"],
 }
+RTT: Final = "50ms"
+AS_FAST: Final = 0.1  # a smaller difference says nothing on a machine that does other work as well
 SHOWN: Final = 10
 CLEARED: Final = "\x1b[A\x1b[2K"  # the line above, where a terminal shows the job's title while it runs
 
@@ -40,30 +49,60 @@ CLEARED: Final = "\x1b[A\x1b[2K"  # the line above, where a terminal shows the j
 class Demo:
     """One source, backed up by several units."""
 
-    def __init__(self, source: Path, scratch: Path) -> None:
+    def __init__(self, source: Path, scratch: Path, rtt: str) -> None:
         self.source = source
+        self.rtt = rtt
+        self.excluded = EXCLUDED if source == STDLIB.resolve() else ()
+        self.bytecode = scratch / "bytecode"
+        self.relay_shares: list[str] = []
         self.scratch = scratch
         self.began = time.time()
         self.rows: list[list[str]] = []
         self.firsts: dict[str, Summary] = {}  # the first backup of each unit
         self.remarks: list[str] = []
 
+    def warm_up(self) -> None:
+        """Read every file, and back up a small folder, so that the first unit pays for neither disk nor compiler."""
+        read_through(self.source, self.excluded)
+        (small := self.scratch / "small").mkdir()
+        (small / "file").write_bytes(os.urandom(1_000_000))
+        with server(self.scratch / "warm" / "store", SERVER, self.bytecode) as address:
+            line = command("backup", str(small), "--to", address)
+            subprocess.run(line, cwd=ROOT, env=environment(self.bytecode), stdout=subprocess.DEVNULL)
+
     def run(self, title: str, options: list[str]) -> None:
-        """Back up twice, restore and compare, and add three rows to the table."""
+        """Back up, restore and compare, and add three rows to the table."""
         place = self.scratch / title.replace(" ", "-")
-        with server(place / "store", options[:2]) as address:
+        with server(place / "store", SERVER, self.bytecode) as server_address, self._line_to(server_address) as address:
             saving = ["backup", str(self.source), "--to", address]
-            saving += [argument for name in EXCLUDED for argument in ("--exclude", name)]
-            first = self.firsts[title] = self._client(f"{title}: first backup", saving + options)
-            self._client(f"{title}: again", saving + options)
+            saving += [argument for name in self.excluded for argument in ("--exclude", name)]
+            first = self.firsts[title] = self._client(f"{title}: backup", saving + options)
             restoring = ["restore", first.snapshot, str(place / "restored"), "--from", address]
             self._client(f"{title}: restore", restoring + options)
         self._compare(place / "restored", title, {line.partition(": ")[0] for line in first.problems})
 
+    @contextmanager
+    def _line_to(self, place: str) -> Iterator[str]:
+        """Run a relay before a server, which passes any number of bytes a second; none for a round trip of 0.
+
+        Returns: HOST:PORT.
+        """
+        if self.rtt == "0":
+            yield place
+            return
+        from benchmarks.backup.processes import running
+
+        began = time.monotonic()
+        with running("benchmarks.backup.relay", "--to", place, "--rtt", self.rtt, "--rate", "unlimited") as relay:
+            yield f"127.0.0.1:{json.loads(relay.line())['port']}"
+            self.relay_shares.append(f"{json.loads(relay.end())['cpu'] / (time.monotonic() - began):.0%}")
+
     def _client(self, title: str, arguments: list[str]) -> Summary:
         if sys.stderr.isatty():
             print(f"{title} ...", file=sys.stderr)
-        done = subprocess.run(command(*arguments, "--json"), cwd=ROOT, env=environment(), stdout=subprocess.PIPE)
+        done = subprocess.run(
+            command(*arguments, "--json"), cwd=ROOT, env=environment(self.bytecode), stdout=subprocess.PIPE
+        )
         if not done.stdout:
             raise BackupError(f"{title} failed, see above")
         values: dict[str, Any] = json.loads(done.stdout)
@@ -77,7 +116,7 @@ class Demo:
         return summary
 
     def _compare(self, restored: Path, title: str, reported: set[str]) -> None:
-        found = [path for path in differences(self.source, restored) if path not in reported]
+        found = [path for path in differences(self.source, restored, self.excluded) if path not in reported]
         changed = [path for path in found if self._changed_since(path)]
         wrong = sorted(set(found) - set(changed))
         if wrong:
@@ -102,17 +141,33 @@ def in_short(summary: Summary) -> str:
     return f"{summary.rate / 1e6:.1f} MB/s, {smaller}{summary.seconds:.2f} s"
 
 
-def result(firsts: dict[str, Summary]) -> str:
-    """Return the comparison of the first backups of two units in one line."""
-    (title, one), (other_title, other) = firsts.items()
-    ratios = [other.seconds / one.seconds, one.cpu_seconds / other.cpu_seconds, one.peak_rss / other.peak_rss]
-    faster, cpu, memory = (f"{ratio:.2g}" for ratio in ratios)
-    return f"{title} against {other_title}: {faster} x the speed, {cpu} x the CPU, {memory} x the memory"
+def result(firsts: dict[str, Summary], rtt: str) -> str:
+    """Return one sentence that says what the backups have shown, and why."""
+    (title, one), (few_title, few), (many_title, many) = firsts.items()
+    gain, other = few.seconds / one.seconds, many.seconds / one.seconds
+    long = rtt != "0"
+    line = f"with a round trip of {rtt}" if long else "without a round trip"
+    if not long:
+        why = "there is nothing to wait for, so that only the processors decide"
+    elif gain > 1 + AS_FAST:
+        why = f"each file waits for the line, and {one.workers} of them waited at once instead of {few.workers}"
+    else:
+        why = "the processors and the disk, not the line, were the limit here"
+    cpu, memory = (f"{a / b:.2g}" for a, b in [(many.cpu_seconds, one.cpu_seconds), (many.peak_rss, one.peak_rss)])
+    return (
+        f"{line[0].upper()}{line[1:]}, {title} were {speed(gain)} {few_title}, because {why}; they were "
+        f"{speed(other)} {many_title}, which used {cpu} x their CPU time and {memory} x their memory."
+    )
 
 
-def differences(source: Path, restored: Path) -> Iterator[str]:
+def speed(ratio: float) -> str:
+    """Return a ratio of two times in words."""
+    return "about as fast as" if abs(ratio - 1) <= AS_FAST else f"{ratio:.1f} x as fast as"
+
+
+def differences(source: Path, restored: Path, excluded: Sequence[str] = ()) -> Iterator[str]:
     """Give the paths at which two trees are not the same in kind, mode, time, target or bytes."""
-    for path in sorted(paths(source) | paths(restored)):
+    for path in sorted(paths(source, excluded) | paths(restored)):
         try:
             if not same(source / path, restored / path):
                 yield path
@@ -120,14 +175,18 @@ def differences(source: Path, restored: Path) -> Iterator[str]:
             yield path
 
 
-def paths(root: Path) -> set[str]:
-    """Give every path below a directory, but for those the demo excludes."""
+def paths(root: Path, excluded: Sequence[str] = ()) -> set[str]:
+    """Give every path below a directory, but for names that match a pattern."""
     found: set[str] = set()
     for directory, directories, files in os.walk(root):
-        directories[:] = [name for name in directories if name not in EXCLUDED]
+        directories[:], files = kept(directories, excluded), kept(files, excluded)
         here = Path(directory).relative_to(root)
         found.update(str(here / name) for name in [*directories, *files])
     return found
+
+
+def kept(names: list[str], excluded: Sequence[str]) -> list[str]:
+    return [name for name in names if not any(fnmatch(name, pattern) for pattern in excluded)]
 
 
 def same(one: Path, other: Path) -> bool:
@@ -140,9 +199,9 @@ def same(one: Path, other: Path) -> bool:
     return not stat.S_ISREG(left.st_mode) or filecmp.cmp(one, other, shallow=False)
 
 
-def read_through(source: Path) -> None:
+def read_through(source: Path, excluded: Sequence[str]) -> None:
     """Read every file once, so that the one who comes first does not pay for the disk."""
-    for path in paths(source):
+    for path in paths(source, excluded):
         if (source / path).is_file():
             try:
                 (source / path).read_bytes()
@@ -158,13 +217,15 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "examples.backup", *arguments]
 
 
-def environment() -> dict[str, str]:
-    """Give the environment for a child: it writes no bytecode, which would change the source."""
-    return {**os.environ, "BACKUP_TOKEN": TOKEN, "PYTHONDONTWRITEBYTECODE": "1"}
+def environment(bytecode: Path | None = None) -> dict[str, str]:
+    """Give the environment for a child; its bytecode, which would change the source, goes to this folder or nowhere."""
+    own = {"PYTHONPYCACHEPREFIX": str(bytecode)} if bytecode else {"PYTHONDONTWRITEBYTECODE": "1"}
+    others = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**others, "BACKUP_TOKEN": TOKEN, **own}
 
 
 @contextmanager
-def server(store: Path, options: list[str]) -> Iterator[str]:
+def server(store: Path, options: list[str], bytecode: Path | None = None) -> Iterator[str]:
     """Run a server on a free port.
 
     Returns: HOST:PORT.
@@ -172,7 +233,9 @@ def server(store: Path, options: list[str]) -> Iterator[str]:
     store.mkdir(parents=True)
     with open(store.parent / "log", "w+") as log:
         line = command("serve", "--store", str(store), "--port", "0", *options)
-        process = subprocess.Popen(line, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            line, cwd=ROOT, env=environment(bytecode), stdout=subprocess.PIPE, stderr=log, text=True
+        )
         try:
             assert process.stdout
             address = process.stdout.readline().rpartition(" ")[2].strip()
@@ -182,6 +245,13 @@ def server(store: Path, options: list[str]) -> Iterator[str]:
             yield address
         finally:
             end(process)
+
+
+def round_trip(text: str) -> str:
+    """Check a round trip, such as 40ms, or 0 for none."""
+    from benchmarks.backup.quantities import duration
+
+    return text if duration(text) else "0"
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -197,16 +267,18 @@ def end(process: subprocess.Popen[str]) -> None:
 def main() -> int:
     """Run the demo."""
     parser = argparse.ArgumentParser(prog="python -m examples.backup.demo", description=__doc__.partition(":")[2])
-    parser.add_argument("directory", nargs="?", type=Path, default=Path(sysconfig.get_path("stdlib")))
-    source: Path = parser.parse_args().directory.resolve()
+    parser.add_argument("directory", nargs="?", type=Path, default=STDLIB)
+    parser.add_argument("--rtt", type=round_trip, default=RTT, help="round trip of the line; 0: none (%(default)s)")
+    options = parser.parse_args()
+    source: Path = options.directory.resolve()
     try:
         if not source.is_dir():
             raise BackupError(f"cannot back up {source}: it is not a directory")
         with tempfile.TemporaryDirectory(prefix="backup-demo-") as scratch:
-            read_through(source)
-            demo = Demo(source, Path(scratch))
-            for title, options in RUNS.items():
-                demo.run(title, options)
+            demo = Demo(source, Path(scratch), options.rtt)
+            demo.warm_up()
+            for title, unit in RUNS.items():
+                demo.run(title, unit)
     except BackupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -214,10 +286,13 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
         return 130
     about = f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} processors"
-    print(f"\n{source} ({about})\n")
+    line = f"over a simulated line with a round trip of {options.rtt}" if options.rtt != "0" else "without a round trip"
+    print(f"\n{source} {line} ({about})\n")
     print(table(["", *COLUMNS], demo.rows))
     print("\n" + "\n".join(demo.remarks))
-    print(result(demo.firsts))
+    if demo.relay_shares:
+        print(f"the relay used {', '.join(demo.relay_shares)} of a processor: it delays, and does not slow down")
+    print(f"\n{result(demo.firsts, options.rtt)}")
     return 0
 
 

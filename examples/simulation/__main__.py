@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
-from dhaga.simulation import current
+from dhaga.simulation import History, current, registers
 
 from .client import Client, Unavailable
-from .store import Replica, Version
+from .store import Replica
 
 REPLICAS: Final = ("one", "two", "three")
 CLIENTS: Final = ("ann", "bob", "eve")
@@ -24,30 +24,22 @@ CALLS: Final = 6
 BUGS: Final = ("early", "forgets")
 
 
-class Call(NamedTuple):
-    """A call of a client that succeeded: when it began and ended, and which version it wrote or read."""
-
-    began: float
-    ended: float
-    version: Version
-    what: str
-
-
 def run_replica(directory: Path, early: bool) -> None:
     """Run a replica: the main function of its host."""
     Replica(directory, early).serve()
 
 
-def use(client: Client, calls: list[Call]) -> None:
+def use(client: Client, history: History) -> None:
     """Read and write one key."""
     for number in range(CALLS):
-        began = time.monotonic()
         try:
             if random.random() < 0.4:
-                what, version = "put", client.put("key", f"{client.name} {number}")
+                value = f"{client.name} {number}"
+                with history.call("put", "key", value):
+                    client.put("key", value)
             else:
-                what, (version, _) = "get", client.get("key")
-            calls.append(Call(began, time.monotonic(), version, f"{client.name}'s {what}"))
+                with history.call("get", "key") as call:
+                    _, call.result = client.get("key")
         except Unavailable:
             pass
         time.sleep(random.random())
@@ -68,29 +60,21 @@ def disturb() -> None:
             time.sleep(random.random() * 3)
 
 
-def check(calls: list[Call]) -> None:
-    """Check that no call found less than one that had ended before it began. Raises: AssertionError."""
-    for call in calls:
-        for earlier in calls:
-            if earlier.ended < call.began and earlier.version > call.version:
-                raise AssertionError(f"{call.what} found {call.version}, after {earlier.what} of {earlier.version}")
-
-
 def program(bug: str | None) -> None:
-    """Run the store and its clients, and check what the clients saw."""
+    """Run the store and its clients, and check that the clients saw one value at a time. Raises: NotLinearizable."""
     network = current().network
     for name in REPLICAS:
         host = network.host(name)
         host.disk.set(sync=(0.01, 0.3))
         host.start(run_replica, host.disk.path, bug == "early")
     time.sleep(1)
-    calls: list[Call] = []
-    users = [network.host(name).spawn(use, Client(name, REPLICAS, bug == "forgets"), calls) for name in CLIENTS]
+    history = History()
+    users = [network.host(name).spawn(use, Client(name, REPLICAS, bug == "forgets"), history) for name in CLIENTS]
     done = threading.Event()
     while any(user.is_alive() for user in users):
         disturb()
         done.wait(random.random())
-    check(calls)
+    history.check(registers, "")
     for name in REPLICAS:
         network.hosts.find(name).kill()
 

@@ -23,6 +23,7 @@ class Process:
         self.group: list[str] = []
         self.time = 0.0
         self.threads: list[tuple[str, float | None]] = []
+        self.blocks: list[tuple[int, str, str]] = []
 
     def ask(self, what: str, **arguments: Any) -> dict[str, Any]:
         if what == "history":
@@ -43,19 +44,25 @@ class Process:
             rows = [head | {"name": "g…"}, *(members if is_open else []), *rows]
         counts = {"total": len(self.names), "matching": len(rows), "hidden": 0, "states": {"WAITING": len(self.names)}}
         counts |= {"time": self.time, "threads": self.threads}
-        return {"pid": 7, "measured": True, "cycles": [], "reasons": [["sleep", 3]], "rows": rows, **counts} | {
-            "headline": f"{len(self.names)} dhagas: {len(self.names)} waiting"
-        }
+        return {
+            "pid": 7,
+            "measured": True,
+            "cycles": [],
+            "blocks": self.blocks,
+            "reasons": [["sleep", 3]],
+            "rows": rows,
+            **counts,
+        } | {"headline": f"{len(self.names)} dhagas: {len(self.names)} waiting"}
 
 
 def row(name: str, ident: int) -> dict[str, Any]:
     kind = "main code" if name == "main" else "dhaga"
     known = {"ident": ident, "name": name, "kind": kind, "scheduler": "S", "state": "WAITING", "reason": "sleep"}
-    return known | {"seconds": 1.0, "share": 0.25, "waits_on": None, "held_by": []}
+    return known | {"seconds": 1.0, "held": 0.5, "share": 0.25, "waits_on": None, "held_by": []}
 
 
 def screen_of(*names: str) -> Screen:
-    screen = Screen(Process(*names), "", "share")
+    screen = Screen(Process(*names), "", "held")
     screen.refresh()
     return screen
 
@@ -83,8 +90,8 @@ def test_it_shows_counts_rows_and_keys() -> None:
     assert lines[0] == "2 dhagas: 2 waiting  process 7"
     assert lines[1] == "wait for 3 sleep"
     assert lines[2].split() == ["runnable", "…", "parked", "…", "lag", "…"]
-    assert lines[3].split() == ["ident", "name", "state", "cpu", "▾", "waited", "reason", "on"]
-    assert lines[4].split() == ["1", "a", "WAITING", "25%", "1.0", "s", "sleep"]
+    assert lines[3].split() == ["ident", "name", "state", "held", "▾", "cpu", "waited", "reason", "on"]
+    assert lines[4].split() == ["1", "a", "WAITING", "50%", "25%", "1.0", "s", "sleep"]
     assert lines[-1].startswith("q quit")
 
 
@@ -98,10 +105,21 @@ def test_the_scheduler_is_a_column_only_if_there_are_several() -> None:
     assert drawn(screen)[3].split()[-1] == "scheduler"
 
 
+def test_who_blocks_is_named_above_the_table_and_an_unknown_share_is_empty() -> None:
+    process = Process("a")
+    process.blocks = [(1, "a", "holds S for 90% of the time")]
+    screen = Screen(process, "", "held")
+    screen.refresh()
+    screen.rows[0]["share"] = None
+    lines = drawn(screen)
+    assert lines[2] == "a holds S for 90% of the time"
+    assert lines[5].split() == ["1", "a", "WAITING", "50%", "1.0", "s", "sleep"]
+
+
 def test_the_cpu_of_several_threads_is_a_line_of_the_head() -> None:
     process = Process("a")
     process.threads = [("S", 1.0), ("T", 1.0)]
-    screen = Screen(process, "", "share")
+    screen = Screen(process, "", "held")
     screen.refresh()
     process.time, process.threads = 2.0, [("S", 1.5), ("T", 3.0)]
     screen.refresh()
@@ -137,11 +155,11 @@ def test_the_filter_counts_as_it_is_typed() -> None:
 def test_sorts_follow_each_other() -> None:
     screen = screen_of("a")
     heads = []
-    for _ in range(6):
+    for _ in range(7):
         heads += [head.split()[-1] for head in [drawn(screen)[3].partition(" ▾")[0]]]
         press(screen, "s")
-    assert [each[2] for each in asked(screen)] == ["share", "waited", "name", "state", "reason", "age", "share"]
-    assert heads == ["cpu", "waited", "name", "state", "reason", "ident"]
+    assert [each[2] for each in asked(screen)] == ["held", "share", "waited", "name", "state", "reason", "age", "held"]
+    assert heads == ["held", "cpu", "waited", "name", "state", "reason", "ident"]
 
 
 def test_the_chosen_one_stays_chosen_when_the_order_changes_and_is_never_off_the_screen() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os as standard
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 import dhaga
-from dhaga import os
+from dhaga import os, subprocess
+from dhaga._iowait import child_wait
 from dhaga.testing import settle
 from tests.kit.parking import parked
 from tests.kit.pipes import ended
@@ -57,3 +61,39 @@ def test_waitpid_sees_a_child_stop() -> None:
     assert os.WIFSTOPPED(waiting.result()[1])
     standard.kill(pid, 9)
     assert os.WTERMSIG(dhaga.spawn(os.waitpid, pid, 0).result()[1]) == 9
+
+
+def wait_for_zombie(pid: int) -> None:
+    standard.waitid(standard.P_PID, pid, standard.WEXITED | standard.WNOWAIT)
+
+
+@pytest.mark.parametrize("ask", [lambda: os.waitpid(-1, os.WNOHANG), lambda: os.wait3(os.WNOHANG)])
+def test_a_call_for_any_child_leaves_the_status_of_one_that_is_awaited(ask: Callable[[], tuple[Any, ...]]) -> None:
+    """A handler of SIGCHLD that reaps all children runs before a wait goes on; with threads it comes too late."""
+    pid = exiting(3, 0.1)
+    waiting = parked(os.waitpid, pid, 0)
+    wait_for_zombie(pid)
+    with suppress(ChildProcessError):  # there may be other children
+        assert ask()[0] != pid
+    assert waiting.result() == (pid, ended(3))
+    assert not child_wait.awaited and not child_wait.collected
+
+
+def test_a_status_that_was_collected_outlives_the_cancel_of_its_wait() -> None:
+    process = subprocess.Popen(["sh", "-c", "read line; exit 3"], stdin=subprocess.PIPE)
+    waiting = parked(process.wait)
+    assert process.stdin is not None
+    process.stdin.close()
+    wait_for_zombie(process.pid)
+    waiting.cancel()
+    with suppress(ChildProcessError):
+        assert os.waitpid(-1, os.WNOHANG)[0] != process.pid
+    with pytest.raises(dhaga.Cancelled):
+        waiting.result()
+    assert process.returncode == 3 and not child_wait.collected
+
+
+def test_what_was_collected_of_a_former_child_is_not_a_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_for_zombie(pid := exiting(5))
+    monkeypatch.setitem(child_wait.collected, pid, (pid, 0, None))
+    assert os.waitpid(pid, 0) == (pid, ended(5))

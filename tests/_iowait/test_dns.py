@@ -11,7 +11,7 @@ import pytest
 import dhaga
 from dhaga import socket
 from dhaga._iowait import dns
-from dhaga._workers.thread_pool import MAX_THREADS
+from dhaga._workers.offload import MAX_THREADS
 from dhaga.testing import settle
 from tests.kit.sockets import (
     LOCAL,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os as standard
+import sys
+import tty
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +18,16 @@ from tests.kit.parking import parked, victim
 from tests.kit.pipes import Pipe, piped
 
 pipe = pytest.fixture(piped)
+
+
+@pytest.fixture
+def terminal() -> Iterator[tuple[int, int]]:
+    """A pseudo-terminal that passes bytes on as they are: its master and slave."""
+    master, slave = standard.openpty()
+    tty.setraw(slave)
+    yield master, slave
+    os.close(slave)
+    os.close(master)
 
 
 def test_readv_and_writev_park(pipe: Pipe) -> None:
@@ -49,6 +62,50 @@ def test_a_write_goes_on_where_the_system_cannot_be_asked_for_a_short_one(
 ) -> None:
     monkeypatch.setattr("dhaga._iowait.fd_ops.NOWAIT", 0)
     test_a_write_parks_until_all_is_written(pipe)
+
+
+def received_from(fd: int, count: int) -> bytes:
+    """Return what comes, read in parts smaller than a writer's."""
+    received = b""
+    while len(received) < count:
+        received += os.read(fd, 1000)
+    return received
+
+
+@pytest.mark.parametrize("part", [100, 4096, 50_000])
+@pytest.mark.parametrize("side", ["master", "slave"])
+def test_a_write_to_a_terminal_parks_until_all_is_written(terminal: tuple[int, int], side: str, part: int) -> None:
+    reader, writer = terminal if side == "slave" else terminal[::-1]
+    data = standard.urandom(50_000)
+    writing = parked(lambda: [os.write(writer, data[at : at + part]) for at in range(0, len(data), part)])
+    assert f"write fd {writer}" in repr(writing)
+    assert received_from(reader, len(data)) == data
+    assert sum(writing.result()) == len(data)
+    assert standard.get_blocking(writer)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the flag is set in any case")
+def test_a_terminals_flags_are_changed_only_where_it_cannot_be_opened_again(
+    terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[tuple[int, bool]] = []
+    monkeypatch.setattr(standard, "set_blocking", lambda *change: changed.append(change))
+    for allowed, expected in ((True, []), (False, [(terminal[1], False), (terminal[1], True)])):
+        if not allowed:
+            monkeypatch.setattr("dhaga._iowait.fd_ops.standard_open", refused)
+        assert parked(os.write, terminal[1], b"abc").result() == 3
+        assert (received_from(terminal[0], 3), changed) == (b"abc", expected)
+
+
+def refused(*_: Any) -> int:
+    raise PermissionError
+
+
+def test_a_write_to_a_terminal_of_another_user_parks_until_all_is_written(
+    terminal: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dhaga._iowait.fd_ops.standard_open", refused)
+    test_a_write_to_a_terminal_parks_until_all_is_written(terminal, "slave", 50_000)
 
 
 def test_a_cancelled_write_tells_how_much_it_has_written(pipe: Pipe) -> None:

@@ -93,7 +93,7 @@ def test_the_files_of_primitives_have_such_lines() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "if not self._waiters: self._flag = True; return",
+        "if not self._waiters_: self._flag = True; return",
         "if self.free: self.items.append(1); return",
         "former, self.queue = self.queue, None",
         "self.value += 1",

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
 import dhaga
+import dhaga.time
 from dhaga import queue, socket, ssl, threading
 from dhaga._kernel import hooks
 from dhaga._kernel.fast import accelerator, compiled
@@ -63,11 +64,13 @@ def test_each_compiled_method_keeps_its_python_twin_signature_and_docstring(owne
 @running
 def test_each_function_of_the_list_in_c_is_the_twin_of_one() -> None:
     listed = (Path(compiled.__file__).parent / "fast_paths/compiled_functions.h").read_text()
-    rows = re.findall(r'^COMPILED\([A-Z_]+, (?:&(\w+)|NULL), "(\w+)", ', listed, re.MULTILINE)
+    rows = re.findall(r'^COMPILED(?:_FUNCTION)?\([A-Z_]+, [&"]([\w.]+)"?, "(\w+)", ', listed, re.MULTILINE)
     methods = [(owner.__name__, name) for owner, name in METHODS if getattr(owner, name).__name__ == name]
+    functions = [("dhaga._kernel.run.loop", "has_event"), (dhaga.sleep.__module__, "sleep"), ("dhaga.time", "sleep")]
     assert sorted((owner.lower(), name) for owner, name in rows) == sorted(
-        (owner.lower(), name) for owner, name in [("", "sleep"), ("", "has_event"), *methods]
+        (owner.lower(), name) for owner, name in [*functions, *methods]
     )
+    assert all(type(getattr(sys.modules[module], name)) is BuiltinFunctionType for module, name in functions)
 
 
 @running
@@ -75,6 +78,7 @@ def test_a_compiled_function_of_a_module_can_be_found_by_its_name() -> None:
     assert dhaga.sleep.__module__ == "dhaga._kernel.run.scheduler" and dhaga.sleep.__name__ == "sleep"
     assert str(inspect.signature(dhaga.sleep)) == "(seconds=0)"
     assert "Parks: ``sleep``" in (dhaga.sleep.__doc__ or "")
+    assert str(inspect.signature(dhaga.time.sleep)) == "(seconds, /)"
 
 
 def test_the_signature_of_a_dhaga_can_be_read() -> None:

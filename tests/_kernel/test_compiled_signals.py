@@ -18,6 +18,7 @@ RIGHT = {f"handled 1, raised {raised}; {state}" for raised in (0, 1) for state i
 
 @pytest.mark.process
 @pytest.mark.parametrize("names", PARTS, ids=["first", "second", "third"])
+@pytest.mark.long("a signal at each of some thousand instants")
 def test_a_signal_that_arrives_in_a_compiled_function_is_neither_lost_nor_leaves_anything_half_done(
     names: list[str],
 ) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga import select
+from dhaga import socket as dhaga_socket
 from dhaga._kernel.run.fd_watch import FdWatcher
 from dhaga._kernel.run.poller import MAX_CHEAP_SCAN
 from dhaga._kernel.wait import deadlock
@@ -69,6 +71,21 @@ def test_waiting_for_an_fd_is_no_deadlock_nor_is_a_handler_somebody_has_added() 
         assert dhaga.park("handler") == b"!"
         ioloop.remove_handler(ours)
         assert lines_of(lambda: dhaga.park("handler")) == ["main code: waits for handler"]
+        os.waitpid(pid, 0)
+
+
+def test_polling_an_fd_whose_socket_was_read_before_is_no_deadlock() -> None:
+    """Socket and poll have a watcher each, for one fd; as in ``readline`` and then ``communicate`` of a Popen."""
+    ours, theirs = dhaga_socket.socketpair()
+    with ours, theirs:
+        pid = os.fork()
+        if not pid:
+            for each in b"12":
+                time.sleep(0.1)
+                os.write(theirs.fileno(), bytes([each]))
+            os._exit(0)
+        assert ours.recv(1) == b"1"
+        assert select.select([ours], [], []) == ([ours], [], [])
         os.waitpid(pid, 0)
 
 
@@ -376,3 +393,19 @@ def test_a_deadlock_beside_many_idle_fds_is_told() -> None:
         for _ in range(3):
             lines_of(Event().wait)
         scheduler.poller.watchers = {}
+
+
+def test_one_that_was_found_before_main_code_went_on_is_not_told_at_its_next_wait() -> None:
+    """Two schedulers may find the same deadlock; the later one may come when main code waits for something else."""
+    with dhaga.Scheduler() as other:
+        released = Event()
+
+        def look() -> None:
+            eventually(lambda: deadlock.parked_main_code() is not None)
+            deadlock.raise_in_main_code([other], deadlock.version - 1)
+            released.set()
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        released.wait()
+        thread.join()

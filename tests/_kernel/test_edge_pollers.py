@@ -112,3 +112,18 @@ def test_a_watcher_that_another_thread_unregisters_at_the_same_time_does_no_harm
         poller.watchers = dict(poller.watchers)
         if isinstance(poller, EdgeTriggered):  # the fd is still in its set
             poller.unwatch(one.fileno(), READ)
+
+
+def test_what_a_short_read_leaves_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of a Unix socket ends where descriptors were passed, though more bytes have come."""
+    monkeypatch.delenv("DHAGA_POLLER", raising=False)
+    one, other = socket.socketpair()
+    with virtual_clock(), one, other:
+        first = dhaga.spawn(one.recv, 10)
+        settle()
+        socket.send_fds(other, [b"with"], [other.fileno()])
+        other.send(b"after")
+        assert first.result(30) == b"with"
+        assert dhaga.spawn(one.recv, 10).result(30) == b"after"
+        settle()
+        assert not poller_here().to_recheck

@@ -31,6 +31,25 @@ def test_it_knows_whether_anybody_waits_for_an_fd(each_poller: str) -> None:
         assert not poller_here().has_waiters()
 
 
+def test_it_knows_of_each_object_that_waits_for_a_shared_fd(each_poller: str) -> None:
+    one, other = socket.socketpair()
+    with virtual_clock(), one, other:
+        first = dhaga.spawn(one.recv, 1)
+        settle()
+        other.send(b"x")
+        first.result(30)
+        # The socket's own watcher has no waiter now, and stays registered.
+        me = dhaga.current()
+        sharer = FdWatcher(me.scheduler, one.fileno())
+        second = dhaga.spawn(lambda: sharer.wait_readable(dhaga.current()))
+        settle()
+        assert poller_here().has_waiters()
+        other.send(b"x")
+        assert second.result(30) is not TIMED_OUT
+        assert not poller_here().has_waiters()
+        sharer.close()
+
+
 def test_closing_takes_the_fd_off(each_poller: str) -> None:
     one, other = socket.socketpair()
     with virtual_clock(), other:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import pydoc
 import re
@@ -44,12 +45,57 @@ def test_a_foreign_name_of_a_block_is_no_attribute_and_says_its_counterpart(kind
 
 @pytest.mark.parametrize("block", [dhaga.Scope, dhaga.Timeout, dhaga.fail_after, dhaga.move_on_after])
 def test_async_with_a_block_says_what_to_write(block: Any) -> None:
-    async def enters() -> None:
-        async with block(1):
-            pass
-
     with pytest.raises(TypeError, match=r"in a coroutine write async with asyncio\.\w+\(.*run_in_dhaga"):
-        asyncio.run(enters())
+        asyncio.run(entered(block(1)))
+
+
+async def entered(thing: Any) -> None:
+    async with thing:
+        pass
+
+
+def test_async_with_what_a_generator_function_makes_names_that_function() -> None:
+    with pytest.raises(TypeError, match=r"^async with on priority: .*\n.*run_in_dhaga"):
+        asyncio.run(entered(dhaga.priority(dhaga.HIGH)))
+
+
+def context_managers() -> dict[str, type]:
+    """Return the public classes to which Dhaga itself gives `__enter__`, by module and name."""
+    found = {}
+    for module in ("dhaga", "dhaga.http.wsgi", *(f"dhaga.{name}" for name in sorted(dhaga.SUBMODULES))):
+        faces = importlib.import_module(module)
+        for name in getattr(faces, "__all__", dir(faces)):
+            thing = getattr(faces, name)
+            enters = [each for each in getattr(thing, "__mro__", ()) if "__enter__" in vars(each)]
+            if name[0] != "_" and enters and enters[0].__module__.startswith("dhaga"):
+                found[f"{module}.{name}"] = thing
+    return found
+
+
+@pytest.mark.parametrize("name", context_managers())
+def test_each_context_manager_supports_async_with_or_refuses_it_with_a_cure(name: str) -> None:
+    kind = context_managers()[name]
+    instance = object.__new__(kind) if kind.__new__ is object.__new__ else kind.__new__(kind)
+    if hasattr(kind, "__aenter__"):
+        assert inspect.iscoroutinefunction(kind.__aenter__)
+        return
+    with pytest.raises(TypeError, match=rf"^async with on {kind.__name__}: .*\n.*run_in_dhaga"):
+        asyncio.run(entered(instance))
+    assert not hasattr(kind, "__aenter__") and not hasattr(instance, "__aexit__")
+
+
+def test_the_search_for_context_managers_finds_those_of_each_kind() -> None:
+    named = {"dhaga.Scope", "dhaga.shield", "dhaga.threading.Lock", "dhaga.pool.Pool", "dhaga.http.HTTPClient"}
+    assert named | {"dhaga.servers.TCPServer", "dhaga.RateLimiter", "dhaga.subprocess.Popen"} <= set(context_managers())
+
+
+def test_a_subclass_may_support_async_with() -> None:
+    class Both(dhaga.CapacityLimiter):
+        async def __aenter__(self) -> None: ...
+
+        async def __aexit__(self, *error: object) -> None: ...
+
+    asyncio.run(entered(Both(1)))
 
 
 def test_other_names_are_missing_as_ever_and_help_works() -> None:

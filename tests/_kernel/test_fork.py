@@ -205,10 +205,11 @@ def test_a_fork_in_a_plain_thread_or_a_coroutine_finds_main_code_there() -> None
             say("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
         async def main():
-            d = dhaga.spawn(sleeper, 0.05)
+            d = dhaga.spawn(sleeper)
             await asyncio.sleep(0.01)
             forks("coroutine:")
-            await d
+            d.cancel()
+            await dhaga.aio.run_in_dhaga(d.join)
 
         d = dhaga.spawn(sleeper)
         dhaga.sleep(0.01)
@@ -401,7 +402,7 @@ def test_those_who_wait_in_the_parent_neither_take_nor_give_in_the_child(kind: s
         for _ in range(2):
             start(empty.get)
             start(full.put, 2)
-        while len(empty._getters) + len(full._putters) < 4:
+        while len(empty._getters_) + len(full._putters_) < 4:
             dhaga.sleep(0.001)
         pid = os.fork()
         if not pid:
@@ -485,3 +486,37 @@ def test_multiprocessing_and_subprocess_work_beside_and_within_dhagas() -> None:
     assert outcome == [
         line for method in ("fork", "spawn") for line in ["in the child 8", "waited for", f"{method} 4"] * 2
     ] + ["1", "1"]
+
+
+def test_a_child_hook_from_before_the_import_runs_no_dhaga_of_the_parent() -> None:
+    """It is called before ours. A hook of the parent may park, also in a dhaga that forks."""
+    code = """
+        import os, sys
+        late = []
+        def parks():
+            late and late[0](0.001)
+        os.register_at_fork(after_in_child=parks, after_in_parent=parks)
+        import dhaga
+        late.append(dhaga.sleep)
+        sys.unraisablehook = lambda unraisable: print(type(unraisable.exc_value).__name__, flush=True)
+        reader, writer = os.pipe()
+        def work():
+            while True:
+                os.write(writer, b"%d\\n" % os.getpid())
+                dhaga.sleep(0.001)
+        def forks():
+            pid = os.fork()
+            if not pid:
+                os._exit(0)
+            os.waitpid(pid, 0)
+            dhaga.sleep(0.003)
+        for _ in range(3):
+            dhaga.spawn(work, daemon=True)
+        dhaga.sleep(0.005)
+        forks()
+        dhaga.spawn(forks).join()
+        from dhaga._kernel.process.fork import diverted
+        print({int(line) for line in os.read(reader, 60000).split()} == {os.getpid()}, diverted)
+        os._exit(0)
+    """
+    assert prints(code, "-W", "ignore") == ["ParkError", "ParkError", "True {}"]

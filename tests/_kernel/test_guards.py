@@ -136,7 +136,7 @@ def test_no_guard_is_held_by_a_parked_dhaga() -> None:
     with virtual_clock():
         lock, event, semaphore, simple, queue = Lock(), Event(), Semaphore(0), SimpleQueue[int](), Queue[int]()
         waits = WaitQueue(lock, "test")
-        objects: list[Any] = [lock, event, semaphore, simple, queue.mutex, queue._getters, waits]
+        objects: list[Any] = [lock, event, semaphore, simple, queue.mutex, queue._getters_, waits]
         with lock:
             calls: list[Callable[..., Any]] = [
                 lock.acquire,

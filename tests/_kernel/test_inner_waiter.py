@@ -173,7 +173,7 @@ def test_both_parks_end_as_they_should(call: Any, finalizer: Callable[[Contended
         assert call(waits) == {"timeout": queue.Empty, "cancel": dhaga.Cancelled}.get(end, "item")
         assert done and done[0]
         dhaga.sleep(10)
-        assert dhaga.current().parked == [] and not outer._getters.parked()
+        assert dhaga.current().parked == [] and not outer._getters_.parked()
         assert in_dhaga(lambda: outer.get(timeout=1) if outer.qsize() else "item") == "item"
         contended.close()
 
@@ -189,7 +189,7 @@ def test_a_plain_thread_has_two_parks_too(outer_is_woken: bool) -> None:
             results.append("finalized")
 
     def waits() -> None:
-        waiters = event._waiters
+        waiters = event._waiters_
         append, calls = type(waiters).append, [finalizer]
 
         class Collecting(type(waiters)):  # type: ignore[misc]
@@ -197,8 +197,8 @@ def test_a_plain_thread_has_two_parks_too(outer_is_woken: bool) -> None:
                 append(self, ticket)
                 calls.pop()()
 
-        event._waiters = event_queue = Collecting(event, "event.wait")
-        event._spare_queue = waiters
+        event._waiters_ = event_queue = Collecting(event, "event.wait")
+        event._spare_queue_ = waiters
         results.append(event.wait(0.2))
         assert not event_queue.parked()
 

@@ -216,7 +216,7 @@ def test_the_waker_completes_the_work() -> None:
         getter = dhaga.spawn(queue.get)
         settle()
         queue.put("item")
-        assert getter.state == "RUNNABLE" and queue.empty()
+        assert getter.state == "RUNNABLE" and queue.qsize() == 1  # counted until its getter has run
         assert getter.result() == "item"
 
         def waits() -> None:
@@ -451,7 +451,7 @@ def test_parking_where_it_cannot_work_raises_an_error_that_names_the_way_out() -
         assert (
             isinstance(errors[0], RuntimeError)
             and not lock._waiters.parked()
-            and not queue._getters.parked()
+            and not queue._getters_.parked()
             and not any(d._joiners)
         )
         queue.put(1)

@@ -22,6 +22,14 @@ DISTRICTS = "_kernel", "_sync", "_workers", "_iowait", "queue.py", "futures.py",
 CHANGES = {"add", "append", "clear", "discard", "pop", "popitem", "popleft", "remove"}
 
 EXCUSED = {
+    "no other thread has the terminal's flags, read just before, or watches this victim": """
+        _iowait/kernel_fds.py splice: os.get_blocking
+        _iowait/terminal.py keys_passed_on: keys[3]
+        _kernel/process/victims.py EventWatch.begin: victim.result_waiters
+        _kernel/process/victims.py EventWatch.is_nth: self.events_left
+        _kernel/process/victims.py ParkWatch.note_park: self.parks_left
+        _kernel/process/victims.py ParkWatch.note_wake: self.parks_left
+    """,
     "no other thread has the scheduler's own parts": """
         _kernel/process/signals.py hold_off: held_off[4]
         _kernel/process/signals.py listen_for_signals: selector.own_fds
@@ -34,11 +42,13 @@ EXCUSED = {
         _kernel/run/lap.py Lap._lap_is_over: self._full_laps
         _kernel/run/lap.py Lap._prevent_starvation: self._low
         _kernel/run/loop.py HubSelector.close: self.wakeup_pipe
+        _kernel/run/loop.py HubSelector.protect: self.protected_fds
         _kernel/run/edge_pollers.py Epoll.poll: self.events
         _kernel/run/edge_pollers.py Epoll.poll: self.polls_until_recheck
         _kernel/run/ioloop_poller.py IOLoopPoller.close_duplicate: self.open_duplicates
         _kernel/run/ioloop_poller.py IOLoopPoller.handle: self.events
         _kernel/run/edge_pollers.py Kqueue.poll: self.events
+        _kernel/run/edge_pollers.py Kqueue.poll: self.polls_until_recheck
         _kernel/run/preemption.py end_turn: scheduler.preemptions
         _kernel/run/preemption.py no_preempt: uninterrupted[me]
         _kernel/run/run_modes.py ImplicitMode.__init__: hooks.on_main_code
@@ -56,72 +66,81 @@ EXCUSED = {
         _kernel/run/timers.py Timers.fire_urgent: self.discarded
         _kernel/run/timers.py Timers.fire_urgent: self.fired
         _kernel/run/timers.py Timers.next_deadline: self.discarded
-        _workers/thread_pool.py outside_call: scheduler.outside_calls
+        _workers/offload.py outside_call: scheduler.outside_calls
     """,
     "only the waiter itself takes what is pending, and looks at its own thread's entry": """
-        _iowait/file_lock.py FileLock.raise_late_cancel: me.pending_errors
+        _iowait/file_state.py FileState.raise_late_cancel: me.pending_errors
         _kernel/api.py Timeout.__exit__: waiter.pending_errors
-        _kernel/process/preemption_events.py Events._on_jump: me.pending_errors
-        _kernel/process/shutdown.py ThreadEnd.__del__: this_thread.main
+        _kernel/process/thread_end.py ThreadEnd.__del__: this_thread.main
         _kernel/process/signals.py SignalDelivery.run_handlers: this_thread.main
         _kernel/process/signals.py SignalDelivery.step_back: main.pending_errors
         _kernel/process/signals.py signal_delivery_of: main._signals
         _kernel/run/microthread.py Dhaga.drop_at_end: self.thread_local_refs
+        _kernel/run/run_modes.py ImplicitMode.__init__: this_thread.main
         _kernel/run/microthread.py Dhaga.run: self.pending_errors
-        _kernel/run/microthread.py ThreadLocalRefs.append: self.limit
-        _kernel/wait/current.py non_dhaga_waiter: this_thread.thread
+        _kernel/run/thread_local_refs.py ThreadLocalRefs.append: self.limit
         _kernel/wait/waiter.py Waiter.prepare_park: self.pending_errors
         _sync/condition.py Condition._wait_at_gate: me.pending_errors
         _workers/dhaga_pool.py PoolWorker.drop_late_cancels: self.pending_errors
-        _workers/worker_thread.py WorkerThread.run: self.run_next_call
+        _workers/offloaded_call.py WorkerThread.run: self.run_next_call
+        _workers/offloaded_call.py WorkerThread.take_mask: self.mask
     """,
     "only the holder of the lock comes here": """
-        _iowait/file_lock.py FileLock.acquire_to_close: self._count
+        _iowait/tls_waits.py TLSWaits.wait: self.reading_writer
+        _iowait/file_state.py FileState.acquire_to_close: self._count
         _kernel/wait/wait_queue.py WaitQueue.begin_epoch: self.epoch
         _sync/lock.py RLock.acquire: self._count
         _sync/lock.py RLock.release: self._count
     """,
     "under a lock": """
-        _kernel/process/preemption_events.py Events.close: self.tool
         _kernel/process/preemption_watcher.py Watcher._run: self.looks
         _kernel/process/preemption_watcher.py Watcher._stop_thread: self.alive
         _sync/barrier.py Barrier._break: generation.broken
-        _sync/barrier.py Barrier._open: self._action
+        _sync/barrier.py Barrier._open_: self._action
         _sync/barrier.py Barrier.wait: generation.arrived
         _sync/completion.py Completions.leave: future._waiters
         _workers/future.py Future._begin: self._state
         _workers/future.py Future._end: self._worker
         _workers/switch_interval.py SwitchInterval.begin: self.running_calls[urgency]
         _workers/switch_interval.py SwitchInterval.end: self.running_calls[urgency]
-        _workers/thread_pool.py OffloadPool._end_if_idle: self._idle
-        _workers/thread_pool.py OffloadPool._next_call: self._calls
-        queue.py Queue._admit_putters: self.unfinished_tasks
+        _workers/offload.py OffloadPool._end_if_idle: self._idle
+        _workers/offload.py OffloadPool._next_call: self._calls
+        queue.py Queue._admit_: self.unfinished_tasks
+        queue.py Queue._admit_putters_: self.unfinished_tasks
+        queue.py Queue._watched_: self._watchers_
         queue.py Queue.put: self.unfinished_tasks
         queue.py Queue.shutdown: self.unfinished_tasks
         queue.py Queue.task_done: self.unfinished_tasks
     """,
     "checked again after the change": """
-        _iowait/socket_base.py TimeoutSocket.fd_watcher: self.watcher
+        _iowait/socket_base.py TimeoutSocket.fd_watcher: self.watcher_
         _iowait/socket_base.py TimeoutSocket.fd_watcher: watcher.short_read_means_empty
-        _iowait/socket_base.py TimeoutSocket.settimeout: self.call_timeout
+        _iowait/socket_base.py TimeoutSocket.settimeout: self.call_timeout_
         _kernel/wait/cancellation.py pending_errors_of: waiter.pending_errors
     """,
     "each caller closes what it has replaced": """
-        _iowait/file_lock.py FileLock.acquire_to_close: self.watchers
+        _iowait/file_state.py FileState.acquire_to_close: self.watchers
     """,
     "the pop tells which thread was faster": """
         _kernel/run/edge_pollers.py EdgeTriggered.unregister: self.watchers
-        _sync/simple_queue.py SimpleQueue.get: self._items
+        _sync/simple_queue.py SimpleQueue.get: self._items_
         _workers/dhaga_pool.py SchedulerWorkers.wake_one: self.free_numbers
     """,
     "about right is enough": """
+        _iowait/socket_base.py TimeoutSocket.count_send: self.sends_until_check
+        _kernel/run/tracing.py Everywhere.set: self.times
         _kernel/run/preemption.py end_turn: places[kept]
         _kernel/wait/wait_queue.py WaitQueue._remove: self.void
         _workers/future.py Future._remove: self._left_joiners
     """,
     "no state: set once, or not shared": """
+        _kernel/process/wakeup_detour.py Resend.send_once: self.times
         _kernel/atomic_lines.py Finder.find_spec: spec.loader
         _kernel/atomic_lines.py Guarding.guard: ast.If
+        _kernel/helper_threads.py run_unlisted: originals.set_thread_name
+        _kernel/process/preemption_watcher.py Watcher._look: beat.looks
+        _kernel/process/preemption_watcher.py Watcher._note_long_turn: beat.looks
+        _kernel/run/in_flight.py Flight.has_landed: self.events_left
         _kernel/process/preemption_watcher.py watch_scheduler: originals.pthread_getcpuclockid
         _kernel/run/uncaught.py clear_own_frames: trace.tb_frame
         _sync/local.py initialise: type(owner).__init__

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import os
 import selectors
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +23,7 @@ from dhaga import socket as parking_socket
 from dhaga._kernel import originals
 from dhaga._kernel.fast.accelerator import fast_paths
 from dhaga._kernel.run.ioloop_poller import IOLoopPoller
+from dhaga._kernel.run.loop import HubSelector, new_loop
 from dhaga.testing import settle
 from dhaga.threading import Event
 
@@ -35,6 +40,32 @@ def test_a_sleeping_loop_is_woken_by_another_thread_and_by_nothing_else() -> Non
         assert me.reason == "nothing"
         me.wake("at last")
         assert me.result(30) == "at last"
+
+
+def test_the_loop_of_a_scheduler_is_made_without_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    # A handler that parks would need the scheduler that is being made.
+    caplog.set_level(logging.DEBUG, "asyncio")
+    with dhaga.Scheduler() as scheduler:
+        assert scheduler.spawn(lambda: "ran").result(30) == "ran"
+    assert not caplog.records
+    asyncio.SelectorEventLoop(selectors.SelectSelector()).close()
+    assert [record.getMessage() for record in caplog.records] == ["Using selector: SelectSelector"]
+    caplog.clear()
+
+
+def test_a_log_handler_that_waits_may_serve_the_first_line_of_a_program() -> None:
+    program = """
+import logging, sys, time
+class Slow(logging.StreamHandler):
+    def emit(self, record):
+        time.sleep(0.001)
+        super().emit(record)
+logging.basicConfig(handlers=[Slow(sys.stdout)], level=logging.DEBUG)
+logging.debug("first")
+"""
+    command = [sys.executable, "-m", "dhaga", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("DEBUG:root:first\n", "")
 
 
 def test_a_handler_that_a_program_has_added_shows_in_the_selector() -> None:
@@ -121,7 +152,10 @@ def test_a_wake_by_a_finalizer_just_before_the_sleep_is_not_lost(
     ours.close()
 
 
-@pytest.mark.skipif(not isinstance(fast_paths, ModuleType), reason="a poll from Python releases the interpreter lock")
+@pytest.mark.skipif(
+    not isinstance(fast_paths, ModuleType) or originals.kqueue is not None,
+    reason="a poll from Python, as each one of a kqueue is, releases the interpreter lock",
+)
 def test_a_busy_scheduler_lets_new_threads_have_the_interpreter_lock() -> None:
     started: list[int] = []
 
@@ -160,3 +194,19 @@ def test_a_wake_by_a_finalizer_just_before_the_sleep_of_a_hosts_loop_is_not_lost
     thread = threading.Thread(target=host)
     thread.start()
     thread.join()
+
+
+def test_a_handler_that_raises_while_a_loop_is_made_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C may come at the first wait of main code, which makes its scheduler."""
+    said: list[object] = []
+
+    def interrupt(self: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "_make_self_pipe", interrupt)
+    selector = HubSelector()
+    with pytest.raises(KeyboardInterrupt):
+        new_loop(selector)
+    gc.collect()
+    assert said == [] and selector.get_map() is None

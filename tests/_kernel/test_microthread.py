@@ -8,6 +8,7 @@ import functools
 import gc
 import sys
 import weakref
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -91,6 +92,18 @@ def test_a_dhaga_that_waits_for_its_own_end_is_told_so() -> None:
         dhaga.spawn(waits, "result").result()
 
 
+def generator_function() -> Iterator[int]:
+    yield from ()
+
+
+class Generating:
+    def items(self) -> Iterator[int]:
+        yield 1
+
+    async def later(self) -> AsyncIterator[int]:
+        yield 1
+
+
 def test_what_cannot_be_spawned_is_refused_with_what_to_do() -> None:
     async def coroutine_function() -> None: ...
 
@@ -99,6 +112,13 @@ def test_what_cannot_be_spawned_is_refused_with_what_to_do() -> None:
             dhaga.spawn(dhaga.sleep(0))  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="coroutine function"):
             dhaga.spawn(coroutine_function)
+        for fn in (generator_function, Generating().items, Generating().later):
+            with pytest.raises(TypeError, match=r"a (generator|coroutine) function"):
+                dhaga.spawn(fn)
+        assert not list(dhaga.spawn(lambda: list(generator_function())).result())
+        for scheduler in (print, int, Generating().items):
+            with pytest.raises(TypeError, match=r"made by spawn: dhaga\.spawn\(fn, \*args\), and not dhaga\.Dhaga"):
+                dhaga.Dhaga(scheduler, 1)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="positional argument"):
             dhaga.spawn(lambda: None, 1).result()
         assert dhaga.spawn(functools.partial(dict, name=1, daemon=2)).result() == {"name": 1, "daemon": 2}

@@ -7,7 +7,7 @@ import io
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -21,19 +21,10 @@ from dhaga._kernel.interpreter import FREE_THREADED
 from dhaga._kernel.process import preemption_events, preemption_watcher
 from dhaga._kernel.run import preemption
 from dhaga.testing import preempt_everywhere
+from tests._kernel.conftest import QUANTUM
 from tests.kit.scripts import prints
 
-QUANTUM = 0.002
-
 needs_events = pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
-
-
-@pytest.fixture
-def preemptive() -> Iterator[dhaga.Scheduler]:
-    """A scheduler that is preemptive; the watcher ends with the test."""
-    with dhaga.Scheduler(preempt=QUANTUM) as scheduler:
-        yield scheduler
-    preemption_watcher.turn_off()
 
 
 # ---- layer two: code that calls nothing
@@ -370,6 +361,32 @@ def test_events_are_a_debuggers_where_it_has_registered(preemptive: dhaga.Schedu
     finally:
         monitoring.free_tool_id(monitoring.DEBUGGER_ID)
     assert preemptive.preemptions == 0
+
+
+@needs_events
+def test_an_id_for_events_is_taken_for_overlong_turns_only_and_freed_with_its_callbacks(
+    preemptive: dhaga.Scheduler,
+) -> None:
+    monitoring: Any = preemption_events.monitoring
+    tool, kind = preemption_events.TOOLS[0], preemption_events.monitoring.events.CALL
+    assert monitoring.get_tool(tool) is None
+    names: list[object] = []
+
+    def compute() -> None:
+        while preemption_events.TOOL_NAME not in names:
+            names.append(monitoring.get_tool(tool))
+
+    preemptive.spawn(dhaga.sleep, 0.001)
+    preemptive.spawn(compute).result()
+
+    def wait_until_free() -> None:
+        while monitoring.get_tool(tool) is not None:
+            dhaga.sleep(0.01)
+
+    preemptive.spawn(wait_until_free).result()
+    monitoring.use_tool_id(tool, "of the program")
+    assert monitoring.register_callback(tool, kind, None) is None
+    monitoring.free_tool_id(tool)
 
 
 # ---- what a preemption is not

@@ -14,7 +14,7 @@ from tornado.ioloop import IOLoop
 import dhaga
 from dhaga import socket, testing
 from dhaga._kernel.process.shutdown import retire_closed_guests
-from dhaga._kernel.run.scheduler import schedulers
+from dhaga._kernel.run.attachment import schedulers
 from dhaga._kernel.wait.current import this_thread
 from tests.kit.scripts import prints, run
 

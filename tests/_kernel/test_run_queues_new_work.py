@@ -125,3 +125,23 @@ def test_a_cancel_before_the_work_begins_is_raised_at_its_next_park() -> None:
         first.join()
     assert trace == ["cancelled", "begun", "begun"]
     assert not first.scheduler._new_work
+
+
+def test_each_switch_counts_once_whatever_the_priority() -> None:
+    """A LOW dhaga and new work that yield end their stretch, of which only the switches made count."""
+    with virtual_clock():
+        scheduler = dhaga.current().scheduler
+        counts: list[int] = []
+
+        def yields(level: dhaga.Priority) -> None:
+            with dhaga.priority(level):
+                dhaga.sleep(0)
+                before = scheduler.count_switches()
+                for _ in range(50):
+                    dhaga.sleep(0)
+                counts.append(scheduler.count_switches() - before)
+
+        for level in dhaga.NORMAL, dhaga.LOW:
+            dhaga.spawn(yields, level).join()
+        # Some yields also go through the hub's loop, which counts no dhaga twice.
+        assert all(50 <= count <= 60 for count in counts), counts

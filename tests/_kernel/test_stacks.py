@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
+from pathlib import Path
+
+import pytest
 
 import dhaga
 from dhaga._kernel import stacks
@@ -48,3 +52,37 @@ def test_each_os_thread_is_found_by_its_ident_with_the_place_that_it_is_at() -> 
     assert "wait" in [frame.function for frame in found[thread.ident]]
     here = [frame.function for frame in found[threading.get_ident()]]
     assert "test_each_os_thread_is_found_by_its_ident_with_the_place_that_it_is_at" in here
+
+
+PROGRAM = """\
+from threading import get_ident
+
+import dhaga
+from dhaga._kernel.stacks import stack_of, stacks_of_threads
+from greenlet import getcurrent
+
+
+def look(main):
+    print(*[frame.function for frame in stack_of(main.gr_frame)])
+
+
+def main():
+    print(*[frame.function for frame in stacks_of_threads()[get_ident()]])
+    dhaga.spawn(look, getcurrent())
+    dhaga.sleep(0)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["-m", "dhaga", "program.py"], ["-m", "dhaga", "-m", "program"], ["-m", "program"]]
+)
+def test_the_stack_of_main_code_begins_in_the_program(command: list[str], tmp_path: Path) -> None:
+    """Also as another OS thread finds it, from the output of faulthandler."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    of_thread, parked = done.stdout.splitlines()
+    assert of_thread.startswith("<module> main") and parked == "<module> main"

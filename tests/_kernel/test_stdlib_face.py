@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
+import inspect
 import pickle
 import queue
 import select
 import socket
+import sys
 import threading
 import time
+import typing
+import weakref
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -19,6 +25,7 @@ import dhaga.queue
 import dhaga.select
 import dhaga.socket
 import dhaga.threading
+from dhaga._kernel.stdlib_face import BuiltinFunction, builtin_function
 
 FACES = ("io", "os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "thread", "time")
 
@@ -75,3 +82,46 @@ def refused(thing: Any) -> list[bool]:
 @pytest.mark.parametrize(("ours", "standard"), PAIRS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
 def test_what_the_standard_refuses_to_copy_or_pickle_is_refused_here(ours: Any, standard: Any) -> None:
     assert refused(ours()) == refused(standard())
+
+
+def kept_in_a_class() -> None:
+    """Take part in a class, as a C function may."""
+
+
+kept = BuiltinFunction(kept_in_a_class)
+
+
+class Holder:
+    function = kept
+
+
+def test_a_function_that_stands_for_a_c_function_does_not_become_a_method() -> None:
+    assert Holder.function is Holder().function is kept
+    assert Holder().function() is None
+
+
+def test_tools_read_it_as_the_python_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "kept_in_a_class", kept)
+    assert all(way(kept) is kept for way in (copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))))
+    assert repr(kept) == f"<function kept_in_a_class of {__name__}>"
+    assert (kept.__name__, kept.__qualname__, kept.__module__) == ("kept_in_a_class", "kept_in_a_class", __name__)
+    assert kept.__doc__ == "Take part in a class, as a C function may." and inspect.isroutine(kept)
+    assert str(inspect.signature(kept)) == "() -> 'None'"
+    assert typing.get_type_hints(kept) == {"return": type(None)}
+    wrapped = functools.wraps(kept)(lambda: kept())
+    assert (wrapped.__name__, wrapped.__module__, wrapped.__doc__) == (kept.__name__, kept.__module__, kept.__doc__)
+    assert weakref.ref(kept)() is kept
+
+
+@pytest.mark.parametrize("autospec", [False, True])
+def test_tests_replace_it_by_a_mock(autospec: bool) -> None:
+    with mock.patch(f"{__name__}.kept", autospec=autospec) as replaced:
+        kept()
+        assert replaced.mock_calls == [mock.call()]
+        if autospec:
+            with pytest.raises(TypeError, match="too many positional arguments"):
+                kept(1)
+
+
+def test_a_compiled_function_is_none_that_needs_it() -> None:
+    assert builtin_function(len) is len

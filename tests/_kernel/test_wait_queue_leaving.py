@@ -303,7 +303,7 @@ def test_a_primitive_with_timeouts_that_always_expire_stays_small() -> None:
                 queue.get(timeout=1)
             with pytest.raises(TimeoutError):
                 future.result(1)
-        places: list[Any] = [event._waiters, queue._getters, one._joiners, future._joiners]
+        places: list[Any] = [event._waiters_, queue._getters_, one._joiners, future._joiners]
         assert max(map(len, places)) <= COMPACT_ABOVE + 1
         one.wake()
         one.join()
@@ -324,7 +324,7 @@ def test_many_readers_of_a_socket_leave_and_the_others_are_woken_in_order() -> N
             if n % 10:
                 d.cancel()
         settle()
-        watcher: Any = ours.watchers.of(dhaga.current())
+        watcher: Any = ours.watchers_.of(dhaga.current())
         assert len(watcher.readers) == 10
         theirs.send(b"x" * 10)
         for d in dhagas:

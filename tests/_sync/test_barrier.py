@@ -135,8 +135,8 @@ def test_all_or_none_pass_at_whatever_park_one_is_cancelled() -> None:
                 assert names in (set(), {"a", "b"})
             assert (
                 not barrier.n_waiting
-                and not barrier._condition._waiters.parked()
-                and not barrier._condition._lock.locked()
+                and not barrier._condition_._waiters.parked()
+                and not barrier._condition_._lock.locked()
             )
             assert barrier.broken or len(passed) >= 5  # struck after the barrier, the victim misses an entry at most
 

@@ -46,7 +46,7 @@ def test_notify_wakes_the_longest_waiting_ones_in_order(condition: Condition) ->
                 settle()
                 assert not woken  # nobody goes on before the lock is given back
             settle()
-            trace.append(woken[:] if condition._owned_lock else sorted(woken))
+            trace.append(woken[:] if condition._owned_lock_ else sorted(woken))
             woken.clear()
         for d in dhagas:
             d.join()

@@ -66,7 +66,7 @@ def test_a_cancel_ends_the_wait_of_one_alone() -> None:
         dhagas = [parked(event.wait) for _ in range(3)]
         dhagas[1].cancel()
         settle()
-        assert [d.has_ended for d in dhagas] == [False, True, False] and event._waiters.parked() == 2
+        assert [d.has_ended for d in dhagas] == [False, True, False] and event._waiters_.parked() == 2
         event.set()
         assert dhagas[0].result() and dhagas[2].result()
 
@@ -113,7 +113,7 @@ def test_nobody_is_forgotten_at_whatever_park_one_is_cancelled() -> None:
 
         def check() -> None:
             assert [entry for entry in sorted(rounds) if entry[1] != "victim"] == [(n, x) for n in (0, 1) for x in "ab"]
-            assert not event._waiters.parked() and event.is_set()
+            assert not event._waiters_.parked() and event.is_set()
 
         dhaga.spawn(waits, "a")
         dhaga.spawn(waits, "b")
@@ -133,3 +133,37 @@ def test_the_repr_of_an_event_tells_the_flag_and_who_waits() -> None:
         assert repr(event) == "<Event set, 0 parked>"
         event.clear()
         assert repr(event) == "<Event unset, 0 parked>"
+
+
+# ---- the condition inside
+
+
+def test_a_subclass_waits_by_the_inner_condition_of_an_event() -> None:
+    class AutoReset(Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            with self._cond:
+                if not self._flag and not self._cond.wait(timeout):
+                    return False
+                self._flag = False
+                return True
+
+    with virtual_clock() as clock:
+        event = AutoReset()
+        assert not event.wait(1) and clock() == 1
+        waiter = parked(event.wait, 9)
+        event.set()
+        assert waiter.result() is True and not event.is_set() and clock() == 1
+        event.set()
+        assert event.wait(0) and not event.wait(0)
+
+
+def test_a_notify_of_the_inner_condition_ends_waits_of_an_unset_event() -> None:
+    with virtual_clock():
+        event = Event()
+        waits = [parked(event.wait) for _ in range(3)]
+        with event._cond:
+            event._cond.notify()
+        assert waits[0].result() is True and waits[1].is_alive()
+        with event._cond:
+            event._cond.notify_all()
+        assert [each.result() for each in waits] == [True] * 3 and not event.is_set()

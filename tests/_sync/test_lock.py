@@ -63,7 +63,7 @@ def test_who_comes_after_the_release_cannot_barge_in(kind: Any) -> None:
         lock.acquire()
         first = parked(takes, "first")
         lock.release()  # first owns it from here, and has not run yet
-        assert lock.acquire(blocking=False) is False
+        assert lock.acquire(blocking=False) is False and lock.locked()
         with lock:
             trace.append("main code")
         first.join()

@@ -46,6 +46,7 @@ def test_who_comes_after_the_release_cannot_barge_in(kind: type[Semaphore]) -> N
         semaphore.release()
         assert semaphore.acquire(blocking=False) is False
         assert semaphore.acquire(timeout=0) is False
+        assert semaphore._value == 0  # as no other caller can acquire it
         takes("main code")
         first.join()
     assert trace == ["first", "main code"]
@@ -88,7 +89,7 @@ def test_a_timeout_ends_at_its_second_exactly_and_leaves_the_queue(kind: type[Se
         semaphore.release()
         for d in dhagas:
             d.join()
-        assert semaphore._value == 0 and not semaphore._waiters.parked()
+        assert semaphore._value == 0 and not semaphore._waiters_.parked()
     assert trace == [(0, False, 0), (-1, False, 0), (2.5, False, 2.5), (5, False, 5), (12, True, 10)]
 
 
@@ -106,7 +107,7 @@ def test_a_cancel_while_waiting_gives_the_place_up(kind: type[Semaphore]) -> Non
         dhagas = [parked(takes, name) for name in "abc"]
         dhagas[0].cancel()
         settle()
-        assert dhagas[0].has_ended and semaphore._waiters.parked() == 2
+        assert dhagas[0].has_ended and semaphore._waiters_.parked() == 2
         semaphore.release()
         for d in dhagas:
             d.join()
@@ -160,7 +161,7 @@ def test_no_permit_is_lost_or_doubled_at_whatever_park_one_is_cancelled(kind: ty
 
         def check() -> None:
             assert {"a", "b", "c"} <= set(done) and not inside
-            assert semaphore._value == 2 and not semaphore._waiters.parked()
+            assert semaphore._value == 2 and not semaphore._waiters_.parked()
 
         for name, after in (("a", 0.1), ("b", 0.2), ("c", 0.4)):
             dhaga.spawn(uses, name, after)
@@ -223,3 +224,41 @@ def test_any_number_of_permits_may_be_free(kind: type[Semaphore], value: int) ->
 
     dhaga.spawn(uses).result()
     assert permits._value == value
+
+
+# ---- the condition inside
+
+
+def test_a_semaphore_grows_by_its_inner_condition() -> None:
+    with virtual_clock():
+        permits = Semaphore(0)
+        waits = [parked(permits.acquire) for _ in range(3)]
+        with permits._cond:
+            permits._value += 2
+            permits._cond.notify(2)
+        settle()
+        assert [each.is_alive() for each in waits] == [False, False, True] and permits._value == 0
+        permits.release()
+        waits[2].join()
+        assert permits._cond is permits._cond
+
+
+def test_a_subclass_waits_by_the_inner_condition_of_a_semaphore() -> None:
+    class Own(Semaphore):
+        def take_two(self) -> bool:
+            with self._cond:
+                while self._value < 2:
+                    if not self._cond.wait(9):
+                        return False
+                self._value -= 2
+                return True
+
+    with virtual_clock() as clock:
+        permits = Own(0)
+        pair = parked(permits.take_two)
+        permits.release()
+        permits.release()
+        assert pair.result() is True and permits._value == 0 and clock() == 0
+        assert parked(permits.take_two).result() is False and clock() == 9
+        with pytest.raises(RuntimeError, match="un-acquired lock"):
+            permits._cond.notify()

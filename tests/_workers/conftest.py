@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import dhaga
-from dhaga._workers.thread_pool import OffloadPool
+from dhaga._workers.offload import OffloadPool
 
 
 @pytest.fixture

@@ -38,6 +38,8 @@ RIVALS = {
     "benchmarks.tls": ("trustme",),
     "benchmarks.web.apps": (),
     "benchmarks.web.servers": (),
+    "benchmarks.young.child": (),
+    "benchmarks.young.simulations": (),
     "examples.notifications.threaded_server": (),
 }
 """What processes of rivals import, each with the packages that it needs."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dhaga import socket
 from dhaga.compat import eventlet
 from dhaga.compat.eventlet import convenience
 from tests.kit.certificates import certificate
@@ -109,3 +110,21 @@ def test_a_connection_that_was_reset_has_no_more_data() -> None:
     client.close()
     listener.close()
     twin.close()
+
+
+def test_listeners_and_connections_are_of_the_class_that_a_test_puts_into_green_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Any] = []
+
+    class Mock:
+        def __init__(self, *arguments: Any) -> None:
+            made.append(arguments)
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: None
+
+    monkeypatch.setattr(socket, "socket", Mock)
+    assert isinstance(convenience.listen(("127.0.0.1", 0)), Mock)
+    assert isinstance(convenience.connect(("127.0.0.1", 1)), Mock)
+    assert made == [(socket.AF_INET, socket.SOCK_STREAM)] * 2

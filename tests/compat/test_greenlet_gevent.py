@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from dhaga.compat import gevent
 from dhaga.compat.gevent import Greenlet, GreenletExit, Timeout
+from dhaga.compat.gevent.pool import Group
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -121,6 +124,30 @@ def test_it_may_catch_what_it_is_killed_with() -> None:
     victim.kill(KeyError, block=False)
     assert not victim.ready()
     assert victim.get() == "done"
+
+
+@pytest.mark.parametrize("kill", [Greenlet.kill, lambda victim: gevent.killall([victim])], ids=["kill", "killall"])
+def test_the_killer_goes_on_before_those_that_yield_meanwhile(kill: Any) -> None:
+    trace: list[str] = []
+
+    def wait() -> None:
+        try:
+            gevent.sleep(100)
+        finally:
+            trace.append("victim ends")
+
+    def end_it() -> None:
+        kill(victim)
+        trace.append("killer goes on")
+
+    victim = gevent.spawn(wait)
+    gevent.sleep(0)
+    killer = gevent.spawn(end_it)
+    for each in ("first", "second"):
+        gevent.sleep(0)
+        trace.append(each)
+    killer.join()
+    assert trace == ["first", "victim ends", "killer goes on", "second"]
 
 
 def test_kill_waits_for_its_seconds() -> None:
@@ -314,3 +341,64 @@ def test_a_program_may_give_a_greenlet_attributes_and_methods_of_ordinary_names(
     worker.start()
     assert worker.get(timeout=5) == "abcd"
     assert {value for value in vars(worker).values() if isinstance(value, str)} == {"the program's"}
+
+
+def test_the_body_of_a_generator_function_does_not_run_as_with_gevent() -> None:
+    def items() -> Iterator[int]:
+        yield 1
+
+    assert inspect.isgenerator(gevent.spawn(items).get())
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        lambda me, group: me.kill(block=False),
+        lambda me, group: gevent.kill(me),
+        lambda me, group: group.killone(me, block=False),
+        lambda me, group: group.kill(block=False),
+        lambda me, group: gevent.killall([me], block=False),
+    ],
+)
+def test_a_greenlet_that_kills_itself_without_block_goes_on_until_its_next_wait(kill: Any) -> None:
+    trace: list[str] = []
+    group = Group()
+
+    def body() -> None:
+        kill(gevent.getcurrent(), group)
+        trace.append("killed")
+        try:
+            gevent.sleep(0)
+            trace.append("went on")
+        finally:
+            trace.append("finally")
+
+    group.spawn(body)
+    assert group.join(timeout=5) and trace == ["killed", "finally"]
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        lambda me, group: me.kill(),
+        lambda me, group: me.throw(),
+        lambda me, group: (me.kill(block=False), me.join()),
+        lambda me, group: group.killone(me),
+        lambda me, group: group.kill(),
+        lambda me, group: gevent.killall([me]),
+    ],
+)
+def test_a_greenlet_that_waits_for_its_own_kill_ends_there(kill: Any) -> None:
+    trace: list[str] = []
+    group = Group()
+
+    def body() -> None:
+        try:
+            kill(gevent.getcurrent(), group)
+            trace.append("went on")
+        finally:
+            trace.append("finally")
+
+    greenlet = group.spawn(body)
+    assert group.join(timeout=5) and trace == ["finally"]
+    assert isinstance(greenlet.value, GreenletExit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -226,3 +227,16 @@ def test_a_start_in_0_seconds_is_no_timer() -> None:
     greenthread.spawn_after(0, started.append, 1)
     eventlet.sleep(0)
     assert started == [1]
+
+
+def test_the_body_of_a_generator_function_does_not_run_as_with_eventlet() -> None:
+    ran = []
+
+    def items() -> Iterator[int]:
+        ran.append(1)
+        yield 1
+
+    assert inspect.isgenerator(eventlet.spawn(items).wait())
+    eventlet.spawn_n(items)
+    eventlet.sleep(0)
+    assert ran == []

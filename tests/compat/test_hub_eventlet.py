@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 import pytest
 
+from dhaga._kernel import originals
 from dhaga.compat import eventlet
 from dhaga.compat.eventlet import _settings, hubs
 from dhaga.compat.eventlet import debug as eventlet_debug
+from dhaga.compat.eventlet.hubs import _hub
 from dhaga.testing import virtual_clock
 
 
@@ -53,7 +54,10 @@ def test_a_wait_for_a_descriptor_ends_by_data_its_time_or_its_close() -> None:
 
 def test_what_cannot_be_had_says_so() -> None:
     hubs.use_hub()
-    hubs.use_hub("epolls")
+    for name in "epolls", "eventlet.hubs.asyncio", "eventlet.hubs.poll:Hub", hubs.get_default_hub(), _hub:
+        hubs.use_hub(name)
+    with pytest.raises(NotImplementedError, match="mine"):
+        hubs.use_hub("mine.hubs.poll")
     with pytest.raises(NotImplementedError, match=r"dhaga\.Scheduler"):
         hubs.use_hub(object)
     with pytest.raises(NotImplementedError, match=r"dhaga\.park"):
@@ -95,8 +99,8 @@ def test_who_waits_for_a_descriptor_is_listed() -> None:
     os.close(there)
 
 
-def test_the_clock_is_the_standard_one() -> None:
-    assert hubs.get_hub().clock is time.monotonic
+def test_the_clock_is_the_standard_one_which_no_test_can_replace() -> None:
+    assert hubs.get_hub().clock is originals.monotonic
 
 
 def test_the_hub_tells_whether_errors_are_reported() -> None:

@@ -18,7 +18,7 @@ def test_an_import_finds_the_package_and_its_modules_under_both_names() -> None:
         from gevent import socket, monkey
         import dhaga.compat.gevent.pool
         print(gevent.pool is dhaga.compat.gevent.pool, gevent.event.Event().is_set(), dhaga.compat.installed())
-        print(gevent.__version__.endswith("+dhaga"), gevent.__spec__.name)
+        print(gevent.__version__.endswith("+dhaga"), gevent.__spec__.name, gevent.__name__, socket.__name__)
         try:
             import gevent.nothing
         except ModuleNotFoundError as error:
@@ -26,7 +26,7 @@ def test_an_import_finds_the_package_and_its_modules_under_both_names() -> None:
     """
     assert prints(code) == [
         "True False frozenset({'gevent'})",
-        "True dhaga.compat.gevent",
+        "True dhaga.compat.gevent gevent gevent.socket",
         "No module named 'gevent.nothing'",
     ]
 

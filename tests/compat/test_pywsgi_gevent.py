@@ -54,6 +54,7 @@ def test_it_serves_and_logs_and_gives_its_environ() -> None:
     assert "seen /3" in errors.getvalue()
 
 
+@pytest.mark.long("a stop gives connections their time")
 def test_a_stop_ends_connections_that_wait_for_a_request() -> None:
     server = WSGIServer("127.0.0.1:0", app, log=None, error_log=None, spawn=2)
     for _ in range(2):  # it may start again

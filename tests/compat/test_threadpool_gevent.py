@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import io
 import threading
 
 import pytest
 
+from dhaga._kernel import originals
 from dhaga.compat import gevent
+from dhaga.compat.eventlet import tpool
 from dhaga.compat.gevent import util
 from dhaga.compat.gevent.exceptions import InvalidThreadUseError
 from dhaga.compat.gevent.threadpool import ThreadPool, ThreadPoolExecutor
@@ -85,3 +88,58 @@ def test_futures_of_the_executor_are_waited_for() -> None:
     with ThreadPoolExecutor(1) as executor:
         future = executor.submit(divmod, 7, 2)
         assert gevent.wait([future], timeout=20) == [future] and future.result() == (3, 1)
+
+
+def test_each_name_that_promises_an_os_thread_has_one() -> None:
+    """Those of gevent and eventlet."""
+    here = originals.get_ident()
+    pool, executor = ThreadPool(1), ThreadPoolExecutor(1)
+    idents = {
+        "ThreadPool": pool.apply(originals.get_ident),
+        "ThreadPool.spawn": pool.spawn(originals.get_ident).get(),
+        "hub.threadpool": gevent.get_hub().threadpool.apply(originals.get_ident),
+        "ThreadPoolExecutor": executor.submit(originals.get_ident).result(),
+        "ThreadPoolExecutor.map": next(executor.map(lambda _: originals.get_ident(), [1])),
+        "tpool": tpool.execute(originals.get_ident),
+        "tpool.Proxy": tpool.Proxy(Asked()).ident(),
+    }
+    executor.shutdown()
+    pool.kill()
+    gevent.get_hub().threadpool.kill()
+    tpool.killall()
+    assert [name for name, ident in idents.items() if ident == here] == []
+
+
+class Asked:
+    def ident(self) -> int:
+        return originals.get_ident()
+
+
+def test_the_executor_is_the_standard_one_in_all_else() -> None:
+    begun, go_on = originals.allocate_lock(), originals.allocate_lock()
+    begun.acquire(), go_on.acquire()
+    made: list[str] = []
+
+    def hold() -> str:
+        begun.release()
+        go_on.acquire()
+        return made[0]
+
+    executor = ThreadPoolExecutor(1, initializer=made.append, initargs=("initialized",))
+    assert isinstance(executor, concurrent.futures.Executor)
+    running, failing, cancelled = (
+        executor.submit(hold),
+        executor.submit(divmod, 1, 0),
+        executor.submit(made.append, "no"),
+    )
+    while not begun.acquire(False):
+        gevent.sleep(0.001)
+    assert running.running() and not running.cancel() and cancelled.cancel()
+    go_on.release()
+    assert running.result() == "initialized" and isinstance(failing.exception(), ZeroDivisionError)
+    with pytest.raises(ValueError, match="from the pool"):
+        executor.submit(executor.submit, int, "from the pool").result().result()
+    executor.shutdown(cancel_futures=True)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(divmod, 7, 2)
+    assert made == ["initialized"]

@@ -104,7 +104,7 @@ def test_a_dhaga_is_cancelled_and_nobody_else(line: InspectorClient, observed: d
         (b'{"ask": "cancel"}', "missing a required argument: 'ident'"),
         (b'{"ask": "cancel", "ident": "1"}', "the query cancel does not accept ident='1'"),
         (b'{"ask": "table", "self": 1}', "the query table does not accept self=1"),
-        (b'{"ask": "table", "sort": "size"}', "rows are sorted by share, waited"),
+        (b'{"ask": "table", "sort": "size"}', "rows are sorted by held, share, waited"),
         (b'{"ask": "trace", "seconds": 1e9}', "at most 60 seconds"),
         (b'{"ask": []}', "there is no query"),
     ],

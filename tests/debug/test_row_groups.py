@@ -9,6 +9,7 @@ import pytest
 import dhaga
 from dhaga._sync.event import Event
 from dhaga.debug import _row_groups
+from dhaga.debug._cpu_share import Share
 from dhaga.debug._row_groups import RowGroup, columns_of_group, into_groups
 from dhaga.debug._table_row import row_of
 from dhaga.testing import settle, virtual_clock
@@ -34,6 +35,7 @@ def test_waiters_for_one_object_are_a_group_and_those_for_different_ones_another
     shown = columns_of_group(second)
     assert (shown["name"], shown["count"], shown["waits_on"]) == ("other-…", 4, "4 different")
     assert columns_of_group(first)["waits_on"] == repr(common)
+    assert (shown["held"], shown["share"]) == (0.0, 0.0)
     for event in [common, *others]:
         event.set()
     for each in dhagas:
@@ -43,7 +45,7 @@ def test_waiters_for_one_object_are_a_group_and_those_for_different_ones_another
 def test_busy_and_deadlocked_dhagas_stand_alone(clock: None) -> None:
     sleepers = [dhaga.spawn(dhaga.sleep, 5, name="s") for _ in range(6)]
     settle()
-    rows = [row_of(each, "s", {sleepers[1].ident: _row_groups.BUSY_SHARE}) for each in sleepers]
+    rows = [row_of(each, "s", {sleepers[1].ident: Share(_row_groups.BUSY_SHARE, 0.0)}) for each in sleepers]
     lines = into_groups(rows, {sleepers[0]})
     assert lines[:2] == rows[:2]
     (group,) = lines[2:]

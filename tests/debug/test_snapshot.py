@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from threading import Event as StandardEvent
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import dhaga
 from dhaga import debug, queue
 from dhaga.debug._dhaga_table import DhagaTable, all_rows
-from dhaga.debug._dump import duration, json_of, text_of
+from dhaga.debug._dump import duration, text_of
 from dhaga.testing import settle, virtual_clock
 
 
@@ -126,7 +127,7 @@ def test_a_snapshot_is_json() -> None:
     with virtual_clock():
         dhagas = [dhaga.spawn(dhaga.sleep, 1, name=f"sleeper {n}") for n in range(100)]
         settle()
-        found = json.loads(json_of(debug.snapshot()))
+        found = json.loads(json.dumps(asdict(debug.snapshot())))
         for each in dhagas:
             each.join()
     assert [each["name"] for each in found["schedulers"][0]["dhagas"]] == [

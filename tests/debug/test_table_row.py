@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dhaga
 from dhaga._sync.event import Event
+from dhaga.debug._cpu_share import Share
 from dhaga.debug._table_row import all_columns, row_of, stem
 from dhaga.testing import settle, virtual_clock
 
@@ -13,11 +14,12 @@ def test_a_row_has_the_cheap_columns_and_all_columns_the_others() -> None:
         event = Event()
         waiter = dhaga.spawn(event.wait, name="Patient")
         dhaga.sleep(2)
-        row = row_of(waiter, "s", {waiter.ident: 0.5})
+        row = row_of(waiter, "s", {waiter.ident: Share(0.5, 0.25)})
         shown = all_columns(row)
         event.set()
         waiter.join()
-    assert (row.name, row.state, row.reason, row.share) == ("Patient", "WAITING", "event.wait", 0.5)
+    assert (row.name, row.state, row.reason, row.share.held) == ("Patient", "WAITING", "event.wait", 0.5)
+    assert (shown["held"], shown["share"]) == (0.5, 0.25)
     assert row.text() == "patient waiting event.wait s"
     assert (shown["kind"], shown["seconds"], shown["waits_on"], shown["held_by"]) == (
         *("dhaga", 2, "<Event unset, 1 parked>", ()),

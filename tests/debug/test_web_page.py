@@ -279,7 +279,7 @@ def test_the_page_shows_who_is_there_and_what_runs_and_cancels_one(
     wait_for(browser, "document.querySelectorAll('#rows tr').length === 2")  # the first one has got the lock, and ended
     assert not markup.is_alive()
     assert sorted(names(browser)) == ["victim", "worker"]
-    assert text_of(browser, "title").startswith("2 dhagas: ")
+    assert text_of(browser, "title").startswith(("2 dhagas, all ", "2 dhagas: "))
     assert browser.title == f"{text_of(browser, 'title')} · Dhaga"
     assert text_of(browser, "process") == f"process {os.getpid()}"
 
@@ -473,6 +473,30 @@ def test_the_names_of_a_deadlock_lead_to_their_dumps(browser: Any, served: Page,
 
 
 @pytest.mark.once
+def test_who_blocks_in_c_is_named_with_the_cure_above_the_table(
+    browser: Any, served: Page, observed: dhaga.Scheduler
+) -> None:
+    let_go: list[bool] = []
+
+    def block() -> None:
+        while not let_go:
+            time.sleep(0.3)
+            dhaga.sleep(0)
+
+    observed.spawn(block, name="<blocker>")
+    browser.get(served.url)
+    said = "document.getElementById('blocks').textContent"
+    wait_for(
+        browser, f"{said}.startsWith('<blocker> holds observed for ') && {said}.includes('from dhaga import time')"
+    )
+    held, cpu = wait_for(
+        browser, "['held', 'cpu'].map(column => document.querySelector(`#rows td.${column}`).textContent)"
+    )
+    assert int(held.rstrip("%")) > int(cpu.rstrip("%"))
+    let_go.append(True)
+
+
+@pytest.mark.once
 def test_the_last_minutes_are_curves_and_the_page_says_when_it_looked(
     browser: Any, served: Page, observed: dhaga.Scheduler
 ) -> None:
@@ -584,9 +608,9 @@ def test_rows_of_one_reason_are_a_group_that_is_unfolded(browser: Any, served: P
     wait_for(browser, LOCK_GROUP)
     cells = f"[...{LOCK_GROUP}.cells].map(cell => cell.textContent)"
     assert wait_for(browser, cells)[0] == "▸39 × consumer-…"
-    assert wait_for(browser, cells)[6] == "<Lock held by holder of the lock, 39 parked>"
+    assert wait_for(browser, cells)[7] == "<Lock held by holder of the lock, 39 parked>"
     readers = "document.querySelector('tr.group[data-count=\"3\"]')"
-    assert wait_for(browser, f"[...{readers}.cells].map(cell => cell.textContent)")[5] == "read fd …"
+    assert wait_for(browser, f"[...{readers}.cells].map(cell => cell.textContent)")[6] == "read fd …"
     assert not any(name.startswith("consumer") for name in names(browser) if name)
     assert "worker" in wait_for(browser, "[...document.querySelectorAll('#rows tr')].map(row => row.dataset.name)")
 
@@ -601,7 +625,7 @@ def test_rows_of_one_reason_are_a_group_that_is_unfolded(browser: Any, served: P
     wait_for(browser, f"{members} === 0")
 
     click(browser, "#grouping")
-    wait_for(browser, "document.querySelectorAll('#rows tr:not(.group)').length === 44")
+    wait_for(browser, "document.querySelectorAll('#rows tr:not(.group)').length === 45")  # with main code
     click(browser, "#reasons button[data-reason='read fd']")
     wait_for(browser, "document.querySelectorAll('#rows tr').length === 3")
     assert text_of(browser, "matching") == "3 found"
@@ -637,7 +661,6 @@ def test_nothing_is_cut_off_at_the_side(as_it_was: Any, served: Page, crowded: d
             assert browser.execute_script(RIGHTMOST) <= width
         assert browser.execute_script("return document.querySelector('td.scheduler').getBoundingClientRect().width") > 0
         another.call(another.cancel_all)
-    wait_for(browser, "document.querySelector('td.scheduler').getBoundingClientRect().width === 0")  # one is left
 
 
 @pytest.mark.once

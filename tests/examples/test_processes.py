@@ -169,11 +169,12 @@ def refused(status: int, text: str, *arguments: object) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_prints_its_table_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rtt", ["20ms", "0"])
+def test_the_demo_prints_its_table_and_leaves_nothing_behind(tmp_path: Path, rtt: str) -> None:
     source = fill(tmp_path / "source")
     (tmp_path / "scratch").mkdir()
     done = subprocess.run(
-        [sys.executable, "-m", "examples.backup.demo", str(source)],
+        [sys.executable, "-m", "examples.backup.demo", str(source), "--rtt", rtt],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path / "scratch")},
         capture_output=True,
@@ -182,8 +183,13 @@ def test_the_demo_prints_its_table_and_leaves_nothing_behind(tmp_path: Path) -> 
     )
     assert done.returncode == 0, done.stderr
     table = [line.split()[:2] for line in done.stdout.splitlines()]
-    for unit in ("4 x 32 dhagas", "32 threads"):
+    for unit in ("4 x 32 dhagas", "32 threads", "128 threads"):
         begin = table.index(unit.split()[:2])
-        assert [line[0] for line in table[begin + 1 : begin + 4]] == ["first", "again", "restore"]
-    assert done.stdout.count("what was restored is the source, byte for byte\n") == 2
+        assert [line[0] for line in table[begin + 1 : begin + 3]] == ["backup", "restore"]
+    assert done.stdout.count("what was restored is the source, byte for byte\n") == 3
+    assert (
+        "without a round trip" if rtt == "0" else f"over a simulated line with a round trip of {rtt}"
+    ) in done.stdout
+    assert done.stdout.count("the relay used") == (rtt != "0")
+    assert "4 x 32 dhagas were" in done.stdout.splitlines()[-1]
     assert os.listdir(tmp_path / "scratch") == []

@@ -43,30 +43,37 @@ def run(program: Callable[[], None], seeds: range, settings: Settings = SETTINGS
     assert len(findings.hashes) == findings.runs >= len(seeds)
 
 
+@pytest.mark.long("60 simulated runs")
 def test_no_acknowledged_record_of_the_log_is_lost(lot: range) -> None:
     run(simulated_log.program, lot)
 
 
+@pytest.mark.long("60 simulated runs")
 def test_no_acknowledged_snapshot_of_the_backup_is_lost(lot: range) -> None:
     run(simulated_backup.program, lot)
 
 
+@pytest.mark.long("60 simulated runs")
 def test_each_call_of_a_client_gets_its_own_answer_in_time(lot: range) -> None:
     run(simulated_pools.through_client, lot, POOLS)
 
 
+@pytest.mark.long("60 simulated runs")
 def test_each_call_of_a_session_gets_its_own_answer_in_time(lot: range) -> None:
     run(simulated_pools.through_session, lot, POOLS)
 
 
+@pytest.mark.long("60 simulated runs")
 def test_no_acknowledged_message_is_lost_or_comes_twice(lot: range) -> None:
     run(simulated_notifications.program, lot, NOTIFICATIONS)
 
 
+@pytest.mark.long("simulates many cuts")
 def test_a_checkpoint_that_is_cut_leaves_no_gap() -> None:
     assert not search(simulated_log.cut_checkpoint, 50, SETTINGS).failures
 
 
+@pytest.mark.long("simulates in two processes")
 def test_the_runs_repeat_in_another_process() -> None:
     assert check_determinism(simulated_log.program, 3, SETTINGS)
     assert check_determinism(simulated_backup.program, 3, SETTINGS)

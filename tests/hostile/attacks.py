@@ -78,6 +78,32 @@ def sink_flood(address: Address) -> None:
     send_for_ever(address, lambda: itertools.repeat((b"sink" * 1024) * 16))
 
 
+# ---- WebSockets: frames with a mask of zeros, which leaves their bytes as they are
+
+UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+TEXT, PING, FIRST, NEXT = (bytes([kind, 0x81, 0, 0, 0, 0, ord("x")]) for kind in (0x81, 0x89, 0x01, 0x00))
+
+
+def websocket_messages(address: Address) -> None:
+    send_for_ever(address, lambda: itertools.chain([UPGRADE], itertools.repeat(TEXT * 2000)))
+
+
+def websocket_unread(address: Address) -> None:
+    send_for_ever(address, lambda: itertools.chain([UPGRADE], itertools.repeat(TEXT * 2000)), reads=False)
+
+
+def websocket_pings(address: Address) -> None:
+    send_for_ever(address, lambda: itertools.chain([UPGRADE], itertools.repeat(PING * 2000)))
+
+
+def websocket_fragments(address: Address) -> None:
+    """Send one message that never ends, a byte in each of its frames."""
+    send_for_ever(address, lambda: itertools.chain([UPGRADE, FIRST], itertools.repeat(NEXT * 2000)))
+
+
 # ---- dear bytes
 
 

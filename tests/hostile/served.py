@@ -1,4 +1,4 @@
-"""What the attacked servers serve: a WSGI app, and an echo that computes: ``python -m tests.hostile.served PORT``."""
+"""What the attacked servers serve: WSGI apps, and an echo that computes (``python -m tests.hostile.served PORT``)."""
 
 from __future__ import annotations
 
@@ -22,6 +22,24 @@ def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable
     work()
     start_response("200 OK", [("Content-Type", "text/plain")])
     return iter(BIG) if environ["PATH_INFO"] == "/big" else [b"ok"]
+
+
+def chat(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Echo the messages of a WebSocket; answer other requests as ``app`` does."""
+    if "HTTP_UPGRADE" not in environ:
+        return app(environ, start_response)
+    from simple_websocket import ConnectionClosed, Server
+
+    with contextlib.suppress(ConnectionClosed):
+        echo_messages(Server.accept(environ))
+    return []
+
+
+def echo_messages(websocket: Any) -> None:
+    while True:
+        message = websocket.receive()
+        work()
+        websocket.send(message)
 
 
 def work() -> None:

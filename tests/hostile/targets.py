@@ -101,9 +101,18 @@ class Serve(HTTPTarget):
     """``python -m dhaga serve``."""
 
     name = "serve"
+    app = "app"
 
     def command(self, port: int) -> list[str]:
-        return ["-m", "dhaga", "serve", "tests.hostile.served:app", "--bind", f"127.0.0.1:{port}"]
+        return ["-m", "dhaga", "serve", f"tests.hostile.served:{self.app}", "--bind", f"127.0.0.1:{port}"]
+
+
+class Chat(Serve):
+    """The same, with an app that answers WebSockets by simple-websocket."""
+
+    name = "chat"
+    attacks = ("websocket_messages", "websocket_unread", "websocket_pings", "websocket_fragments")
+    app = "chat"
 
 
 class Gunicorn(HTTPTarget):
@@ -130,7 +139,7 @@ class Echo(Target):
         return sock.recv(4) == b"ping"
 
 
-TARGETS: dict[str, type[Target]] = {kind.name: kind for kind in (Serve, Gunicorn, Echo)}
+TARGETS: dict[str, type[Target]] = {kind.name: kind for kind in (Serve, Chat, Gunicorn, Echo)}
 
 
 def to_the_end(sock: socket.socket) -> bytes:

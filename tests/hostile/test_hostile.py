@@ -10,7 +10,7 @@ from tests.hostile.targets import TARGETS
 CASES = [(name, attack) for name, kind in TARGETS.items() for attack in kind.attacks]
 ON_EVERY_CHANGE = {
     *(("serve", attack) for attack in ("pipelining", "blank_lines", "heads_by_bytes", "malformed_requests")),
-    *(("gunicorn", "pipelining"), ("tcp", "echo_flood")),
+    *(("gunicorn", "pipelining"), ("tcp", "echo_flood"), ("chat", "websocket_fragments")),
 }
 """What found defects; ``make hostile`` and the slow tests have the rest."""
 

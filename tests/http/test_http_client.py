@@ -16,6 +16,7 @@ from tornado.httputil import HTTPHeaders
 from tornado.netutil import Resolver
 
 import dhaga
+from dhaga._workers.offload import end_idle_threads
 from dhaga.http import HTTPClient
 from dhaga.testing import open_fds, settle
 from tests.http.served import FOLDER, Server, Silent, error_of
@@ -205,6 +206,7 @@ def test_only_curl_goes_through_a_proxy(kind: str, silent: Silent, client: HTTPC
 
 def test_a_call_that_is_offloaded_may_fetch(kind: str, server: Server, client: HTTPClient) -> None:
     assert dhaga.offload(client.fetch, server.url()).code == 200
+    end_idle_threads()  # the thread has a scheduler, and keeps it to its end
 
 
 def test_curl_keeps_connections_until_the_client_is_closed(server: Server) -> None:

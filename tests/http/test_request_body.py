@@ -10,7 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga.http._server.connection import DRAIN_BYTES
+from dhaga.http._server.transfers import DRAIN_BYTES
 from dhaga.http.limits import Limits
 from dhaga.testing import cancel_at_every_park
 from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving, to_the_end

@@ -5,15 +5,22 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import socket
+from dhaga.http._server.response import Response, ServerFields
 from tests.http.wire import TEXT, Answer, answer, answers, ask, get, hello, returning, serving
 
 Start = Callable[..., Any]
+
+
+def sink_to(trace: list[Any]) -> Any:
+    """Return the sink of a response on a connection that stays open; its sends are traced."""
+    return SimpleNamespace(send=trace.append, keeps_alive=lambda: True, server_fields=ServerFields("x"))
 
 
 # ---- responses
@@ -23,6 +30,26 @@ def test_an_only_piece_gets_its_length() -> None:
     for result in ([b"abc"], (b"abc",), {b"abc": 1}):
         found = answer(returning(result))
         assert (found.fields["content-length"], found.body) == ("3", b"abc")
+
+
+@pytest.mark.parametrize("status", ["200 OK", "204 No Content", "205 Reset Content"])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_only_piece_of_its_length_is_one_send_also_from_an_iterator(method: str, status: str) -> None:
+    """An iterator is asked for its end, too: werkzeug closes its context there."""
+    trace: list[Any] = []
+
+    def pieces() -> Iterator[bytes]:
+        yield b"abc"
+        trace.append("asked again")
+
+    for result in ([b"abc"], pieces()):
+        response = Response(sink_to(trace), method, "HTTP/1.1")
+        response.start(status, [*TEXT, ("Content-Length", "3")])
+        response.send_all(result)
+        trace.append(response.size)
+    (sent, size), (again, *end) = trace[:2], trace[2:]
+    assert (again, end) == (sent, ["asked again", size])
+    assert (sent.endswith(b"\r\n\r\nabc"), size) == ((True, 3) if (method, status) == ("GET", "200 OK") else (False, 0))
 
 
 def test_several_pieces_are_chunks_for_1_1_and_end_the_connection_for_1_0() -> None:
@@ -191,12 +218,22 @@ def test_start_response_with_exc_info_after_the_head_raises_it(caplog: pytest.Lo
     assert "lost" in caplog.text
 
 
+class Repeated:
+    """An iterable without a length."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.pieces)
+
+
 @pytest.mark.logs
 def test_what_is_beyond_the_length_is_cut_off_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    for result in ([b"abcd"], [b"ab", b"cd", b"e"]):
+    for result in ([b"abcd"], [b"ab", b"cd", b"e"], Repeated(b"abc", b"d", b"")):
         with serving(returning(result, ("Content-Length", "3"))) as server:
             assert [each.body for each in answers(ask(server, get() + get()))] == [b"abc", b"abc"]
-    assert caplog.text.count("more than its Content-Length, 3") == 4
+    assert caplog.text.count("more than its Content-Length, 3") == 6
 
 
 @pytest.mark.logs

@@ -41,7 +41,10 @@ def worker_exit(server, worker):
 
 
 class Gunicorn:
-    """A master with its workers. ``options`` are gunicorn's; ``launcher``: those of Python's that it is run by."""
+    """A master with its workers. ``options`` are gunicorn's; ``launcher``: those of Python's that it is run by.
+
+    ``before``: the words of the command up to those.
+    """
 
     def __init__(
         self,
@@ -51,13 +54,14 @@ class Gunicorn:
         hooks: str = "",
         kind: str = "dhaga.integrations.gunicorn.Worker",
         launcher: tuple[str, ...] = (),
+        before: tuple[str, ...] = (sys.executable,),
         **environment: str,
     ) -> None:
         self.log = log
         settings = log.with_name("settings.py")
         settings.write_text(HOOKS + hooks)
         ours = ["-k", kind, "--no-control-socket", "-c", str(settings)]
-        command = [sys.executable, *launcher, "-m", "gunicorn", *ours, *options, app]
+        command = [*before, *launcher, "-m", "gunicorn", *ours, *options, app]
         with log.open("wb") as file:
             self.process = subprocess.Popen(
                 command,

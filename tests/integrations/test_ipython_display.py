@@ -30,7 +30,7 @@ def test_the_table_is_text_and_html_and_no_name_is_markup() -> None:
                 each.cancel()
             lonely.join()
     first, head, *rows = repr(shown).splitlines()
-    assert first == "4 dhagas, main code: 4 waiting, 1 running"
+    assert first == "4 dhagas and main code: 4 waiting, 1 running"
     assert head.split() == ["name", "state", "cpu", "waited", "reason", "on", "scheduler"]
     assert len({row.index("WAITING") for row in rows}) == 1  # aligned
     assert any(row.startswith("3 × waiter-… ") and "<Lock held by main code, 3 parked>" in row for row in rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +18,8 @@ from celery.exceptions import (
 from celery.worker import state
 
 import dhaga
+from dhaga._kernel.process import preemption_watcher
+from tests._kernel.test_preemption_strikes import needs_events
 from tests.kit.celery_world import PATIENCE, Said, World, come_to, until
 
 
@@ -91,9 +94,74 @@ def test_a_task_that_never_parks_outlives_its_limit_and_is_told_of(world: World,
     with world.working(concurrency=1):
         assert come_to(busy.delay()) == "its result"
         come_to(parks.delay())  # what was meant for the task before does not strike this one
-    assert "although its time limit is 0.1 s: a limit ends a task only where it parks" in said.text()
+    assert "although its time limit is 0.1 s: a limit ends a task where it parks" in said.text()
     named = [line for line in said.lines if " has held " in line]
-    assert len(named) == 1 and named[0].startswith("busy[") and "in busy" in named[0]
+    # A busy machine may hold up another one for as long.
+    (line,) = [line for line in named if line.startswith("busy[")]
+    assert "in busy" in line
+
+
+# ---- a task that computes, in a worker with preemption
+
+
+@pytest.fixture
+def preemptive() -> Iterator[None]:
+    preemption_watcher.turn_on(0.005)
+    yield
+    preemption_watcher.turn_off()
+
+
+def compute_for_ever() -> None:
+    while True:
+        pass
+
+
+@needs_events
+def test_a_soft_limit_interrupts_a_task_that_computes(preemptive: None, world: World, said: Said) -> None:
+    @world.task(soft_time_limit=0.1)
+    def tidy() -> str:
+        try:
+            compute_for_ever()
+        except SoftTimeLimitExceeded as error:
+            return repr(error)
+        return "computed"
+
+    with world.working():
+        assert come_to(tidy.delay()) == "SoftTimeLimitExceeded(0.1)"
+    assert "although its time limit" not in said.text()
+
+
+@needs_events
+def test_a_hard_limit_ends_a_task_that_computes(preemptive: None, world: World) -> None:
+    @world.task(time_limit=0.1, on_failure=lambda *_: world.trace.append("on_failure"))
+    def endless() -> None:
+        try:
+            compute_for_ever()
+        finally:
+            sum(1 for _ in range(100_000))
+            world.trace.append("put away")
+
+    with world.working() as pool:
+        with pytest.raises(TimeLimitExceeded):
+            come_to(endless.delay())
+        until(lambda: not pool.jobs)
+    assert world.trace == ["put away", "on_failure"]
+
+
+@needs_events
+def test_a_revoke_ends_a_task_that_computes(preemptive: None, world: World) -> None:
+    @world.task
+    def endless() -> None:
+        world.begun.append(1)
+        compute_for_ever()
+
+    with world.working() as pool:
+        result = endless.delay()
+        until(lambda: world.begun)
+        result.revoke(terminate=True)
+        with pytest.raises(TaskRevokedError):
+            come_to(result)
+        until(lambda: not pool.jobs)
 
 
 def test_a_revoke_ends_a_task_at_its_park(world: World) -> None:

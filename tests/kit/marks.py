@@ -52,19 +52,22 @@ def _reached(function: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(each, type):
             todo += [value for value in vars(each).values() if isinstance(value, FunctionType)]
             todo += each.__bases__
-        for name, value in _names_of(each):
+        for name, value in _names_of(each):  # cached: many tests reach the same helpers
             yield name, value
             if isinstance(value, FunctionType | type):
                 todo.append(value)
 
 
-def _names_of(function: Any) -> Iterator[tuple[str, Any]]:
+@cache
+def _names_of(function: Any) -> list[tuple[str, Any]]:
     function = getattr(function, "__wrapped__", function)
+    found: list[tuple[str, Any]] = []
     if isinstance(function, FunctionType):
         for code in _codes_in(function.__code__):
-            yield from ((name, None) for name in FORKS.intersection(code.co_names))
+            found += ((name, None) for name in FORKS.intersection(code.co_names))
             known = function.__globals__.keys() & set(code.co_names)
-            yield from ((name, function.__globals__[name]) for name in known and known & _globals_of(code))
+            found += ((name, function.__globals__[name]) for name in known and known & _globals_of(code))
+    return found
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:
@@ -74,6 +77,18 @@ def _codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from _codes_in(constant)
 
 
+LOAD_GLOBAL, EXTENDED_ARG = dis.opmap["LOAD_GLOBAL"], dis.opmap["EXTENDED_ARG"]
+
+
 def _globals_of(code: CodeType) -> set[str]:
-    """Return the names that code looks up in its module: of ``co_names`` many are attributes."""
-    return {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+    """Return the names that code looks up in its module: of ``co_names`` many are attributes.
+
+    Reads the bytes, as ``dis.get_instructions`` makes an object of each instruction: it took half of the collection.
+    """
+    found, more = set[str](), 0
+    for opcode, argument in zip(code.co_code[::2], code.co_code[1::2], strict=True):
+        argument |= more
+        more = argument << 8 if opcode == EXTENDED_ARG else 0
+        if opcode == LOAD_GLOBAL:
+            found.add(code.co_names[argument >> 1])  # the lowest bit tells of a call
+    return found

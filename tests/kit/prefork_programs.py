@@ -19,11 +19,14 @@ from tests.kit.scripts import PATIENCE, ROOT
 
 
 class Running:
-    """A master that was started, with what it has logged so far; at the end of the block it is killed, with all."""
+    """A master that was started, with what it has logged so far; at the end of the block it is killed, with all.
+
+    ``command``: a program with its arguments, or options of this Python.
+    """
 
     def __init__(self, directory: pathlib.Path, *command: str, **environment: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-u", *command],
+            command if os.path.isabs(command[0]) else [sys.executable, "-u", *command],
             cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **environment},
             # no bytecode: a module changes within a second

@@ -6,7 +6,9 @@ divides. In each phase every thread has a job of the same kind:
 - *add* to shared counters, by a read and a later write, with the counters' locks held in ascending order;
 - *produce* for a bounded queue, or *consume* from it: what all have taken is added up;
 - *take turns* in a drawn order, by one condition: each writes its number into the log;
-- *pass a gate* of a semaphore, and note whether too many were inside.
+- *pass a gate* of a semaphore, and note whether too many were inside;
+- *pipe* data that is larger than a pipe, by bare fds and unbuffered files: what was told and what came is noted, and
+  whether the writes to a reader that leaves came to fail.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class Result:
     consumed: int = 0
     log: list[int] = field(default_factory=list)
     crowded: bool = False
+    piped: list[str] = field(default_factory=list)
 
 
 def phases_of(seed: int) -> list[tuple[str, list[Job]]]:
@@ -66,18 +69,32 @@ def visits(draw: random.Random) -> list[Job]:
     return [(draw.randint(1, 4), draw.randint(0, 4)) for _ in range(THREADS)]
 
 
+def pipings(draw: random.Random) -> list[Job]:
+    """Two writers, each with a reader: of all that is written, or of nothing, as it leaves at once."""
+    jobs: list[Job] = []
+    for pair in range(2):
+        by_file, leaves = draw.random() < 0.5, draw.random() < 0.3
+        sizes = [draw.choice((1, 4096, 70_000, 200_000)) for _ in range(draw.randint(1, 3))]
+        jobs.append(("write until it fails" if leaves else "write", pair, sizes, by_file))
+        jobs.append(("leave" if leaves else "read", pair, draw.choice((1000, 65_536)), draw.random() < 0.5))
+    return jobs
+
+
 JOBS: dict[str, Callable[[random.Random], list[Job]]] = {
     "add": additions,
     "trade": trade,
     "take turns": turns,
     "pass a gate": visits,
+    "pipe": pipings,
 }
 
 
 class Program:
     """A drawn program on the threads, locks and queues of two modules; ``locked``: whether it uses its locks."""
 
-    def __init__(self, seed: int, threading: Any, queue: Any, locked: bool = True) -> None:
+    def __init__(self, seed: int, threading: Any, queue: Any, os: Any, locked: bool = True) -> None:
+        self.os = os
+        self.pipes = [[os.pipe() for _ in range(2)] if kind == "pipe" else [] for kind, _ in phases_of(seed)]
         self.phases = phases_of(seed)
         self.threading = threading
         self.result = Result()
@@ -100,6 +117,7 @@ class Program:
             thread.join()
         if self.errors:
             raise self.errors[0]
+        self.result.piped.sort()
         return self.result
 
     def work(self, me: int) -> None:
@@ -109,6 +127,7 @@ class Program:
             "trade": self.trade,
             "take turns": self.take_turns,
             "pass a gate": self.visit,
+            "pipe": self.pipe,
         }
         try:
             for phase, (kind, jobs) in enumerate(self.phases):
@@ -159,6 +178,34 @@ class Program:
                 idle(delay)
                 with self.locks[COUNTERS]:
                     self.inside -= 1
+
+    def pipe(self, phase: int, _me: int, side: str, pair: int, what: Any, by_file: bool) -> None:
+        reader, writer = self.pipes[phase][pair]
+        if side.startswith("write"):
+            with self.os.fdopen(writer, "wb", 0) as file:
+                write = file.write if by_file else lambda data: self.os.write(writer, data)
+                told = [said(write, bytes(size)) for size in what]
+                # No two runs agree on what the pipe has taken before its reader leaves.
+                while side != "write" and told[-1] != "BrokenPipeError":
+                    told = [said(write, bytes(what[0]))]
+            self.result.piped.append(f"told {told if side == 'write' else told[-1]}")
+            return
+        with self.os.fdopen(reader, "rb", 0) as file:
+            if side == "leave":
+                return
+            read = file.read if by_file else lambda size: self.os.read(reader, size)
+            came = 0
+            while data := read(what):
+                came += len(data)
+        self.result.piped.append(f"{came} came")
+
+
+def said(call: Callable[..., object], *args: object) -> str:
+    """Return what came of a call: its value, or the name of its error."""
+    try:
+        return repr(call(*args))
+    except OSError as error:
+        return type(error).__name__
 
 
 def idle(rounds: int) -> None:

@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).parents[2]
+PATH = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))  # with the one of make test-kqueue
 PATIENCE = 60
 """Seconds after which a program that hangs is killed. Where twenty processes want each core, one takes 15 to start."""
 
@@ -36,7 +37,7 @@ class Program:
         self.process = subprocess.Popen(
             [sys.executable, "-u", *options, "-c", textwrap.dedent(code)],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            env={**os.environ, "PYTHONPATH": PATH, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

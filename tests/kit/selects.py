@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from dhaga import select, socket
+from tests.kit.pollers import has_epoll, has_kqueue
 
 has_poll = pytest.mark.skipif(not hasattr(standard, "poll"), reason="this platform has no poll")
-
-
-has_epoll = pytest.mark.skipif(not hasattr(standard, "epoll"), reason="this platform has no epoll")
 
 
 def by_select(fd: Any, timeout: float | None) -> bool:
@@ -33,7 +31,21 @@ def by_epoll(fd: Any, timeout: float | None) -> bool:
         return bool(epoll.poll(timeout))
 
 
-WAYS = [by_select, pytest.param(by_poll, marks=has_poll), pytest.param(by_epoll, marks=has_epoll)]
+def by_kqueue(fd: Any, timeout: float | None) -> bool:
+    kqueue = select.kqueue()
+    try:
+        change = select.kevent(fd, select.KQ_FILTER_READ, select.KQ_EV_ADD)
+        return bool(kqueue.control([change], 1, timeout))
+    finally:
+        kqueue.close()
+
+
+WAYS = [
+    by_select,
+    pytest.param(by_poll, marks=has_poll),
+    pytest.param(by_epoll, marks=has_epoll),
+    pytest.param(by_kqueue, marks=has_kqueue),
+]
 
 
 every_way = pytest.mark.parametrize("waits", WAYS)

@@ -26,7 +26,7 @@ from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
 from dhaga._sync.semaphore import Semaphore
 from dhaga._workers.future import guard
-from dhaga._workers.thread_pool import pools
+from dhaga._workers.offload import pools
 from dhaga.simulation import Mixed, Settings, Simulation
 from dhaga.simulation._points import NewPoints, Program
 from dhaga.simulation._standard import replaced
@@ -117,4 +117,5 @@ class ThreadSettings(Settings):
         return simulation
 
 
-SETTINGS = ThreadSettings(Mixed(), max_events=MAX_EVENTS)
+# Without stalls: the tests compare the times of the virtual clock.
+SETTINGS = ThreadSettings(Mixed(), max_events=MAX_EVENTS, stalls=0)

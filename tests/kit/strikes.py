@@ -311,7 +311,7 @@ def semaphore_release(world: World) -> tuple[Callable[[], object], Check]:
         got.append(1)
 
     world.spawn(take)
-    world.parked(getattr(permits, "_waiters", None))
+    world.parked(getattr(permits, "_waiters_", None))
 
     def check() -> None:
         if world.again and not got:
@@ -357,7 +357,7 @@ def event_set(world: World) -> tuple[Callable[[], object], Check]:
 
     for _ in range(2):
         world.spawn(wait)
-    world.parked(getattr(event, "_waiters", None), 2)
+    world.parked(getattr(event, "_waiters_", None), 2)
 
     def check() -> None:
         if world.again:
@@ -382,7 +382,7 @@ def event_wait(world: World) -> tuple[Callable[[], object], Check]:
 
 
 def waiting(thing: Any) -> int:
-    waiters = getattr(thing, "_waiters", None)
+    waiters = getattr(thing, "_waiters_", None)
     return waiters.parked() if waiters is not None else 0
 
 
@@ -394,7 +394,7 @@ def queue_put(world: World, kind: str = "Queue") -> tuple[Callable[[], object], 
             got.append(item)
 
     world.spawn(take)
-    world.parked(getattr(items, "_getters", None))
+    world.parked(getattr(items, "_getters_", None))
 
     def check() -> None:
         if world.again and not got:
@@ -458,7 +458,7 @@ def queue_task_done(world: World) -> tuple[Callable[[], object], Check]:
     items.put(1)
     items.get()
     world.spawn(lambda: joined.append(items.join()))
-    world.parked(getattr(items, "_joiners", None))
+    world.parked(getattr(items, "_joiners_", None))
 
     def check() -> None:
         if world.again and items.unfinished_tasks:

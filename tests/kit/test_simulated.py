@@ -98,6 +98,7 @@ def run_listed(folder: pathlib.Path, *listed: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long("runs pytest in processes")
 def test_a_race_fails_unless_it_is_listed_and_a_listed_test_must_fail(tmp_path: pathlib.Path) -> None:
     status, text = run_listed(tmp_path)
     assert (status, "AssertionError at seed" in text, "1 failed, 1 passed" in text) == (1, True, True), text

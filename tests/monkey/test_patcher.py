@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from pkgutil import resolve_name
+from types import BuiltinFunctionType
 
 import pytest
 
 from dhaga import monkey
+from dhaga.monkey._patcher import replacements
+from dhaga.monkey._rebind import Replacement
 from tests.kit.scripts import prints, run
 
 DIFFERENT_BUT_LEFT = {
@@ -17,6 +22,7 @@ DIFFERENT_BUT_LEFT = {
     ("ssl", "create_connection"): "it is socket's, and follows that",
     ("ssl", "socket"): "it is socket's, and follows that",
     ("ssl", "create_default_context"): "it makes standard contexts, whose sockets are ours",
+    ("ssl", "wrap_socket"): "the same, on Python 3.11",
     **{
         ("threading", name): "it takes its lock from threading, which is replaced"
         for name in ("concurrent_tee", "serialize_iterator", "synchronized_iterator")
@@ -42,6 +48,10 @@ DIFFERENT_BUT_LEFT = {
 ROWS = [row for row in monkey.TABLE if row.when]
 
 
+C_FUNCTIONS = [each for each in replacements() if isinstance(each.standard, BuiltinFunctionType)]
+"""The replacements of functions that do not become methods where a class keeps them."""
+
+
 PATCHED = {(row.module, name) for row in ROWS for name in row.names}
 
 
@@ -63,6 +73,14 @@ def test_every_public_name_that_differs_is_in_the_table(module: str, ours: str) 
         if hasattr(standard, name) and getattr(standard, name) is not getattr(swapped, name)
     }
     assert differ - PATCHED - set(DIFFERENT_BUT_LEFT) == set()
+
+
+@pytest.mark.parametrize("each", C_FUNCTIONS, ids=lambda each: f"{each.module.__name__}.{each.name}")
+def test_a_function_that_is_c_in_the_standard_stays_a_function_in_a_class(each: Replacement) -> None:
+    kind = type("Holder", (), {each.name: each.ours})
+    assert getattr(kind(), each.name) is getattr(kind, each.name) is each.ours
+    assert copy.deepcopy(each.ours) is each.ours
+    assert pickle.loads(pickle.dumps(each.ours)) is each.ours
 
 
 def test_a_private_name_of_the_table_says_why() -> None:
@@ -215,7 +233,7 @@ def test_a_patched_program_ends_as_with_threads() -> None:
     """)
     assert outcome.status == 3
     assert outcome.lines == [
-        *("main ends", "worked 0", "worked 1", "worked 2", "thread ends", "daemon ends"),
+        *("main ends", "worked 0", "worked 1", "worked 2", "thread ends"),
         "exit handler",
     ]
     assert outcome.err.startswith("Exception in thread failing:\nTraceback")

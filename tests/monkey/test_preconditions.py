@@ -42,9 +42,9 @@ def test_a_thread_that_runs_is_named_with_what_it_runs() -> None:
     stop.set()
     """
     ) == [
-        "the start of the OS thread 'early', which runs __main__.Work.go",
+        "the start of the OS thread 'early', which runs __main__.Work.go (<string>:6)",
         "False",
-        "the start of an OS thread, which runs __main__.Work.go, and before the start of an OS thread",
+        "the start of an OS thread, which runs __main__.Work.go (<string>:6), and before the start of an OS thread",
         "False",
     ]
 

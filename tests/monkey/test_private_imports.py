@@ -33,7 +33,7 @@ def test_the_block_imports_a_private_copy_and_leaves_the_public_one(write: Write
     with patched_imports("try_one") as world:
         import try_one  # type: ignore[import-not-found]
     copy = try_one
-    assert "try_one" not in sys.modules and repr(world) == "<PrivateModules of try_one, 5 modules of its own>"
+    assert "try_one" not in sys.modules and repr(world) == "<PrivateModules of try_one, 6 modules of its own>"
     import try_one
 
     assert sys.modules["try_one"] is try_one is not copy

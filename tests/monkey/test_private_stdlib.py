@@ -309,7 +309,7 @@ SHARED = {
     **dict.fromkeys(("py_compile", "pyclbr", "pydoc", "runpy", "trace", "tracemalloc", "unittest"), TOOL),
     **dict.fromkeys(("pathlib", "xml.dom.xmlbuilder", "xml.sax.saxutils"), URLS),
 }
-FILES = {"io.open", "os.close", "os.fdopen", "os.read", "os.sendfile", "os.write"}
+FILES = {"builtins.open", "io.open", "os.close", "os.fdopen", "os.open", "os.read", "os.sendfile", "os.write"}
 """They wait for files only where these are none but pipes and sockets."""
 CALLS = {f"subprocess.{name}" for name in ("call", "check_call", "check_output", "getoutput", "getstatusoutput", "run")}
 

@@ -24,7 +24,11 @@ WITHOUT_SERVER = "first_answers"
 
 
 class Package(NamedTuple):
-    """A row: ``by`` is the way, or the way out; ``test`` a program or FILE::FUNCTION; ``read`` what its source says."""
+    """A row of the table.
+
+    ``by``: the way, or the way out. ``test``: a program or FILE::FUNCTION. ``read``: what its source says. ``looked``:
+    the versions that were looked at, and when. ``probed``: the kinds of hooks found, and why each is of no use.
+    """
 
     name: str
     kind: str
@@ -32,11 +36,22 @@ class Package(NamedTuple):
     by: str = ""
     test: str = ""
     read: str = ""
+    looked: str = ""
+    probed: dict[str, str] | None = None
+
+    def names(self) -> list[str]:
+        """Return the packages of the row."""
+        return self.name.split(", ")
+
+    def waits_in_c(self) -> bool:
+        """Return whether the row says that the package, or a part of it, waits in C."""
+        return self.verdict == "blocks" or "waits in C" in self.by + self.read or "extension blocks" in self.by
 
     def line(self) -> str:
         """Return the row in Markdown."""
         verdict = "waits park" if self.test.startswith(WITHOUT_SERVER) else self.verdict
-        return f"| {self.name} | {verdict} | {': '.join(filter(None, (self.by, self.read)))} | {shown(self.test)} |"
+        how = ": ".join(filter(None, (self.by, self.read)))
+        return f"| {self.name} | {verdict} | {how} | {shown(self.test)} | {self.looked} |"
 
 
 class Newcomer(NamedTuple):
@@ -76,7 +91,15 @@ def page() -> str:
     for kind, title in KINDS.items():
         lines = [package.line() for package in packages() if package.kind == kind]
         parts.append(
-            "\n".join([f"## {title}\n", "| package | status | how, or why | test |", "|---|---|---|---|", *lines, ""])
+            "\n".join(
+                [
+                    f"## {title}\n",
+                    "| package | status | how, or why | test | looked at |",
+                    "|---|---|---|---|---|",
+                    *lines,
+                    "",
+                ]
+            )
         )
     parts.append(
         "\n".join(

@@ -70,18 +70,34 @@ class Site:
 
 
 @contextmanager
-def served(door: str, app: str, folder: Path, *options: str, hooks: str = "", **environment: str) -> Iterator[Site]:
-    """Serve an app of ``doors/`` by one of the doors."""
+def served(
+    door: str,
+    app: str,
+    folder: Path,
+    *options: str,
+    hooks: str = "",
+    before: tuple[str, ...] = (),
+    option: str = "",
+    **environment: str,
+) -> Iterator[Site]:
+    """Serve an app of ``doors/`` by one of the doors; ``before``: the words of the command up to the door's."""
     name = f"{DOORS}.{app}:app"
     if door == SERVE:
         command = ["-m", "dhaga", "serve", name, "--bind", "127.0.0.1:0", *options]
-        with Running(ROOT, *command, **environment) as running:
+        with Running(ROOT, *before, *command, **environment) as running:
             running.begin()
             host, _, port = running.address.partition(":")
             yield Site((host, int(port)), running)
     else:
         log = folder / "log"
-        with Gunicorn(log, "-b", "127.0.0.1:0", *options, app=name, hooks=hooks, **environment) as gunicorn:
+        words = {
+            "app": name,
+            "hooks": hooks,
+            "launcher": (option,) if option else (),
+            "before": before or (sys.executable,),
+            **environment,
+        }
+        with Gunicorn(log, "-b", "127.0.0.1:0", *options, **words) as gunicorn:
             gunicorn.workers()
             yield Site(gunicorn.address, gunicorn)
 
@@ -152,10 +168,24 @@ def test_gunicorn_knows_the_short_name_in_a_patched_process(tmp_path: Path) -> N
 # ---- what could not be patched
 
 
-def test_serve_says_once_that_it_could_not_patch(tmp_path: Path) -> None:
-    late = EARLY + "import sys\nfrom dhaga.__main__ import main\nsys.exit(main(sys.argv[1:]))"
-    command = ["-c", late, "serve", f"{DOORS}.flask_blocking:app", "--bind", "127.0.0.1:0", "--workers", "2"]
-    with Running(ROOT, *command) as running:
+LATE = EARLY + "import sys\nfrom dhaga.__main__ import main\nsys.exit(main(sys.argv[1:]))"
+"""A program that comes first, and is none of the commands that restart themselves."""
+
+NO_RESTART = "-E"
+"""The option of Python with which it does not read PYTHONPATH, so that no restart helps."""
+
+
+def test_serve_does_not_start_unpatched() -> None:
+    with Running(ROOT, "-c", LATE, "serve", f"{DOORS}.flask_blocking:app", "--bind", "127.0.0.1:0") as running:
+        assert running.end() == 1
+        (line,) = running.log
+        assert line.startswith("python -m dhaga serve is not started, as it would run unpatched")
+        assert "the classes of the program, as __main__.Early is derived from threading.Thread" in line
+
+
+def test_serve_that_need_not_be_patched_says_once_that_it_could_not() -> None:
+    options = ["--bind", "127.0.0.1:0", "--workers", "2", "--no-require-patch"]
+    with Running(ROOT, "-c", LATE, "serve", f"{DOORS}.flask_blocking:app", *options) as running:
         running.begin(2)
         host, _, port = running.address.partition(":")
         assert Site((host, int(port)), running).get("/patched") == "False"
@@ -165,12 +195,26 @@ def test_serve_says_once_that_it_could_not_patch(tmp_path: Path) -> None:
     assert "the classes of the program, as __main__.Early is derived from threading.Thread" in line
 
 
+def test_gunicorn_restarts_itself_where_its_settings_come_too_early(tmp_path: Path) -> None:
+    with served(GUNICORN, "flask_blocking", tmp_path, hooks=EARLY) as site:
+        assert site.get("/patched") == "True"
+        assert not site.end.said("unpatched")
+
+
 def test_gunicorn_says_once_that_it_could_not_patch_and_names_the_command_that_does(tmp_path: Path) -> None:
-    with served(GUNICORN, "flask_blocking", tmp_path, "--workers", "2", hooks=EARLY) as site:
+    with served(GUNICORN, "flask_blocking", tmp_path, "--workers", "2", hooks=EARLY, option=NO_RESTART) as site:
         site.end.says("Worker up", 2)
         assert site.get("/patched") == "False"
         (line,) = site.end.said(".*unpatched.*")
         assert "`python -m dhaga -m gunicorn -k dhaga …`" in line
+
+
+def test_gunicorn_that_must_be_patched_does_not_start_without(tmp_path: Path) -> None:
+    app = f"{DOORS}.flask_blocking:app"
+    options = ("-b", "127.0.0.1:0", "--env", "DHAGA_PATCH=require")
+    with Gunicorn(tmp_path / "log", *options, app=app, hooks=EARLY, launcher=(NO_RESTART,)) as gunicorn:
+        assert gunicorn.ends() == 3  # WORKER_BOOT_ERROR
+        assert gunicorn.said("PatchError: .*Early is derived from threading.Thread")
 
 
 # ---- ASGI
@@ -335,10 +379,21 @@ def test_blocking_tasks_wait_together_by_the_documented_commands(
         assert "unpatched" not in log
 
 
+NO_RESTART_OF_CELERY = [sys.executable, NO_RESTART, "-m", "celery"]
+
+
+@pytest.mark.process
+def test_celery_restarts_itself_where_the_app_comes_too_early(tmp_path: Path) -> None:
+    pytest.importorskip("celery")
+    with celery_worker(tmp_path, SCRIPT, tasks=FEW, DOOR_POOL=POOL, DOOR_LATE="1") as (results, log):
+        assert set(results) == {FEW}
+        assert "unpatched" not in log
+
+
 @pytest.mark.process
 def test_celery_says_once_that_it_could_not_patch_and_names_the_command_that_does(tmp_path: Path) -> None:
     pytest.importorskip("celery")
-    with celery_worker(tmp_path, SCRIPT, tasks=1, DOOR_POOL=POOL, DOOR_LATE="1") as (results, log):
+    with celery_worker(tmp_path, NO_RESTART_OF_CELERY, tasks=1, DOOR_POOL=POOL, DOOR_LATE="1") as (results, log):
         assert results == [1]
         (line,) = re.findall(".*unpatched.*", log)
         assert f"`import tests`, as {DOORS}.celery_blocking.Early is derived from threading.Thread" in line

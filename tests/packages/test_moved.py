@@ -262,6 +262,23 @@ def test_locust_loads_a_server_by_users_that_wait_together(
     assert not any(entry["num_failures"] for entry in found.values())
 
 
+def test_locusts_users_may_be_coroutines(
+    tmp_path: Path,
+    path: str,
+    servers: Servers,  # noqa: F811
+) -> None:
+    needs("locust", "httptools")
+    url = servers.environment_of("http")["HTTP_URL"]
+    load = ["--headless", "-u", "10", "-r", "10", "-t", "2s", "-H", url, "--json", "--exit-code-on-error", "1"]
+    command = launch("gevent", "-m", "locust", "-f", str(MOVED / "locust_coroutines.py"), *load)
+    ended = run(command, tmp_path, PYTHONPATH=path, USERS="10")
+    assert ended.returncode == 0, ended.stderr
+    found = {entry["name"]: entry for entry in json.loads(ended.stdout)}
+    assert found["/first?count=20"]["num_requests"] == 20
+    assert found["/echo"]["num_requests"] > 20
+    assert not any(entry["num_failures"] for entry in found.values())
+
+
 def test_locusts_master_and_worker_find_each_other_by_zmq(
     tmp_path: Path,
     path: str,

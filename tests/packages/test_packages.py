@@ -108,19 +108,23 @@ COMPACT = (
         Program(f"first_answers {name}", package, "", 20)
         for name, package in {
             "clickhouse": "clickhouse_driver",
+            "clickhouse_connect": "clickhouse_connect",
             "ftplib": "",
             "imaplib": "",
             "kafka": "kafka",
             "ldap3": "ldap3",
             "memcache": "pymemcache",
             "neo4j": "neo4j",
+            "oracledb": "oracledb",
             "poplib": "",
             "pymongo": "pymongo",
+            "snowflake": "snowflake.connector",
             "stomp": "stomp",
         }.items()
     ),
     Program("brokers nats", "nats", "DHAGA_NATS", 20),
     Program("brokers paho", "paho.mqtt", "DHAGA_MQTT", 20),
+    Program("cassandra_queries", "cassandra", "", 20),
     Program("job_queues dramatiq", "dramatiq", "DHAGA_REDIS", 20),
     Program("job_queues huey", "huey", "DHAGA_REDIS", 20),
     Program("job_queues joblib", "joblib", "", 20),
@@ -131,6 +135,7 @@ COMPACT = (
     Program("local_waits tenacity", "tenacity", "", 20),
     Program("local_waits watchdog", "watchdog", "", 20),
     Program("mysql_connector_sleep", "mysql.connector", "DHAGA_MARIADB", 20),
+    Program("oslo_threading", "oslo_service futurist cotyledon"),
     Program("own_servers aiosmtpd", "aiosmtpd", "", 20),
     Program("own_servers dns", "dns", "", 20),
     Program("own_servers waitress", "waitress", "", 20),
@@ -138,10 +143,12 @@ COMPACT = (
     Program("own_servers zmq", "zmq", "", 20),
 )
 OFFLOADED = (
+    Program("curl_cffi_together", "curl_cffi", "http", 50),
     Program("grpc_calls otlp", "opentelemetry.exporter.otlp.proto.grpc", "", 20),
     Program("grpc_calls plain", "grpc", "", 20),
     Program("grpc_calls pubsub", "google.pubsub_v1", "", 20),
     Program("http_clients pycurl", "pycurl", "http", 20),
+    Program("kafka_polls", "confluent_kafka", "", 20),
 )
 """What waits in C: each call has an OS thread of its own."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date
+
 import pytest
 
 from tests.kit.scripts import ROOT
@@ -22,7 +25,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_a_package_is_listed_once() -> None:
-    names = [name for package in packages() for name in package.name.split(", ")]
+    names = [name for package in packages() for name in package.names()]
     assert len(names) == len(set(names)) >= 100
 
 
@@ -35,6 +38,21 @@ def test_a_verdict_is_known_from_a_test_or_says_what_was_read(package: Package) 
     if package.verdict in ("works by", "blocks", "refused"):
         assert package.by
     assert not package.test or exists(package.test), package.test
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_a_row_says_which_versions_were_looked_at_and_when(package: Package) -> None:
+    versions, _, day = package.looked.partition(", ")
+    assert len(versions.split(" / ")) == len(package.names())
+    assert all(re.fullmatch(r"\d[\w.]*", version) for version in versions.split(" / "))
+    assert date(2026, 1, 1) <= date.fromisoformat(day)
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda package: package.name)
+def test_what_waits_in_c_has_been_searched_for_hooks(package: Package) -> None:
+    assert package.waits_in_c() == (package.probed is not None)
+    for reason in (package.probed or {}).values():
+        assert reason
 
 
 @pytest.mark.parametrize("newcomer", newcomers(), ids=lambda newcomer: newcomer.program)

@@ -376,9 +376,9 @@ def test_a_queue_gives_each_item_once_and_in_order(crowd: Crowd, make: Callable[
     changed = threading.Lock()
     crowd.run(put_and_end, get)
     assert len(got) == len(set(got)) == half * crowd.workers[0].times(1)
-    assert queue.empty() and not queue._getters.parked()
+    assert queue.empty() and not queue._getters_.parked()
     if hasattr(queue, "maxsize"):
-        assert queue.unfinished_tasks == half and not queue._putters.parked()
+        assert queue.unfinished_tasks == half and not queue._putters_.parked()
         assert not queue.maxsize or fullest <= queue.maxsize
 
 
@@ -408,7 +408,7 @@ def test_a_join_returns_when_all_is_done(crowd: Crowd) -> None:
 
     crowd.run(produce, consume)
     assert len(done) == WORKERS // 2 * crowd.workers[0].times(1)
-    assert queue.unfinished_tasks == 0 and not queue._joiners.parked()
+    assert queue.unfinished_tasks == 0 and not queue._joiners_.parked()
 
 
 @slow
@@ -456,7 +456,7 @@ def test_a_shutdown_lets_nobody_wait_and_loses_nothing(crowd: Crowd, maxsize: in
 
     crowd.run(close, empty, *[fill, empty] * (WORKERS // 2 - 1), cancel=False)
     assert Counter(refused) == dict.fromkeys(range(len(queues)), WORKERS - 1)
-    assert all(queue.empty() and not queue._getters.parked() and not queue._putters.parked() for queue in queues)
+    assert all(queue.empty() and not queue._getters_.parked() and not queue._putters_.parked() for queue in queues)
     assert Counter(got) <= Counter(put) if immediate else Counter(got) == Counter(put)
 
 

@@ -245,6 +245,7 @@ def test_no_wake_is_lost_and_no_two_hold_a_lock_in_any_order(name: str) -> None:
 
 
 @pytest.mark.skipif("DHAGA_PURE" in os.environ, reason="this is pure Python")
+@pytest.mark.long("runs this file in another process")
 def test_the_same_in_pure_python() -> None:
     """Compiled functions take a free lock in one step."""
     done = subprocess.run(

@@ -28,7 +28,7 @@ import dhaga
 import dhaga.debug
 from dhaga import aio, futures, pool, servers, stream, testing
 from dhaga._sync.semlock import SemLock
-from dhaga._workers.thread_pool import OffloadPool
+from dhaga._workers.offload import OffloadPool
 from dhaga.http.limits import Limits
 from dhaga.testing import virtual_clock
 
@@ -265,10 +265,11 @@ LEFT_OUT = {
     "check_output(timeout)": "run() gets it",
     "seconds_of(timeout)": "not public: select() and poll() are above",
     "TimeoutSocket.park_within_timeout(deadline)": "not public",
-    "SSLSocket.retry_when_ready(deadline)": "not public",
-    "SSLSocket.wait(deadline)": "not public",
+    "TLSWaits.retry_when_ready(deadline)": "not public",
+    "TLSWaits.wait(deadline)": "not public",
     "SSLSocket.write_now(deadline)": "not public",
     "HTTPClient.fetch(timeout)": "a Timeout, if any",
+    "Limits(request_timeout)": "Limits refuses what is not above 0: test_limits",
     "ServerConnection.receive(timeout)": "a field of Limits",
     "ServerConnection.send_pieces(seconds)": "a field of Limits",
     "SessionRedirectMixin.resolve_redirects(timeout)": "of requests, which checks by itself",

@@ -46,6 +46,7 @@ def more_than(plain: Table, ours: Table, way: str, state: str, theirs: str) -> s
     return exposes(ours, way, state) - exposes(plain, theirs, state)
 
 
+@pytest.mark.long("starts a Python for each way to run code")
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
 def test_patched_code_sees_what_it_sees_without_dhaga(flags: tuple[str, ...]) -> None:
     plain, patched = standard(*flags), table("standard", *flags, *PATCHED)
@@ -64,6 +65,7 @@ def test_a_thread_of_our_faces_sees_what_a_standard_one_does(flags: tuple[str, .
                 assert seen.get(state) == plain[way][user].get(state), (way, user, state)
 
 
+@pytest.mark.long("starts a Python for each way to run code")
 def test_our_own_ways_carry_the_callers_context_for_one_call_alone() -> None:
     plain, ours = standard(), table("ours", *PATCHED)
     for way, by_user in ours.items():
@@ -73,6 +75,7 @@ def test_our_own_ways_carry_the_callers_context_for_one_call_alone() -> None:
             assert more_than(plain, ours, way, state, counterpart) == set(), (way, state)
 
 
+@pytest.mark.long("starts a Python for each way to run code")
 @pytest.mark.parametrize("package", ["gevent", "eventlet"])
 def test_what_compat_starts_has_an_empty_context(package: str) -> None:
     """``tests/packages/test_contexts.py`` compares it with the original, where that is installed."""

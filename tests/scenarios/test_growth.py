@@ -22,15 +22,15 @@ import dhaga
 from dhaga import futures, metrics, queue, select, socket, testing, threading
 from dhaga._kernel import hooks
 from dhaga._kernel.process.shutdown import ended_schedulers
-from dhaga._kernel.run.scheduler import schedulers
+from dhaga._kernel.run.attachment import schedulers
 from dhaga._kernel.wait import deadlock
 from dhaga._kernel.wait.current import this_thread
 from dhaga._kernel.wait.thread_waiter import os_threads
 from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga._kernel.weak_sets import members
 from dhaga._workers.dhaga_pool import worker_pools
+from dhaga._workers.offload import pools
 from dhaga._workers.switch_interval import switch_interval
-from dhaga._workers.thread_pool import pools
 from dhaga.aio import run_in_dhaga
 from dhaga.pool import Pool
 

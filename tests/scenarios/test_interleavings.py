@@ -26,7 +26,7 @@ from dhaga._sync.condition import Condition
 from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
 from dhaga._sync.semaphore import BoundedSemaphore, Semaphore
-from dhaga._workers import thread_pool, worker_thread
+from dhaga._workers import offload, offloaded_call
 from dhaga.queue import Empty, Full, LifoQueue, PriorityQueue, Queue, ShutDown, SimpleQueue
 
 pytestmark = pytest.mark.once
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.once
 FILES = {
     module.__file__
     for module in (
-        thread_pool,
-        worker_thread,
+        offload,
+        offloaded_call,
         event,
         lock,
         mutex,
@@ -60,6 +60,7 @@ class Guard:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
+        self.acquire, self.release = self.lock.acquire, self.lock.release
 
     def __enter__(self) -> None:
         self.lock.acquire()
@@ -550,11 +551,11 @@ def test_of_two_cancels_at_once_none_is_lost(add_first: Any, add_second: Any, sh
 def test_an_idle_thread_that_ends_leaves_no_call_and_no_shutdown_behind(
     monkeypatch: pytest.MonkeyPatch, threads: int, then: str
 ) -> None:
-    monkeypatch.setattr(thread_pool, "IDLE_SECONDS", 0.0001)
+    monkeypatch.setattr(offload, "IDLE_SECONDS", 0.0001)
 
     def scenario() -> Any:
-        pool = thread_pool.OffloadPool("ending", threads)
-        thread = worker_thread.WorkerThread(pool)
+        pool = offload.OffloadPool("ending", threads)
+        thread = offloaded_call.WorkerThread(pool)
         pool._threads.add(thread)
         pool._guard = Guard()
 

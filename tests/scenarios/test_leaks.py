@@ -221,7 +221,7 @@ def rlocks() -> Iterator[Subject]:
 @plain.append
 def events() -> Iterator[Subject]:
     event = threading.Event()
-    yield Subject(lambda: (event.set(), event.wait(), event.wait(timeout=1), event.clear()), [event, event._waiters])
+    yield Subject(lambda: (event.set(), event.wait(), event.wait(timeout=1), event.clear()), [event, event._waiters_])
 
 
 @plain.append
@@ -236,7 +236,7 @@ def queues() -> Iterator[Subject]:
             items.get()
             items.task_done()
 
-    yield Subject(step, [item, items, items._stock, items._getters, items._putters, items.mutex])
+    yield Subject(step, [item, items, items._stock_, items._getters_, items._putters_, items.mutex])
 
 
 @plain.append
@@ -332,7 +332,7 @@ def event_ping_pong() -> Iterator[Subject]:
     there, back = threading.Event(), threading.Event()
 
     with partner(lambda: (there.wait(), there.clear(), back.set())) as other:
-        yield Subject(lambda: (there.set(), back.wait(), back.clear()), [there, back, there._waiters, other])
+        yield Subject(lambda: (there.set(), back.wait(), back.clear()), [there, back, there._waiters_, other])
 
 
 @plain.append
@@ -341,7 +341,7 @@ def queue_ping_pong() -> Iterator[Subject]:
     item = object()
 
     with partner(lambda: back.put(there.get())) as other:
-        yield Subject(lambda: (there.put(item), back.get()), [item, there, back, there._getters, other])
+        yield Subject(lambda: (there.put(item), back.get()), [item, there, back, there._getters_, other])
 
 
 @plain.append
@@ -349,7 +349,7 @@ def queue_that_is_soon_full() -> Iterator[Subject]:
     items: queue.Queue[object] = queue.Queue(1)
     item = object()
     with partner(items.get) as other:
-        yield Subject(lambda: items.put(item), [item, items, items._putters, items._stock, other])
+        yield Subject(lambda: items.put(item), [item, items, items._putters_, items._stock_, other])
 
 
 @plain.append
@@ -524,7 +524,7 @@ def a_full_queue() -> Iterator[Wait]:
         if items.empty():
             items.put(item)
 
-    yield Wait(wait, serve, [item, items, items._putters])
+    yield Wait(wait, serve, [item, items, items._putters_])
 
 
 @waits.append

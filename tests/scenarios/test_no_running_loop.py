@@ -104,6 +104,7 @@ def test_main_code_and_its_callbacks_keep_their_views() -> None:
     assert loop_or_error() == NONE
 
 
+@pytest.mark.long("the hub waits five seconds for a mutex")
 def test_a_finalizer_in_a_lap_finds_the_scheduler_and_is_refused_where_it_would_park() -> None:
     """On the hub, in a lap that shows no loop, with a scheduler that has no main code."""
     seen: list[object] = []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import sys
 import threading
 
 import pytest
 
+import dhaga.io
+import dhaga.os
 import dhaga.queue
 import dhaga.threading
 from dhaga import testing
@@ -19,15 +22,21 @@ SEEDS = range(40)
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
 
 
+class DhagaOs:
+    """The functions of ``os`` that programs use, as the patch has them."""
+
+    pipe, read, write, fdopen = os.pipe, dhaga.os.read, dhaga.os.write, dhaga.io.open
+
+
 def on_dhagas(seed: int, locked: bool = True) -> Result:
     with preempt_everywhere(seed):
-        return Program(seed, dhaga.threading, dhaga.queue, locked).run()
+        return Program(seed, dhaga.threading, dhaga.queue, DhagaOs, locked).run()
 
 
 @pytest.mark.parametrize("number", SEEDS)
 def test_a_program_comes_to_the_same_on_threads_and_on_preempted_dhagas(number: int) -> None:
     seed = (testing.seed or 0) * len(SEEDS) + number
-    assert on_dhagas(seed) == Program(seed, threading, queue).run()
+    assert on_dhagas(seed) == Program(seed, threading, queue, os).run()
 
 
 def test_a_program_without_its_locks_loses_what_it_adds() -> None:

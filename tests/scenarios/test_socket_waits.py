@@ -323,7 +323,7 @@ def test_a_cancel_ends_the_wait_and_loses_nothing(case: Case, stack: ExitStack) 
             end(d)
             with pytest.raises((dhaga.Cancelled, TimeoutError)):
                 d.result()
-            for channel in wait.sock.watchers.values():
+            for channel in wait.sock.watchers_.values():
                 assert not channel.readers and not channel.writers  # type: ignore[union-attr]
         d = parked(wait)
         wait.release()
@@ -409,7 +409,7 @@ def test_closing_wakes_every_waiter_with_an_error(case: Case, close: Any, stack:
         dhagas = [dhaga.spawn(operates), dhaga.spawn(operates), scheduler.spawn(operates)]
         thread = threading.Thread(target=operates)
         thread.start()
-        while any(d.state != "WAITING" for d in dhagas) or not getattr(wait.sock.watchers.get(None), "wakeup_fds", ()):
+        while any(d.state != "WAITING" for d in dhagas) or not getattr(wait.sock.watchers_.get(None), "wakeup_fds", ()):
             dhaga.sleep(0.001)
         close(wait)
         for d in dhagas:

@@ -15,7 +15,7 @@ LATER = {
     *("dhaga.asyncio", "dhaga.debug", "dhaga.futures", "dhaga.http", "dhaga.integrations", "dhaga.monkey"),
     *("dhaga.pool", "dhaga.queue", "dhaga.servers", "dhaga.socket", "dhaga.ssl", "dhaga.stream", "dhaga.subprocess"),
     *("dhaga.testing", "dhaga.threading", "_dhaga_pytest", "pytest", "multiprocessing", "sqlite3"),
-    *("tornado.gen", "tornado.httpclient", "tornado.iostream", "tornado.netutil", "tornado.web", "uvloop"),
+    *("tornado.httpclient", "tornado.iostream", "tornado.netutil", "tornado.web", "uvloop"),
 }
 """What `import dhaga` leaves to the imports of the program."""
 

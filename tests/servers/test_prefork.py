@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import socket
 import subprocess
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
 
 import dhaga
-from dhaga.servers import TCPServer
-from dhaga.servers._prefork import Master, describe_exit
+from dhaga.servers import TCPServer, _prefork
+from dhaga.servers._prefork import Master, WorkerProcess, describe_exit
+from dhaga.servers._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS
 from tests.kit.prefork_programs import HANGING, Load, start, version, wait_within
 
 # ---- the death of a worker
@@ -175,16 +178,95 @@ def test_with_reuse_port_each_worker_listens_at_each_port_and_unix_sockets_are_s
     master.close_listeners()
 
 
-def test_a_master_runs_before_anything_has_parked() -> None:
-    dhaga.spawn(lambda: None).join()
-    with pytest.raises(RuntimeError, match="before the first park"):
+def test_a_master_runs_while_there_are_no_dhagas() -> None:
+    alive = dhaga.spawn(dhaga.sleep, 1000)
+    with pytest.raises(RuntimeError, match="while this process has no dhagas"):
         Master(lambda: TCPServer, ("127.0.0.1", 0)).run()  # type: ignore[arg-type, return-value]
+    alive.cancel()
+    dhaga.sleep(0)
 
 
 @pytest.mark.parametrize("options", [{"workers": 0}, {"threads": 0}])
 def test_a_master_needs_workers_and_threads(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="one or more"):
         Master(lambda: TCPServer, ("127.0.0.1", 0), **options)  # type: ignore[arg-type, return-value]
+
+
+# ---- deadlines, by a clock that stands still
+
+
+class Told(WorkerProcess):
+    """A worker without a process: it notes the signals that it gets."""
+
+    def __init__(self, pipe: socket.socket) -> None:
+        super().__init__(pid=-1, slot=0, pipe=pipe)
+        self.signals: list[int] = []
+
+    def signal(self, number: int) -> None:
+        self.signals.append(number)
+
+
+class Hour:
+    """The clock of a master, and its only worker, which was told to end at 0 o'clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, grace: float) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(_prefork, "originals", SimpleNamespace(monotonic=lambda: self.now))
+        self.pipe, pipe = socket.socketpair()
+        self.worker = Told(pipe)
+        self.master = Master(lambda: TCPServer, ("127.0.0.1", 0), grace=grace)  # type: ignore[arg-type, return-value]
+        self.master.workers = {-1: self.worker}
+        self.master.drain()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pipe.close()
+        self.worker.pipe.close()
+
+    def drained(self, at: float) -> None:
+        """Have the worker report at this time that it exits."""
+        self.now = at
+        self.pipe.send(DRAINED)
+        self.master.on_pipe_readable(self.worker)
+
+    def killed_at(self) -> float:
+        """Return when the worker is killed: the master sleeps until then, and no longer."""
+        pause = self.master.poll_timeout()
+        assert pause is not None
+        self.master.kill_overdue()
+        assert self.worker.signals == [signal.SIGTERM]
+        self.now += pause
+        self.master.kill_overdue()
+        assert self.worker.signals == [signal.SIGTERM, signal.SIGKILL]
+        assert self.master.poll_timeout() is None
+        return self.now
+
+
+@pytest.mark.logs
+def test_a_worker_that_does_not_drain_is_killed_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Hour(monkeypatch, grace=5) as hour:
+        assert hour.killed_at() == 5 + 2 * CLEANUP_SECONDS
+    assert "has not ended in time and is killed" in caplog.text
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize(
+    ("at", "killed_at"), [(5.5, 5.5 + EXIT_SECONDS), (0.0, max(EXIT_SECONDS, 5 + 2 * CLEANUP_SECONDS))]
+)
+def test_a_drained_worker_has_ten_seconds_for_its_exit_or_what_is_left_of_the_grace(
+    monkeypatch: pytest.MonkeyPatch, at: float, killed_at: float
+) -> None:
+    assert EXIT_SECONDS == 10
+    with Hour(monkeypatch, grace=5) as hour:
+        hour.drained(at)
+        assert hour.killed_at() == killed_at
+    with Hour(monkeypatch, grace=30) as hour:
+        hour.drained(at)
+        assert hour.killed_at() == 30 + 2 * CLEANUP_SECONDS
 
 
 def test_an_end_is_told_in_words() -> None:

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+import dhaga.socket
+from dhaga.servers import TCPServer
+from dhaga.servers._worker_process import DRAINED, Service
 from tests.kit.prefork_programs import HANGING, Running, start, version, wait_within
 
 
@@ -48,6 +51,28 @@ def test_what_does_not_finish_in_time_is_cancelled(tmp_path: pathlib.Path) -> No
             running.signal(signal.SIGTERM)
             assert sock.recv(100) == b""
         assert running.end() == 0
+
+
+LOADED = """
+import gc, weakref
+class Loaded:
+    pass
+loaded, garbage = Loaded(), Loaded()
+garbage.me = garbage
+seen = weakref.ref(garbage)
+del garbage
+frozen_before = gc.get_freeze_count()
+def handler(sock, peer):
+    sock.recv(100)
+    sock.sendall(repr((frozen_before, gc.get_freeze_count() > 1000, seen())).encode())
+"""
+
+
+@pytest.mark.once
+def test_collections_leave_out_what_the_program_has_loaded_but_not_its_garbage(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, LOADED) as running:
+        running.begin()
+        assert running.ask() == b"(0, True, None)"
 
 
 # ---- several OS threads
@@ -168,3 +193,25 @@ def test_a_worker_that_would_outlive_a_dead_master_is_ended_by_an_alarm(tmp_path
         running.signal(signal.SIGKILL)
         running.wait_for("worker (.*) drains, as the master has died")
         assert running.end() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("left", "alarm"), [(3, 11), (25, 25)])
+def test_a_drained_worker_that_hangs_is_killed_even_if_its_master_is_dead(
+    monkeypatch: pytest.MonkeyPatch, left: int, alarm: int
+) -> None:
+    """An alarm does it, after the time for the exit, or what is left of the time for the drain."""
+    alarms: list[int] = []
+
+    def set_alarm(seconds: int) -> int:
+        alarms.append(seconds)
+        return left
+
+    monkeypatch.setattr(signal, "alarm", set_alarm)
+    service = Service(lambda: TCPServer, [], threads=1, grace=30)  # type: ignore[arg-type, return-value]
+    master, pipe = dhaga.socket.socketpair()
+    with master, pipe:
+        service.begin_exit(pipe)
+        assert master.recv(10) == DRAINED
+        master.close()
+        service.begin_exit(pipe)  # the master has died
+    assert alarms == [0, alarm, 0, alarm]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +29,17 @@ def send() -> None:
         client.sendto(b"x", ("93.184.216.34", 9))
 
 
+def start_process() -> None:
+    multiprocessing.get_context("spawn").Process(target=int).start()
+
+
+def open_fifo() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "fifo")
+        os.mkfifo(path)
+        os.open(path, os.O_RDONLY)
+
+
 def start_thread() -> None:
     originals.Thread(target=int).start()
 
@@ -34,6 +47,8 @@ def start_thread() -> None:
 CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "a process": (lambda: subprocess.run([sys.executable, "-c", ""]), "subprocess.Popen(", "processes"),
     "a fork": (os.fork, "os.fork(", "processes"),
+    "a spawned process": (start_process, "fork_exec(", "processes"),
+    "a FIFO": (open_fifo, "open(", "fifos"),
     "a shell": (lambda: os.system("true"), "os.system(", "processes"),
     "a connection": (connect, "connect(('93.184.216.34', 9))", "network"),
     "a datagram": (send, "connect(('93.184.216.34', 9))", "network"),
@@ -52,6 +67,14 @@ def test_a_call_that_is_not_simulated_is_an_error(name: str) -> None:
     assert str(caught.value).startswith(text)
     assert f"is not simulated, as {'' if kind != 'network' else 'a real address'}" in str(caught.value)
     assert f"allow=[{kind!r}]" in str(caught.value) and f"--allow {kind}" in str(caught.value)
+
+
+def test_a_fifo_that_waits_for_nobody_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "fifo")
+    with Simulation(0):
+        ends = os.open(path, os.O_RDONLY | os.O_NONBLOCK), os.open(path, os.O_RDWR)
+    for fd in ends:
+        os.close(fd)
 
 
 @pytest.mark.parametrize("name", ["a shell", "a timer"])

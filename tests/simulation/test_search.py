@@ -29,6 +29,7 @@ def replaced_once() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", RACES)
+@pytest.mark.long("simulates until the race shows")
 def test_each_classic_race_is_found_and_replayed(name: str) -> None:
     plain = run_one(RACES[name], Settings(strategy=FIFO(), preempt=None), Order(0))
     assert not plain.failed
@@ -60,9 +61,9 @@ def add_with_a_lock() -> None:
 def test_a_search_without_a_failure_is_complete() -> None:
     findings = search(add_with_a_lock, 30)
     assert findings.complete and not findings.failures
-    assert findings.runs == 31  # one of them in plain order
+    assert findings.runs == 30
     assert 1 < len(findings.hashes) <= 31
-    assert str(findings).startswith("31 runs, ")
+    assert str(findings).startswith("30 runs, ")
 
 
 def test_the_progress_tells_how_many_of_the_last_runs_were_new() -> None:

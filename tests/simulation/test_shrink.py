@@ -93,6 +93,7 @@ def fails_by_a_kill_and_a_reset() -> None:
     shop.kill()
 
 
+@pytest.mark.long("runs a program some hundred times")
 def test_only_the_needed_faults_are_left() -> None:
     settings = Settings(preempt=None, faults=FAULTS)
     failure = search(fails_by_a_kill_and_a_reset, 100, settings).failures[0]

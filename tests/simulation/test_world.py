@@ -234,7 +234,7 @@ def test_sys_exit_with_0_is_no_failure_and_another_one_is() -> None:
         ({"seed": 1, "preempt": "line"}, ValueError, "preempt is 'lines' or 'instructions', or None, and not 'line'"),
         ({"seed": 1, "modules": "flask"}, TypeError, "modules takes several names"),
         ({"seed": 1, "allow": "network"}, TypeError, "allow takes several kinds"),
-        ({"seed": 1, "allow": ["net"]}, ValueError, "what may be allowed is network, processes"),
+        ({"seed": 1, "allow": ["net"]}, ValueError, "what may be allowed is fifos, network, processes"),
         ({"seed": 1, "max_events": 0}, ValueError, "max_events is a whole number from 1, and not 0"),
         ({"seed": 1, "max_seconds": 0}, ValueError, "max_seconds is a number of seconds above 0, and not 0"),
         ({"seed": 1, "strategy": "exhaustive"}, ValueError, "needs dhaga.simulation.search"),
@@ -270,3 +270,22 @@ def test_the_current_simulation_is_the_one_under_way() -> None:
         assert current() is world
     with pytest.raises(RuntimeError, match="no simulation is under way"):
         current()
+
+
+def test_eventually_waits_for_a_condition_on_the_virtual_clock() -> None:
+    arrived: list[float] = []
+
+    def arrive() -> None:
+        time.sleep(60)
+        arrived.append(time.monotonic())
+
+    with Simulation(1) as world:
+        began = time.monotonic()
+        threading.Thread(target=arrive).start()
+        world.eventually(lambda: arrived, within=100)
+        assert 60 <= time.monotonic() - began < 62
+        world.eventually(lambda: True, within=1e-9)
+        with pytest.raises(AssertionError, match="does not hold within 5 s"):
+            world.eventually(lambda: False, within=5)
+        with pytest.raises(ValueError, match="within is a number of seconds above 0, and not 0"):
+            world.eventually(lambda: True, within=0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import subprocess
 from pathlib import Path
 from statistics import median
 
 import dhaga
-from dhaga._kernel.run.scheduler import schedulers
+from dhaga import testing
+from dhaga._kernel.process import wakeup_detour
+from dhaga._kernel.run.attachment import schedulers
 
 MB = 1 << 20
 STATM = Path("/proc/self/statm")
@@ -35,6 +38,29 @@ def memory() -> int:
 def live_dhagas() -> int:
     """Return how many dhagas have not ended. From: any thread."""
     return sum(len(scheduler.live) for scheduler in list(schedulers))
+
+
+def fds_of_run() -> set[int]:
+    """Return the open file descriptors, but for the pipe that the first signal within a package of C makes for good."""
+    return testing.open_fds() - {
+        end.fileno() for pipe in wakeup_detour.pipes for end in (pipe.read_end, pipe.write_end)
+    }
+
+
+def what_is(fd: int) -> str:
+    """Say what a file descriptor is of, and of a socket between whom."""
+    try:
+        kind = os.readlink(f"/dev/fd/{fd}")
+    except OSError:  # closed meanwhile, or a system that has no links there
+        return f"fd {fd}"
+    if not kind.startswith("socket:"):
+        return f"fd {fd} ({kind})"
+    with socket.socket(fileno=os.dup(fd)) as sock:
+        try:
+            peer = sock.getpeername()
+        except OSError as error:
+            peer = error.strerror
+        return f"fd {fd} ({kind}, {sock.getsockname()} - {peer})"
 
 
 def dhagas_in_memory() -> int:

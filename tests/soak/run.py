@@ -17,7 +17,7 @@ from dhaga import testing
 from dhaga.threading import Lock
 from tests.soak.excuses import Cuts, Shortage
 from tests.soak.ledger import Ledger, Tally
-from tests.soak.machine import MB, Memory, dhagas_in_memory, live_dhagas, memory
+from tests.soak.machine import MB, Memory, dhagas_in_memory, fds_of_run, live_dhagas, memory, what_is
 from tests.soak.places import Guest, Place
 from tests.soak.troubles import Troubles
 from tests.soak.watch import Listener, Watch
@@ -71,7 +71,7 @@ class Run:
         """Do it all. If it fails, it does not return: see ``watch.py``."""
         self.run_loop(asyncio.sleep(0))  # uvloop opens descriptors the first time, for good
         dhaga.spawn(dhaga.sleep).join()  # so does the scheduler of the main code
-        threads, fds = testing.other_threads(), testing.open_fds()
+        threads, fds = testing.other_threads(), fds_of_run()
         watch, listener = Watch(self), Listener(self)
         signal.signal(signal.SIGTERM, lambda *_: self.ledger.fail("terminated from outside"))
         for name in LOGGERS:
@@ -148,7 +148,7 @@ class Run:
         self.leave_places()
         self.must_become(lambda: testing.leftovers(self.own_scheduler()))
         self.must_become(lambda: sorted(map(repr, testing.other_threads() - threads)))
-        self.must_become(lambda: [f"fd {fd}" for fd in sorted(testing.open_fds() - fds)])
+        self.must_become(lambda: list(map(what_is, sorted(fds_of_run() - fds))))
         gc.collect()
         self.must_become(lambda: [f"{n} dhagas in memory"] if (n := dhagas_in_memory()) else [])
         if verdict := self.memory.verdict(self.seconds):
@@ -181,7 +181,7 @@ class Run:
     def state(self) -> str:
         """Say how far it is, and what the process has."""
         with self.descriptors:
-            has = f"{memory() / MB:.1f} MB, {len(testing.open_fds())} fds, {live_dhagas()} dhagas"
+            has = f"{memory() / MB:.1f} MB, {len(fds_of_run())} fds, {live_dhagas()} dhagas"
         return f"{self.progress()}; {has}"
 
     def progress(self) -> str:

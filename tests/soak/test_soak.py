@@ -153,6 +153,7 @@ def soak() -> Iterator[Soak]:
         line.close()
 
 
+@pytest.mark.long("two seconds of the soak, and its start")
 def test_two_seconds_of_it_are_green(soak: Soak) -> None:
     outcome = soak("--seconds", "2", "--seed", "1")
     assert (outcome.status, outcome.err) == (0, ""), outcome
@@ -163,6 +164,7 @@ def test_two_seconds_of_it_are_green(soak: Soak) -> None:
 
 
 @pytest.mark.parametrize("name", MISCHIEF)
+@pytest.mark.long("runs the soak in a process")
 def test_what_is_put_in_on_purpose_is_found(soak: Soak, name: str) -> None:
     mischief, scenario, signs = MISCHIEF[name]
     seconds = "0.2" if name.startswith("leaves") else "0.6"  # those are seen in the end, all others end it
@@ -188,6 +190,7 @@ def test_memory_that_grows_is_told_from_memory_that_is_flat() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "nan"], ["--only", "mail"]])
+@pytest.mark.long("starts the soak in a process")
 def test_a_mistake_in_the_arguments_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)

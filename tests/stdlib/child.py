@@ -19,10 +19,10 @@ import time
 import traceback
 import unittest
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TextIO
 
 TRACE_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
-"""Has faulthandler say where this process stands. No test sends it."""
+"""Has faulthandler, and then Dhaga, say where this process stands. No test sends it."""
 
 
 class Journal:
@@ -164,12 +164,25 @@ def run(plan: dict[str, Any], journal: Journal) -> None:
     unittest.TestSuite([test for test in tests if test.name_here in wanted]).run(Result(journal))
 
 
+def tell_at_signal(trace: TextIO) -> None:
+    """Write at ``TRACE_SIGNAL`` what each OS thread executes, and then each dhaga's stack, if the main thread can."""
+
+    def tell(*_: object) -> None:
+        if "dhaga" in sys.modules:
+            from dhaga.debug import dump
+
+            print(dump(0), file=trace, flush=True)
+
+    signal.signal(TRACE_SIGNAL, tell)
+    faulthandler.register(TRACE_SIGNAL, trace, chain=True)
+
+
 def main(prepare: Callable[[dict[str, Any]], None] = prepare) -> None:
     """Do what the plan says, after ``prepare(plan)``."""
     with open(sys.argv[1]) as file:
         plan = json.load(file)
     sys.argv[1:] = []
-    faulthandler.register(TRACE_SIGNAL, open(plan["trace"], "w"))  # noqa: SIM115
+    tell_at_signal(open(plan["trace"], "w"))  # noqa: SIM115
     journal = Journal(plan["journal"])
     prepare(plan)
     try:

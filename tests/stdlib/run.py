@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.kit.surroundings import reset_signals
 from tests.stdlib.child import TRACE_SIGNAL
 
 CHILD = Path(__file__).with_name("child.py")
@@ -257,7 +258,5 @@ class Child:
 
 def with_default_signals() -> None:
     """Undo what a shell does to a job in the background; some tests send these signals."""
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    reset_signals()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))

@@ -40,7 +40,6 @@ NOT_APPLICABLE = {
     "ConditionAsRLock test_repr_count": OWN_REPR,
     **({"ConditionAsRLock test_constructor_noargs": TAKES_A_LOCK} if sys.version_info >= (3, 15) else {}),
     "Event test_repr": OWN_REPR,
-    "Event test_at_fork_reinit": "looks at the private Condition inside; ours has none",
     "Semaphore test_repr": OWN_REPR,
     "BoundedSemaphore test_repr": OWN_REPR,
     "Barrier test_repr": OWN_REPR,

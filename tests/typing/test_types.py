@@ -27,12 +27,14 @@ def pyright(*arguments, cwd):
     return json.loads(run.stdout)
 
 
+@pytest.mark.long("runs pyright")
 def test_pyright_agrees_with_the_claims(tmp_path):
     report = pyright(str(CLAIMS), cwd=tmp_path)
     assert report["summary"]["filesAnalyzed"] == 1
     assert report["generalDiagnostics"] == []
 
 
+@pytest.mark.long("runs pyright")
 def test_pyright_reports_each_expected_error(tmp_path):
     bare = tmp_path / "claims.py"
     text = CLAIMS.read_text()
@@ -42,6 +44,7 @@ def test_pyright_reports_each_expected_error(tmp_path):
     assert {error["range"]["start"]["line"] + 1 for error in errors} == expected
 
 
+@pytest.mark.long("runs pyright over all pages")
 def test_programs_of_the_pages_use_no_name_that_may_be_unbound(tmp_path):
     """A scope may swallow a cancel, and says so by the type of its ``__exit__``."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
@@ -58,6 +61,7 @@ def test_programs_of_the_pages_use_no_name_that_may_be_unbound(tmp_path):
     assert [(places[Path(each["file"]).name], each["message"]) for each in unbound] == []
 
 
+@pytest.mark.long("runs pyright over all of dhaga/")
 def test_public_names_are_typed(tmp_path):
     """Including those of gevent and eventlet, many of which are dynamic."""
     symbols = pyright("--verifytypes", "dhaga", "--ignoreexternal", cwd=tmp_path)["typeCompleteness"]["symbols"]

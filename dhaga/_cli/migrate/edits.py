@@ -87,7 +87,7 @@ class Text:
         parts, at = [], 0
         for edit in sorted(set(edits)):
             if edit.start < at:
-                raise ValueError("two changes overlap")
+                raise ValueError
             parts += [self.text[at : edit.start], edit.text]
             at = edit.end
         return "".join([*parts, self.text[at:]])

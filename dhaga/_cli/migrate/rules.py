@@ -265,8 +265,8 @@ class Rules:
         if call is None:
             kept = "the class is passed on, derived from, or compared with"
             return Change(target, self._depth(use)) if self._is_annotation(use) else kept
-        if not are_plain(call, is_queue=methods is QUEUE):
-            return "it has arguments that only gevent or eventlet has"
+        if why := why_not_plain(call, methods):
+            return why
         parent = self.parents[call]
         node = parent.targets[0] if isinstance(parent, ast.Assign) else getattr(parent, "target", parent)
         why = self._why_not_followed(node, use.path, methods)
@@ -304,14 +304,19 @@ class Rules:
         return False
 
 
-def are_plain(call: ast.Call, is_queue: bool) -> bool:
-    """Return whether a class's arguments mean the same for Dhaga's: a queue's size must be a number above 0."""
-    if call.keywords or len(call.args) > 1 or any(isinstance(each, ast.Starred) for each in call.args):
-        return False
-    if is_queue and call.args:
-        size = call.args[0]
-        return isinstance(size, ast.Constant) and isinstance(size.value, int) and size.value > 0
-    return True
+def why_not_plain(call: ast.Call, methods: set[str]) -> str:
+    """Return why a class's arguments do not mean the same for Dhaga's; "" if they do."""
+    keyword = "maxsize" if methods is QUEUE else "value" if methods is LOCK else None
+    values = [*call.args, *(each.value for each in call.keywords)]
+    if len(values) > 1 or any(each.arg != keyword for each in call.keywords):
+        return "it has arguments that only gevent or eventlet has"
+    if any(isinstance(each, ast.Starred) for each in values):
+        return "its arguments are unknown"
+    if methods is QUEUE and values:
+        size = values[0]
+        if not (isinstance(size, ast.Constant) and isinstance(size.value, int) and size.value > 0):
+            return "its size may be 0 or None, which means something else for Dhaga's queue"
+    return ""
 
 
 def is_false(node: ast.expr) -> bool:

@@ -71,11 +71,13 @@ One interpreter: the twins, types and offsets are static. An import in another i
 #define NONE(function) function, METH_NOARGS
 
 static struct {
-    known_class *owner;
+    known_class *owner; /* NULL for a function of a module */
+    const char *module;
     PyMethodDef method;
     PyObject *name; /* owned, interned; NULL until bound */
 } compiled[FUNCTIONS] = {
-#define COMPILED(constant, class, name, function) [constant] = {class, {name, function, NULL}},
+#define COMPILED(constant, class, name, function) [constant] = {class, NULL, {name, function, NULL}},
+#define COMPILED_FUNCTION(constant, module, name, function) [constant] = {NULL, module, {name, function, NULL}},
 #include "fast_paths/compiled_functions.h"
 };
 
@@ -227,7 +229,7 @@ twin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
     char *kept;
     int i, first = 1;
 
-    if (count != 4 || !PyUnicode_Check(args[1]) || !PyCallable_Check(args[2]) || !PyUnicode_Check(args[3])) {
+    if (count != 4 || !(PyType_Check(args[0]) || PyUnicode_Check(args[0])) || !PyUnicode_Check(args[1]) || !PyCallable_Check(args[2]) || !PyUnicode_Check(args[3])) {
         PyErr_SetString(PyExc_TypeError, "twin() takes a class or a module's name, a name, a function and its doc");
         return NULL;
     }
@@ -240,7 +242,8 @@ twin(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
         return NULL;
     }
     for (i = 0; i < FUNCTIONS; i++) {
-        if (compiled[i].owner != owner || strcmp(compiled[i].method.ml_name, name) != 0) {
+        if (compiled[i].owner != owner || strcmp(compiled[i].method.ml_name, name) != 0 ||
+            (owner == NULL && PyUnicode_CompareWithASCIIString(args[0], compiled[i].module) != 0)) {
             continue;
         }
         if (owner != NULL && (first = bind_class(owner, (PyTypeObject *)args[0])) < 0) {
@@ -328,12 +331,10 @@ start(PyObject *module)
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }
-#ifdef __linux__
-    epoll_type = (PyTypeObject *)imported("select", "epoll", NULL);
-    if (epoll_type == NULL) {
+    /* None where the platform has none, which is the type of nothing. */
+    if ((epoll_type = (PyTypeObject *)imported("dhaga._kernel.originals", "epoll", NULL)) == NULL) {
         return -1;
     }
-#endif
     hooks_module = PyImport_ImportModule("dhaga._kernel.hooks");
     if (hooks_module == NULL) {
         return -1;

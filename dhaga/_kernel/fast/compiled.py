@@ -60,11 +60,9 @@ def compiled_twin(owner: type | str, function: Callable[..., Any]) -> Callable[.
 
 def documentation(function: Callable[..., Any]) -> str:
     """Return signature and docstring in the form that ``help()`` and ``inspect`` read from a compiled function."""
-    parameters = list(inspect.signature(function).parameters.values())
-    plain = [str(each.replace(annotation=each.empty)) for each in parameters]
-    if plain and plain[0] == "self":
-        plain[0] = "$self"
-    return f"{function.__name__}({', '.join(plain)})\n--\n\n{function.__doc__ or ''}"
+    parameters = inspect.signature(function).parameters.values()
+    plain = str(inspect.Signature([each.replace(annotation=each.empty) for each in parameters]))
+    return f"{function.__name__}{plain.replace('(self', '($self', 1)}\n--\n\n{function.__doc__ or ''}"
 
 
 def known_layout(cls: C) -> C:

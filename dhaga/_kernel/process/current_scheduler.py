@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 
 from greenlet import getcurrent
 
-from .. import originals
+from .. import hooks, originals
+from ..helper_threads import signals_blocked
 from ..run.microthread import Dhaga
 from ..run.run_modes import GuestMode, ImplicitMode
 from ..run.scheduler import Scheduler
 from ..wait.current import scheduler_of_lap, this_thread
-from .shutdown import ThreadEnd, retire_closed_guests
+from .remote_scripts import listen_for_scripts
+from .shutdown import retire_closed_guests
 from .signals import listen_for_signals
+from .thread_end import ThreadEnd
 
 
 def current_scheduler() -> Scheduler:
@@ -51,12 +55,34 @@ def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:
 
 
 def implicit_scheduler() -> None:
-    """Make the scheduler of this thread's main code."""
+    """Make the scheduler of this thread's main code. Raises: errors of handlers of signals, once it is made."""
+    # A handler that raised in the middle would leave half a loop. One may still run, as for a signal that another
+    # thread has taken.
+    with signals_blocked():
+        make_scheduler_of_main_code()
+
+
+def make_scheduler_of_main_code() -> None:
     thread = originals.current_thread()
-    ImplicitMode(Scheduler(thread.name))
+    made = ImplicitMode(Scheduler(thread.name))
+    # A handler of a signal has made one meanwhile: it may have dhagas already.
+    if this_thread.main is not made.main:
+        made.discard()
     # Python calls signal handlers in the main thread only. Other threads need ``thread_end`` instead: the interpreter
     # exits with the main thread, whereas they may end at any time.
-    if thread is originals.main_thread():
-        listen_for_signals(this_thread.main.scheduler)
+    elif thread is originals.main_thread():
+        listen_for_signals(made.scheduler)
+        listen_for_scripts()
     else:
-        this_thread.thread_end = ThreadEnd(this_thread.main)
+        this_thread.thread_end = ThreadEnd(made.main)
+
+
+def forget_first_wait() -> None:
+    """Make no more schedulers for first waits, which block the OS thread from now on: none would be ended."""
+    hooks.on_first_wait = None
+
+
+hooks.on_first_wait = implicit_scheduler
+
+# Before ``shutdown.after_threads``, as atexit calls the last one registered first.
+atexit.register(forget_first_wait)

@@ -12,35 +12,83 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Callable
 from heapq import heappush
 from typing import Any
 
 from greenlet import getcurrent
 
-from .. import hooks
-from ..errors import LeftBehind
+from .. import hooks, originals
+from ..errors import LeftBehind, ParkError
+from ..own_fds import own_fds
+from ..run.attachment import schedulers
+from ..run.main_code import Main
 from ..run.microthread import Dhaga
 from ..run.run_modes import ForkedMode
-from ..run.scheduler import Scheduler, schedulers
+from ..run.scheduler import Scheduler
 from ..run.uncaught import logger
 from ..wait import deadlock
 from ..wait.cancellation import PendingErrors
 from ..wait.current import this_thread
 from ..wait.thread_waiter import os_threads
+from ..wait.waiter import claim
 from ..weak_sets import members
+from . import wakeup_detour
 from .current_scheduler import implicit_scheduler
-from .shutdown import end_dhagas, end_process, ended_schedulers, stop_schedulers
+from .main_end import main_end
+from .shutdown import end_daemons, end_process, ended_schedulers, join_dhagas, parkable_scheduler
 from .signals import listen_for_signals, undelivered_interrupts
+
+# The schedulers whose callers fork just now: their listeners of parks, and their processes.
+diverted: dict[Scheduler, tuple[Any, int]] = {}
+
+
+def watch_parks() -> None:
+    """Before a fork: keep the child from running the parent's dhagas until ``after_fork_in_child``.
+
+    Hooks of the child that were registered before the import of this package are called before ours.
+    """
+    scheduler = parkable_scheduler()
+    if scheduler is not None and scheduler not in diverted:
+        diverted[scheduler] = scheduler.around_park, originals.getpid()
+        scheduler.around_park = park_in_fork_hook
+
+
+def park_in_fork_hook(me: Any, switch_away: Callable[[], None]) -> None:
+    """Switch away in the parent. Raises: ParkError in the child."""
+    former, pid = diverted[me.scheduler]
+    if originals.getpid() == pid:
+        switch_away() if former is None else former(me, switch_away)
+        return
+    ticket = me.parked
+    # Main code undoes its park itself.
+    if not isinstance(me, Main) and ticket and me.undo_park():
+        claim(ticket)
+    raise ParkError(
+        "a hook of the forked child cannot park before Dhaga has left the parent's dhagas behind:\n"
+        "import dhaga before the module that calls os.register_at_fork()"
+    )
+
+
+def unwatch_parks() -> None:
+    """After a fork, in the parent."""
+    scheduler = parkable_scheduler()
+    if scheduler in diverted:
+        scheduler.around_park, _ = diverted.pop(scheduler)
 
 
 def after_fork_in_child() -> None:
     """Drop the parent's dhagas without running any of their code; the caller becomes the main code of the child."""
     survivor, main = getcurrent(), this_thread.main
+    diverted.clear()
+    # The parent's are left over here, and may be closed.
+    own_fds.clear()
     former = survivor.scheduler if isinstance(survivor, Dhaga) else None if main is None else main.scheduler
     for scheduler in schedulers:
         leave_in_parent(scheduler, survivor)
     schedulers.clear()
     undelivered_interrupts.clear()
+    wakeup_detour.leave_in_parent()
     deadlock.clear_marks()
     for thread in members(os_threads):
         thread.parked.clear()
@@ -122,15 +170,14 @@ def end_child(failure: BaseException | None) -> None:
     me: Any = getcurrent()
     mode = me.scheduler.mode
     mode.main = me
-    # A SystemExit that ended the survivor does not interrupt the exit: end_dhagas() must still wait for the others.
+    # A SystemExit that ended the survivor does not interrupt the exit: the others are still joined.
     if isinstance(failure, SystemExit):
         mode.interrupted = None
-    interruption = end_dhagas()
+    main_end.set()
+    interruption = join_dhagas()
     with contextlib.suppress(BaseException):
-        stop_schedulers()
         threading._shutdown()  # type: ignore[attr-defined]
-        for hook in hooks.after_dhagas_at_exit:
-            hook()
+        end_daemons()
     end_process(interruption if isinstance(interruption, SystemExit) else failure)
 
 
@@ -143,5 +190,5 @@ def call_child_hooks() -> None:
             logger.exception("in a forked child: %r", hook)
 
 
-os.register_at_fork(after_in_child=after_fork_in_child)
+os.register_at_fork(before=watch_parks, after_in_parent=unwatch_parks, after_in_child=after_fork_in_child)
 os.register_at_fork(after_in_child=call_child_hooks)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import CodeType, FrameType
 from typing import Any
 
 from .. import originals
 from ..run import preemption
 from ..run.call_outs import is_of_dhaga, is_switchable, program_frame
+from ..run.in_flight import Flight, calls_dhaga
 from ..run.run_modes import GuestMode
 from ..run.scheduler import Scheduler
 from ..wait.current import running_waiter
@@ -23,6 +25,9 @@ TOOLS = (4, 3)
 """Ids that CPython leaves to anyone; 0 to 2 and 5 are for debuggers, coverage, profilers and optimisers."""
 
 JUMPS_MAY_RAISE = sys.version_info >= (3, 14)
+
+LOOP_QUEUES = ("_scheduled", "_ready")
+"""Attributes of asyncio's loop: its timers, and its callbacks, those of due timers behind the one that runs the lap."""
 
 monitoring: Any = getattr(sys, "monitoring", None)
 """From CPython 3.12 on."""
@@ -36,45 +41,64 @@ class Events:
         self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
+        # Due strikes, whose dhagas have perhaps got something that they have not put anywhere yet.
+        self._flights: dict[Scheduler, Flight] = {}
         # Two schedulers may run one function: re-entrant, as an event of this thread may come while it is held.
         self.arming: Any = originals.RLock()
         self.everywhere: Callable[[], bool] | None = None
-        # None if other tools own all ids.
+        # Taken for overlong turns, so that other tools find their ids free. None: there were none, or no id was free.
         self.tool: int | None = None
-        for tool in TOOLS:
-            try:
-                monitoring.use_tool_id(tool, TOOL_NAME)
-            except ValueError:
-                continue
-            self.tool = tool
-            for kind in (kinds.CALL, kinds.PY_START, kinds.PY_RETURN, kinds.PY_YIELD):
-                monitoring.register_callback(tool, kind, self._on_event)
-            monitoring.register_callback(tool, kinds.JUMP, self._on_jump)
-            break
+        self._callbacks: dict[int, Callable[..., None]] = {
+            kinds.CALL: self._on_event,
+            kinds.PY_START: self._on_event,
+            kinds.PY_RETURN: self._on_result,
+            kinds.PY_YIELD: self._on_result,
+            kinds.JUMP: self._on_jump,
+            kinds.INSTRUCTION: self._on_instruction,
+        }
 
-    def close(self) -> None:
-        """Disarm all, and free the tool's id."""
-        for scheduler in list(self._armed):
+    def take_tool(self) -> bool:
+        """Acquire a tool's id until ``free_tool``. Returns: False if other tools own all."""
+        for tool in () if self.tool is not None else TOOLS:
+            with suppress(ValueError):
+                monitoring.use_tool_id(tool, TOOL_NAME)
+                self.tool = tool
+                for kind, callback in self._callbacks.items():
+                    monitoring.register_callback(tool, kind, callback)
+                break
+        return self.tool is not None
+
+    def free_tool(self) -> None:
+        """Disarm all, and free the tool's id; no-op if there is none."""
+        for scheduler in [*self._armed, *self._flights]:
             self.disarm(scheduler)
-        if self.tool is not None:
-            monitoring.free_tool_id(self.tool)
-            self.tool = None
+        with self.arming:
+            tool, self.tool = self.tool, None
+            if tool is not None:
+                # CPython 3.12 and 3.13 would leave the callbacks to the next owner.
+                for kind in self._callbacks:
+                    monitoring.register_callback(tool, kind, None)
+                monitoring.free_tool_id(tool)
+
+    def free_tool_if_unused(self) -> None:
+        """Free the tool's id if nothing is armed."""
+        if self.tool is not None and not self._armed and not self._flights and self.everywhere is None:
+            self.free_tool()
 
     def arm(self, scheduler: Scheduler) -> None:
         """Arm the innermost function of the program that runs on a scheduler, if a turn may end in it."""
         self.disarm(scheduler)
-        if self.tool is None or debugger_is_on():
+        if debugger_is_on():
             return
         frame = program_frame(sys._current_frames().get(scheduler.thread_ident))
-        if frame is not None and is_switchable(frame, preemption.signal_handlers):
-            self._arm_function(scheduler, frame.f_code, self._kinds)
-
-    def _arm_function(self, scheduler: Scheduler, code: CodeType, kinds: int) -> None:
-        with self.arming:
-            self._armed[scheduler] = code
-            monitoring.set_local_events(self.tool, code, kinds)
+        if frame is not None and is_switchable(frame, preemption.signal_handlers) and self.take_tool():
+            with self.arming:
+                self._armed[scheduler] = frame.f_code
+                monitoring.set_local_events(self.tool, frame.f_code, self._kinds)
 
     def disarm(self, scheduler: Scheduler) -> None:
+        if scheduler in self._flights:
+            self._end_flight(scheduler)
         with self.arming:
             code = self._armed.pop(scheduler, None)
             if code is not None and self.tool is not None and code not in self._armed.values():
@@ -83,28 +107,85 @@ class Events:
     def arm_everywhere(self, choose: Callable[[], bool] | None) -> None:
         """Arm every function, for events that ``choose`` accepts; None: disarm. For ``testing.preempt_everywhere``."""
         self.everywhere = choose
-        monitoring.set_events(self.tool, self._kinds if choose else 0)
+        self._set_events_everywhere()
 
-    def _on_event(self, code: CodeType, *_: object) -> None:
-        """End the turn that the event was armed for. From: the function that computes. Raises: as raise_if_over."""
-        me = self._end_turn(code, sys._getframe(1))
+    def _on_event(self, code: CodeType, offset: int, *called: object) -> None:
+        """End the turn that the event was armed for. From: the function that computes. Raises: as ``strike``."""
+        frame = sys._getframe(1)
+        me = self._end_turn(code, frame)
+        if self._flights and self._may_land(code, frame, called):
+            preemption.strike(running_waiter(), frame)
+        elif me is not None:
+            self._begin_strike(me, frame)
+
+    def _on_result(self, code: CodeType, *_: object) -> None:
+        """End the turn, as ``_on_event`` does. A deadline would lose the result, which may be a connection."""
+        frame = sys._getframe(1)
+        me = self._end_turn(code, frame)
         if me is not None:
-            preemption.raise_if_over(me)
+            self._begin_strike(me, frame)
 
-    def _on_jump(self, code: CodeType, *_: object) -> None:
+    def _on_jump(self, code: CodeType, offset: int, destination: int) -> None:
         """End the turn, as ``_on_event`` does. Before CPython 3.14 an error raised at a jump would skip ``finally``."""
-        me = self._end_turn(code, sys._getframe(1))
-        if me is None:
-            return
+        frame = sys._getframe(1)
+        me = self._end_turn(code, frame)
+        if me is not None:
+            self._begin_strike(me, frame, raises=JUMPS_MAY_RAISE)
+        lands = bool(self._flights) and self._may_land(code, frame, (), destination)
         if JUMPS_MAY_RAISE:
-            preemption.raise_if_over(me)
-        elif preemption.is_over(me) and isinstance(me.pending_errors[0], KeyboardInterrupt):
-            # The signal comes again, once the program's own code runs: see signals.py.
-            me.pending_errors.pop(0)
-            originals.interrupt_main()
-        elif preemption.is_over(me) and not self.everywhere:
-            preemption.overlong[me.scheduler] = me.scheduler.count_switches()
-            self._arm_function(me.scheduler, code, self._kinds & ~monitoring.events.JUMP)
+            if lands:
+                preemption.strike(running_waiter(), frame)
+        elif lands or (me is not None and me.pending_errors):
+            # At the instruction to which it jumps.
+            self._set_events(code, monitoring.events.INSTRUCTION)
+
+    def _on_instruction(self, code: CodeType, *_: object) -> None:
+        """Raise what ``_on_jump`` could not. Another OS thread in this function finds nothing, and disarms it."""
+        self._set_events(code, 0)
+        me = running_waiter()
+        if me is not None:
+            preemption.strike(me, sys._getframe(1), deadlines=me.scheduler not in self._flights)
+
+    def _begin_strike(self, me: Any, frame: FrameType, raises: bool = True) -> None:
+        """Raise an error that strikes anywhere; for a deadline, follow the events of the caller's dhaga."""
+        if raises:
+            preemption.strike(me, frame, deadlines=False)
+        if me.pending_errors and preemption.may_deadlines_strike(me.scheduler):
+            with self.arming:
+                self._flights[me.scheduler] = Flight(me.scheduler.count_switches(), frame)
+                self._set_events_everywhere()
+
+    def _may_land(
+        self, code: CodeType, frame: FrameType, called: tuple[Any, ...], destination: int | None = None
+    ) -> bool:
+        """Return whether a due strike of the caller's dhaga may come at this event."""
+        me = running_waiter()
+        flight = None if me is None else self._flights.get(me.scheduler)
+        if me is None or flight is None:
+            return False
+        if flight.turn != me.scheduler.count_switches() or not me.pending_errors:
+            self._end_flight(me.scheduler)
+        elif calls_dhaga(code.co_filename, called):
+            flight.depart(frame)
+        elif flight.has_landed(frame, destination):
+            self._end_flight(me.scheduler)
+            return True
+        return False
+
+    def _end_flight(self, scheduler: Scheduler) -> None:
+        with self.arming:
+            if self._flights.pop(scheduler, None) is not None:
+                self._set_events_everywhere()
+
+    def _set_events_everywhere(self) -> None:
+        if self.tool is not None:
+            monitoring.set_events(self.tool, self._kinds if self.everywhere or self._flights else 0)
+
+    def _set_events(self, code: CodeType, kinds: int) -> None:
+        """Set a function's events; no-op if the id was freed meanwhile."""
+        with self.arming:
+            if self.tool is not None:
+                monitoring.set_local_events(self.tool, code, kinds)
 
     def _end_turn(self, code: CodeType, frame: FrameType) -> Any:
         """End the caller's turn, if that is due. Returns: the caller; None if it is not due."""
@@ -127,7 +208,7 @@ class Events:
     def is_chosen(self, scheduler: Scheduler, code: CodeType) -> bool:
         """Return whether an event of ``arm_everywhere`` is to end the turn."""
         choose = self.everywhere
-        return choose is not None and not is_of_dhaga(code.co_filename) and others_wait(scheduler) and choose()
+        return choose is not None and not is_of_dhaga(code.co_filename) and choose() and others_wait(scheduler)
 
     def is_for(self, scheduler: Scheduler, code: CodeType) -> bool:
         """Return whether an event is the one that a scheduler's overlong turn is to end at, and disarm it."""
@@ -156,13 +237,15 @@ def debugger_is_on() -> bool:
 
 
 def others_wait(scheduler: Scheduler) -> bool:
-    """Return whether anything else could run on the scheduler's thread: a turn without rivals may last.
+    """Return whether anything else could run on the scheduler's thread, or an error is to strike there.
 
-    From: another thread. In doubt True: an unnecessary end of a turn costs 0.1 ms.
+    A turn without rivals may last. From: another thread. In doubt True: an unnecessary end of a turn costs 0.1 ms.
     """
     return bool(
         scheduler.count_runnable()
+        or getattr(scheduler.main_waiter, "pending_errors", None)
         or len(scheduler.live) > 1
+        or any(each.pending_errors for each in list(scheduler.live))
         or len(scheduler.timers)
         or scheduler.poller.watchers
         or scheduler.outside_calls
@@ -172,7 +255,12 @@ def others_wait(scheduler: Scheduler) -> bool:
 
 
 def loop_has_events(scheduler: Scheduler) -> bool:
-    """Return whether the loop's selector would report an event, such as a call from another thread. In doubt True."""
+    """Return whether the loop has timers or callbacks, or its selector would report an event.
+
+    Such as a call from another thread. In doubt True.
+    """
+    if any(getattr(scheduler.loop, name, True) for name in LOOP_QUEUES):
+        return True
     try:
         look = originals.poll()
         look.register(scheduler.selector.fileno())  # type: ignore[union-attr]

@@ -4,7 +4,7 @@ It compares heartbeats. A scheduler's heartbeat changes with each switch and is 
 kernel keeps its parts anyway, so that dhagas pay nothing for it. If it has not changed since the last look, and the
 thread has computed meanwhile, the turn is overlong.
 Once all schedulers have slept for a second, the watcher sleeps until one begins a lap.
-A process has one watcher. It ends before a fork, and begins again, in parent and child, with the next lap.
+A process has one watcher. It ends before a fork, and begins again after it, in a child once that has a scheduler.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any, TypeVar
 
 from .. import hooks, originals
 from ..context_manager import contextmanager
+from ..helper_threads import start_unlisted, wait_until_gone
 from ..interpreter import FREE_THREADED
 from ..run import preemption
-from ..run.scheduler import Scheduler, schedulers
+from ..run.attachment import schedulers
+from ..run.scheduler import Scheduler
 from ..wait import deadlock
+from . import stalls
 from .preemption_events import Events, monitoring, others_wait
 
 LOOKS_PER_QUANTUM = 4
@@ -37,6 +41,9 @@ QUICK_SECONDS = 1.0
 Each look takes the interpreter lock from the dhagas: 400 a second cost a busy service about 3 % of its CPU time.
 """
 
+TOOL_KEPT_SECONDS = 0.5
+"""For this time after an overlong turn the events keep their id of ``sys.monitoring``, which takes 10 µs to get."""
+
 IDLE_LOOKS = 100
 """After this number of looks at sleeping schedulers (a second, with the default quantum) the watcher also sleeps."""
 
@@ -45,11 +52,12 @@ LOOKS_PER_HANDLERS = 200
 they are called by a function of Dhaga.
 """
 
+FORK_COUNTS_BEFORE_HOOKS = not ((3, 13) <= sys.version_info < (3, 13, 10) or (3, 14) <= sys.version_info < (3, 14, 1))
+"""Whether a fork counts the threads that it warns of before the parent's hooks start any (gh-137109); 3.11 never warns.
+"""
+
 LEAST_SHARE = 0.5
 """A turn that computes less than this share of its time waits in C, or for a CPU: to end it would help no other."""
-
-GONE_SECONDS = 0.1
-"""The longest wait at a fork for the end of the watcher's OS thread, which takes 0.1 ms on an idle machine."""
 
 
 class Watcher:
@@ -59,13 +67,14 @@ class Watcher:
         self.looks = 0
         self._stopping = False
         self._native_id = 0
+        # The process in which it may begin again.
+        self.pid = originals.getpid()
         self._overlong_at = -math.inf
         # Laps in several OS threads may begin at once.
         self._starting = originals.allocate_lock()
         self._rouse = originals.allocate_lock()
         self._rouse.acquire()
-        # The heartbeat of each running scheduler, the time when it was first seen, and the CPU time then.
-        self._beats: dict[Scheduler, tuple[object, float, float]] = {}
+        self._beats: dict[Scheduler, Beat] = {}
         self.events = None if monitoring is None else Events()
         self._start()
 
@@ -76,21 +85,21 @@ class Watcher:
         self._ended.acquire()
         begun = originals.allocate_lock()
         begun.acquire()
-        originals.start_new_thread(self._run, (begun,))
+        start_unlisted("dhaga-preemption", self._run, begun)
         # Until it runs, Python 3.11 takes it for its starter: PyThreadState_SetAsyncExc(starter, …) would end it.
         begun.acquire()
 
     def pause(self) -> None:
-        """Stop looking, and wait for the thread's end, until the next lap of any scheduler.
+        """Stop looking, and wait for the thread's end, until ``resume`` or the next lap of any scheduler.
 
-        From: a fork. From CPython 3.12 on it warns if another thread exists, even when it has returned in the parent:
-        so the thread starts again with a lap.
+        From: a fork. From CPython 3.12 on it warns if another thread exists.
         """
         self._stop_thread()
         wait_until_gone(self._native_id)
-        hooks.on_lap = self._resume
+        hooks.on_lap = self.resume
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Begin again after a fork. From: any thread."""
         hooks.on_lap = None
         with self._starting:
             if not self.alive and watcher is self:
@@ -111,7 +120,7 @@ class Watcher:
         """Stop looking, wait for the thread's end, and free the events."""
         self._stop_thread()
         if self.events is not None:
-            self.events.close()
+            self.events.free_tool()
 
     def rouse(self) -> None:
         """End the watcher's sleep. From: any thread, a scheduler that begins a lap."""
@@ -132,6 +141,8 @@ class Watcher:
                     preemption.signal_handlers = codes_of_signal_handlers()
                 quanta = [self._look(scheduler) for scheduler in list(schedulers)]
                 self.looks += 1
+                if self.events is not None and originals.monotonic() - self._overlong_at > TOOL_KEPT_SECONDS:
+                    self.events.free_tool_if_unused()
                 shortest = min(filter(None, quanta), default=0)
                 idle_looks = 0 if shortest else idle_looks + 1
                 if idle_looks > IDLE_LOOKS:
@@ -154,27 +165,45 @@ class Watcher:
     def _look(self, scheduler: Scheduler) -> float | None:
         """Check a scheduler, and mark an overlong turn. Returns: the quantum if anything runs there."""
         quantum = preemption.quantum_of(scheduler)
-        beat = scheduler.heartbeat() if quantum else None
+        heartbeat = scheduler.heartbeat() if quantum else None
         now = originals.monotonic()
-        former, since, computed = self._beats.pop(scheduler, (None, now, 0.0))
-        if not quantum or beat is None:
+        beat = self._beats.pop(scheduler, None)
+        if not quantum or heartbeat is None:
             return None
-        if beat != former:
-            since, computed = now, cpu_seconds(scheduler, 0.0)
+        if beat is None or beat.heartbeat != heartbeat:
+            beat = Beat(heartbeat, now, cpu_seconds(scheduler, 0.0))
             preemption.overlong.pop(scheduler, None)
             if self.events is not None:
                 self.events.disarm(scheduler)
-        elif (
-            now - since >= (limit := overlong_after(quantum))
-            and cpu_seconds(scheduler, math.inf) - computed >= limit * LEAST_SHARE
-            and others_wait(scheduler)
-        ):
+        else:
+            beat.looks += 1
+            if now - beat.since >= (limit := overlong_after(quantum)):
+                self._note_long_turn(scheduler, beat, now, limit)
+        self._beats[scheduler] = beat
+        return quantum
+
+    def _note_long_turn(self, scheduler: Scheduler, beat: Beat, now: float, limit: float) -> None:
+        """Mark a turn as overlong if it computes; report it if it has long waited in C, each while others wait."""
+        computed, lasted = cpu_seconds(scheduler, math.inf) - beat.computed, now - beat.since
+        if computed >= limit * LEAST_SHARE and others_wait(scheduler):
             self._overlong_at = now
             preemption.overlong[scheduler] = scheduler.count_switches()
             if self.events is not None:
                 self.events.arm(scheduler)
-        self._beats[scheduler] = beat, since, computed
-        return quantum
+        if lasted >= stalls.SECONDS and computed < lasted * stalls.STILL_SHARE and beat.looks >= stalls.LEAST_LOOKS:
+            stalls.report(scheduler, beat.heartbeat, lasted)
+            # The next report of this turn, if its place changes, comes as late.
+            beat.since, beat.computed, beat.looks = now, beat.computed + computed, 0
+
+
+@dataclass(slots=True)
+class Beat:
+    """A heartbeat, the time when it was first seen, the CPU time of its OS thread then, and how often it was seen."""
+
+    heartbeat: object
+    since: float
+    computed: float
+    looks: int = 0
 
 
 def overlong_after(quantum: float) -> float:
@@ -186,13 +215,6 @@ def overlong_after(quantum: float) -> float:
     """
     wait_for_lock = 0.0 if FREE_THREADED else sys.getswitchinterval()
     return max(quantum / LOOKS_PER_QUANTUM, quantum - quantum / LOOKS_PER_QUANTUM - wait_for_lock)
-
-
-def wait_until_gone(native_id: int) -> None:
-    """Wait until the system has removed an OS thread that has ended, where it tells: on Linux, within a moment."""
-    deadline = originals.monotonic() + GONE_SECONDS
-    while os.path.exists(f"/proc/self/task/{native_id}") and originals.monotonic() < deadline:
-        originals.thread_sleep(0.0001)
 
 
 T = TypeVar("T")
@@ -227,6 +249,14 @@ def begin_watch() -> None:
     global watcher
     if watcher is None:
         watcher = Watcher()
+    elif not watcher.alive and watcher.pid == originals.getpid():
+        watcher.resume()
+
+
+def resume_after_fork() -> None:
+    """Look on, in the parent. From: a hook of the fork, or the function that has forked."""
+    if watcher is not None and not watcher.alive:
+        watcher.resume()
 
 
 def turn_on(quantum: float = preemption.QUANTUM) -> None:
@@ -290,12 +320,19 @@ def pause_for_fork() -> None:
 
 
 def after_fork_in_child() -> None:
-    """Replace the locks that another thread of the parent may have held."""
+    """Replace the locks that another thread of the parent may have held; look on if there is a scheduler."""
     if watcher is not None:
         watcher._starting = originals.allocate_lock()
         if watcher.events is not None:
             watcher.events.arming = originals.RLock()
+        watcher.pid = originals.getpid()
+        if schedulers:
+            watcher.resume()
 
 
-os.register_at_fork(before=pause_for_fork, after_in_child=after_fork_in_child)
+os.register_at_fork(before=pause_for_fork)
+if FORK_COUNTS_BEFORE_HOOKS:
+    # Otherwise ``dhaga.os.fork`` resumes the watcher when it returns; after other forks the next lap does.
+    os.register_at_fork(after_in_parent=resume_after_fork)
+hooks.in_forked_child.append(after_fork_in_child)
 hooks.on_scheduler.append(watch_scheduler)

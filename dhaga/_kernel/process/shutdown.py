@@ -1,13 +1,18 @@
 """Shutdown: of a thread's dhagas with that thread, of all with the interpreter, and of the process with its status.
 
-Interpreter exit takes these steps. ``at_exit`` (a threading exit hook, before executors end and OS threads are joined,
-as dhagas may use both) waits for dhagas that are not daemons, cancels the rest and lets each ``finally`` run within
-``EXIT_SECONDS``. After the OS threads are joined, ``after_threads`` (atexit) does the same for what those threads, or
-exit handlers, have started since, and stops all schedulers. Last, ``freeze_getcurrent`` keeps locks working for
-finalizers.
-After a Ctrl-C, or a SystemExit raised in a dhaga, there is no waiting: all dhagas are cancelled at once. A plain
-thread with a scheduler of its own ends its dhagas in the finalizer of a thread-local object (``ThreadEnd``), and a
-guest ends with its loop (``run_modes.py``).
+The exit of the interpreter has CPython's order, in which Dhaga has three steps:
+
+- ``at_exit``, a threading exit hook, comes where CPython joins threads: it joins the dhagas that are not daemons.
+- Exit handlers (``atexit``) run while daemons live, as the main code goes on parking. The scheduler of the main code is
+  never closed: handlers that were registered before the import of Dhaga come after its last step.
+- ``end_daemons``, an exit handler that comes after all that were registered later, cancels the daemons, and lets each
+  ``finally`` run within ``EXIT_SECONDS``. The threads of a program, and the greenlets of a package that Dhaga stands in
+  for, are left as CPython leaves daemon threads (``hooks.left_at_exit``): no code of theirs runs again.
+
+From then on ``outlast_getcurrent`` keeps locks working for finalizers.
+After a Ctrl-C, or a SystemExit raised in a dhaga, the first step does not wait, but cancels those that it would join. A
+plain thread with a scheduler of its own ends its dhagas (``thread_end.py``), and a guest ends with its loop
+(``run_modes.py``).
 A scheduler whose dhagas did not end, or never can, is kept in ``ended_schedulers`` until the process is gone.
 """
 
@@ -22,19 +27,22 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 
-from greenlet import getcurrent
+from greenlet import getcurrent, greenlet
 
 from .. import hooks, originals
 from ..errors import Cancelled, Deadlock
 from ..fast import compiled
+from ..run.attachment import schedulers
 from ..run.main_code import Main
 from ..run.microthread import Dhaga
 from ..run.run_modes import GuestMode, OwnThreadMode
-from ..run.scheduler import Scheduler, schedulers
+from ..run.scheduler import Scheduler
 from ..run.uncaught import logger
 from ..wait.cancellation import pending_errors_of
 from ..wait.current import this_thread
+from .main_end import main_end
 
 # Seconds that all dhagas cancelled at exit may take together for their ``finally``.
 EXIT_SECONDS = 10.0
@@ -56,17 +64,18 @@ earlier_hooks = len(threading_hooks)
 
 
 def at_exit() -> None:
-    """End as a threaded program does: wait for the dhagas that are not daemons, then cancel the rest.
+    """End the main code as a threaded program does: join the dhagas that are not daemons.
 
     The status of a SystemExit raised in a dhaga becomes the process's.
     """
-    # The executors end first in that case: their workers are dhagas, for which end_dhagas() would wait in vain.
+    # The executors end first in that case: their workers are dhagas, which would be joined in vain.
     if threads_are_dhagas:
         call_earlier_hooks()
-    interruption = end_dhagas()
-    # A thread that is not joined yet may still use one of our schedulers.
-    if not any_user_thread():
-        stop_schedulers()
+    main_end.set()
+    interruption = join_dhagas()
+    # Where no exit handler follows, this is the end; but a thread that is not joined yet may still use a scheduler.
+    if not handlers_follow() and not any_user_thread():
+        end_daemons()
     if isinstance(interruption, SystemExit):
         atexit.register(exit_with, interruption)
     elif isinstance(interruption, KeyboardInterrupt):
@@ -74,6 +83,17 @@ def at_exit() -> None:
         raise interruption
     else:
         log_at_exit(interruption)
+
+
+def handlers_follow() -> bool:
+    """Return whether the interpreter has called the threading exit hooks, and so calls exit handlers next.
+
+    Python code that calls them, as in a child process of ``multiprocessing``, ends the process by ``os._exit``.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code is not threading._shutdown.__code__:  # type: ignore[attr-defined]
+        frame = frame.f_back
+    return frame is None or frame.f_back is None
 
 
 def log_at_exit(interruption: BaseException | None) -> None:
@@ -90,10 +110,18 @@ def call_earlier_hooks() -> None:
         hook()
 
 
-def after_threads() -> None:
-    """End what OS threads, or exit handlers of the program, have started since ``at_exit``; call the last hooks."""
-    interruption = end_dhagas()
-    stop_schedulers()
+def end_daemons() -> None:
+    """Cancel the daemons that are told of the exit, and call the last hooks.
+
+    OS threads and exit handlers may have spawned others since ``at_exit``: they are joined first, except for
+    Threads, which CPython also leaves.
+    """
+    interruption = join_dhagas(is_told)
+    # The daemons still run now: the hooks need them.
+    run_before_cancel_hooks()
+    end_guests()
+    cancel_and_join(schedulers_of_exit(), is_told)
+    stop_threads()
     for hook in hooks.after_dhagas_at_exit:
         hook()
     log_at_exit(interruption)
@@ -102,31 +130,28 @@ def after_threads() -> None:
 # ---- the dhagas
 
 
-def end_dhagas(of_process: bool = True) -> BaseException | None:
-    """Wait for non-daemon dhagas unless interrupted, and end this thread's. Returns: what interrupted it."""
+def is_told(dhaga: Dhaga) -> bool:
+    """Return whether the exit cancels a dhaga, so that its ``finally`` runs; else it is left where it is."""
+    return not any(is_left(dhaga) for is_left in hooks.left_at_exit)
+
+
+def join_dhagas(chosen: Callable[[Dhaga], bool] = lambda dhaga: True) -> BaseException | None:
+    """Join the chosen dhagas that are not daemons, or cancel them if the wait is interrupted.
+
+    Returns: what interrupted it.
+    """
     main = this_thread.main
     interruption: BaseException | None = None if main is None else undelivered_exit(main)
     try:
         if not interrupted():
-            wait_for_dhagas(of_process)
+            wait_for_dhagas(schedulers_of_exit(), chosen)
+            return interruption
     except BaseException as error:
         interruption = error
-    if of_process:
-        # The daemons still run now: the hooks need them.
-        run_before_cancel_hooks()
-    retire_closed_guests()
-    for guest in list(schedulers):
-        if isinstance(guest.mode, GuestMode) and guest.thread_ident == originals.get_ident():
-            end_guest(guest, guest.mode)
-    own = parkable_scheduler()
-    if own is not None:
-        interruption = cancel_and_join(own) or interruption
-        if own.live and getcurrent() not in own.live:
-            logger.error("at exit these dhagas did not end: %s", reprs_of(own))
-            ended_schedulers.append(own)
-    if main is not None:
-        main.scheduler.mode.close()
-    return interruption
+    # As at the join of a thread: a Ctrl-C ends the wait, and the threads run on until the end.
+    if threads_are_dhagas and isinstance(interruption, KeyboardInterrupt):
+        return interruption
+    return cancel_and_join(schedulers_of_exit(), lambda dhaga: not dhaga.daemon and chosen(dhaga)) or interruption
 
 
 def undelivered_exit(main: Main) -> SystemExit | None:
@@ -158,20 +183,24 @@ def parkable_scheduler() -> Scheduler | None:
     return None if this_thread.main is None else this_thread.main.scheduler
 
 
-def wait_for_dhagas(of_process: bool) -> None:
-    """Join all non-daemon dhagas that can run while the caller parks: those of its scheduler, and of schedulers with a
-    thread.
+def schedulers_of_exit() -> list[Scheduler]:
+    """Return the schedulers that run while the caller parks: its own, and those with a thread.
 
     The others depend on the main code of other threads, or on the loops of their hosts.
     """
-    own, me = parkable_scheduler(), getcurrent()
-    while left := [
-        dhaga
-        for scheduler in list(schedulers)
-        if scheduler is own or (of_process and isinstance(scheduler.mode, OwnThreadMode))
-        for dhaga in list(scheduler.live)
-        if not dhaga.daemon and dhaga is not me
-    ]:
+    own = parkable_scheduler()
+    return [each for each in list(schedulers) if each is own or isinstance(each.mode, OwnThreadMode)]
+
+
+def living(among: list[Scheduler], chosen: Callable[[Dhaga], bool]) -> list[Dhaga]:
+    """Return the chosen live dhagas of some schedulers, the oldest first, without the caller."""
+    me = getcurrent()
+    return [dhaga for scheduler in among for dhaga in scheduler.in_order() if dhaga is not me and chosen(dhaga)]
+
+
+def wait_for_dhagas(among: list[Scheduler], chosen: Callable[[Dhaga], bool]) -> None:
+    """Join the chosen dhagas that are not daemons, and those that they spawn."""
+    while left := living(among, lambda dhaga: not dhaga.daemon and chosen(dhaga)):
         for dhaga in left:
             dhaga.join()
 
@@ -185,21 +214,37 @@ def run_before_cancel_hooks() -> None:
             logger.exception("at exit: %r", call)
 
 
-def cancel_and_join(scheduler: Scheduler) -> BaseException | None:
-    """Cancel the dhagas left on the caller's scheduler, and wait for every ``finally``, for ``EXIT_SECONDS`` in all."""
+def cancel_and_join(among: list[Scheduler], chosen: Callable[[Dhaga], bool]) -> BaseException | None:
+    """Cancel the chosen dhagas, and wait for every ``finally``, for ``EXIT_SECONDS`` in all.
+
+    Dhagas that are spawned meanwhile are cancelled at their first park. Returns: a SystemExit that one raised, or what
+    interrupted the wait.
+    """
     interruption: BaseException | None = None
     me = getcurrent()
     deadline = originals.monotonic() + EXIT_SECONDS
-    scheduler._cancel_for_end("the interpreter exits", spared=me)
-    while (left := scheduler.live - {me}) and (seconds := deadline - originals.monotonic()) > 0:
+    for scheduler in among:
+        scheduler.call(scheduler._cancel_for_end, "the interpreter exits", lambda each: each is me or not chosen(each))
+    while (left := living(among, chosen)) and (seconds := deadline - originals.monotonic()) > 0:
         try:
-            left.pop().join(seconds)
+            left[0].join(seconds)
         except (SystemExit, Cancelled) as error:
             interruption = error
         except BaseException as error:
             # A second Ctrl-C.
-            return error
+            interruption = error
+            break
+    for scheduler in among:
+        log_unended(scheduler, chosen)
+        # Exit handlers may still spawn.
+        scheduler.call(scheduler._accept_newcomers)
     return interruption
+
+
+def log_unended(scheduler: Scheduler, chosen: Callable[[Dhaga], bool]) -> None:
+    """Log the chosen dhagas that did not end."""
+    if left := living([scheduler], chosen):
+        logger.error("at exit these dhagas did not end: %s", ", ".join(map(repr, left)))
 
 
 # ---- the schedulers
@@ -215,6 +260,14 @@ def retire_closed_guests() -> None:
             if scheduler.live:
                 ended_schedulers.append(scheduler)
                 logger.error("these dhagas are left over, as their loop was closed: %s", reprs_of(scheduler))
+
+
+def end_guests() -> None:
+    """End the guests of this thread."""
+    retire_closed_guests()
+    for guest in list(schedulers):
+        if isinstance(guest.mode, GuestMode) and guest.thread_ident == originals.get_ident():
+            end_guest(guest, guest.mode)
 
 
 def end_guest(scheduler: Scheduler, mode: GuestMode) -> None:
@@ -236,14 +289,15 @@ def any_user_thread() -> bool:
     )
 
 
-def stop_schedulers() -> None:
-    """Stop the schedulers with a thread of their own, all within ``EXIT_SECONDS``."""
+def stop_threads() -> None:
+    """Stop the schedulers with a thread of their own and no dhaga left; the others are left with their threads."""
     modes = [scheduler.mode for scheduler in list(schedulers) if isinstance(scheduler.mode, OwnThreadMode)]
-    deadline = originals.monotonic() + EXIT_SECONDS
-    for mode in modes:
+    idle = [mode for mode in modes if not mode.scheduler.live]
+    for mode in idle:
         # Stop all before waiting for the first: they end at the same time.
         mode.begin_stop()
-    for mode in modes:
+    deadline = originals.monotonic() + EXIT_SECONDS
+    for mode in idle:
         try:
             mode.wait_for_end(max(0, deadline - originals.monotonic()))
         except TimeoutError as error:
@@ -255,7 +309,7 @@ def reprs_of(scheduler: Scheduler) -> str:
     return ", ".join(map(repr, scheduler.in_order()))
 
 
-# ---- the process, and a plain thread
+# ---- the process
 
 
 def exit_with(error: SystemExit) -> None:
@@ -285,29 +339,25 @@ def end_process(failure: BaseException | None) -> None:
     os._exit(status & 0xFF)
 
 
-class ThreadEnd:
-    """Finalizer in the thread-local data of a plain OS thread: ends its dhagas as at interpreter exit.
+def outlast_getcurrent() -> None:
+    """Keep locks working to the last: finalizers use them, and ``getcurrent()`` then raises RuntimeError.
 
-    Greenlets die with their thread without running a ``finally``: this is the last chance for them to run.
+    Dhagas run until then, as exit handlers may follow; afterwards the main thread is a plain one.
     """
+    original, last, state = getcurrent, getcurrent(), this_thread
 
-    def __init__(self, main: Main) -> None:
-        self.main = main
+    def current_or_last() -> greenlet:
+        try:
+            return original()
+        except RuntimeError:
+            # A finalizer that waits must not resume a dhaga that was left.
+            state.main = None
+            return last
 
-    def __del__(self) -> None:
-        # Called by a collection in another thread, or for a closed scheduler: this thread does not end.
-        if this_thread.main is None and originals.get_ident() == self.main.ident and not self.main.scheduler.closing:
-            this_thread.main = self.main
-            end_dhagas(of_process=False)
-
-
-def freeze_getcurrent() -> None:
-    """Keep locks working to the last: finalizers use them, and from here on ``getcurrent()`` raises RuntimeError."""
-    last = getcurrent()
     compiled.freeze()
     for name, module in list(sys.modules.items()):
         if name.startswith("dhaga.") and "getcurrent" in vars(module):
-            module.getcurrent = lambda: last  # type: ignore[attr-defined]
+            module.getcurrent = current_or_last  # type: ignore[attr-defined]
 
 
 # ---- registration
@@ -316,6 +366,6 @@ def freeze_getcurrent() -> None:
 getattr(threading, "_register_atexit", atexit.register)(at_exit)
 
 # atexit calls the last one registered first: this one runs after all that are registered later.
-atexit.register(freeze_getcurrent)
+atexit.register(outlast_getcurrent)
 
-atexit.register(after_threads)
+atexit.register(end_daemons)

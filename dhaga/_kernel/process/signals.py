@@ -22,12 +22,13 @@ from collections.abc import Callable
 from contextvars import Context
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from greenlet import getcurrent
 
 from .. import originals
 from ..errors import LeftBehind
+from ..helper_threads import start_unlisted
 from ..run.entries import HubCall
 from ..run.loop import WakeupPipe
 from ..run.main_code import Main
@@ -40,6 +41,9 @@ from ..wait.sleep import sleep_off_fast_path
 from ..wait.thread_waiter import OSThread
 from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import NOT_CANCELLABLE, TIMED_OUT, WaitTarget
+from . import wakeup_detour
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Seconds until a signal is sent again that struck this package in main code or a plain main thread.
 RESEND_SECONDS = 0.0005
@@ -60,6 +64,9 @@ CALLED_MODULES = ("asyncio.", "contextlib", "_weakrefset", "weakref")
 # Reasons of waits that end with a mere notification: nothing is handed over. Joins and sleeps are also of this kind.
 NOTIFICATIONS = ("event.wait", "signal.pause")
 
+# The callers of ``pause()``.
+pause_queue: WaitQueue = WaitQueue(signal, "signal.pause")
+
 # The standard library's own.
 handler_of, set_handler = signal.getsignal, signal.signal
 
@@ -74,6 +81,12 @@ held_off: list[Any] = []
 BLOCKING = {OSThread.block.__code__, OSThread.block_forever.__code__, sleep_off_fast_path.__code__}
 
 
+def takes_strikes(function: F) -> F:
+    """Mark a function in which the handler of a signal may raise, although it is of this package."""
+    BLOCKING.add(function.__code__)
+    return function
+
+
 # ---- set-up
 
 
@@ -85,10 +98,16 @@ def listen_for_signals(scheduler: Scheduler) -> None:
     selector = scheduler.selector
     if selector is not None:
         selector.wakeup_pipe = WakeupPipe()
-        Context().run(scheduler.loop.add_reader, selector.wakeup_pipe.read_end, selector.wakeup_pipe.drain)
+        Context().run(scheduler.loop.add_reader, selector.wakeup_pipe.read_end, on_signals, selector.wakeup_pipe)
         selector.own_fds += 1
     if handler_of(signal.SIGINT) is signal.default_int_handler:
         set_handler(signal.SIGINT, on_ctrl_c)
+
+
+def on_signals(pipe: WakeupPipe) -> None:
+    """End ``pause()`` after signals whose handlers were set by the standard ``signal``; ours end it themselves."""
+    if not all(getattr(handler_of(number), "ends_pause", False) for number in pipe.drain()):
+        pause_queue.wake_all()
 
 
 # ---- a signal arrives: these run in its Python handler, in the middle of any code of the main thread
@@ -103,6 +122,7 @@ def on_ctrl_c(number: int, frame: FrameType | None) -> None:
     ``BUSY_SECONDS`` later, strikes the dhaga, except in code of this package, whose queues and locks must stay whole. A
     loop that the main code runs by itself (``asyncio.run``) is interrupted where it stands.
     """
+    wakeup_detour.note_arrival(number)
     me = getcurrent()
     scheduler: Any = this_thread.guest if this_thread.main is None else this_thread.main.scheduler
     main: Any = None if scheduler is None else scheduler.main_waiter
@@ -142,6 +162,7 @@ def call_in_main(handler: Callable[[int, FrameType | None], object], number: int
     Parks: never, but the handler may. An error that it raises ends the main code's park, unless something handed over
     would be lost. From: a signal handler, which Python calls in the main thread, in any code.
     """
+    wakeup_detour.note_arrival(number)
     main: Main | None = this_thread.main
     me: Any = getcurrent()
     if main is not None and getattr(me, "scheduler", main.scheduler) is not main.scheduler:
@@ -177,7 +198,7 @@ def hold_off(number: int, frame: FrameType | None) -> bool:
         return False
     else:
         held_off[4] += 1
-    originals.start_new_thread(resend_signal, (number,))
+    start_unlisted("dhaga-signals", wakeup_detour.divert(number).send, RESEND_SECONDS)
     return True
 
 
@@ -192,14 +213,6 @@ def in_own_steps(frame: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return False
-
-
-def resend_signal(number: int) -> None:
-    """Send a signal to the main thread again, after a pause to leave the package in. From: a thread of its own."""
-    originals.thread_sleep(RESEND_SECONDS)
-    # A real signal, as it also ends a system call. Its handler may have been removed meanwhile.
-    if callable(handler_of(number)):
-        signal.pthread_kill(originals.main_thread().ident or 0, number)
 
 
 # ---- delivery: in the main code, or on the hub

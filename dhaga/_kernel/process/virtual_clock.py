@@ -13,9 +13,10 @@ from typing import Any
 
 from .. import originals
 from ..errors import Cancelled
+from ..run.attachment import schedulers
 from ..run.loop import HubSelector
 from ..run.run_modes import ImplicitMode
-from ..run.scheduler import Scheduler, schedulers
+from ..run.scheduler import Scheduler
 from ..wait.deadlock import DeadlockWatch
 from .shutdown import ended_schedulers
 

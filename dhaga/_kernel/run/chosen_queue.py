@@ -20,13 +20,15 @@ class ChosenQueue(deque[Any]):
         """Return the index of the next entry. From: ``popleft``, with at least one entry that is not HIGH."""
         raise NotImplementedError
 
-    def popleft(self) -> Any:
-        if not self or type(self[0]) is HighQueue:
-            return super().popleft()
-        index = self.choose()
+    def take(self, index: int) -> Any:
+        """Remove and return the entry at an index, which runs now."""
         entry = self[index]
         del self[index]
         return entry
+
+    def popleft(self) -> Any:
+        # Of an empty queue the first entry is an IndexError, as it is for a plain deque.
+        return self.take(0 if type(self[0]) is HighQueue else self.choose())
 
 
 class ShuffledQueue(ChosenQueue):

@@ -6,19 +6,21 @@ An fd is unknown, registered (``watchers``) or shared (``fd_sharers``): two obje
 (``socket(fileno=…)``), and the operating system takes only one registration for it. An fd may be closed behind our back
 and its number reused; ``register`` finds that out when the system refuses, or accepts, the second registration.
 ``to_recheck`` holds watchers whose last read was short without proof that the fd is empty. When the poller is idle it
-modifies their registration, which makes epoll report their state as a new edge.
+renews their registration, which makes the operating system report their state as a new edge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from tornado.ioloop import IOLoop
 
 from .. import originals
 from ..fast.compiled import compiled
+from ..own_fds import own_fds
 from .fd_watch import READ, WRITE, FdWatcher, closed_error, wake_all
 from .poller import Poller
 
@@ -27,7 +29,7 @@ select = originals.select_module
 # Events taken at once; with 5,000 busy connections larger batches gained nothing.
 BATCH = 1024
 
-# Polls after which watchers are rechecked even if the poller is never idle: two ``epoll_ctl`` for 30 round trips.
+# Polls after which watchers are rechecked even if the poller is never idle: two system calls for 30 round trips.
 POLLS_BEFORE_RECHECK = 64
 
 
@@ -37,11 +39,15 @@ class EdgeTriggered(Poller):
     ``fd_sharers``: further watchers of an fd, where two objects (``socket(fileno=…)``) are made over the same one.
     """
 
-    __slots__ = ("fd_sharers",)
+    __slots__ = ("fd_sharers", "polls_until_recheck")
 
     def __init__(self, ioloop: IOLoop) -> None:
         super().__init__(ioloop)
         self.fd_sharers: dict[int, list[FdWatcher]] = {}
+        self.polls_until_recheck = POLLS_BEFORE_RECHECK
+
+    def all_watchers(self) -> list[FdWatcher]:
+        return [*super().all_watchers(), *chain.from_iterable(list(self.fd_sharers.values()))]
 
     def register(self, watcher: FdWatcher, direction: int) -> None:
         if watcher.closed:
@@ -108,6 +114,16 @@ class EdgeTriggered(Poller):
                 each.short_read_means_empty = False
             each.ready(directions)
 
+    def recheck(self) -> None:
+        """Ask for the state of the fds in ``to_recheck``: a renewed registration reports it, as an event."""
+        for fd in {watcher.fd for watcher in self.to_recheck if watcher.watched and not watcher.readable}:
+            # KeyError: another thread has just closed it. OSError: it was closed behind our back.
+            with suppress(KeyError, OSError):
+                watcher = self.watchers[fd]
+                self.watch(watcher, watcher.interest)
+        self.to_recheck.clear()
+        self.polls_until_recheck = POLLS_BEFORE_RECHECK
+
     def abandon(self) -> None:
         super().abandon()
         self.fd_sharers.clear()
@@ -119,12 +135,12 @@ class Epoll(EdgeTriggered):
     A Unix socket reports itself writable each time its peer reads; watching both from the start costs it 30 %.
     """
 
-    __slots__ = ("epoll", "polls_until_recheck")
+    __slots__ = ("epoll",)
 
     def __init__(self, ioloop: IOLoop, on_ready: Callable[[int, int], None]) -> None:
         super().__init__(ioloop)
         self.epoll = originals.epoll()
-        self.polls_until_recheck = POLLS_BEFORE_RECHECK
+        own_fds.add(self.epoll.fileno())
         ioloop.add_handler(self.epoll.fileno(), on_ready, IOLoop.READ)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
@@ -184,18 +200,9 @@ class Epoll(EdgeTriggered):
             if not found or not self.polls_until_recheck:
                 self.recheck()
 
-    def recheck(self) -> None:
-        """Ask for the state of the fds in ``to_recheck``: modifying a registration reports it anew, as an event."""
-        for fd in {watcher.fd for watcher in self.to_recheck if watcher.watched and not watcher.readable}:
-            # KeyError: another thread has just closed it. OSError: it was closed behind our back.
-            with suppress(KeyError, OSError):
-                watcher = self.watchers[fd]
-                self.watch(watcher, watcher.interest)
-        self.to_recheck.clear()
-        self.polls_until_recheck = POLLS_BEFORE_RECHECK
-
     def detach(self) -> None:
         if not self.epoll.closed:
+            own_fds.discard(self.epoll.fileno())
             self.ioloop.remove_handler(self.epoll.fileno())
             self.epoll.close()
 
@@ -222,32 +229,44 @@ class Kqueue(EdgeTriggered):
         # Through Any: on other platforms type checkers do not know select's kqueue names.
         self.kq: Any = select
         self.kqueue = originals.kqueue()
+        own_fds.add(self.kqueue.fileno())
         self.filters = {READ: self.kq.KQ_FILTER_READ, WRITE: self.kq.KQ_FILTER_WRITE}
         ioloop.add_handler(self.kqueue.fileno(), on_ready, IOLoop.READ)
 
     def change(self, fd: int, directions: int, flags: int) -> None:
-        """Apply flags to the filters of these directions."""
-        for direction, filter in self.filters.items():
-            if directions & direction:
-                self.kqueue.control([self.kq.kevent(fd, filter, flags)], 0, 0)
+        """Apply flags to the filters of these directions. Raises: OSError; ENOENT if one of them is not registered."""
+        changes = [
+            self.kq.kevent(fd, filter, flags) for direction, filter in self.filters.items() if directions & direction
+        ]
+        if changes:
+            self.kqueue.control(changes, 0, 0)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
+        same = True
+        try:
+            # EV_ADD succeeds for any open fd. EV_ENABLE without it tells whether the registered file is still open
+            # under this number: closing an fd removes its registrations.
+            self.change(watcher.fd, watcher.interest, self.kq.KQ_EV_ENABLE)
+        # ENOENT: the number was closed without notice, and reused.
+        except FileNotFoundError:
+            if newcomer is None:
+                raise
+            same = False
         try:
             self.change(watcher.fd, interest, self.kq.KQ_EV_ADD | self.kq.KQ_EV_CLEAR)
         except OSError:
             if newcomer is None and not watcher.interest:
                 del self.watchers[watcher.fd]
             raise
-        # A kqueue accepts a registration twice silently, so that a reused number is not noticed: a sharer is always
-        # right.
-        return True
+        return same
 
     def unwatch(self, fd: int, interest: int) -> None:
         self.change(fd, interest, self.kq.KQ_EV_DELETE)
 
     def poll(self) -> None:
-        for event in self.kqueue.control(None, BATCH, 0):
-            self.events += 1
+        found = self.kqueue.control(None, BATCH, 0)
+        self.events += len(found)
+        for event in found:
             watcher = self.watchers.get(event.ident)
             if watcher is None:
                 continue
@@ -255,9 +274,14 @@ class Kqueue(EdgeTriggered):
                 self.dispatch(watcher, READ | WRITE, unusual=True)
             else:
                 self.dispatch(watcher, READ if event.filter == self.kq.KQ_FILTER_READ else WRITE, unusual=False)
+        if self.to_recheck:
+            self.polls_until_recheck -= 1
+            if not found or not self.polls_until_recheck:
+                self.recheck()
 
     def detach(self) -> None:
         if not self.kqueue.closed:
+            own_fds.discard(self.kqueue.fileno())
             self.ioloop.remove_handler(self.kqueue.fileno())
             self.kqueue.close()
 

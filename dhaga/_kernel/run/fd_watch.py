@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import hooks, originals
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 READ, WRITE = 1, 2
+UNLIMITED = None, None
+"""The limits of a socket without any."""
 
 
 def closed_error() -> OSError:
@@ -232,14 +235,59 @@ class ThreadFdWatcher:
 AnyFdWatcher: TypeAlias = FdWatcher | ThreadFdWatcher
 
 
+class LimitedWaits:
+    """The waits of a socket with limits of the operating system (SO_RCVTIMEO, SO_SNDTIMEO), as socket(7) has them.
+
+    A class derived from it and a watcher carries the limits: other sockets pay nothing. The fast paths leave it alone.
+    """
+
+    __slots__ = ()
+    limits: tuple[float | None, float | None]
+    """The seconds of a wait to read and of one to write, where the caller sets no timeout."""
+
+    def wait_readable(self, me: Waiter, timeout: float | None = None) -> object:
+        return wait_limited(super().wait_readable, me, timeout, self.limits[0])  # type: ignore[misc]
+
+    def wait_writable(self, me: Waiter, timeout: float | None = None) -> object:
+        return wait_limited(super().wait_writable, me, timeout, self.limits[1])  # type: ignore[misc]
+
+
+def wait_limited(
+    wait: Callable[[Waiter, float | None], object], me: Waiter, timeout: float | None, limit: float | None
+) -> object:
+    """Wait. Raises: BlockingIOError after ``limit`` seconds, if the caller has no timeout."""
+    if timeout is not None or limit is None:
+        return wait(me, timeout)
+    if (outcome := wait(me, limit)) is TIMED_OUT:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return outcome
+
+
+@lru_cache(maxsize=64)
+def limited(kind: Any, limits: tuple[float | None, float | None]) -> Any:
+    """Return the class of watchers that keep these limits."""
+    if limits == UNLIMITED:
+        return kind
+    return type(kind.__name__, (LimitedWaits, kind), {"__slots__": (), "limits": limits})
+
+
 class FdWatchers(dict[Any, AnyFdWatcher]):
     """The watchers of one fd, by scheduler (None: the plain OS threads); they end with the object that owns the fd."""
 
-    __slots__ = ("closed", "fd")
+    __slots__ = ("closed", "fd", "limits")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, limits: tuple[float | None, float | None] = UNLIMITED) -> None:
         self.fd: int = fd
         self.closed: bool = False
+        # See LimitedWaits.
+        self.limits: tuple[float | None, float | None] = limits
+
+    def limit(self, limits: tuple[float | None, float | None]) -> None:
+        """Set the limits of later waits."""
+        self.limits = limits
+        for watcher in list(self.values()):
+            kind: Any = FdWatcher if isinstance(watcher, FdWatcher) else ThreadFdWatcher
+            watcher.__class__ = limited(kind, limits)
 
     def __del__(self) -> None:
         """Leave the pollers if the owner was dropped without being closed; its fd is closed by now."""
@@ -255,7 +303,9 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
         watcher = self.get(scheduler)
         if watcher is None:
             self.drop_ended()
-            made = ThreadFdWatcher(self.fd) if scheduler is None else FdWatcher(scheduler, self.fd)
+            made: Any = ThreadFdWatcher(self.fd) if scheduler is None else FdWatcher(scheduler, self.fd)
+            if self.limits is not UNLIMITED:
+                made.__class__ = limited(made.__class__, self.limits)
             # Atomic: two threads that call at once get the same watcher.
             watcher = self.setdefault(scheduler, made)
         # close() sets the flag before it looks for watchers. Checked here once it can find this one.

@@ -11,9 +11,9 @@ import errno
 import os
 import sys
 
+from .attachment import schedulers
 from .main_code import Main
 from .microthread import Dhaga, next_ident
-from .scheduler import schedulers
 
 first_by_address = sys.maxsize
 """Dhagas made from this number on have their address for an ident."""

@@ -13,6 +13,7 @@ Dhagas that are runnable then get another lap by ``call_soon``.
 
 from __future__ import annotations
 
+import errno
 import math
 from collections import deque
 from contextvars import Context
@@ -74,7 +75,13 @@ class Lap(SchedulerState):
     def _lap(self, *_: object) -> None:
         """Poll, run the runnable dhagas, and return to the loop. From: the loop, on the hub."""
         self.asleep: bool = False
-        self.poller.poll()
+        try:
+            self.poller.poll()
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.EINVAL):
+                raise
+            # The program has closed it by its number, which another file may have by now.
+            self.mode.end_failed_program(error)
         self._run()
 
     def _run(self) -> None:

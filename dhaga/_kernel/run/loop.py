@@ -7,21 +7,54 @@ the process be in a deadlock). A subclass of the standard selector sees both, th
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import signal
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from .. import originals
 from ..fast.compiled import compiled
+from ..own_fds import above_standard_fds, own_fds
 from ..wait.deadlock import DeadlockWatch
 
 # The standard library's own.
 set_wakeup_fd = signal.set_wakeup_fd
 
 
-class WakeupPipe:
+class SignalPipe:
+    """Non-blocking pipe for the numbers of signals. From: the main thread."""
+
+    def __init__(self) -> None:
+        self.read_end: socket.socket
+        self.write_end: socket.socket
+        with above_standard_fds():
+            self.read_end, self.write_end = originals.socketpair()
+        for end in (self.read_end, self.write_end):
+            end.setblocking(False)
+            own_fds.add(end.fileno())
+
+    def drain(self) -> bytes:
+        """Read the numbers of signals written so far."""
+        numbers = b""
+        try:
+            while some := self.read_end.recv(4096):
+                numbers += some
+        except BlockingIOError:
+            pass
+        return numbers
+
+    def close(self) -> None:
+        """Close both ends."""
+        for end in (self.read_end, self.write_end):
+            own_fds.discard(end.fileno())
+            end.close()
+
+
+class WakeupPipe(SignalPipe):
     """Self-pipe that ends the sleep of a loop at each signal. From: the main thread.
 
     Without it, the Python handler of a signal that arrives just before the sleep begins runs only after the sleep (one
@@ -29,23 +62,11 @@ class WakeupPipe:
     """
 
     def __init__(self) -> None:
-        self.read_end: socket.socket
-        self.write_end: socket.socket
-        self.read_end, self.write_end = originals.socketpair()
-        for end in (self.read_end, self.write_end):
-            end.setblocking(False)
+        super().__init__()
         former = set_wakeup_fd(self.write_end.fileno(), warn_on_full_buffer=False)
         # The program's own wake-up fd stays in place: its reader wakes the program's loop.
         if former != -1:
             set_wakeup_fd(former)
-
-    def drain(self) -> None:
-        """Read and discard the signal numbers written so far."""
-        try:
-            while self.read_end.recv(4096):
-                pass
-        except BlockingIOError:
-            pass
 
     def uninstall(self) -> None:
         """Stop Python from writing to this pipe."""
@@ -57,8 +78,7 @@ class WakeupPipe:
     def close(self) -> None:
         """Uninstall the pipe and close both ends."""
         self.uninstall()
-        self.read_end.close()
-        self.write_end.close()
+        super().close()
 
 
 @compiled  # C: looks, without releasing the interpreter lock
@@ -92,13 +112,24 @@ class HubSelector(originals.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.idle_callbacks = deque()
+        # Its own fd and the loop's self-pipe.
+        self.protected_fds: set[int] = set()
+        self.protect(self)
         # A forked child shares the selector's epoll with its parent, and must not wait on it.
         self.pid: int = originals.getpid()
+
+    def protect(self, *files: Any) -> None:
+        """Count the fds of these, until the selector is closed, as Dhaga's own."""
+        # Selectors of some platforms have no fd.
+        fds = {each.fileno() for each in files if hasattr(each, "fileno")}
+        self.protected_fds |= fds
+        own_fds.update(fds)
 
     def close(self) -> None:
         if self.wakeup_pipe is not None:
             self.wakeup_pipe.close()
             self.wakeup_pipe = None
+        own_fds.difference_update(self.protected_fds)
         super().close()
 
     def select(self, timeout: float | None = None) -> Any:
@@ -153,3 +184,33 @@ class HubSelector(originals.DefaultSelector):
         # out.
         except (AttributeError, OSError, TypeError, ValueError):
             return True
+
+
+def new_loop(selector: HubSelector) -> asyncio.AbstractEventLoop:
+    """Make the loop of a scheduler over its selector.
+
+    A signal's handler that raises in the middle leaves half a loop, which counts as closed: its finalizer would fail.
+    """
+    loop = originals.SelectorEventLoop.__new__(originals.SelectorEventLoop)
+    try:
+        # A loop calls each handler in the context of its registration: the first request must not lend its own.
+        Context().run(loop.__init__, selector)  # type: ignore[misc]
+    except BaseException:
+        vars(loop)["_closed"] = True
+        selector.close()
+        raise
+    return loop
+
+
+def is_of_another_loop(record: logging.LogRecord) -> bool:
+    """Return whether asyncio logs this for a loop other than ours: a filter of its logger.
+
+    With the level DEBUG asyncio logs the selector of each new loop. A program without a loop does not expect that line,
+    and a handler that waits, as nearly all do for their lock, would need the very scheduler that is being made.
+    """
+    kinds: list[type] = [HubSelector, *HubSelector.__subclasses__()]
+    ours = {kind.__name__ for kind in kinds}
+    return record.msg != "Using selector: %s" or not ours.issuperset(record.args or (None,))
+
+
+logging.getLogger("asyncio").addFilter(is_of_another_loop)

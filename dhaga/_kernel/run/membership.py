@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from greenlet import getcurrent
 
 from .. import hooks, originals
@@ -68,13 +70,18 @@ class Membership(SchedulerState):
         for dhaga in self.in_order():
             dhaga.cancel_with(Cancelled(reason))
 
-    def _cancel_for_end(self, reason: str, spared: object = None) -> None:
-        """Cancel every dhaga except ``spared``, and each newcomer: nothing else may delay the end."""
+    def _cancel_for_end(self, reason: str, is_spared: Callable[[Dhaga], bool] = lambda dhaga: False) -> None:
+        """Cancel every dhaga that is not spared, and each newcomer: nothing else may delay the end."""
         self._last_old_ident = next_ident()
         self._end_reason = reason
         for dhaga in self.in_order():
-            if dhaga is not spared:
+            if not is_spared(dhaga):
                 dhaga.cancel_with(Cancelled(reason))
+
+    def _accept_newcomers(self) -> None:
+        """Accept dhagas as usual again, if the scheduler goes on after ``_cancel_for_end``."""
+        if not self.closing:
+            self._end_reason = None
 
     def end_where_it_is(self, dhaga: Dhaga, error: BaseException) -> None:
         """End a dhaga without running it again: not even its ``finally`` blocks run. ``result()`` raises the error.

@@ -11,13 +11,12 @@ import asyncio
 import itertools
 from collections.abc import Callable, Generator
 from contextvars import Context, copy_context
-from inspect import CO_COROUTINE
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..arguments import check_function, check_seconds
+from ..arguments import NOT_PLAIN, check_function, check_seconds
 from ..errors import Cancelled, Expired, LeftBehind
 from ..fast.compiled import compiled
 from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
@@ -27,7 +26,9 @@ from ..wait.cancellation import PendingErrors
 from ..wait.current import check_own_loop, this_waiter
 from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget, claim
 from .call_outs import calls_out
+from .future_joiner import FutureJoiner
 from .run_queues import NORMAL, Priority
+from .thread_local_refs import ThreadLocalRefs
 from .uncaught import UnseenError, call_excepthook, clear_own_frames, find_exit
 
 if TYPE_CHECKING:
@@ -48,22 +49,7 @@ COMPACT_ABOVE = 8
 # A dhaga has failed while callers waited for its result: the excepthook was not called.
 WITHHELD = object()
 
-
 next_ident = itertools.count(1).__next__
-
-
-class ThreadLocalRefs(list[Any]):
-    """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
-
-    # Length at which dead references are dropped: twice the number that were alive last time.
-    limit: int = COMPACT_ABOVE
-
-    def append(self, reference: Any) -> None:
-        super().append(reference)
-        if len(self) > self.limit:
-            self[:] = [each for each in self if each() is not None]
-            self.limit: int = max(COMPACT_ABOVE, 2 * len(self))
-
 
 NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
 
@@ -83,35 +69,18 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     """
 
     __slots__ = (
-        "_args",
-        "_error",
-        "_fn",
-        "_joiners",
-        "_kwargs",
-        "_left_joiners",
-        "_trace",
-        "_unseen",
-        "_value",
-        "arrival",
-        "daemon",
-        "has_ended",
-        "ident",
-        "own_name",
-        "own_priority",
-        "park_reason",
-        "parked",
-        "parked_since",
-        "pending_errors",
-        "result_waiters",
-        "scheduler",
-        "thread_local_refs",
-        "wait_target",
-        "wake_queue",
-    )
+        "_args", "_error", "_fn", "_joiners", "_kwargs", "_left_joiners", "_trace", "_unseen", "_value", "arrival",
+        "daemon", "has_ended", "ident", "own_name", "own_priority", "park_reason", "parked", "parked_since",
+        "pending_errors", "result_waiters", "scheduler", "thread_local_refs", "wait_target", "wake_queue",
+    )  # fmt: skip
 
     # Whether it is a program's thread, in which signal handlers must not be set. Greenlets of compat belong to a
     # package's thread interface.
     stands_for_thread: ClassVar[bool] = True
+
+    # Whether it makes calls for a server or an executor, whose threads are not daemons: threads that a call starts are
+    # none either, and the exit joins them, although it does not join this dhaga.
+    makes_calls: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -127,7 +96,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         # A compiled __init__ would hide the signature of the class from inspect.
         self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
 
-    @compiled  # C: priority NORMAL; a function that is no coroutine function
+    @compiled  # C: priority NORMAL; a plain function
     def set_up_dhaga(
         self,
         scheduler: Scheduler,
@@ -141,7 +110,9 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     ) -> None:
         # The quick part of check_function: one look at the code object finds the usual mistakes.
         code = getattr(fn, "__code__", None)
-        if (code is None and not callable(fn)) or (code is not None and code.co_flags & CO_COROUTINE):
+        if not hasattr(scheduler, "run_queue"):
+            raise TypeError("a Dhaga is made by spawn: dhaga.spawn(fn, *args), and not dhaga.Dhaga(fn, *args)")
+        if (code is None and not callable(fn)) or (code is not None and code.co_flags & NOT_PLAIN):
             check_function(fn, "spawn")
         self.wake_queue: Any = scheduler.run_queue if priority is NORMAL else scheduler._queue_of(priority)
         self.scheduler: Scheduler = scheduler
@@ -440,25 +411,3 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
 
 
 say_foreign_names(Dhaga, OF_A_DHAGA)
-
-
-class FutureJoiner:
-    """Joiner for a coroutine that awaits a dhaga: its wake resolves a Future on the coroutine's own loop."""
-
-    __slots__ = ("future", "loop", "ticket")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self.future: asyncio.Future[Any] = loop.create_future()
-        self.ticket: list[Any] = [self]
-
-    def deliver_wake(self, value: object = None) -> None:
-        try:
-            self.loop.call_soon_threadsafe(self.resolve, value)
-        # The loop is closed, and no coroutine awaits the dhaga.
-        except RuntimeError:
-            pass
-
-    def resolve(self, value: object) -> None:
-        if not self.future.done():
-            self.future.set_result(value)

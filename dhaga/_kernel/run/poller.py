@@ -37,11 +37,15 @@ class Poller:
         """Return whether a waiter is parked on an fd. O(n) if none is; see ``scan_is_costly``."""
         if self.waited_on_again():
             return True
-        for watcher in list(self.watchers.values()):
+        for watcher in self.all_watchers():
             if watcher.readers or watcher.writers:
                 self.last_waited_on = watcher
                 return True
         return False
+
+    def all_watchers(self) -> list[FdWatcher]:
+        """Return the registered watchers, several for an fd that several objects share."""
+        return list(self.watchers.values())
 
     def waited_on_again(self) -> bool:
         """Return whether the watcher found by the last ``has_waiters`` has a waiter; O(1)."""
@@ -73,7 +77,7 @@ class Poller:
 
     def abandon(self) -> None:
         """Release everything in a forked child, without touching the parent's fds and dhagas."""
-        for watcher in self.watchers.values():
+        for watcher in self.all_watchers():
             watcher.readers.clear()
             watcher.writers.clear()
         self.watchers.clear()

@@ -16,11 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
+import traceback
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from greenlet import enable_optional_cleanup, getcurrent, greenlet  # type: ignore[attr-defined]
 from tornado.ioloop import IOLoop
+from tornado.platform.asyncio import AsyncIOLoop
 
 from .. import hooks, originals
 from ..errors import LeftBehind
@@ -40,6 +43,11 @@ if TYPE_CHECKING:
 # collection then used freed memory: if each pool's thread began with a collection, one of the first five pools crashed,
 # on 3.11 and 3.12. And the scan took 5 ms at the end of each thread in a process with 300,000 objects.
 enable_optional_cleanup(False)
+
+
+# The number of errors in a row, without a lap between, after which a loop runs no more. A handler of a signal may raise
+# in its select, and another one at once.
+MAX_FAILURES = 10
 
 
 class RunMode:
@@ -86,6 +94,18 @@ class RunMode:
     def on_lap_end(self) -> None:
         """Do the remaining work at the end of a lap, on the hub."""
 
+    def end_failed_program(self, error: BaseException) -> NoReturn:
+        """End the process by the error of a loop that can run nothing any more."""
+        with contextlib.suppress(BaseException):
+            traceback.print_exception(error)
+            print(
+                f"dhaga: the event loop of {self.scheduler.name} can run nothing any more, so the program ends: "
+                "have its file descriptors been closed?",
+                file=sys.stderr,
+                flush=True,
+            )
+        os._exit(1)
+
     def mark_left_in_parent(self) -> None:
         """End the scheduler without running anything: in a forked child, or on a closed loop."""
         self.scheduler.closing = True
@@ -95,12 +115,16 @@ class RunMode:
         """Run the loop until the mode is over: the body of a hub whose loop is the scheduler's own."""
         scheduler = self.scheduler
         scheduler.loop.call_soon(scheduler._lap)
+        failures, laps = 0, scheduler.laps
         while not self.is_over():
             try:
                 scheduler.ioloop.start()
             # asyncio passes SystemExit and KeyboardInterrupt of a callback through run_forever(): they belong to the
             # main code.
             except BaseException as error:
+                failures, laps = failures + 1 if scheduler.laps == laps else 1, scheduler.laps
+                if failures == MAX_FAILURES:
+                    self.end_failed_program(error)
                 self.interrupt(error)
                 scheduler.loop.call_soon(scheduler._lap)
 
@@ -112,11 +136,12 @@ class ImplicitMode(RunMode):
         super().__init__(scheduler)
         scheduler._attach(self, greenlet(self.run_hub), ioloop_over(scheduler.loop))
         self.main: Main = Main(scheduler)
-        this_thread.main = self.main
         # A greenlet that ends switches to its parent: when the hub ends, in close(), the main code continues.
         scheduler.hub.parent = self.main.own_greenlet
-        if hooks.on_main_code is not None:
-            hooks.on_main_code(self.main)
+        if this_thread.main is None:
+            this_thread.main = self.main  # atomic
+            if hooks.on_main_code is not None:
+                hooks.on_main_code(self.main)
 
     def is_over(self) -> bool:
         return self.scheduler.closing
@@ -127,6 +152,11 @@ class ImplicitMode(RunMode):
         self.main.cancel_with(error)
 
     def close(self) -> None:
+        self.discard()
+        this_thread.main = None
+
+    def discard(self) -> None:
+        """End the hub and close the loop of a scheduler that has no dhagas."""
         scheduler = self.scheduler
         scheduler.closing = True
         # A greenlet is true once it has started: it runs to its end, and its frames are freed.
@@ -134,7 +164,6 @@ class ImplicitMode(RunMode):
             scheduler._leave_to_hub()
         scheduler._detach()
         scheduler.ioloop.close()
-        this_thread.main = None
 
 
 class GuestMode(RunMode):
@@ -302,5 +331,7 @@ real_parent = greenlet.__dict__["parent"].__get__
 
 def ioloop_over(loop: asyncio.AbstractEventLoop) -> IOLoop:
     """Return Tornado's IOLoop over a loop that we made, without making it the thread's current one."""
-    ioloop: IOLoop = IOLoop(asyncio_loop=loop, make_current=False)
+    # Not IOLoop(): its first call imports this class, and a handler of a signal that strikes the import could make no
+    # other.
+    ioloop: IOLoop = AsyncIOLoop(asyncio_loop=loop, make_current=False)
     return ioloop

@@ -72,7 +72,7 @@ class HighQueue:
 
 
 class LowQueue(deque[Any]):
-    """FIFO of LOW waiters. An append ends the stretch, so that ``_pick_next`` runs even if only LOW dhagas are left."""
+    """FIFO of LOW waiters. One that yields ends the stretch, so that ``_pick_next`` runs even if no other is left."""
 
     __slots__ = ("scheduler",)
 
@@ -82,8 +82,10 @@ class LowQueue(deque[Any]):
 
     def append(self, waiter: Any) -> None:
         super().append(waiter)
-        # The next switch counts down to 0 and goes through _pick_next, which reads this queue.
-        self.scheduler._switches_left = 1
+        # A dhaga that yields takes the next entry of the run queue unseen, as it has put itself there: but this one has
+        # not. At the end of a stretch it goes through _pick_next, which also reads this queue.
+        if waiter is getcurrent():
+            self.scheduler._end_stretch()
 
 
 class NewWorkQueue(LowQueue):

@@ -3,7 +3,7 @@
 A parking dhaga switches straight to the next one in the run queue, without the hub between: one greenlet switch instead
 of two. When the run queue is empty, the dhaga polls once more (``_pick_next``), and only then switches to the hub,
 which ends the lap. ``lap.py`` has the length of a lap and the work before and after it, ``membership.py`` the coming
-and going of dhagas, ``scheduler_state.py`` the state of a scheduler.
+and going of dhagas, ``attachment.py`` the binding to an OS thread, ``scheduler_state.py`` the state of a scheduler.
 
 To asyncio a dhaga and main code look like a plain thread: ``asyncio.get_running_loop()`` raises there, and
 ``asyncio.run`` works. A lap hides the loop from the OS thread and shows it again at its end, on the hub; so a coroutine
@@ -24,23 +24,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from greenlet import getcurrent
-from tornado.ioloop import IOLoop
 
-from .. import hooks, originals
+from .. import originals
 from ..arguments import check_seconds
 from ..fast.compiled import compiled, known_layout
-from ..foreign_names import show_only
+from ..foreign_names import refuse_async_with, show_only
 from ..wait import deadlock
 from ..wait.current import this_waiter
 from ..wait.sleep import sleep_off_fast_path
 from ..wait.waiter import Waiter
+from .attachment import Attachment, schedulers
 from .entries import HubCall
-from .lap import LAP_SECONDS, POLL_INTERVAL, Lap
-from .main_code import Main
 from .membership import Membership
 from .microthread import Dhaga
-from .new_poller import new_poller
-from .poller import Poller
 from .preemption import check_quantum
 from .run_modes import OwnThreadMode, RunMode
 from .run_queues import NORMAL, HighQueue, LowQueue, NewWorkQueue, PreemptedQueue, Priority
@@ -69,7 +65,8 @@ class NewQueue:
 
 
 @show_only("name", "thread", "loop", "ioloop", "start", "stop", "spawn")
-class Scheduler(Lap, Membership):
+@refuse_async_with()
+class Scheduler(Attachment):
     """Run the dhagas of one OS thread over one IOLoop.
 
     There are three run modes: *implicit*, created when the main code of a thread first spawns or parks; *own thread*,
@@ -110,7 +107,7 @@ class Scheduler(Lap, Membership):
         self._preempted = PreemptedQueue(self)
         self.new_queues: list[NewQueue] = [NewQueue(self) for _ in Priority]
         self._loop_timer = LoopTimer(self)
-        self.mode = RunMode(self)
+        self.mode: RunMode = RunMode(self)
         if self.selector is not None:
             self.selector.watch = deadlock.DeadlockWatch(self, schedulers)
 
@@ -160,6 +157,8 @@ class Scheduler(Lap, Membership):
 
     def _go_around(self, me: Waiter, queue: Any) -> None:
         """Go once around a queue, as a yield does, but without a park: cancels and timeouts stay pending."""
+        # Nothing is handed over: an error of a signal's handler that is called meanwhile stays pending.
+        me.wait_target = None
         queue.append(me)
         # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
         self._end_stretch()
@@ -229,6 +228,11 @@ class Scheduler(Lap, Membership):
         if not isinstance(priority, Priority):
             raise TypeError(f"a priority is dhaga.HIGH, dhaga.NORMAL or dhaga.LOW, not {priority!r}")
         return (self._high, self.run_queue, self._low)[priority]
+
+    def _leave_to_hub(self) -> None:
+        """Run the hub to its end. From: the main code, when nothing is left to do."""
+        self._lap_over = True
+        self.hub.switch()
 
     # ---- dhagas
 
@@ -311,58 +315,7 @@ class Scheduler(Lap, Membership):
         finally:
             _set_running_loop(former)
 
-    # ---- attaching and ending: see _kernel/run/run_modes.py
-
-    def _attach(self, mode: RunMode, hub: Any, ioloop: IOLoop) -> None:
-        """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
-        self.mode: RunMode = mode
-        self.thread_ident: int = originals.get_ident()
-        now = self.clock()
-        self.started_at: float = now
-        # Main code that never waits has run no lap yet, and must yield to the first one.
-        self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
-        self.hub = hub
-        self.ioloop = ioloop
-        self.poller: Poller = Context().run(new_poller, ioloop, self._lap)
-        if self.selector is not None:
-            # Counted before any handler of the program: with further fds the loop may wake by itself.
-            self.selector.own_fds = len(self.selector.get_map())
-        schedulers.add(self)
-        for hook in hooks.on_scheduler:
-            hook(self, True)
-
-    def _detach(self) -> None:
-        """Release the loop and the scheduler's resources of the operating system."""
-        schedulers.discard(self)
-        deadlock.unmark_stuck(self.thread_ident)
-        self._loop_timer.cancel()
-        self.poller.detach()
-        self._detach_thread()
-        self._reject_not_started()
-
-    def _detach_thread(self) -> None:
-        """Leave the OS thread: another thread may get its ident."""
-        self.mode.leave_thread()
-        for hook in hooks.on_scheduler:
-            hook(self, False)
-        self.thread_ident = 0
-        # Each wake then calls wake_loop, which finds no thread and does nothing.
-        self.asleep = True
-
-    def _leave_to_hub(self) -> None:
-        """Run the hub to its end. From: the main code, when nothing is left to do."""
-        self._lap_over = True
-        self.hub.switch()
-
-    @property
-    def main_waiter(self) -> Main | Dhaga | None:
-        """The main code that this scheduler serves, if it has any; in a forked child that may be a dhaga."""
-        return self.mode.main
-
-    @property
-    def thread(self) -> Any:
-        """The OS thread that this scheduler was started in, if it has one of its own."""
-        return self.mode.thread
+    # ---- a thread of its own
 
     def start(self) -> Self:
         """Start an OS thread for this scheduler; ``with Scheduler() as s:`` does so, and stops it at the end.
@@ -395,10 +348,6 @@ class Scheduler(Lap, Membership):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-# Every scheduler that is bound to a thread and has not ended.
-schedulers: set[Scheduler] = set()
 
 
 @compiled  # C: an int or a float

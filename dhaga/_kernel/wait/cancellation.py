@@ -9,7 +9,7 @@ An error is raised once and is gone. A ``ScopeCancel`` is level-triggered: it st
 ``Cancelled`` at each park, a fresh one each time, as a traceback grows whenever its error is raised again. Which of two
 blocks is the outer one is told by numbers drawn from the sequence of the scheduler's timers when a block is entered:
 the smaller number is further out. A shield holds off the causes whose number is smaller than its own.
-Not here: the blocks themselves (``dhaga/_structured/scope.py``).
+Not here: the blocks themselves (``dhaga/_structured/``).
 """
 
 from __future__ import annotations
@@ -73,6 +73,13 @@ class PendingErrors(list[Any]):
         # A scope cancel stays in the list, as it applies to every further park of its block.
         first = self[0]
         return first.error() if isinstance(first, ScopeCancel) else super().pop(0)
+
+    def pop_asynchronous(self) -> Any:
+        """Remove and return the first error that belongs to no block, or None."""
+        error = next((cause for cause in self if block_number(cause) == math.inf), None)
+        if error is not None:
+            self.remove(error)
+        return error
 
     def append(self, cause: BaseException | ScopeCancel) -> None:
         if self.holds_off(cause):
@@ -138,3 +145,11 @@ def block_number(cause: BaseException | ScopeCancel) -> float:
 def raise_order(cause: BaseException | ScopeCancel) -> int:
     """Return the sort key of a cause: errors raised once come before scope cancels, which are raised for ever."""
     return cause.number if isinstance(cause, ScopeCancel) else -1
+
+
+def raise_interrupt(me: Waiter) -> None:
+    """Raise a pending error of a Ctrl-C or a signal handler; cancels stay pending."""
+    for error in list(me.pending_errors):
+        if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
+            me.pending_errors.remove(error)
+            raise error

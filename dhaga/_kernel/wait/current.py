@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import sys
 from asyncio import _get_running_loop
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
 from greenlet import getcurrent
 
-from .. import originals
+from .. import hooks, originals
 from ..errors import ParkError
 from .cancellation import NoPark
 from .inner_waiter import inner_waiter
@@ -23,7 +24,8 @@ from .waiter import Waiter
 class ThisThread(originals.local):
     """The kernel's state of the calling OS thread."""
 
-    # The waiter of this thread's main code (a Main); None until that code first uses a scheduler.
+    # The waiter of this thread's main code (a Main); None until that code first waits or spawns. In other OS threads
+    # than the main one only the latter counts.
     main: Any = None
     # The Scheduler last created in guest mode on a loop of this thread; its host made that loop.
     guest: Any = None
@@ -42,7 +44,7 @@ this_thread: ThisThread = ThisThread()
 
 
 def this_waiter() -> Waiter:
-    """Return the calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+    """Return the calling waiter: a dhaga, main code, or a plain OS thread.
 
     Parks: never. Raises: ParkError where parking cannot work.
     """
@@ -50,6 +52,16 @@ def this_waiter() -> Waiter:
     if not isinstance(me, Waiter):
         return non_dhaga_waiter(me)
     return inner_waiter(me) if me.parked else me
+
+
+def clock_of(me: Waiter) -> Callable[[], float]:
+    """Return the clock by which a waiter's timeouts are counted: its scheduler's; of a plain OS thread the real one."""
+    return originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
+
+
+def clock_here() -> Callable[[], float]:
+    """Return the clock by which the caller's timeouts are counted. Raises: ParkError where parking cannot work."""
+    return clock_of(this_waiter())
 
 
 def scheduler_of_caller() -> Any:
@@ -73,12 +85,34 @@ def non_dhaga_waiter(me: Any) -> Waiter:
         if main.own_greenlet is not me:
             refuse_in_lap(me, main.scheduler)
         return inner_waiter(main) if main.parked else main
-    # With the name, wait_graph.name_of can name the thread by the greenlet that a lock knows as its owner.
-    if this_thread.thread is None:
-        this_thread.thread = OSThread()
-        me.name = this_thread.thread.name
     thread = this_thread.thread
+    if thread is None:
+        return first_waiter(me)
     return inner_waiter(thread) if thread.parked else thread
+
+
+def in_main_thread() -> bool:
+    """Return whether the caller runs in the main OS thread.
+
+    ``current_thread()`` would make a ``Thread`` for one that ``_thread`` has started, which CPython 3.11 and 3.12 keep.
+    """
+    return originals.get_ident() == originals.main_thread().ident
+
+
+def first_waiter(me: Any) -> Waiter:
+    """Return the waiter of a thread that asks for the first time: main code in the main OS thread gets its scheduler.
+
+    There a handler of a signal may start a dhaga in the middle of any wait: a wait that blocked the OS thread would
+    never run it.
+    """
+    make_scheduler = hooks.on_first_wait
+    if make_scheduler is not None and me.parent is None and in_main_thread():
+        make_scheduler()
+        return this_thread.main  # type: ignore[no-any-return]
+    # With the name, wait_graph.name_of can name the thread by the greenlet that a lock knows as its owner.
+    thread = this_thread.thread = OSThread()
+    me.name = thread.name
+    return thread
 
 
 def check_own_loop() -> None:
@@ -175,3 +209,13 @@ def may_yield(me: Waiter) -> bool:
     return (
         not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors) and parking_waiter() is me
     )
+
+
+def name_main_code() -> None:
+    """Name the greenlet that stands for main code: it may hold a lock, which shows its name, before its first wait."""
+    me: Any = getcurrent()
+    if me.parent is None and in_main_thread():
+        me.name = "main code"
+
+
+name_main_code()

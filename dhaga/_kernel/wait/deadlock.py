@@ -1,7 +1,7 @@
 """Deadlock detection: whether any event in this process could still wake a waiter, and the report if none can.
 
-A scheduler that runs its own loop asks here before it sleeps without a deadline, and so does the main thread while it
-blocks without one, before its main code has a scheduler. Each of them is stuck for good when all of this holds:
+A scheduler that runs its own loop asks here before it sleeps without a deadline. It is stuck for good when all of this
+holds:
 
 - nothing is runnable, and no timer is armed (in its own heap or the loop's);
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
@@ -9,10 +9,11 @@ blocks without one, before its main code has a scheduler. Each of them is stuck 
 - every other OS thread is stuck itself: the thread of a stuck scheduler to whose loop nothing has been handed
   meanwhile, one blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
   counts as one that could still wake a waiter, since the references it holds are unknown: Dhaga then stays silent
-  rather than guess, and looks again every ``RECHECK_SECONDS``, as a thread may end without notice.
+  rather than guess, and looks again every ``RECHECK_SECONDS``, as a thread may end without notice. The same goes for a
+  thread that was just made and has not begun.
 
-A guest never decides, as its host may always have more to do; nor does a plain OS thread other than the main one. A
-thread made by C code that has not called Python yet is not seen.
+A guest never decides, as its host may always have more to do; nor does a plain OS thread. A thread made by C code that
+has not called Python yet is not seen.
 Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
 taken. ``version`` grows with each change: a scheduler that reads one mark after the other can tell whether all of them
 held at the same moment, and starts over if not.
@@ -23,6 +24,7 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import os
 import signal
 import sys
 from collections.abc import Collection, Iterable
@@ -42,10 +44,6 @@ logger = logging.getLogger("dhaga")
 
 # Seconds between two looks while another thread lives. A look takes 0.1 to 0.2 ms, mostly for the signal handlers.
 RECHECK_SECONDS = 1.0
-
-# A plain main thread blocks for this long before its first look: most waits are shorter, and a thread just made by
-# ``_thread.start_new_thread`` is counted only once it runs.
-FIRST_LOOK_SECONDS = 0.1
 
 # The maximal number of dhagas described one by one, and of characters for the object each waits on.
 MAX_DESCRIBED = 100
@@ -67,6 +65,11 @@ next_version = itertools.count(1).__next__
 # thread that wakes another, or gives it work, does so before it sets its own mark: a look that sees the mark but an
 # older state of the other thread is repeated.
 version = 0
+
+
+# OS threads that had not begun in Python at the last look, and the time when there were more than before.
+unbegun = 0
+unbegun_since = 0.0
 
 
 def bump_version() -> None:
@@ -102,9 +105,10 @@ class DeadlockWatch:
         # It has no waiter of its own: it only sets its mark, and others decide.
         if not self.scheduler.live and self.scheduler.main_waiter is None:
             return None
-        if not process_is_stuck():
+        # Asked again: a thread may have begun in between.
+        if not (version_when_stuck() and all_begun() and (found_at := version_when_stuck())):
             return RECHECK_SECONDS
-        raise_in_main_code(list(self.schedulers))
+        raise_in_main_code(list(self.schedulers), found_at)
         return 0 if self.scheduler.count_runnable() else None
 
     def end(self) -> None:
@@ -122,18 +126,20 @@ class DeadlockWatch:
         )
 
 
-def look_from_main_thread() -> None:
-    """Look whether the plain main thread is stuck. From: that thread, which has set its mark."""
-    if process_is_stuck():
-        raise_in_main_code(list(stuck.values()))
+def raise_in_main_code(schedulers: Collection[Scheduler], found_at: int) -> None:
+    """Raise a Deadlock at the park of the main code, if that is parked and has not received one yet.
 
-
-def raise_in_main_code(schedulers: Collection[Scheduler]) -> None:
-    """Raise a Deadlock at the park of the main code, if that is parked and has not received one yet."""
-    # Two schedulers that fall asleep together may both find it.
+    Two schedulers that fall asleep together may both find it, and the later one when main code has gone on since, and
+    waits for something else: then ``version`` has grown.
+    """
     with raising:
         victim = parked_main_code()
-        if victim is None or not victim.parked or any(isinstance(error, Deadlock) for error in victim.pending_errors):
+        if (
+            victim is None
+            or version != found_at
+            or not victim.parked
+            or any(isinstance(error, Deadlock) for error in victim.pending_errors)
+        ):
             return
         error = Deadlock(describe(victim, schedulers))
         victim.cancel_with(error)
@@ -175,15 +181,32 @@ def mark_idle(ident: int) -> None:
     idle.add(ident)
 
 
-def process_is_stuck() -> bool:
-    """Return whether the whole process is stuck. From: a thread that has set its mark, which may be gone by now."""
+def version_when_stuck() -> int:
+    """Return the version at which the whole process is stuck; 0 if it is not. From: a thread that has set its mark."""
     former = -1
     # Meanwhile a thread may have woken another that was found stuck, and then become stuck itself.
     while former != version:
         former = version
         if not all_listed() or not all(map(is_stuck, frames_of_threads())) or signal_could_wake():
-            return False
-    return True
+            return 0
+    return former
+
+
+def all_begun() -> bool:
+    """Return whether each OS thread has begun in Python, or has had ``RECHECK_SECONDS`` for it: it is one of C's then.
+
+    Python does not count a thread that was just made. Elsewhere than on Linux, such a thread is not seen.
+    """
+    global unbegun, unbegun_since
+    try:
+        count = len(os.listdir("/proc/self/task")) - 1 - originals.thread_count()
+    except OSError:
+        return True
+    now = originals.monotonic()
+    if count > unbegun:
+        unbegun_since = now
+    unbegun = count
+    return count <= 0 or now - unbegun_since >= RECHECK_SECONDS
 
 
 def all_listed() -> bool:

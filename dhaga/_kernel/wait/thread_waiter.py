@@ -18,10 +18,6 @@ from . import deadlock
 from .cancellation import pending_errors_of
 from .waiter import TIMED_OUT, Waiter, claim
 
-# Longest time that the main thread blocks at once. The handler of a signal that arrives just before the wait begins is
-# called only after the wait (three of 10,000 Ctrl-C sent just as the wait began).
-SIGNAL_CHECK_SECONDS = 1.0
-
 
 class OSThread(Waiter):
     """A plain OS thread that waits for an object of Dhaga's: it blocks for real. One object per thread."""
@@ -33,8 +29,6 @@ class OSThread(Waiter):
         "_woken",
         "arrival",
         "ident",
-        "is_main",
-        "longest_block",
         "own_greenlet",
         "park_reason",
         "parked",
@@ -48,8 +42,6 @@ class OSThread(Waiter):
         self._init_wait()
         self.own_greenlet = getcurrent()
         self.ident: int = originals.get_ident()
-        self.is_main: bool = self.ident == originals.main_thread().ident
-        self.longest_block: float = SIGNAL_CHECK_SECONDS if self.is_main else originals.TIMEOUT_MAX
         self._woken = False
         # Released by a wake; may be released already, or once more, by an earlier one.
         self.wake_lock: Any = originals.allocate_lock()
@@ -101,18 +93,15 @@ class OSThread(Waiter):
             left = deadline - originals.monotonic()
             if left <= 0:
                 return False
-            self.wake_lock.acquire(timeout=min(left, self.longest_block))
+            self.wake_lock.acquire(timeout=min(left, originals.TIMEOUT_MAX))
         return True
 
     def block_forever(self) -> bool:
-        """Block until woken, and count as blocked meanwhile; the main thread looks for a deadlock itself."""
-        pause = deadlock.FIRST_LOOK_SECONDS if self.is_main else self.longest_block
+        """Block until woken, and count as blocked meanwhile."""
         try:
             deadlock.mark_blocked(self)
             while not self._woken:
-                if not self.wake_lock.acquire(timeout=pause):
-                    deadlock.look_from_main_thread()
-                    pause = self.longest_block
+                self.wake_lock.acquire()
         finally:
             deadlock.unmark_blocked(self)
         return True

@@ -3,10 +3,9 @@
 A waker removes the first waiter and hands the lock, item or permit to it: the woken waiter does not check again (no
 barging). The queue takes no lock: ``append`` and ``popleft`` of a deque are atomic. It holds tickets, one for each
 park, and not the waiters: the waker that takes a waiter out of its ticket may resume it. A waiter that leaves by a
-timeout
-or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void (``_remove``). A
-waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter joins the queue
-first, then checks again, and serves the queue itself.
+timeout or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void
+(``_remove``). A waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter
+joins the queue first, then checks again, and serves the queue itself.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ queue; every later one gets IndexError and is a no-op. A wake never switches.
 A timeout or a cancel first undoes the park: ``wait_target._remove(waiter)`` takes the waiter off what it waits for. If
 that fails, or the ticket is void by then, a waker has the waiter already: a timeout is too late then, and a cancel
 stays pending until the next park. So nothing handed over is ever lost.
-Three kinds share this face: a dhaga and the main code of a thread (``microthread.py``), which are switched, and a plain
-OS thread, which blocks for real (``thread_waiter.py``).
+Three kinds share this face: a dhaga (``microthread.py``) and the main code of a thread (``main_code.py``), which are
+switched, and a plain OS thread, which blocks for real (``thread_waiter.py``).
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..._kernel.run.attachment import schedulers
 from ..._kernel.run.microthread import Dhaga
-from ..._kernel.run.scheduler import schedulers
 
 
 def waiter_of(greenlet: Any) -> Any:

@@ -25,7 +25,7 @@ class CountedSemaphore:
     @counter.setter
     def counter(self, value: int) -> None:
         self._permits._value = value
-        self._permits._hand_out_permits()
+        self._permits._hand_out_permits_()
 
     def locked(self) -> bool:
         """Return whether ``acquire`` would wait."""

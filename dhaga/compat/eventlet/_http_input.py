@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ...http._server.request_file import FileBody
 from ...http.limits import Refusal
+from .._shared.body_file import BodyFile
 
 __all__ = ["ChunkReadError", "Input"]
 
@@ -23,11 +23,11 @@ class ChunkReadError(ValueError):
     status = "400 Bad Request"
 
 
-class Input:
+class Input(BodyFile):
     """The file ``wsgi.input``. Source: ``eventlet.wsgi.Input``.
 
     ``rfile``: the connection's reader; ``length``: bytes of the body, None if it has chunks; ``send``: sends bytes to a
-    client that waits for 100 Continue, else None. Parks: while the client sends nothing.
+    client that waits for 100 Continue, else None. Raises: OSError, ChunkReadError.
     """
 
     def __init__(self, rfile: Any, length: int | None, sock: Any, send: Any = None) -> None:
@@ -74,28 +74,6 @@ class Input:
 
     # ---- the file
 
-    def read(self, length: int | None = None) -> bytes:
-        """Return up to ``length`` bytes, or the rest. Raises: OSError, ChunkReadError."""
-        return b"".join(self._pieces(length))
-
-    def readline(self, size: int | None = None) -> bytes:
-        """Return a line with its end, at most ``size`` bytes of it. Raises: OSError, ChunkReadError."""
-        return b"".join(self._pieces(size, whole_line=True))
-
-    def readlines(self, hint: int | None = None) -> list[bytes]:
-        """Return the lines, about ``hint`` bytes of them."""
-        lines: list[bytes] = []
-        size = 0
-        for line in self:
-            lines.append(line)
-            size += len(line)
-            if hint is not None and 0 < hint <= size:
-                break
-        return lines
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readline, b"")
-
     def get_socket(self) -> Any:
         """Return the connection's socket: a WebSocket takes the connection over."""
         return self._sock
@@ -123,13 +101,8 @@ class Input:
         """Yield the body up to a number of bytes, or to the end of a line. Raises: OSError, ChunkReadError."""
         if self._waits and not self.at_end:
             self.send_hundred_continue_response()
-        left = sys.maxsize if limit is None or limit < 0 else limit
         try:
-            while left and self._body is not None and (piece := self._body.read(left, whole_line)):
-                yield piece
-                left -= len(piece)
-                if whole_line and piece.endswith(b"\n"):
-                    break
+            yield from super()._pieces(limit, whole_line)
         except Refusal as refusal:
             raise ChunkReadError(str(refusal)) from None
         except OSError:

@@ -21,7 +21,8 @@ from ...http._server.access_log import escape
 from ...http._server.app_socket import has_closed
 from ...http._server.request_file import FileHead, LineTooLong, environ_key
 from ...http.limits import Refusal
-from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, SHUT_WR, TCP_NODELAY, standard_socket
+from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, SHUT_WR, TCP_NODELAY
+from ._connection_files import ConnectionReader, ConnectionWriter, is_wrapped
 from ._http_input import ChunkReadError, Input
 from ._http_response import Response
 from .corolocal import local
@@ -60,41 +61,6 @@ class HeaderLineTooLong(BadRequest):
 
 class HeadersTooLarge(BadRequest):
     pass
-
-
-def is_wrapped(sock: Any, method: str) -> bool:
-    """Return whether a method is the program's own: set on the socket, or of an object that is no socket."""
-    return not isinstance(sock, standard_socket) or method in getattr(sock, "__dict__", ())
-
-
-class ConnectionReader(io.RawIOBase):
-    """The receiving side of a connection; once stopped, it returns received bytes only, and never waits."""
-
-    def __init__(self, sock: Any) -> None:
-        super().__init__()
-        self.sock = sock
-        self.stopped = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> Any:
-        return None if self.stopped else self.sock.recv_into(buffer)
-
-
-class ConnectionWriter(io.RawIOBase):
-    """The sending side of a connection, without a buffer."""
-
-    def __init__(self, sock: Any) -> None:
-        super().__init__()
-        self.sock = sock
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self.sock.sendall(data)
-        return len(data)
 
 
 class HttpProtocol(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ... import ssl
+from ... import socket, ssl
 from ..._kernel.api import current
 from ...socket import AF_INET, AF_INET6, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET
 from .._shared.tls import new_context
@@ -38,9 +38,15 @@ class StopServe(Exception):
 _settings.unreported = (StopServe,)
 
 
+def new_socket(family: int) -> GreenSocket:
+    """Return a new socket; of the class by which a test has replaced ``eventlet.green.socket.socket``, if it has."""
+    kind: Any = socket.socket
+    return (GreenSocket if kind is GreenSocket.__base__ else kind)(family, SOCK_STREAM)
+
+
 def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
     """Return a connected socket; ``bind``: its own address. Parks: while it connects. Raises: OSError."""
-    sock = GreenSocket(family, SOCK_STREAM)
+    sock = new_socket(family)
     try:
         if bind is not None:
             sock.bind(bind)
@@ -58,7 +64,7 @@ def listen(
 
     Parks: never. Raises: OSError.
     """
-    sock = GreenSocket(family, SOCK_STREAM)
+    sock = new_socket(family)
     try:
         if reuse_addr:
             sock.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)

@@ -14,6 +14,7 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent
 
+from ..._kernel import hooks
 from ..._kernel.api import current
 from ..._kernel.api import sleep as sleep_
 from ..._kernel.errors import Cancelled
@@ -24,6 +25,7 @@ from ..._kernel.run.run_queues import NORMAL
 from ..._kernel.run.scheduler import Scheduler
 from ..._kernel.wait.cancellation import pending_errors_of
 from .._shared.delayed_start import DelayedStart
+from .._shared.generator_functions import taken_by_spawn
 from .._shared.main_code import waiter_of
 from .._shared.thrown import thrown
 from . import _settings
@@ -46,7 +48,7 @@ class RawGreenThread(Dhaga[Any]):
 
     def __init__(self, scheduler: Scheduler, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         # With Dhaga's own __init__ a spawn would cost 4 % more.
-        self.set_up_dhaga(scheduler, func, args, kwargs or None, None, True, Context(), NORMAL)
+        self.set_up_dhaga(scheduler, taken_by_spawn(func), args, kwargs or None, None, True, Context(), NORMAL)
 
     @property
     def dead(self) -> bool:
@@ -264,3 +266,6 @@ def cancel(g: Any, *throw_args: Any) -> None:
 def was_killed(error: BaseException | None) -> bool:
     """Return whether it was killed or cancelled from outside."""
     return isinstance(error, (GreenletExit, Cancelled))
+
+
+hooks.left_at_exit.append(lambda dhaga: isinstance(dhaga, (GreenThread, RawGreenThread)))

@@ -13,6 +13,7 @@ from types import GenericAlias
 from typing import Any
 
 from ..._kernel.api import current
+from ..._kernel.run.handed_over import count_handed_over
 from ..._kernel.wait.waiter import NOT_CANCELLABLE, TIMED_OUT
 from ..._sync.event import Event
 
@@ -23,6 +24,8 @@ class Getters(deque[Any]):
     """Waiters for an item, in order of arrival; a cancelled park is removed here."""
 
     __slots__ = ()
+
+    reason = "queue.get"
 
     def _remove(self, waiter: Any) -> None:
         self.remove(waiter)
@@ -55,6 +58,7 @@ class LightQueue:
         self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
         self.getters: Getters = Getters()
         self.putters: Putters = Putters()
+        self._handed_over = False  # whether an item may be on its way to a getter
         self._init(maxsize)
 
     __class_getitem__: Any = classmethod(GenericAlias)
@@ -80,7 +84,11 @@ class LightQueue:
         return f"maxsize={self.maxsize!r}{items}{getters}{f' putters[{len(self.putters)}]' if self.putters else ''}"
 
     def qsize(self) -> int:
-        """Return the number of items."""
+        """Return the number of items, those included that were handed to getters which have not run since."""
+        if self._handed_over:
+            handed_over = count_handed_over(self.getters)
+            self._handed_over = handed_over > 0
+            return len(self.queue) + handed_over
         return len(self.queue)
 
     def resize(self, size: int | None) -> None:
@@ -102,7 +110,7 @@ class LightQueue:
 
     def full(self) -> bool:
         """Return whether there is no room."""
-        return self.maxsize is not None and self.qsize() >= self.maxsize
+        return self.maxsize is not None and len(self.queue) >= self.maxsize
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         """Put an item. Parks: while there is no room. Raises: Full after ``timeout`` seconds, or if not ``block``."""
@@ -126,6 +134,7 @@ class LightQueue:
             me.prepare_park("queue.put", NOT_CANCELLABLE)
         self._put(item)
         self.getters.popleft().wake_parked(self._get())
+        self._handed_over = True
         if me is not None:
             me.wake_parked()
             me.park_until_woken()
@@ -144,11 +153,15 @@ class LightQueue:
                 self._admit_putters()
             return item
         if not block:
+            self._handed_over = False  # the caller sees that the items handed over are gone
             raise Empty
         me = current()
-        me.prepare_park("queue.get", self.getters)
+        me.prepare_park(self.getters.reason, self.getters)
         self.getters.append(me)
-        found = me.park_within(timeout)
+        try:
+            found = me.park_within(timeout)
+        finally:
+            me.wait_target = None  # so that the item counts as taken
         if found is TIMED_OUT:
             raise Empty
         return found
@@ -163,7 +176,7 @@ class LightQueue:
         putter.wake_parked()
 
     def _admit_putters(self) -> None:
-        while self.putters and (self.maxsize is None or self.qsize() < self.maxsize):
+        while self.putters and (self.maxsize is None or len(self.queue) < self.maxsize):
             self._admit_putter()
 
 

@@ -34,7 +34,7 @@ class Semaphore(CountedSemaphore):
         return f"<{type(self).__name__} c={self.counter} _w[{self._waiting()}]>"
 
     def _waiting(self) -> int:
-        return self._permits._waiters.parked()
+        return self._permits._waiters_.parked()
 
     def bounded(self) -> bool:
         """Return False: ``release`` never waits."""

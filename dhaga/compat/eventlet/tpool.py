@@ -8,7 +8,7 @@ from contextvars import Context
 from typing import Any
 
 from ..._kernel.run.uncaught import call_excepthook
-from ..._workers.thread_pool import OffloadPool
+from ..._workers.offload import OffloadPool
 from . import _settings
 
 __all__ = ["Proxy", "execute", "killall", "set_num_threads"]

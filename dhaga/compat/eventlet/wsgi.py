@@ -19,6 +19,7 @@ from ...http._server.request_file import new_parser
 from ...http.limits import Limits
 from ...socket import AF_INET, AF_INET6, accept_in_burst, socket
 from ...ssl import SSLSocket
+from ._connection_files import is_wrapped
 from ._http_input import ChunkReadError, Input
 from ._http_protocol import (
     MAX_HEADER_LINE,
@@ -30,7 +31,6 @@ from ._http_protocol import (
     STATE_REQUEST,
     WSGI_LOCAL,
     HttpProtocol,
-    is_wrapped,
 )
 from .greenio import shutdown_safe
 from .greenpool import GreenPool

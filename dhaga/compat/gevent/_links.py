@@ -10,7 +10,7 @@ from greenlet import GreenletExit, getcurrent
 from ..._kernel.guards import GuardedTogether
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.entries import HubCall
-from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.run.scheduler import Scheduler, sleep
 from ..._sync.simple_queue import SimpleQueue
 from ._loop import call_on_hub, report
 from .timeout import Timeout
@@ -237,10 +237,12 @@ def killall(
         if each is not me:
             each.kill(exception, block=False)
     if me in victims:
-        me.kill(exception)  # raises here, so the caller is the last one
+        me.kill(exception, block)  # with ``block`` it raises here, so the caller is the last one
     if block:
         timer = Timeout.start_new(timeout)
         try:
+            if not all(each.dead for each in victims):
+                sleep(0)  # as in Greenlet.kill()
             joinall(victims)
         finally:
             timer.cancel()

@@ -10,12 +10,15 @@ from weakref import ref
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from ..._kernel import hooks
 from ..._kernel.errors import Cancelled
 from ..._kernel.foreign_names import OwnName
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.microthread import Dhaga
+from ..._kernel.run.scheduler import sleep
 from ..._kernel.wait.waiter import claim
 from .._shared.delayed_start import DelayedStart
+from .._shared.generator_functions import taken_by_spawn
 from .._shared.thrown import thrown
 from ._links import Callback, Linkable, joinall, killall
 from ._loop import loop_of, report
@@ -64,7 +67,7 @@ class Greenlet(Linkable, DelayedStart):
             scheduler, tree = current_scheduler(), getattr(me, "spawn_tree_locals", None)
         self.spawn_tree_locals: dict[str, Any] = {} if tree is None else tree
         """A dict shared by all greenlets that descend from the same spawn."""
-        Dhaga.__init__(self, scheduler, run, args, kwargs or None, None, True, Context())
+        Dhaga.__init__(self, scheduler, taken_by_spawn(run), args, kwargs or None, None, True, Context())
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -212,6 +215,8 @@ class Greenlet(Linkable, DelayedStart):
             if timeout is None and self is not getcurrent():
                 self.wait_for_end(None)
             return
+        if self is getcurrent() and self.pending_errors:
+            sleep(0)  # it has killed itself, and ends here
         self.wait_for_end(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
@@ -250,7 +255,8 @@ class Greenlet(Linkable, DelayedStart):
     # ---- killing
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Raise an error at its wait, and wait for its end. One that has not started never runs.
+        """Raise an error at its wait, and wait for its end. One that has not started never runs; the caller itself is
+        killed here, or without ``block`` at its next wait.
 
         Parks: while it lives, if ``block``, at most ``timeout`` seconds.
         """
@@ -261,10 +267,12 @@ class Greenlet(Linkable, DelayedStart):
         if not self._was_started:
             self._end_unstarted(error)
             return
-        if self is getcurrent():
+        if self is getcurrent() and block:
             raise error
         has_run = greenlet.__bool__(self)
         self.scheduler.call(self.cancel_with, error)
+        if block and not self.has_ended:
+            sleep(0)  # as in gevent, the caller goes on right behind its victim, before those that yield meanwhile
         if block and not self.has_ended:
             # A subclass's join() expects a greenlet that has run.
             (self.join if has_run else self.wait_for_end)(timeout)
@@ -281,7 +289,7 @@ class Greenlet(Linkable, DelayedStart):
 
     def throw(self, *args: Any) -> None:
         """Raise an error in it, by type, value and traceback, without waiting for its end."""
-        self.kill(thrown(*args), block=False)
+        self.kill(thrown(*args), block=self is getcurrent())
 
     @classmethod
     def add_spawn_callback(cls, callback: Callback) -> None:
@@ -400,3 +408,6 @@ class SpawnedCallback:
         if self in source._links:
             source._links.remove(self)
             self.callback(source)
+
+
+hooks.left_at_exit.append(lambda dhaga: isinstance(dhaga, Greenlet))

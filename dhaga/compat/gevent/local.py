@@ -23,11 +23,11 @@ class local(ours.local):  # the standard name
 
     def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)
-        owners[id(object.__getattribute__(self, "_namespaces"))] = self
+        owners[id(object.__getattribute__(self, "_namespaces_"))] = self
         return self
 
     def __copy__(self) -> Any:
-        namespaces = object.__getattribute__(self, "_namespaces")
+        namespaces = object.__getattribute__(self, "_namespaces_")
         kind: Any = type(self)
         copy = kind(*namespaces.args, **namespaces.kwargs)
         copy.__dict__.update(self.__dict__)

@@ -88,7 +88,7 @@ class Group:
                 self._empty.set()
             room = self._room
             if room is not None:
-                if not room._waiters: room._value += 1  # atomic  # fmt: skip
+                if not room._waiters_: room._value += 1  # atomic  # fmt: skip
                 else:
                     room.release()
 
@@ -147,8 +147,9 @@ class Group:
     ) -> None:
         """Kill one greenlet, if it is in the group and not being killed already."""
         if greenlet in self.greenlets and greenlet not in self.dying:
-            greenlet.kill(exception, block=False)
             self.dying.add(greenlet)
+            # The caller itself could not be joined: it is killed here.
+            greenlet.kill(exception, block=block and greenlet is getcurrent())
             if block:
                 greenlet.join(timeout)
 
@@ -289,7 +290,7 @@ class Results:
     def __next__(self) -> Any:
         if self.end is None or self.taken < self.end.count:
             queue = self.queue
-            greenlet = queue._items.popleft() if queue._items else queue.get()
+            greenlet = queue._items_.popleft() if queue._items_ else queue.get()
             if type(greenlet) is not End:
                 self.taken += 1
                 if self.room is None:

@@ -103,21 +103,21 @@ class Queue(Items[T], ours.Queue[T]):
             return timeout.within(self.peek, block)
         self.mutex.acquire()
         try:
-            if self._size():
+            if self._size_():
                 return self._peek()
             if self.is_shutdown:
                 raise ShutDown
             if not block or (timeout is not None and timeout <= 0):
                 raise Empty
             me = this_waiter()
-            me.prepare_park("queue.peek", self._getters)
-            self._getters.append(me.parked)
+            me.prepare_park("queue.peek", self._getters_)
+            self._getters_.append(me.parked)
             self._peekers.append(me)
-            self._hands_over = False
+            self._hands_over_ = False
         finally:
             self.mutex._free = True
         try:
-            return self._park_for(me, timeout, Empty)  # type: ignore[no-any-return]
+            return self._park_for_(me, timeout, Empty)  # type: ignore[no-any-return]
         finally:
             self._leave_peekers(me)
 
@@ -132,27 +132,18 @@ class Queue(Items[T], ours.Queue[T]):
         self.mutex.acquire()
         try:
             self._peekers.remove(me)
-            self._bind_shortcuts()
+            self._bind_shortcuts_()
         finally:
             self.mutex._free = True
 
-    def _bind_shortcuts(self) -> None:
-        super()._bind_shortcuts()
+    def _bind_shortcuts_(self) -> None:
+        super()._bind_shortcuts_()
         if self._peekers:  # peekers wait among the getters, and leave the item there
-            self._hands_over = False
+            self._hands_over_ = False
 
-    def _serve_getters(self) -> None:
-        """Hand items to getters and show them to peekers, in the order of their arrival."""
-        while self._getters and self._qsize():
-            waiter = self._getters.take_first()
-            if waiter is None:
-                return
-            try:
-                item = self._peek() if waiter in self._peekers else self._get()
-            except BaseException as error:  # of a subclass's method: raised in the waiter
-                waiter.deliver_wake(error=error)
-            else:
-                waiter.deliver_wake(item)
+    def _deliver_next_(self, getter: Waiter, take: Callable[[], T]) -> None:
+        """Hand an item to a getter, or show it to a peeker."""
+        super()._deliver_next_(getter, self._peek if getter in self._peekers else take)
 
 
 JoinableQueue = Queue

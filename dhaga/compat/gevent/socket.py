@@ -17,7 +17,7 @@ __getattr__, __dir__ = fall_back_to(ours, globals())
 __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
 SocketType = ours.socket
 
-__implements__ = [
+__implements__: list[str] = [
     "SocketType",
     "create_connection",
     "fromfd",

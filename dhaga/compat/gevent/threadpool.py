@@ -7,11 +7,15 @@ import sys
 import threading
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any
 
+from ... import futures
 from ..._kernel import originals
+from ..._kernel.process.current_scheduler import current_scheduler
 from ..._sync.event import Event
-from ..._workers.thread_pool import OffloadPool
+from ..._workers.future import Future
+from ..._workers.offload import OffloadPool
 from .exceptions import InvalidThreadUseError
 from .greenlet import Greenlet
 from .pool import Group
@@ -139,6 +143,62 @@ class ThreadPool(Group):
 
 
 class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
-    """The standard executor on OS threads; its futures may be waited for by greenlets."""
+    """The standard executor on OS threads, also in a patched program; its futures may be waited for by greenlets."""
 
-    kill = concurrent.futures.ThreadPoolExecutor.shutdown
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        thread_name_prefix: str = "",
+        initializer: Callable[..., object] | None = None,
+        initargs: tuple[Any, ...] = (),
+    ) -> None:
+        super().__init__(max_workers, thread_name_prefix, initializer, initargs)
+        self._initialize = None if initializer is None else partial(initializer, *initargs)
+        self._initialized = originals.local()
+        self._pool = OffloadPool(thread_name_prefix or "gevent ThreadPoolExecutor", self._max_workers)
+        self._scheduler = current_scheduler()
+        self._open = True
+        self._pending: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Schedule a call in an OS thread. Parks: never. Raises: RuntimeError after ``shutdown``."""
+        if not self._open:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        future: Future[Any] = Future()
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        # The caller may be in an OS thread without greenlets, such as those of the pool.
+        self._scheduler.call(Greenlet.spawn, self._offload, future, partial(fn, *args, **kwargs))
+        return future
+
+    def _offload(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        try:
+            self._pool.offload(self._make, future, call)
+        except RuntimeError as error:  # no thread could be started
+            future.set_exception(error)
+
+    def _make(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        """Make a call. From: an OS thread of the pool."""
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            if self._initialize is not None and not hasattr(self._initialized, "done"):
+                self._initialize()
+                self._initialized.done = True
+            result = call()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Reject further calls. Parks: if ``wait``, until the accepted ones have ended."""
+        self._open = False
+        for future in list(self._pending):
+            if cancel_futures:
+                future.cancel()
+        if wait:
+            futures.wait(list(self._pending))
+            self._pool.shutdown()
+
+    kill = shutdown

@@ -14,8 +14,8 @@ from textwrap import dedent
 from typing import Any
 
 from ..._kernel.run import preemption
+from ..._kernel.run.attachment import schedulers
 from ..._kernel.run.microthread import Dhaga
-from ..._kernel.run.scheduler import schedulers
 from ..._kernel.wait.waiter import Waiter
 from .._dhaga_table import DEFAULT_ROWS, DhagaTable
 from .._dump import joined, lines_of, text_of
@@ -83,7 +83,7 @@ class QueryHandlers:
     def table(
         self,
         filter: str = "",
-        sort: str = "share",
+        sort: str = "held",
         most: int = DEFAULT_ROWS,
         grouped: bool = False,
         opened: list[Any] | None = None,

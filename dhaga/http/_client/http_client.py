@@ -18,6 +18,7 @@ from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
 from ..._kernel.api import Timeout, current
+from ..._kernel.foreign_names import refuse_async_with
 from ..._kernel.run.main_code import Main
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import Scheduler
@@ -30,6 +31,7 @@ MAX_CLIENTS = 5_000
 """Concurrent fetches per client; Tornado has 10. Curl allocates all its handles at once: 21 MB, 22 ms."""
 
 
+@refuse_async_with()
 class HTTPClient:
     """Fetches pages with Tornado's ``AsyncHTTPClient`` and its settings, for any number of dhagas and OS threads.
 

@@ -1,54 +1,42 @@
 """The keep-alive loop of one server connection: request, response, next request, in the connection's dhaga.
 
 States: idle (no byte of a next request received), reading a head, answering, closing (no request follows), ended. A
-graceful stop cuts only idle connections; any other one ends with its response. The first failed send, or receive of a
-body, sets ``client_gone``, and all later ones fail at once; ``upgraded``: the app has taken over the socket.
+graceful stop cuts only idle connections; any other one ends with its response. ``upgraded``: the app has taken over the
+socket.
 
 ``idle_timer`` bounds each wait of the connection: for the next request, the rest of a head, a piece of a body, room for
 a piece of a response; while the app works it is off. It also bounds the waits of the app's other dhagas on the body.
 Before the connection is reused, the unread rest of a body is drained, up to a bound. Before it is closed while the
 client still sends, it is read for a moment: an immediate close would send a RST, which discards the response.
-Parsing: ``request_parser``; the response's bytes: ``response``.
+Bodies and sends: ``transfers``; parsing: ``request_parser``; the response's bytes: ``response``.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from contextlib import nullcontext
 from contextvars import copy_context
 from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
 from ..._kernel.api import Timeout
+from ..._kernel.errors import Expired
 from ..._kernel.run.call_outs import calls_out
 from ..._kernel.run.scheduler import begin_new_work
 from ..._kernel.run.turn_budget import yield_if_due
-from ..._kernel.wait.current import this_waiter
 from ...socket import SHUT_WR, socket
 from ..limits import Refusal
 from .app_socket import AppSocket, end_receiving, has_closed
-from .idle_timer import IdleTimer
 from .request_body import body_reader
-from .request_parser import RequestParser
 from .response import CLOSED_SINK, Response
+from .transfers import LINGER_SECONDS, RECEIVE_BYTES, Transfers
 
 if TYPE_CHECKING:
     from ..._sync.semaphore import Semaphore
     from ..wsgi import Server
 
 logger = logging.getLogger("dhaga")
-
-RECEIVE_BYTES = 65_536
-"""Size of a recv: an upload arrives in as few pieces as the kernel's buffers allow."""
-
-WRITE_BYTES = 65_536
-"""Bytes of a response that are sent within one write timeout."""
-
-DRAIN_BYTES = 262_144
-"""Bytes of an unread body that are read and dropped to reuse the connection; 4 to 8 recvs."""
-
-LINGER_SECONDS = 2.0
-"""Seconds in which a client that still sends may read its refusal; an immediate close would discard it by a RST."""
 
 IDLE_GRACE_SECONDS = 1.0
 """Seconds for which an idle connection is still read when the server stops: the next request of a busy client may be on
@@ -61,33 +49,28 @@ STRAY_BYTES = b"", b"\r", b"\r\n"
 LEFT_UPGRADED = ConnectionError, StopIteration
 """Raised by apps to leave a connection that they have taken over: in werkzeug, and in gunicorn."""
 
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+UNAVAILABLE = "503 Service Unavailable"
+
+NO_BOUND = nullcontext()
+"""In place of a request's timeout; 50 ns."""
 
 
-class ServerConnection:
+class ServerConnection(Transfers):
     """Serves the requests on one socket until either end closes it. Created by ``Server`` in the connection's dhaga."""
 
     __slots__ = (
-        "base_environ", "body", "body_wait", "client_gone", "closing", "handed_over", "idle", "idle_timer", "me",
-        "parser", "peer", "response", "server", "server_fields", "sock", "turns", "upgraded",
+        "base_environ", "body", "closing", "handed_over", "idle", "peer", "server_fields", "turns", "upgraded",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
-        self.server = server
-        self.sock = sock
+        super().__init__(server, sock)
         self.peer = (peer[0], str(peer[1])) if isinstance(peer, tuple) else ("", "")
         self.base_environ = server.base_environ(sock)
         self.server_fields = server.server_fields
-        self.parser = RequestParser(server.limits)
-        self.me: Any = this_waiter()
-        self.idle_timer = IdleTimer(self.me)
-        self.body_wait = 0.0  # seconds waited for the current body so far
         self.idle = False  # no byte of a next request was received
         self.closing = False  # no request follows
-        self.client_gone = False  # a receive or send has failed
         self.upgraded = False  # the app has taken over the socket
         self.handed_over = False  # it did so through the socket in its environ (AppSocket)
-        self.response: Response | None = None
         self.body: BufferedReader | None = None
         self.turns: Semaphore | None = None  # this connection holds one of them
 
@@ -191,82 +174,6 @@ class ServerConnection:
         else:
             environ["wsgi.input"] = self.body = body_reader(parser.pieces, self.more_body)
 
-    # ---- bodies
-
-    def more_body(self) -> bool:
-        """Put the next piece of the body into the parser's ``pieces``; return False at its end.
-
-        Raises: OSError, Refusal.
-        """
-        parser = self.parser
-        if parser.error is not None:
-            raise parser.error
-        while not parser.complete:
-            if not parser.buffer:
-                parser.buffer = self.receive_body()
-            else:
-                yield_if_due()  # parsing a buffer of small chunks takes many turns
-            received_before = parser.received
-            parser.feed()
-            if parser.received != received_before:
-                return True
-        return False
-
-    def receive_body(self) -> bytes:
-        parser = self.parser
-        if self.client_gone:
-            raise ConnectionResetError("the client has disconnected")
-        if parser.expects_continue:
-            self.send_continue()
-        try:
-            data = self.receive_within_rate()
-        except TimeoutError:
-            parser.error = Refusal("408 Request Timeout", "the body came too slowly")
-            raise parser.error from None
-        except OSError:
-            self.client_gone = True
-            raise
-        if not data:
-            self.client_gone = True
-            raise ConnectionResetError("the client disconnected in the middle of a body")
-        return data
-
-    def receive_within_rate(self) -> bytes:
-        """Receive within the body's time; b"" if the client has closed its side. Raises: OSError, TimeoutError.
-
-        Only waits count: an app may read as slowly as it likes.
-        """
-        clock = self.me.scheduler.clock
-        began = clock()
-        self.idle_timer.arm(self.server.limits.body_seconds(self.parser.received, self.body_wait))
-        try:
-            return self.sock.recv(RECEIVE_BYTES)
-        finally:
-            self.idle_timer.deadline = math.inf
-            self.body_wait += clock() - began
-
-    def send_continue(self) -> None:
-        """Send 100 Continue to a client that waits for it. Raises: OSError once the response has begun."""
-        if self.response is not None and self.response.sent:
-            raise OSError("the client waits for 100 Continue, but the response has begun: read the body before it")
-        self.parser.expects_continue = False
-        self.send(CONTINUE)
-
-    def drain_body(self) -> bool:
-        """Read and drop the unread rest of the body, up to a bound. Returns: whether its end was reached."""
-        parser = self.parser
-        parser.pieces.clear()
-        if parser.expects_continue or parser.remaining > DRAIN_BYTES:
-            return False
-        bound = parser.received + DRAIN_BYTES
-        try:
-            with Timeout(LINGER_SECONDS):
-                while self.more_body() and parser.received < bound:
-                    parser.pieces.clear()
-        except OSError:  # includes TimeoutError
-            return False
-        return parser.complete
-
     # ---- answers
 
     @calls_out
@@ -274,7 +181,7 @@ class ServerConnection:
         """Answer once the app has fewer than ``concurrency`` requests. Parks: until then (``semaphore.acquire``)."""
         if not turns.acquire(blocking=False):
             if not turns.acquire(timeout=self.server.limits.queue_timeout):
-                self.refuse(Refusal("503 Service Unavailable", "the request waited too long for its turn in the app"))
+                self.refuse(Refusal(UNAVAILABLE, "the request waited too long for its turn in the app"))
                 return
             self.closing = self.client_gone = self.disconnected()  # there is no reader of the answer
         self.turns = turns
@@ -297,9 +204,11 @@ class ServerConnection:
         result: Any = None
         environ["werkzeug.socket"] = environ["gunicorn.socket"] = AppSocket(self, response)
         try:
-            result = self.server.app(environ, response.start)
-            if not self.upgraded:
-                response.send_all(result)
+            seconds = self.server.limits.request_timeout
+            with NO_BOUND if seconds is None else Timeout(seconds, Refusal(UNAVAILABLE, f"it took over {seconds:g} s")):
+                result = self.server.app(environ, response.start)
+                if not self.upgraded:
+                    response.send_all(result)
         except Exception as error:
             self.fail(error, environ, response)
         finally:
@@ -339,6 +248,8 @@ class ServerConnection:
             logger.debug("the client of %s has disconnected: %s", environ["REQUEST_URI"], error)
             return
         refusal = error if isinstance(error, Refusal) else None
+        if refusal is not None and isinstance(error.__cause__, Expired):
+            logger.warning("%s: %s", environ["REQUEST_URI"], error, exc_info=error.__cause__)
         if refusal is None and self.server.report_failure(environ, error):
             return
         if not response.sent and not self.upgraded:
@@ -365,56 +276,6 @@ class ServerConnection:
     def close_after_response(self) -> None:
         """End the connection after this response."""
         self.closing = True
-
-    # ---- sending
-
-    def send(self, data: bytes) -> None:
-        """Send, each piece within the write timeout. Parks: while the client does not read (``write fd N``).
-
-        Raises: OSError.
-        """
-        if self.client_gone:
-            raise BrokenPipeError("the client has disconnected")
-        seconds = self.server.limits.write_timeout
-        yield_if_due()  # at each send, and not at one in eight as in a socket: an app computes between two sends
-        try:
-            if len(data) <= WRITE_BYTES:
-                self.idle_timer.arm(seconds)
-                self.sock.sendall(data)
-            else:
-                self.send_pieces(memoryview(data), seconds)
-        except OSError as error:
-            self.client_gone = True
-            if isinstance(error, TimeoutError):
-                raise BrokenPipeError(f"the client has read nothing for {seconds} s") from None
-            raise
-        finally:
-            self.idle_timer.deadline = math.inf
-
-    def send_pieces(self, data: memoryview, seconds: float | None) -> None:
-        for begin in range(0, len(data), WRITE_BYTES):
-            self.idle_timer.arm(seconds)
-            self.sock.sendall(data[begin : begin + WRITE_BYTES])
-
-    def send_file(self, file: Any, offset: int, count: int) -> int:
-        """Send a part of a regular file, each piece within the write timeout.
-
-        Parks, raises: as ``send``. Returns: the number of bytes, fewer if the file was truncated meanwhile.
-        """
-        begin, stop = offset, offset + count
-        try:
-            while offset < stop:
-                self.idle_timer.arm(self.server.limits.write_timeout)
-                sent = self.sock.sendfile(file, offset, min(16 * WRITE_BYTES, stop - offset))
-                if not sent:  # the file was truncated meanwhile
-                    break
-                offset += sent
-        except OSError:
-            self.client_gone = True
-            raise
-        finally:
-            self.idle_timer.deadline = math.inf
-        return offset - begin
 
     # ---- for the app
 

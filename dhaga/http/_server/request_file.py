@@ -37,7 +37,7 @@ def new_parser(limits: Limits) -> RequestParser:
 
 def environ_key(name: str) -> str | None:
     """Return the key of a field in the environ; None if it is hidden from the app."""
-    from .request_parser import environ_keys
+    from .request_environ import environ_keys
 
     return environ_keys[name]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from kombu.message import Message
 
-from ..._kernel import originals
+from ..._kernel.helper_threads import HelperThread
 
 ACKS = ("ack_log_error", "reject_log_error")
 
@@ -57,7 +57,7 @@ def wake_hub(hub: Any) -> None:
     and only a call from another thread wakes the loop. That thread is joined for 1 s at most: the handler may have
     interrupted code that holds the loop's lock.
     """
-    thread = originals.Thread(target=hub.call_soon, args=(int,), daemon=True)
+    thread = HelperThread("dhaga-celery", hub.call_soon, (int,))
     thread.start()
     thread.join(1.0)
 

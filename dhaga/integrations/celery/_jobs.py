@@ -1,8 +1,9 @@
 """The life of a task in the pool: from the consumer's thread to a worker dhaga, its time limits, its end.
 
 A job is queued -> accepted (Celery's request acknowledges it) -> running in a worker dhaga -> disarmed, when the task's
-own code has ended -> reported. Limits and revokes raise an error in the worker at its next park, on its scheduler's
-thread; an error not delivered when the job is disarmed is withdrawn, so that it cannot hit the worker's next job.
+own code has ended -> reported. Limits and revokes raise an error in the worker at its next park, or where preemption
+ends its turn, on its scheduler's thread. An error not delivered when the job is disarmed is withdrawn, so that it
+cannot hit the worker's next job.
 ``ending`` is set once, by the first limit or revoke; it is raised again while the task swallows it.
 Threads: ``run`` and the limits on the worker's scheduler, ``terminate`` from any.
 """
@@ -140,12 +141,13 @@ class Job(Future[None]):
             self.raised.clear()
 
     def warn_if_late(self, seconds: float) -> None:
-        """Log a task that exceeded its limit because it never parked."""
+        """Log a task that exceeded its limit because no error could reach it."""
         limit = self.hard or self.soft
         if limit and seconds > limit and not self.interrupted:
             logger.warning(
-                "task %s took %.1f s, although its time limit is %g s: a limit ends a task only where it parks, and "
-                "this one did not; its result is kept", self.title, seconds, limit,
+                "task %s took %.1f s, although its time limit is %g s: a limit ends a task where it parks, and "
+                "in a patched worker where it computes in Python; this one did neither, and its result is kept",
+                self.title, seconds, limit,
             )  # fmt: skip
 
     def end_by(self, error: BaseException) -> None:

@@ -7,7 +7,6 @@ that starts a worker itself patches itself: it calls ``dhaga.monkey.patch()`` fi
 
 from __future__ import annotations
 
-import os
 import sys
 
 from ...monkey import PatchError, _doors
@@ -27,9 +26,7 @@ obstacle: PatchError | None = None
 
 def is_worker_command(argv: list[str]) -> bool:
     """Return whether these are the arguments of Celery's worker with our pool, or without a pool."""
-    folder, name = os.path.split(argv[0] if argv else "")
-    program = os.path.basename(folder) if name == "__main__.py" else name.removesuffix(".exe")
-    return program == "celery" and "worker" in argv[1:] and pool_of(argv) in (None, *OUR_POOLS)
+    return _doors.program_of(argv) == "celery" and "worker" in argv[1:] and pool_of(argv) in (None, *OUR_POOLS)
 
 
 def pool_of(argv: list[str]) -> str | None:
@@ -48,6 +45,8 @@ def patch_worker() -> None:
     """Patch, if this process is Celery's worker."""
     global obstacle
     if is_worker_command(sys.argv):
+        if not any(word.startswith("--workdir") for word in sys.argv):  # relative paths would mean others now
+            _doors.restart_if_late(*OWN_PACKAGES)
         obstacle = _doors.patch_for_door(*OWN_PACKAGES)
 
 

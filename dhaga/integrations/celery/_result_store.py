@@ -14,7 +14,7 @@ from celery.states import READY_STATES, REVOKED
 from greenlet import getcurrent
 
 from ..._kernel.api import sleep
-from ..._workers.thread_pool import OffloadPool
+from ..._workers.offload import OffloadPool
 from ...socket import adopt
 from ._jobs import Job, logger
 from ._redis_batches import CommandBatcher

@@ -5,7 +5,8 @@ the environment variable ``CELERY_CUSTOM_WORKER_POOL``, or ``-P dhaga`` under ``
 Settings of the app: ``worker_dhaga_threads``, the number of OS threads (1); ``worker_dhaga_watch``, seconds after which
 a task that blocks its thread is named in the log (1.0; 0: never); ``worker_dhaga_blocking_results``, whether storing a
 result may block the other tasks of its thread (False). ``--concurrency`` counts tasks, over all threads.
-Time limits and revokes reach a task where it parks; one that never parks is named in the log, and its result stands.
+Time limits and revokes reach a task where it parks, and where preemption is on also where it computes in
+Python. The log names a task that no limit could reach; its result stands.
 
 The consumer's OS thread runs Celery's loop (the hub, where the broker has one), broker socket, timers,
 acknowledgements, ``on_apply``, ``on_stop``, ``fill_up`` and ``wake_workers``, and no dhaga. A signal handler may stop
@@ -27,9 +28,12 @@ from typing import Any
 
 from ..._kernel import originals
 from ..._kernel.extras import missing_extra
-from ..._kernel.run.scheduler import Scheduler, schedulers
+from ..._kernel.run.attachment import schedulers
+from ..._kernel.run.preemption import let_deadlines_strike
+from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.wait.current import clock_here
 from ..._workers.dhaga_pool import WorkerPool, worker_pools
-from ..._workers.thread_pool import OffloadPool
+from ..._workers.offload import OffloadPool
 from ...debug import watch
 from ...pool import start_all
 
@@ -42,6 +46,7 @@ except ModuleNotFoundError as error:
     raise missing_extra("dhaga.integrations.celery", "celery", error) from None
 
 from ._acks import defer_ack, run_acks, wake_hub
+from ._coroutines import await_coroutines
 from ._jobs import Job, logger
 from ._options import Options, refuse_unknown, warn_of_foreign
 from ._patching import unpatched_line
@@ -102,11 +107,13 @@ class TaskPool(BasePool):  # type: ignore[misc]
         warn_of_foreign(self.options, self.forking_enable)
         if (line := unpatched_line()) is not None:
             logger.warning(line)
+        let_deadlines_strike()
         name = f"celery-{new_pool()}"
         threads = start_all(Scheduler(f"{name}-{number}") for number in range(1, self.settings.threads + 1))
         self.max_limit = self.limit
-        self.worker_pool = WorkerPool(threads, self.limit, owned=True)
+        self.worker_pool = WorkerPool(threads, self.limit)
         if self.app is not None:
+            await_coroutines(self.app)
             if not self.settings.blocking_results:
                 self.offload_pool = OffloadPool(f"{name}-results", MAX_OFFLOADED)
             for scheduler in threads:
@@ -295,7 +302,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
 
         From: the consumer's thread.
         """
-        hub = get_event_loop()
+        hub, clock = get_event_loop(), clock_here()
         while self.jobs:
             if state.should_terminate:
                 self.cancel_begun()
@@ -305,8 +312,8 @@ class TaskPool(BasePool):  # type: ignore[misc]
             if hub is not None:
                 run_acks(hub)
             if state.should_terminate:
-                self.cold_deadline = self.cold_deadline or originals.monotonic() + COLD_SHUTDOWN_SECONDS
-                if originals.monotonic() > self.cold_deadline:
+                self.cold_deadline = self.cold_deadline or clock() + COLD_SHUTDOWN_SECONDS
+                if clock() > self.cold_deadline:
                     break
         if hub is not None:  # queued earlier: the loop may have stopped before it ran them
             run_acks(hub)
@@ -333,6 +340,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         worker_pool.close()
         try:
             worker_pool.join(COLD_SHUTDOWN_SECONDS)
+            self.stop_threads()
         except TimeoutError as error:
             logger.error("%s", error)
             self.abandon_threads()
@@ -340,6 +348,12 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self.offload_pool.shutdown(timeout=COLD_SHUTDOWN_SECONDS)
         self.stop_watch()
         signals.worker_process_shutdown.send(sender=None, pid=None, exitcode=0)
+
+    def stop_threads(self) -> None:
+        """Stop the pool's threads, but those in which threads of the app live: its exit handlers may need them."""
+        for group in self.started_pool().groups:
+            if not group.scheduler.live:
+                group.scheduler.stop(COLD_SHUTDOWN_SECONDS)
 
     def stop_watch(self) -> None:
         if self.watchdog is not None:
@@ -364,8 +378,9 @@ class TaskPool(BasePool):  # type: ignore[misc]
             return
         self.drop_waiting()
         self.worker_pool.cancel()
-        deadline = originals.monotonic() + COLD_SHUTDOWN_SECONDS
-        while self.jobs and originals.monotonic() < deadline:
+        clock = clock_here()
+        deadline = clock() + COLD_SHUTDOWN_SECONDS
+        while self.jobs and clock() < deadline:
             self.no_jobs.clear()
             if self.jobs:
                 self.no_jobs.wait(ACK_POLL_SECONDS)

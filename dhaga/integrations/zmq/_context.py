@@ -9,7 +9,7 @@ from zmq import Context
 
 from ..._kernel import originals
 from ..._kernel.wait.current import parking_waiter
-from ..._workers.thread_pool import offload
+from ..._workers.offload import offload
 
 standard_term, standard_del = Context.term, Context.__del__
 

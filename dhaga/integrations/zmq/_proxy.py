@@ -11,7 +11,7 @@ from zmq import Again
 from zmq.backend import cython
 
 from ..._kernel.wait.current import parking_waiter
-from ..._workers.thread_pool import shared
+from ..._workers.offload import shared
 from ._poll import zmq_poll
 from ._socket import EVENTS, IN, NOW, OUT, get
 

@@ -6,18 +6,17 @@ standard library's own buffers and text.
 
 from __future__ import annotations
 
-import builtins
 import io
 from typing import Any
 
 from ..._iowait.offloaded_file import OffloadedFile, check_mode
+from ...io import standard_open
 from ._active import disks_of_caller
 from ._inodes import File
 from ._naming import open_fd, place_of
 from ._real import own_calls
 from ._writing import file_behind, octets, resize, write_at
 
-standard_open: Any = builtins.open
 FileIO = io.FileIO
 
 

@@ -8,16 +8,18 @@ import os
 import sys
 
 from ... import os as ours
+from ...io import open as ours_open
+from ...io import standard_open
 from ...monkey._rebind import PatchLog, Replacement
 from .._undoing import Undoing
 from . import _active, _audit, _naming, _writing
 from ._disks import Disks
-from ._files import simulated_open, standard_open, use_in_offloaded_files
+from ._files import simulated_open, use_in_offloaded_files
 
 REPLACED = [
     Replacement(os, name, function, getattr(ours, name))
     for name, function in (_writing.FUNCTIONS | _naming.FUNCTIONS).items()
-] + [Replacement(io, "open", simulated_open, standard_open)]
+] + [Replacement(io, "open", simulated_open, replaced) for replaced in (standard_open, ours_open)]
 """The functions of ``os``, and ``open``."""
 
 SUPPORTING = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "supports_effective_ids")

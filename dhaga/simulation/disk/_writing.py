@@ -19,8 +19,6 @@ SYNCED = getattr(os, "O_DSYNC", 0) | getattr(os, "O_SYNC", 0)
 WRITTEN_THROUGH = getattr(os, "RWF_DSYNC", 0) | getattr(os, "RWF_SYNC", 0)
 APPENDED = getattr(os, "RWF_APPEND", 0)
 
-Passed = Callable[..., Any]
-
 
 def number_of(fd: Any) -> int:
     return fd if isinstance(fd, int) else fd.fileno()

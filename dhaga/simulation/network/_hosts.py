@@ -43,10 +43,13 @@ class Host:
     def spawn(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Start a dhaga on this host, as ``dhaga.spawn`` does; so do the threads that it starts.
 
+        Its name consists of the host's and the function's, unless ``name`` gives another one.
+
         Raises: RuntimeError while the host is down.
         """
         if not self.is_up:
             raise RuntimeError(f"the host {self.name} is down: start() or restart() it first")
+        kwargs.setdefault("name", f"{self.name}: {getattr(fn, '__name__', 'call')}")
         dhaga: Any = spawn(fn, *args, **kwargs)
         self.network.hosts.of_dhaga[dhaga] = self
         return dhaga

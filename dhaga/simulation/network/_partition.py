@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ..._kernel.foreign_names import refuse_async_with
 from ._hosts import Host
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ Pair = tuple[Host, Host]
 """One direction: from the first host to the second."""
 
 
+@refuse_async_with()
 class Partition:
     """Hosts that cannot reach each other until ``heal()``; as a context manager it heals at the end of the block."""
 
@@ -22,7 +24,7 @@ class Partition:
         self.pairs = pairs
         network.partitions.append(self)
         network.update_blocked()
-        network.tell(f"{self.names()} are parted")
+        network.tell(f"partitions {self.names()}")
 
     def __repr__(self) -> str:
         return f"<Partition of {self.names()}{'' if self in self.network.partitions else ', healed'}>"
@@ -35,7 +37,7 @@ class Partition:
         if self in self.network.partitions:
             self.network.partitions.remove(self)
             self.network.update_blocked()
-            self.network.tell(f"{self.names()} are together again")
+            self.network.tell(f"heals the partition {self.names()}")
 
     def __enter__(self) -> Partition:
         return self

@@ -26,7 +26,7 @@ def test_a_form_feed_and_a_unicode_line_separator_end_no_line() -> None:
 
 
 def test_changes_that_overlap_are_refused() -> None:
-    with pytest.raises(ValueError, match="overlap"):
+    with pytest.raises(ValueError):
         Text("abc\n").changed([Edit(0, 2, ""), Edit(1, 3, "")])
     assert Text("abc\n").changed([Edit(2, 2, "x"), Edit(0, 2, "y")]) == "yxc\n"
 

@@ -80,7 +80,7 @@ def test_what_differs_is_told_for_names_that_are_alike() -> None:
         ("eventlet.green.urllib.request", False),
         ("eventlet.wsgi.server", False),
         ("gevent.resolver.ares", True),
-        ("eventlet.dagpool", False),
+        ("eventlet.dagpool", True),
         ("eventlet.green.zmq", True),
         ("gevent.nonsense", True),
         ("threading.Thread", False),

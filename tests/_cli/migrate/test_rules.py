@@ -130,18 +130,18 @@ CHANGED = {
         "from gevent.lock import BoundedSemaphore, RLock\nlock, other = BoundedSemaphore(), RLock()\n",
     ),
     "locks": (
-        "from gevent.lock import BoundedSemaphore, RLock\nlock = BoundedSemaphore(1)\nother = RLock()\n"
+        "from gevent.lock import BoundedSemaphore, RLock\nlock = BoundedSemaphore(value=1)\nother = RLock()\n"
         "with lock, other:\n    print(lock.acquire(blocking=False))\n",
-        "from dhaga.threading import BoundedSemaphore, RLock\nlock = BoundedSemaphore(1)\nother = RLock()\n"
+        "from dhaga.threading import BoundedSemaphore, RLock\nlock = BoundedSemaphore(value=1)\nother = RLock()\n"
         "with lock, other:\n    print(lock.acquire(blocking=False))\n",
     ),
     "queues": (
         "import queue\nfrom eventlet.queue import Empty, PriorityQueue, Queue\n\n"
-        "q: 'Queue' = Queue(2)\np = PriorityQueue()\n"
+        "q: 'Queue' = Queue(2)\np = PriorityQueue(maxsize=2)\n"
         "q.put(1)\np.put(2)\ntry:\n    q.get(), p.get(), q.get_nowait()\nexcept Empty as error:\n"
         "    print(type(error) is queue.Empty)\n",
         "import queue\nfrom dhaga.queue import Empty, PriorityQueue, Queue\n\n"
-        "q: 'Queue' = Queue(2)\np = PriorityQueue()\n"
+        "q: 'Queue' = Queue(2)\np = PriorityQueue(maxsize=2)\n"
         "q.put(1)\np.put(2)\ntry:\n    q.get(), p.get(), q.get_nowait()\nexcept Empty as error:\n"
         "    print(type(error) is queue.Empty)\n",
     ),
@@ -235,8 +235,11 @@ LEFT = {
     "from gevent.event import Event\nclass E(Event):\n    pass\n": "the class is passed on, derived from, or compared",
     "from gevent.event import Event\ne = Event()\nprint(e.ready())\n": "it is passed on, or used otherwise",
     "from gevent.queue import Queue\nq = Queue()\nfor each in q:\n    pass\n": "it is passed on, or used otherwise",
-    "from eventlet.queue import Queue\nq = Queue(0)\n": "it has arguments that only gevent or eventlet has",
-    "from gevent.queue import Queue\nq = Queue(size)\n": "it has arguments that only gevent or eventlet has",
+    "from eventlet.queue import Queue\nq = Queue(0)\n": "its size may be 0 or None, which means something else",
+    "from gevent.queue import Queue\nq = Queue(size)\n": "its size may be 0 or None, which means something else",
+    "from gevent.queue import Queue\nq = Queue(maxsize=0)\n": "its size may be 0 or None, which means something else",
+    "from gevent.queue import Queue\nq = Queue(items=[1])\n": "it has arguments that only gevent or eventlet has",
+    "from gevent.queue import Queue\nq = Queue(*sizes)\n": "its arguments are unknown",
     "from gevent.queue import Queue\nq = None\nq = Queue()\n": "another value is also stored there, at line 2",
     "from gevent import *\nsleep(1)\n": "it comes from a star import",
     "import importlib\nimportlib.import_module('gevent')\n": "it is a text",

@@ -10,7 +10,7 @@ from typing import Any
 
 import dhaga.aio
 from dhaga import Scheduler, Scope
-from dhaga._workers.thread_pool import OffloadPool
+from dhaga._workers.offload import OffloadPool
 from dhaga.futures import Executor
 from dhaga.http.wsgi import Server
 from dhaga.integrations.celery import TaskPool

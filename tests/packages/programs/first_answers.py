@@ -23,6 +23,12 @@ def clickhouse(port):
     Client("127.0.0.1", port=port).execute("SELECT 1")
 
 
+def clickhouse_connect(port):
+    import clickhouse_connect
+
+    clickhouse_connect.get_client(host="127.0.0.1", port=port)
+
+
 def ftplib(port):
     import ftplib
 
@@ -60,6 +66,13 @@ def neo4j(port):
         driver.verify_connectivity()
 
 
+def oracledb(port):
+    import oracledb
+
+    oracledb.enable_thin_mode()  # else the first connect decides the mode, and the others wait for it
+    oracledb.connect(user="scott", password="tiger", dsn=f"127.0.0.1:{port}/shop")
+
+
 def poplib(port):
     import poplib
 
@@ -71,6 +84,17 @@ def pymongo(port):
 
     with MongoClient("127.0.0.1", port, serverSelectionTimeoutMS=20_000, directConnection=True) as client:
         client.admin.command("ping")
+
+
+def snowflake(port):
+    import warnings
+
+    import snowflake.connector
+
+    warnings.simplefilter("ignore", FutureWarning)
+    snowflake.connector.connect(
+        user="scott", password="tiger", account="shop", host="127.0.0.1", port=port, protocol="http", login_timeout=20
+    )
 
 
 def stomp(port):
@@ -118,7 +142,7 @@ for thread in threads:
     thread.start()
 assert together.wait(30), f"only {len(waiting)} wait at once"
 print("peak", COUNT, flush=True)
-if name in ("kafka", "pymongo"):  # they go on to try for as long as they may
+if name in ("kafka", "pymongo", "snowflake"):  # they go on to try for as long as they may
     os._exit(0)
 for thread in threads:
     thread.join()

@@ -8,6 +8,7 @@ import urllib.parse
 import mysql.connector
 
 COUNT = 20
+MARK = f"/* connector {os.getpid()} */"
 url = urllib.parse.urlsplit(os.environ["DHAGA_MARIADB"])
 
 
@@ -37,7 +38,7 @@ answers = {}
 def work(n):
     connection = connect()
     connected.wait()
-    answers[n] = ask(connection, f"select /* connector */ {n}, sleep(0.5)")
+    answers[n] = ask(connection, f"select {MARK} {n}, sleep(0.5)")
     connection.close()
 
 
@@ -46,7 +47,7 @@ for thread in threads:
     thread.start()
 peak = 0
 while any(thread.is_alive() for thread in threads):
-    question = "select count(*) from information_schema.processlist where info like 'select /* connector */%'"
+    question = f"select count(*) from information_schema.processlist where info like 'select {MARK}%'"
     peak = max(peak, ask(watcher, question)[0][0])
     time.sleep(0.02)
 watcher.close()

@@ -11,6 +11,7 @@ url = os.environ["DHAGA_POSTGRES"]
 watcher = psycopg.connect(url)
 watcher.autocommit = True
 with watcher.cursor() as cursor:
+    cursor.execute("select pg_advisory_lock(hashtext('dhaga packages'))")  # another run takes as many, too
     cursor.execute("select current_setting('max_connections')::int")
     count = min(200, cursor.fetchone()[0] - 30)
 connected = threading.Barrier(count)

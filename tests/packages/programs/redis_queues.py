@@ -8,8 +8,8 @@ import uuid
 import redis
 
 COUNT = 200
-client = redis.Redis.from_url(os.environ["DHAGA_REDIS"], max_connections=COUNT + 10)
 name = f"dhaga-packages-{uuid.uuid4()}"
+client = redis.Redis.from_url(os.environ["DHAGA_REDIS"], max_connections=COUNT + 10, client_name=name)
 answers = {}
 
 
@@ -24,7 +24,7 @@ for thread in threads:
     thread.start()
 peak = 0
 while peak < COUNT:
-    peak = sum(1 for c in client.client_list() if c["cmd"] == "blpop" and "b" in c["flags"])
+    peak = sum(1 for c in client.client_list() if c["name"] == name and c["cmd"] == "blpop" and "b" in c["flags"])
     time.sleep(0.01)
 for n in range(COUNT):
     client.rpush(f"{name}-{n}", n * n)

@@ -228,6 +228,7 @@ def killed_in_the_middle() -> None:
     host.kill()
 
 
+@pytest.mark.long("simulates in two processes")
 def test_a_run_with_kills_repeats_in_another_process() -> None:
     hashes = {check_determinism(killed_in_the_middle, seed, Settings(preempt=None)) for seed in range(4)}
     assert len(hashes) == 4

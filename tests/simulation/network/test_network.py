@@ -109,7 +109,7 @@ def test_no_listener_refuses_and_a_full_backlog_makes_a_client_try_again() -> No
         with socket.create_connection(("main", 80)), socket.create_connection(("main", 80)):
             assert time.monotonic() - began > 0.9
 
-    with Simulation(1) as world:
+    with Simulation(1, stalls=0) as world:
         world.network.set_default(**LINK)
         with socket.create_server(("", 80), backlog=0) as listener:
             thread = world.network.host("client").spawn(client)

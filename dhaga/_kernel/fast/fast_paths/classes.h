@@ -56,6 +56,7 @@ is_dhaga(PyObject *object)
 
 typedef enum {
 #define COMPILED(constant, class, name, function) constant,
+#define COMPILED_FUNCTION COMPILED
 #include "compiled_functions.h"
     FUNCTIONS
 } function;

@@ -2,8 +2,9 @@
 _fast_paths.c are made from it, and the tests read it as compiled.python_functions.
 
 COMPILED(constant, class, name, function): the constant by which C calls the Python twin; the class of known_classes.h
-that the twin is a method of, or NULL if it is a module's function; its name; and the function in C with the arguments
-that it takes, ANY, ONE or NONE beside self.
+that the twin is a method of; its name; and the function in C with the arguments that it takes, ANY, ONE or NONE beside
+self.
+COMPILED_FUNCTION(constant, module, name, function): the same for a function of a module, given by the module's name.
 
 To add one: tag the Python function @compiled, and say beside it what C assumes of its arguments or objects; add a row
 here; write the C function in the file of its subject. */
@@ -22,7 +23,8 @@ COMPILED(TIMERS_DISCARD, &Timers, "discard", ONE(timers_discard))
 COMPILED(FIRE, &Timers, "fire", ONE(timers_fire))
 COMPILED(EXPIRE, &Dhaga, "_expire", NONE(dhaga__expire))
 COMPILED(PARK_UNTIL, &Dhaga, "park_within", ONE(dhaga_park_within))
-COMPILED(SLEEP, NULL, "sleep", ANY(sleep_))
+COMPILED_FUNCTION(SLEEP, "dhaga._kernel.run.scheduler", "sleep", ANY(sleep_))
+COMPILED_FUNCTION(TIME_SLEEP, "dhaga.time", "sleep", ANY(time_sleep))
 
 /* spawn.h */
 COMPILED(SET_UP, &Dhaga, "set_up_dhaga", ANY(dhaga_set_up_dhaga))
@@ -35,7 +37,7 @@ COMPILED(END, &Dhaga, "_end", NONE(dhaga__end))
 
 /* epoll.h */
 COMPILED(POLL, &Epoll, "poll", NONE(epoll_poll))
-COMPILED(HAS_EVENT, NULL, "has_event", ONE(has_event))
+COMPILED_FUNCTION(HAS_EVENT, "dhaga._kernel.run.loop", "has_event", ONE(has_event))
 
 /* wait_queue.h */
 COMPILED(WAIT, &WaitQueue, "wait", ANY(wait_queue_wait))
@@ -83,3 +85,4 @@ COMPILED(TLS_READ, &SSLSocket, "read", ANY(sslsocket_read))
 COMPILED(TLS_WRITE, &SSLSocket, "write", ONE(sslsocket_write))
 
 #undef COMPILED
+#undef COMPILED_FUNCTION

@@ -35,7 +35,8 @@ ownedlock__wait_for_hand_over(PyObject *self, PyObject *const *args, Py_ssize_t 
 {
     PyObject *timeout, *me;
 
-    if (names != NULL || count != 1 || !read_timeout(args, 1, NULL, 0, &timeout) || (me = current()) == NULL) {
+    if (names != NULL || count != 1 || frozen || !read_timeout(args, 1, NULL, 0, &timeout) ||
+        (me = current()) == NULL) {
         return PyErr_Occurred() ? NULL : call_twin(HAND_OVER_WAIT, self, args, count, names);
     }
     return wait_for_lock(self, me, timeout);

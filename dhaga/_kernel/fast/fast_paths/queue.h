@@ -25,10 +25,21 @@ guard_of_mutex(PyObject *self)
 #define HOLD_QUEUE(self)
 #endif
 
-/* The result of a get. Steals the value's reference; raises Empty instead of TIMED_OUT. */
-static inline PyObject *
-item_in_time(PyObject *value)
+/* Note that an item may be on its way to a getter. After the wake: qsize() looks among the woken waiters. CALLS. */
+static inline void
+note_hand_over(PyObject *self, Py_ssize_t offset)
 {
+    Py_XDECREF(exchange(self, offset, Py_NewRef(Py_True)));
+}
+
+/* The result of a get, whose item counts as taken from now on. Steals the value's reference; raises Empty instead of
+TIMED_OUT. CALLS. */
+static inline PyObject *
+item_in_time(PyObject *me, PyObject *value)
+{
+    if (value != NULL) {
+        Py_XDECREF(exchange(me, dhaga_target, Py_NewRef(Py_None)));
+    }
     if (value != NULL && value == timed_out) {
         Py_CLEAR(value);
         PyErr_SetNone(empty);
@@ -109,6 +120,7 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         if (failed) {
             return NULL;
         }
+        note_hand_over(self, queue_handed_over);
         Py_RETURN_NONE;
     }
     stored = store(self, args[0]);
@@ -148,7 +160,7 @@ queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         HOLD_QUEUE(self);
         if (STILL(1) && is_plain_queue(self) && deque_size(SLOT(self, queue_stock)) == 0 && deque_size(SLOT(self, queue_putters)) == 0 &&
             may_wait_for(me, timeout)) {
-            return item_in_time(wait_in(SLOT(self, queue_getters), me, ticket, NULL, timeout PASS_GUARD));
+            return item_in_time(me, wait_in(SLOT(self, queue_getters), me, ticket, NULL, timeout PASS_GUARD));
         }
         LET_GO();
         Py_DECREF(ticket);

@@ -20,6 +20,7 @@ simple_queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
             return NULL;
         }
         if (resumed) {
+            note_hand_over(self, simple_queue_handed_over);
             Py_RETURN_NONE;
         }
     }
@@ -48,7 +49,7 @@ simple_queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
         HOLD(self, simple_queue_guard);
         if (STILL(1) && is_deque(items) && deque_size(items) == 0 && is_wait_queue(getters) &&
             may_wait_for(me, timeout)) {
-            return item_in_time(wait_in(getters, me, ticket, NULL, timeout PASS_GUARD));
+            return item_in_time(me, wait_in(getters, me, ticket, NULL, timeout PASS_GUARD));
         }
         LET_GO();
         Py_DECREF(ticket);

@@ -25,7 +25,7 @@ is_plain_function(PyObject *fn)
     if (python == NULL) {
         return PyCFunction_Check(fn);
     }
-    return !(((PyCodeObject *)PyFunction_GET_CODE(python))->co_flags & CO_COROUTINE);
+    return !(((PyCodeObject *)PyFunction_GET_CODE(python))->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR | CO_GENERATOR));
 }
 
 static PyObject *

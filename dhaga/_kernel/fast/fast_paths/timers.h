@@ -1,10 +1,12 @@
 /* Timers: a park with a deadline, which joins a heap; its entry is emptied if something else ends the park.
-Twins: Timers.add, discard and fire, Dhaga._expire and park_within, sleep. */
+Twins: Timers.add, discard and fire, Dhaga._expire and park_within, sleep, and the sleep of dhaga/time.py. */
 
 /* Discarded entries that are always tolerated: COMPACT_ABOVE of timers.py. */
 #define TOLERATED 64
 /* Timers that fire in a row: BATCH of timers.py. */
 #define FIRED_AT_ONCE 256
+/* The longest sleep of dhaga/time.py. */
+#define MAX_SECONDS (9223372036854775808.0 / 1e9)
 
 /* Objects of modules that are not imported yet when this one is. */
 static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
@@ -372,4 +374,27 @@ sleep_(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyO
         }
     }
     return PyObject_Vectorcall(python_twin[SLEEP], args, (size_t)count, names);
+}
+
+/* sleep() of dhaga/time.py, which checks what the standard one refuses. CALLS. */
+static PyObject *
+time_sleep(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    double seconds = -1;
+
+    if (names == NULL && !frozen && count == 1) {
+        if (PyLong_CheckExact(args[0])) {
+            seconds = (double)PyLong_AsLong(args[0]);
+            if (seconds == -1) { /* also an int that is too large */
+                PyErr_Clear();
+            }
+        }
+        else if (PyFloat_CheckExact(args[0])) {
+            seconds = PyFloat_AS_DOUBLE(args[0]);
+        }
+        if (seconds >= 0 && seconds < MAX_SECONDS) {
+            return sleep_(module, args, count, names);
+        }
+    }
+    return PyObject_Vectorcall(python_twin[TIME_SLEEP], args, (size_t)count, names);
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -221,8 +222,15 @@ def get_default_hub() -> Any:
 
 
 def use_hub(mod: Any = None) -> None:
-    """Accept the name of one of eventlet's hubs, without effect. Raises: NotImplementedError for a hub's class."""
-    if mod is not None and mod not in BUILTIN_HUBS:
+    """Accept one of eventlet's hubs, without effect: ``"poll"``, ``"eventlet.hubs.poll"``, with ``":Hub"``, or as an
+    object. Raises: NotImplementedError for any other.
+    """
+    if isinstance(mod, str):
+        place, _, kind = mod.partition(":")
+        known = place.removeprefix("eventlet.hubs.") in BUILTIN_HUBS and kind in ("", "Hub")
+    else:
+        known = mod in (None, Hub, sys.modules[__name__])
+    if not known:
         raise NotImplementedError(
             f"{mod!r} cannot be the hub: all waits run on the asyncio loop of the thread;\nfor a loop of your own: "
             "dhaga.Scheduler(loop=loop)"

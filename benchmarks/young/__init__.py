@@ -1,0 +1,1 @@
+"""Dhaga beside young frameworks of microthreads."""

@@ -1,0 +1,92 @@
+"""The errors index: the entries of ``docs/reference/errors.md``, which a wheel holds beside this module.
+
+The page is the one source, for people in a checkout, for Sphinx, and for ``python -m dhaga explain``. An entry is one
+message or several, each in a line of code, then ``: *Cause.* …`` and ``  *Cure.* …``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+IN_WHEEL = Path(__file__).with_name("errors.md")
+IN_CHECKOUT = Path(__file__).parents[2] / "docs" / "reference" / "errors.md"
+
+HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
+ENTRY = re.compile(
+    r"^(?P<texts>(?:`[^\n]+`\n)+): \*Cause\.\* (?P<cause>.+?)\n\n  \*Cure\.\* (?P<cure>.+?)$(?=\n\n|\n?\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+INSERTED = "…"
+"""Stands for a value in a message."""
+
+MIN_LETTERS = 4
+"""Letters of the longest piece between two values, below which a message fits too many texts."""
+
+
+class Entry(NamedTuple):
+    """Messages with one cause and cure. ``heading``: their exception; cause and cure are Markdown in one line."""
+
+    heading: str
+    texts: tuple[str, ...]
+    cause: str
+    cure: str
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Return the entries of the page, in its order."""
+    page = (IN_WHEEL if IN_WHEEL.exists() else IN_CHECKOUT).read_text(encoding="utf-8")
+    _, *parts = HEADING.split(page)
+    return tuple(
+        Entry(heading, texts_of(found["texts"]), in_one_line(found["cause"]), in_one_line(found["cure"]))
+        for heading, part in zip(parts[::2], parts[1::2], strict=True)
+        for found in ENTRY.finditer(part)
+    )
+
+
+def texts_of(lines: str) -> tuple[str, ...]:
+    """Return the messages of an entry, without their backquotes."""
+    return tuple(line.strip("`").strip() for line in lines.splitlines())
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def headings() -> list[str]:
+    return list(dict.fromkeys(entry.heading for entry in entries()))
+
+
+def of_heading(name: str) -> list[Entry]:
+    """Return the entries of an exception: ``Deadlock``, ``dhaga.Deadlock``, ``deadlock``."""
+    wanted = name.rpartition(".")[2].casefold()
+    return [entry for entry in entries() if entry.heading.casefold() == wanted]
+
+
+def of_message(message: str) -> list[Entry]:
+    """Return the entries of the most exact text that a message, or a traceback, has in it."""
+    message = in_one_line(message)
+    found = [(exactness(text), entry) for entry in entries() for text in entry.texts if fits(text, message)]
+    best = max((letters for letters, _ in found), default=0)
+    return [entry for letters, entry in found if letters == best]
+
+
+def fits(text: str, message: str) -> bool:
+    pieces = (re.escape(piece) for piece in text.split(INSERTED))
+    return exactness(text) >= MIN_LETTERS and re.search(".*?".join(pieces), message) is not None
+
+
+def exactness(text: str) -> int:
+    """Return the number of letters of a text that are no inserted value; 0 if none of its pieces tells enough."""
+    pieces = text.split(INSERTED)
+    return len("".join(pieces)) if max(map(len, pieces)) >= MIN_LETTERS else 0
+
+
+def with_words(words: Iterable[str]) -> list[Entry]:
+    """Return the entries whose messages have all these words."""
+    wanted = [word.casefold() for word in words]
+    return [entry for entry in entries() if all(word in " ".join(entry.texts).casefold() for word in wanted)]

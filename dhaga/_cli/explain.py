@@ -1,0 +1,83 @@
+"""``python -m dhaga explain``: print meaning, causes and cures of an exception or a message, without a network."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
+
+from . import errors_index
+from .arguments import CommandLine, did_you_mean
+from .errors_index import Entry
+
+PROGRAM = "python -m dhaga explain"
+MOST = 12
+"""Entries that are printed for a few words; more would not help."""
+
+WIDEST = 100
+"""Columns of the text in a wide terminal."""
+
+LINK = re.compile(r"\[([^]]+)\]\(([^)#]+)(#[^)]+)?\)")
+
+
+def main(arguments: list[str]) -> int:
+    """Print the entries that the words name. Returns: an exit status, 1 if there are none."""
+    words = command_line().parse_args(arguments).words
+    if not words:
+        print("\n".join(errors_index.headings()))
+        return 0
+    message = sys.stdin.read() if words == ["-"] else " ".join(words)
+    found = find(message)
+    if not found:
+        return refuse(message)
+    print("\n\n".join("\n".join(lines) for lines in map(formatted, found)))
+    return 0
+
+
+def find(message: str) -> list[Entry]:
+    """Return the entries of an exception, of a message, or of a few words of one."""
+    name, _, rest = message.strip().partition(":")
+    few = errors_index.with_words(message.split()) or (errors_index.of_heading(name) if rest else [])
+    exact = errors_index.of_heading(message.strip()) or errors_index.of_message(message)
+    return exact or few[:MOST]
+
+
+def refuse(message: str) -> int:
+    first = errors_index.in_one_line(message)[:60]
+    hint = did_you_mean(first, errors_index.headings())
+    print(
+        f"{PROGRAM}: no message of Dhaga fits {first!r}{hint}\n"
+        f"without words, {PROGRAM} lists the exceptions; texts of other packages mean what they mean there",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def formatted(entry: Entry) -> Iterator[str]:
+    """Format an entry for a terminal; a link to a page becomes its path in a checkout."""
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    for text in entry.texts:
+        yield from textwrap.wrap(f"{entry.heading}: {text}", width, subsequent_indent="    ")
+    for name, text in ("Cause", entry.cause), ("Cure", entry.cure):
+        plain = LINK.sub(lambda link: f"{link[1]} ({path_of(link[2])})", text)
+        yield from textwrap.wrap(f"{name}: {plain}", width, initial_indent="  ", subsequent_indent="    ")
+
+
+def path_of(target: str) -> str:
+    """Return the path in a checkout of a page that the index links to."""
+    return f"docs/{target.removeprefix('../')}" if target.startswith("../") else f"docs/reference/{target}"
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = CommandLine(
+        "explain",
+        "[NAME | TEXT | -]",
+        description="Print the causes and cures of an exception of Dhaga (Deadlock), or of a message: its text, or a "
+        "few words of it. With -, read a traceback from standard input. Without words, list the exceptions. The texts "
+        "are those of docs/reference/errors.md, and need no network.",
+    )
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    return parser

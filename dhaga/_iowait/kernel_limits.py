@@ -1,0 +1,49 @@
+"""The limits of waiting that the operating system keeps for a socket: SO_RCVTIMEO and SO_SNDTIMEO, socket(7).
+
+They hold where the caller sets no timeout: the call then fails with EAGAIN. The watchers of the fd carry them
+(``LimitedWaits``); here they are looked up.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import socket as standard
+import stat
+import struct
+from typing import Any
+
+from .._kernel.run.fd_watch import UNLIMITED
+
+LIMITS = standard.SO_RCVTIMEO, standard.SO_SNDTIMEO
+
+TIMEVAL = struct.Struct("ll")
+NO_TIME = bytes(TIMEVAL.size)
+
+
+def seconds_of(sock: Any, option: int) -> float | None:
+    """Return the limit that an option of a socket sets; None if there is none."""
+    try:
+        value = _socket.socket.getsockopt(sock, standard.SOL_SOCKET, option, TIMEVAL.size)
+    except OSError:  # the operation itself raises a better error
+        return None
+    if value == NO_TIME:
+        return None
+    seconds, microseconds = TIMEVAL.unpack(value)
+    return float(seconds + microseconds / 1e6)
+
+
+def limits_of(sock: Any) -> tuple[float | None, float | None]:
+    """Return the limits of a socket."""
+    return seconds_of(sock, LIMITS[0]), seconds_of(sock, LIMITS[1])
+
+
+def limits_of_fd(fd: int) -> tuple[float | None, float | None]:
+    """Return the limits of an fd, which need not be a socket."""
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+        return UNLIMITED
+    sock = _socket.socket(fileno=fd)
+    try:
+        return limits_of(sock)
+    finally:
+        sock.detach()

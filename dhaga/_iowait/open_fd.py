@@ -1,0 +1,50 @@
+"""Opening a file by its path, as ``os.open`` does: a FIFO whose other end is closed parks the caller.
+
+The system call runs in an OS thread. Rejected: opening with ``O_NONBLOCK``. A reader would return before a writer has
+come, and C code that reads would then see the end of the file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+from .._kernel.stdlib_face import builtin_function
+from .._kernel.wait.current import parking_waiter
+from .._workers.offload import OffloadPool
+from .pending_open import offload_open
+
+__all__ = ["kind_of", "open"]
+
+# The standard library's functions, taken before a patch can replace them.
+standard_open, standard_stat = os.open, os.stat
+
+OPENS = 256
+"""FIFOs that may be waiting for their other end at once. Each holds an OS thread."""
+
+fifos: OffloadPool = OffloadPool("os.open", OPENS)
+fifos.awaited_at_exit = False
+
+NEVER_WAITS = os.O_NONBLOCK | getattr(os, "O_PATH", 0)
+
+
+def kind_of(path: Any, dir_fd: int | None = None) -> int:
+    """Return the mode of a file with the bits of its kind; 0 if it cannot be read."""
+    try:
+        return standard_stat(path, dir_fd=dir_fd).st_mode
+    except (OSError, TypeError, ValueError):  # the open itself raises a better error
+        return 0
+
+
+@builtin_function
+def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    """Open a file and return its fd. Source: ``os.open``.
+
+    Parks: ``offload os.open``, while the other end of a FIFO is closed. A cancel ends only the caller's wait; the fd is
+    closed once it is open.
+    """
+    waits = not flags & NEVER_WAITS and flags & os.O_ACCMODE != os.O_RDWR
+    if not waits or not stat.S_ISFIFO(kind_of(path, dir_fd)) or parking_waiter() is None:
+        return standard_open(path, flags, mode, dir_fd=dir_fd)
+    return offload_open(fifos, lambda: standard_open(path, flags, dir_fd=dir_fd), os.close)

@@ -1,0 +1,94 @@
+"""The OS threads that Dhaga adds to a program. The program's signals never reach them.
+
+The kernel hands a signal of the process to any thread that does not block it. A program may block a signal in its own
+threads and take it by ``sigwait``; a helper thread that does not block it would then end the process by it. So each
+starts with all signals blocked, and a thread that makes calls for the program takes over the caller's mask meanwhile:
+a process that the call starts inherits it.
+Not here: threads that the program asks for, such as ``Scheduler.start()``, which inherit the mask as any thread does.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+# Not signal's own: that converts each number of a mask to an enum, 40 µs for a full one.
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from . import originals
+from .context_manager import contextmanager
+
+FAULTS = {
+    number
+    for name in ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
+    if (number := getattr(signal, name, None)) is not None
+}
+"""Signals of a thread's own faults: if they are blocked, the process ends without the report of ``faulthandler``."""
+
+GONE_SECONDS = 0.1
+"""The longest wait at a fork for the end of a helper thread, which takes 0.1 ms on an idle machine."""
+
+BLOCKED: frozenset[int] = frozenset(map(int, signal.valid_signals() - FAULTS - {signal.SIGKILL, signal.SIGSTOP}))
+"""The mask of a helper thread."""
+
+
+def mask_of_caller() -> frozenset[int]:
+    """Return the signals that the calling thread blocks. Raises: errors of handlers of signals, in the main thread."""
+    return frozenset(pthread_sigmask(SIG_BLOCK, ()))
+
+
+def set_mask(mask: Iterable[int]) -> None:
+    """Block these signals in the calling thread, and no others."""
+    pthread_sigmask(SIG_SETMASK, mask)
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Block all signals in the calling thread, and in threads that it starts in the block.
+
+    Raises: errors of handlers of signals that came meanwhile, at the end of the block.
+    """
+    # Asked first: if a handler raises, the next call has blocked the signals without telling the former mask.
+    former = mask_of_caller()
+    try:
+        pthread_sigmask(SIG_BLOCK, BLOCKED)
+        yield
+    finally:
+        set_mask(former)
+
+
+class HelperThread(originals.Thread):
+    """A daemon OS thread that ``threading`` lists, with all signals blocked."""
+
+    def __init__(self, name: str, target: Callable[..., object] | None = None, args: tuple[Any, ...] = ()) -> None:
+        super().__init__(target=target, args=args, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. Raises: RuntimeError if it cannot be started, as at interpreter exit."""
+        with signals_blocked():
+            super().start()
+
+
+def start_unlisted(name: str, fn: Callable[..., object], *args: Any) -> None:
+    """Start a helper thread that ``threading`` does not know, as it lists the program's threads."""
+    with signals_blocked():
+        originals.start_new_thread(run_unlisted, (name, fn, args))
+
+
+def run_unlisted(name: str, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
+    """Body of an unlisted thread."""
+    if originals.set_thread_name is not None:
+        originals.set_thread_name(name)
+    fn(*args)
+
+
+def wait_until_gone(native_id: int | None) -> None:
+    """Wait until the system has removed an OS thread that has ended, where it tells: on Linux, within a moment.
+
+    From CPython 3.12 on a fork warns if the system knows of another thread, even of one that has returned.
+    """
+    deadline = originals.monotonic() + GONE_SECONDS
+    while os.path.exists(f"/proc/self/task/{native_id}") and originals.monotonic() < deadline:
+        originals.thread_sleep(0.0001)

@@ -1,0 +1,37 @@
+"""The running Threads by ident, what ``threading.enumerate`` returns; under the patch it is ``threading._active``."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from .._kernel.run.idents import ident_of
+from .._kernel.run.microthread import Dhaga
+
+
+class Active(dict[int, Any]):
+    """Threads by ident. The end of a Thread's dhaga removes it."""
+
+    def __init__(self) -> None:
+        # By a dhaga's number, its ident if that is another one: its end passes the number to pop().
+        self.by_number: dict[int, int] = {}
+
+    def add(self, dhaga: Dhaga, thread: Any) -> None:
+        """Add the Thread of a dhaga until its end."""
+        ident = ident_of(dhaga)
+        if ident != dhaga.ident:
+            self.by_number[dhaga.ident] = ident
+        self[ident] = thread
+        dhaga.drop_at_end(active_ref)
+
+    def pop(self, ident: int, *default: Any) -> Any:
+        """Remove a Thread by its ident, or by the number of its dhaga, and return it."""
+        return super().pop(self.by_number.pop(ident, ident), *default)
+
+    def __delitem__(self, ident: int) -> None:
+        """Remove a Thread. Unlike in the standard's dict, this is a no-op if its end has removed it already."""
+        self.pop(ident, None)
+
+
+active = Active()
+active_ref: weakref.ref[Active] = weakref.ref(active)

@@ -1,0 +1,14 @@
+"""Generator functions of greenlets: gevent and eventlet call one, of which nothing runs, in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from inspect import CO_GENERATOR
+from typing import Any
+
+
+def taken_by_spawn(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that ``dhaga.spawn``, which refuses generator functions, calls as gevent and eventlet do."""
+    code = getattr(fn, "__code__", None)
+    return fn if code is None or not code.co_flags & CO_GENERATOR else partial(fn)

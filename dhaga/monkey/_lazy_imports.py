@@ -1,0 +1,45 @@
+"""Lazy imports (Python 3.15, PEP 810): those of Dhaga are resolved before a standard name is replaced.
+
+With ``-X lazy_imports=all`` each module-level import waits for the first use of its name. For a name of Dhaga that
+would be in the middle of the patch: the import system takes locks, which are ours by then, and need the same name.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from ._rebind import package_of
+
+__all__ = ["resolve_lazy_imports"]
+
+LAZY: Any = getattr(types, "LazyImportType", None)
+"""The type of a name whose import has not happened yet; None before Python 3.15."""
+
+OURS = package_of(__name__)
+
+
+def resolve_lazy_imports() -> None:
+    """Resolve the lazy imports of Dhaga's modules, and of the modules that these import. Raises: ImportError."""
+    if LAZY is None:
+        return
+    mode = sys.get_lazy_imports()  # type: ignore[attr-defined]
+    sys.set_lazy_imports("normal")  # type: ignore[attr-defined]
+    try:
+        while lazy := lazy_names():
+            for module, name in lazy:
+                getattr(module, name)
+    finally:
+        sys.set_lazy_imports(mode)  # type: ignore[attr-defined]
+
+
+def lazy_names() -> list[tuple[types.ModuleType, str]]:
+    """Return the names of Dhaga's modules whose imports have not happened yet."""
+    return [
+        (module, name)
+        for key, module in list(sys.modules.items())
+        if package_of(key) == OURS
+        for name, value in list(vars(module).items())
+        if type(value) is LAZY
+    ]

@@ -1,0 +1,103 @@
+"""The threads of an offload pool: calls within calls, and threads that do not start."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import dhaga
+from dhaga._workers import offload
+from dhaga._workers.offload import OffloadPool
+from dhaga._workers.offloaded_call import WorkerThread
+
+# ---- calls within calls
+
+
+def test_offload_within_an_offloaded_call_runs_in_the_same_thread(main_dhaga: None) -> None:
+    ident, inner = dhaga.offload(lambda: (threading.get_ident(), dhaga.offload(threading.get_ident)))
+    assert ident == inner != threading.get_ident()
+
+
+def test_a_call_within_a_call_of_the_same_pool_is_made_there_and_then(wal: OffloadPool, main_dhaga: None) -> None:
+    outer, inner = wal.offload(lambda: (threading.get_ident(), wal.offload(threading.get_ident)))
+    assert outer == inner != threading.get_ident()
+
+
+def test_pools_call_each_other(wal: OffloadPool, main_dhaga: None) -> None:
+    with OffloadPool("index", threads=1) as index:
+        assert wal.offload(lambda: index.offload(lambda: threading.current_thread().name)) == "index"
+
+
+# ---- threads that do not start
+
+
+def test_that_no_thread_can_be_started_is_raised(main_dhaga: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    none = OffloadPool("dhaga-offload", 4)
+    monkeypatch.setattr(offload, "shared", none)
+    monkeypatch.setattr(WorkerThread, "start", fails)
+    with pytest.raises(RuntimeError, match="can't start"):
+        dhaga.offload(int)
+    assert not none._calls and not none._threads and dhaga.current().scheduler.outside_calls == 0
+
+
+def test_calls_whose_threads_fail_to_start_together_all_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first failure leaves its call to the second thread, which then fails as well."""
+    pool = OffloadPool("failing", 2)
+    starting: list[object] = []
+    errors: list[str] = []
+
+    def offload() -> None:
+        try:
+            pool.offload(int)
+        except RuntimeError as error:
+            errors.append(str(error))
+
+    first, second = threading.Thread(target=offload, daemon=True), threading.Thread(target=offload, daemon=True)
+
+    def fails(thread: object) -> None:
+        starting.append(thread)
+        if len(starting) == 1:
+            second.start()
+        while len(starting) < 2 or (thread is starting[1] and starting[0] in pool._threads):
+            time.sleep(0.001)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(WorkerThread, "start", fails)
+    first.start()
+    for caller in (first, second):
+        caller.join(30)
+    assert [error.endswith("can't start new thread") for error in errors] == [True, True]
+    assert not pool._calls and not pool._threads
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_handler_that_raises_while_a_thread_starts_leaves_the_pool_whole(
+    main_dhaga: None, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Thread.start() waits for the thread: there a busy machine is struck."""
+    began, gate = threading.Event(), threading.Event()
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        if not begun:
+            pool._guard.acquire()
+        start(thread)
+        if begun:
+            began.wait(30)
+        else:
+            pool._guard.release()
+        raise KeyboardInterrupt
+
+    pool, start = OffloadPool("struck", 1), WorkerThread.start
+    monkeypatch.setattr(WorkerThread, "start", start_and_raise)
+    with pytest.raises(KeyboardInterrupt):
+        pool.offload(lambda: (began.set(), gate.wait(30)))
+    monkeypatch.undo()
+    gate.set()
+    assert dhaga.spawn(pool.offload, pow, 2, 3).result(30) == 8
+    pool.shutdown()
+    assert not pool._calls and not pool._threads and not pool._idle

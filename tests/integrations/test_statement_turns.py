@@ -1,0 +1,196 @@
+"""SQLite's statements that run long let others run. Each counts for longer than any test lasts, unless interrupted."""
+
+from __future__ import annotations
+
+import signal as standard_signal
+import sqlite3 as standard
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga import signal
+from dhaga.integrations import sqlite3 as integration
+from dhaga.integrations._statement_turns import StatementTurns
+
+ROWS = "with recursive n(i) as (select 1 union all select i + 1 from n where i < {}) select {} from n"
+LONG = 5_000_000
+"""Rows that take seconds."""
+
+FOREVER = ROWS.format(LONG, "count(*)")
+SHORT_WHILE = ROWS.format(40_000, "count(*)")
+
+
+@pytest.fixture
+def db() -> Iterator[Any]:
+    integration.install()
+    connection = standard.connect(":memory:", isolation_level=None)
+    yield connection
+    connection.close()
+    integration.uninstall()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda db: db.execute(FOREVER),
+        lambda db: db.cursor().executemany("insert into t select ? from (" + FOREVER + ")", [(1,)]),
+        lambda db: db.executescript(FOREVER),
+        # The first row comes at once, so that the time is spent in the fetch.
+        lambda db: db.execute(ROWS.format(LONG, "i") + " where i = 1 or i < 0").fetchall(),
+        lambda db: db.execute(ROWS.format(LONG, "i") + " where i = 1 or i < 0").fetchmany(2),
+    ],
+)
+def test_a_long_statement_can_be_interrupted_by_another_dhaga(db: Any, run: Callable[[Any], object]) -> None:
+    db.execute("create table t (x)")
+    timer = dhaga.spawn_later(0.02, db.interrupt)
+    with pytest.raises(standard.OperationalError, match="interrupted"):
+        run(db)
+    timer.join()
+
+
+def while_it_runs(db: Any, call: Callable[[], object]) -> list[str]:
+    """Make a call in the middle of another dhaga's statement. Returns: what ended, in its order."""
+    trace: list[str] = []
+
+    def count() -> None:
+        db.execute(SHORT_WHILE)
+        trace.append("statement")
+
+    def call_in_a_pause() -> None:
+        while not (db._dhaga_turns.pausing or trace):
+            dhaga.sleep(0)
+        call()
+        trace.append("call")
+
+    for each in [dhaga.spawn(count), dhaga.spawn(call_in_a_pause)]:
+        each.result()
+    return trace
+
+
+def test_calls_on_the_same_connection_wait_for_the_statement(db: Any) -> None:
+    copy = standard.connect(":memory:")
+    db.execute("create table t (x)")
+    db.execute("begin")
+    calls = [
+        lambda: db.execute("insert into t values (1)"),
+        lambda: db.executemany("insert into t values (?)", [(2,)]),
+        lambda: db.executescript("select 1"),
+        db.commit,
+        db.rollback,
+        lambda: db.create_function("f", 1, abs),
+        lambda: db.backup(copy),
+        lambda: db.set_progress_handler(None, 0),
+    ]
+    for call in calls:
+        assert while_it_runs(db, call) == ["statement", "call"]
+    assert db.execute("select x from t").fetchall() == [(1,), (2,)]
+    copy.close()
+
+
+def test_each_method_that_needs_the_whole_connection_waits() -> None:
+    """The others of the standard class: its attributes, ``interrupt``, and those that only make an object."""
+    waits = {name for name, each in vars(integration.Connection).items() if callable(each)}
+    methods = {name for name, each in vars(standard.Connection).items() if callable(each) and name[0] != "_"}
+    assert methods - waits - {"interrupt", "cursor", "iterdump", "getconfig", "getlimit"} <= {
+        name for name in methods if name.endswith(("Error", "Warning"))
+    }
+
+
+def test_other_connections_and_an_iteration_go_on_during_a_statement(db: Any) -> None:
+    cursor = db.execute(ROWS.format(LONG, "i") + " where i % 100000 = 0")
+    assert while_it_runs(db, lambda: next(cursor)) == ["call", "statement"]
+    other = standard.connect(":memory:")
+    assert while_it_runs(db, lambda: other.execute("create table t (x)")) == ["call", "statement"]
+    other.close()
+
+
+class Struck(Exception):
+    pass
+
+
+@pytest.mark.parametrize("set_handler", [standard_signal.signal, signal.signal])
+def test_an_error_of_a_signals_handler_comes_out_of_the_statement(db: Any, set_handler: Any) -> None:
+    def strike(*_: object) -> None:
+        raise Struck
+
+    before = set_handler(standard_signal.SIGALRM, strike)
+    standard_signal.setitimer(standard_signal.ITIMER_REAL, 0.02)
+    try:
+        with pytest.raises(Struck):
+            db.execute(FOREVER)
+        assert db.execute("select 1").fetchone() == (1,)
+    finally:
+        set_handler(standard_signal.SIGALRM, before)
+
+
+def test_the_programs_progress_handler_is_called_and_others_run(db: Any) -> None:
+    calls: list[object] = []
+    db.set_progress_handler(lambda: calls.append(1), 1000)
+    assert while_it_runs(db, lambda: calls.append("other")) == ["call", "statement"]
+    assert 1 in calls[: calls.index("other")] and calls[-1] == 1
+    db.set_progress_handler(lambda: len(calls) and 1, 1000)
+    with pytest.raises(standard.OperationalError, match="interrupted"):
+        db.execute(FOREVER)
+    db.set_progress_handler(lambda: 1 // 0, 1000)
+    with pytest.raises(standard.OperationalError, match="interrupted"):
+        db.execute(FOREVER)
+    db.set_progress_handler(None, 1000)
+    assert while_it_runs(db, lambda: None) == ["call", "statement"]
+
+
+@pytest.mark.parametrize("block", [dhaga.no_preempt, dhaga.no_park])
+def test_a_statement_keeps_its_turn_where_the_program_says_so(db: Any, block: Any) -> None:
+    trace: list[str] = []
+    other = dhaga.spawn(trace.append, "other")
+    with block():
+        db.execute(SHORT_WHILE)
+        trace.append("statement")
+    other.join()
+    assert trace == ["statement", "other"]
+
+
+def test_a_statement_in_a_transaction_waits_for_one_that_pauses(tmp_path: Path) -> None:
+    """The writer, which holds the lock, pauses in its statement: a wait in C would last until the timeout."""
+    integration.install()
+    writer, other = (standard.connect(tmp_path / "file.db", timeout=60, isolation_level=None) for _ in range(2))
+    writer.execute("create table t (x)")
+    other.execute("begin")
+    trace: list[str] = []
+
+    def write() -> None:
+        writer.execute("insert into t " + SHORT_WHILE)
+        trace.append("written")
+
+    def write_more() -> None:
+        other.execute("savepoint s")
+        other.execute("create temp table mine (x)")
+        other.execute("insert into t values (1)")
+        trace.append("other written")
+
+    with dhaga.fail_after(50):
+        first = dhaga.spawn(write)
+        while not writer._dhaga_turns.pausing:  # type: ignore[attr-defined]
+            dhaga.sleep(0)
+        dhaga.spawn(write_more).result()
+        first.result()
+    assert trace == ["written", "other written"]
+    other.execute("commit")
+    writer.close()
+    other.close()
+    integration.uninstall()
+
+
+def test_a_connection_is_closed_with_its_last_reference(db: Any) -> None:
+    """Its progress handler must not hold it."""
+    closed: list[int] = []
+
+    class Own(integration.Connection):
+        def __del__(self) -> None:
+            closed.append(1)
+
+    standard.connect(":memory:", factory=Own).close()
+    assert closed == [1]
+    assert repr(StatementTurns()) == "<StatementTurns: no statement pauses>"

@@ -1,0 +1,245 @@
+"""The messages of the package's source, and which of them the errors index lists.
+
+A message is the text of an error, in which … stands for each value that is put in. It is listed under the exception
+that a user can name. An error that only Dhaga sees has no text. By three rules a message is not listed:
+
+- Its exception is private, and derives from nothing but ``Exception``: Dhaga catches it.
+- The standard library raises the same text: it means the same here.
+- It is of the contract of gevent or eventlet (``dhaga.compat``), which describe their arguments. What these packages
+  have and Dhaga has not is listed. Or it is of libpq, which says the same where it waits itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent.parent
+COMMANDS = ("dhaga._cli", "dhaga.__main__", "dhaga.debug._remote.client")
+"""Modules of the commands: the text of a private exception that they raise is the last line of a command."""
+
+OF_LIBPQ = "dhaga.integrations._connect_timeout"
+
+OWN_OF_COMPAT = {"ImportError", "NotImplementedError", "RuntimeError", "ModuleNotFoundError"}
+"""Exceptions by which ``dhaga.compat`` says what differs from gevent and eventlet."""
+
+IGNORED = {"Exception", "BaseException"}
+
+
+class Message(NamedTuple):
+    """A message in the source: the heading that lists it, None for an internal one, its text, and its module."""
+
+    heading: str | None
+    text: str
+    module: str
+
+
+class Source(NamedTuple):
+    """A module of the package; ``package``: whether it is the face of a package, ``__init__.py``."""
+
+    name: str
+    tree: ast.Module
+    package: bool
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    package = ROOT / "dhaga"
+    return tuple(
+        Source(
+            ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"),
+            ast.parse(path.read_text()),
+            path.name == "__init__.py",
+        )
+        for path in sorted(package.rglob("*.py"))
+    )
+
+
+@cache
+def messages() -> tuple[Message, ...]:
+    """Return each message, once for each heading."""
+    found = {}
+    for source in sources():
+        for error, text in _raised(source.tree):
+            message = Message(heading_of(error, source.name), text, source.name)
+            found.setdefault(message[:2], message)
+    return tuple(sorted(found.values(), key=lambda each: (each.heading or "", each.text)))
+
+
+def listed(message: Message) -> bool:
+    """Return whether the index lists a message; the head of this module has the rules."""
+    if message.heading is None or in_standard_library(message.text):
+        return False
+    if message.module.startswith("dhaga.compat"):
+        return message.heading in OWN_OF_COMPAT
+    return message.module != OF_LIBPQ
+
+
+# ---- the texts
+
+
+def _raised(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield exception and text of each error that is raised, or returned by a function that makes errors."""
+    makers = _makers(tree)
+    for node in ast.walk(tree):
+        made = node.exc if isinstance(node, ast.Raise) else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and makers.get(node.func.id) == "NoReturn":
+            made = node
+        if isinstance(made, ast.Call):
+            error = ast.unparse(made.func).rpartition(".")[2]
+            if error in HTTP_REFUSALS or makers.get(error) == "NoReturn" or error[:1].isupper():
+                yield from _text_of(error, made, makers)
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef) and makers.get(function.name, "NoReturn") != "NoReturn":
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
+                    yield from _text_of(ast.unparse(node.value.func).rpartition(".")[2], node.value, makers)
+
+
+HTTP_REFUSALS = {"bad", "too_large"}
+"""Functions that make a ``Refusal`` of a reason: its text is theirs."""
+
+
+def _makers(tree: ast.AST) -> dict[str, str]:
+    """Return the functions of a module that make an error, or exit, with what they are annotated to return."""
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.returns is not None:
+            returned = ast.unparse(node.returns).rpartition(".")[2]
+            if returned == "NoReturn" or returned in exceptions() or _is_builtin(returned):
+                found[node.name] = returned
+    return found
+
+
+def _text_of(error: str, call: ast.Call, makers: dict[str, str]) -> Iterator[tuple[str, str]]:
+    texts = [text for text in map(template, call.args) if text is not None]
+    if error in HTTP_REFUSALS:
+        error = "Refusal"
+    elif makers.get(error) == "NoReturn":
+        error = "SystemExit"
+    elif error == "Refusal":
+        texts = texts[1:]  # after the status
+    text = " ".join(texts[0].split()) if texts else ""
+    if re.search(r"\w", text):
+        yield error, text
+
+
+def template(node: ast.expr) -> str | None:
+    """Return a text with … for what is put in; None for what is no text."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(each.value if isinstance(each, ast.Constant) else "…" for each in node.values)  # type: ignore[misc]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return (template(node.left) or "…") + (template(node.right) or "…")
+    return None
+
+
+# ---- the exceptions
+
+
+@cache
+def exceptions() -> dict[str, tuple[str, ...]]:
+    """Return the classes of the package with their bases, by name."""
+    return {
+        node.name: tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+        for source in sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and node.bases and _derives_from_exception(node.name, node.bases)
+    }
+
+
+def _derives_from_exception(name: str, bases: list[ast.expr]) -> bool:
+    return any(re.search(r"(Error|Exception|Exit|Cancelled|Refusal|NotAnswered)$", ast.unparse(base)) for base in bases)
+
+
+@cache
+def public_names() -> frozenset[str]:
+    """Return the names of classes that a public module defines, or that the face of a public package imports."""
+    names = set()
+    for source in sources():
+        for node in source.tree.body if "._" not in source.name else ():
+            if isinstance(node, ast.ImportFrom) and source.package:
+                names |= {alias.asname or alias.name for alias in node.names}
+            elif isinstance(node, ast.ClassDef):
+                names.add(node.name)
+    return frozenset(names)
+
+
+def heading_of(error: str, module: str) -> str | None:
+    """Return the first public class among an exception and its ancestors; None for an internal exception."""
+    if error == "ArgumentTypeError" or (error in exceptions() and module.startswith(COMMANDS)):
+        return "SystemExit"
+    if error not in exceptions():
+        return error  # built in, or of another package
+    if error in public_names():
+        return error
+    found = [heading_of(base, module) for base in exceptions()[error] if base not in IGNORED]
+    return found[0] if found else None
+
+
+def is_public(error: str) -> bool:
+    """Return whether a user can import an exception: it is built in, public here, or of another package."""
+    return error in public_names() or error not in exceptions()
+
+
+def _is_builtin(name: str) -> bool:
+    kind = getattr(builtins, name, None)
+    return isinstance(kind, type) and issubclass(kind, BaseException)
+
+
+# ---- the standard library
+
+
+def in_standard_library(text: str) -> bool:
+    """Return whether a module of the standard library, in Python or in C, has the same text."""
+    return text in _standard_texts() or (
+        "…" not in text and len(text) > SHORT and text.encode() in _standard_binaries()
+    )
+
+
+SHORT = 8
+"""Letters up to which a text may be found in a binary by chance."""
+
+MODULES = (
+    *(
+        "_pyio",
+        "_threading_local",
+        "asyncio",
+        "concurrent",
+        "contextlib",
+        "importlib",
+        "multiprocessing",
+        "queue",
+        "selectors",
+    ),
+    *("signal", "socket", "ssl", "subprocess", "threading", "typing", "weakref"),
+)
+"""The modules whose contracts Dhaga follows."""
+
+
+@cache
+def _standard_texts() -> frozenset[str]:
+    folder = Path(sysconfig.get_path("stdlib"))
+    paths = [path for name in MODULES for path in (folder / f"{name}.py", *(folder / name).rglob("*.py"))]
+    trees = (ast.parse(path.read_text(errors="replace")) for path in paths if path.is_file())
+    calls = (node.exc for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Raise))
+    texts = (template(each) for call in calls if isinstance(call, ast.Call) for each in call.args)
+    return frozenset(" ".join(text.split()) for text in texts if text)
+
+
+@cache
+def _standard_binaries() -> bytes:
+    """Return the interpreter, its library and the extension modules, one after the other."""
+    names = sysconfig.get_config_vars("LIBDIR", "LDLIBRARY")
+    library = Path(*map(str, names))
+    extensions = Path(sysconfig.get_path("stdlib"), "lib-dynload").glob("*.so")
+    files = [Path(sys.executable).resolve(), library, *extensions]
+    return b"\0".join(file.read_bytes() for file in files if file.is_file() and file.suffix != ".a")
