@@ -28,6 +28,9 @@ PROGRAMS = Path(__file__).parent / "programs"
 FEW = 20
 """OS threads that a program may have: the main one, and 16 in which lookups of names (smtplib's getfqdn) may block."""
 
+CORES = ("tokio-rt-worker",)
+"""Names of OS threads that a package's core in Rust starts: one for each CPU, one for each look-up of a name."""
+
 ADDRESSES = {
     "DHAGA_MARIADB": "mysql://root@127.0.0.1:3306/test",
     "DHAGA_MQTT": "mqtt://127.0.0.1:1883",
@@ -259,9 +262,10 @@ def run(program: Program, folder: Path, launcher: list[str], environment: dict[s
 
 
 def threads_of(pid: int) -> int:
-    """Count a process's OS threads; 0 where nobody can tell."""
+    """Count a process's OS threads, but for those of a package's own core; 0 where nobody can tell."""
     with contextlib.suppress(OSError):
-        return len(os.listdir(f"/proc/{pid}/task"))
+        names = [(thread / "comm").read_text().strip() for thread in Path(f"/proc/{pid}/task").iterdir()]
+        return sum(name not in CORES for name in names)
     return 0
 
 

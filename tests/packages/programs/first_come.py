@@ -24,7 +24,10 @@ def sqlalchemy_pool():
 
         close = commit = cursor = rollback
 
-    pool = QueuePool(Connection, pool_size=PLACES - 5, max_overflow=5, timeout=60)
+    pool = QueuePool(Connection, pool_size=PLACES, max_overflow=0, timeout=60)
+    # Made beforehand: a pool that may grow looks for a connection first, and queues up only when it finds none.
+    for connection in [pool.connect() for _ in range(PLACES)]:
+        connection.close()
     yield lambda: contextlib.closing(pool.connect())
 
 
