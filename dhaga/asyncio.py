@@ -1,15 +1,15 @@
 """The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside its dhaga.
 
 A program may block its own loop, close it, and cancel all of its tasks. So each dhaga that calls ``asyncio.run`` has
-one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
-blocks, other dhagas run; its coroutines see the thread identity, locals and locks of the dhaga that runs it.
+one: the standard loop over a selector that parks. While the loop is idle, or one of its coroutines blocks, other
+dhagas run. Its coroutines see the thread identity, locals and locks of the dhaga that runs the loop.
 
 An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
 A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
 whenever it parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in
 ``beside_scheduler``, or later, if another OS thread than the main one gets its scheduler only within the loop.
 
-Rejected: the scheduler's loop for all, as a coroutine that blocks would stop all dhagas (use that loop with
+Rejected: the scheduler's loop for all, because a coroutine that blocks would stop all dhagas (use that loop with
 ``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
 signals. Only a loop that waits in C (uvloop) gets an OS thread, if a dhaga runs it with ``run`` or a Runner.
 """
@@ -51,7 +51,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-if sys.version_info >= (3, 14):  # the public name is deprecated there, as policies are
+if sys.version_info >= (3, 14):  # the public name is deprecated there, like policies
     from asyncio.unix_events import _DefaultEventLoopPolicy as StandardPolicy
 else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
@@ -128,7 +128,7 @@ def end_loop_run(me: Any) -> None:
 def beside_scheduler() -> Iterator[None]:
     """Context manager for a program that runs its own loop, and may park in it."""
     if _get_running_loop() is not None:
-        yield  # nested: the standard code refuses that, as it must
+        yield  # nested: the standard code refuses that
         return
     me = parking_waiter()
     if me is None:
@@ -252,7 +252,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
             return RunInThread(self.get_loop(), coro).run(super().run, context)
 
     def close(self) -> None:
-        """Close the loop; if it waits in C, in an OS thread, as it would set the signals' wake-up fd here."""
+        """Close the loop. One that waits in C closes in an OS thread: here it would set the signals' wake-up fd."""
         if not self.runs_in_thread:
             super().close()
             return

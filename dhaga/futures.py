@@ -135,7 +135,7 @@ class Executor(concurrent.futures.Executor):
             for future in list(self._futures):
                 with contextlib.suppress(CancelledError):
                     future.exception()
-            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, as idle workers end by themselves
+            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, idle workers end by themselves
                 self._join_workers()
 
     def _join_workers(self) -> None:

@@ -8,9 +8,9 @@ A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setU
 code. So the main code is parked meanwhile, and a test in which every dhaga waits for ever ends with a Deadlock that
 names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
 
-The hooks are in ``_dhaga_pytest.py``, outside the package, as pytest loads them in every environment with Dhaga; they
-import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one by
-one.
+The hooks are in ``_dhaga_pytest.py``, outside the package, because pytest loads them in every environment with Dhaga;
+they import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one
+by one.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """

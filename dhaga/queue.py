@@ -9,9 +9,9 @@ goes straight to the first getter (hand-over); the item of a waiting putter is i
 the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
 always called with the mutex held.
 
-``qsize`` counts an item that was handed over until its getter runs, as it would be in the queue among OS threads: pools
-of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, as its caller knows then that the
-item is gone.
+``qsize`` counts an item that was handed over until its getter runs, because it would be in the queue among OS threads:
+pools of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, because its caller knows then
+that the item is gone.
 
 A program that uses ``not_empty`` or ``not_full`` waits beside our getters and putters, as a watcher: it is woken in its
 turn, with nothing handed over. The first use turns the calls without the mutex off for that queue.

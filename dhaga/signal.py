@@ -2,7 +2,7 @@
 
 Python may call a handler in any dhaga, which must not park for it: so the function passed to ``signal`` is wrapped in a
 ``Handler``, which passes the call on to the main code (``_kernel/process/signals.py``). C lets each dhaga of the main
-OS thread set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard
+OS thread set handlers; because they are threads here, ``refuse_in_thread`` does not. All other names are the standard
 module's own.
 """
 

@@ -296,7 +296,9 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def write_now(
         self, connection: Any, data: bytes | memoryview, deadline: float | None, failure: OSError | None = None
     ) -> int:
-        """Send the rest of a broken write, unless this one repeats it; then this one. Returns: how much of this one."""
+        """Send the rest of a broken write, unless this write repeats it; then send this write. Returns: how much of
+        this one.
+        """
         broken = self.pending_piece
         self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
         try:

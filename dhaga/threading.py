@@ -151,10 +151,10 @@ class Thread(LegacyThreadNames):
         self._wait_until_begun_(self._dhaga)
 
     def _wait_until_begun_(self, dhaga: Dhaga) -> None:
-        """Park until the thread has begun, so that it runs to its first park: some programs stop it right after its
-        start.
+        """Park until the thread has begun: then it has run to its first park. Some programs stop a thread right after
+        its start.
 
-        Parks: until then (``thread.start``); a cancel stays pending, as the thread is on its way. Does not park in
+        Parks: until then (``thread.start``); a cancel stays pending, because the thread is on its way. Does not park in
         ``no_park()``, in a coroutine, or in a finalizer that interrupts a caller in the middle of a park. Raises: a
         signal handler's error.
         """
@@ -341,7 +341,7 @@ def current_thread() -> Thread:
 
 
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
-    # A class of dhagas may have its own stand-in, as those of dhaga.compat do.
+    # A class of dhagas may have its own stand-in; those of dhaga.compat have one.
     make = getattr(dhaga, "_stand_in", None)
     dummy: Thread
     daemon = dhaga.daemon and not dhaga.makes_calls

@@ -122,8 +122,8 @@ class FileState(RLock):
     def read_cached(self, fd: int, buffer: Any) -> int | None:
         """Read data that is in memory. Returns: the number of bytes; None if the read must be finished in the pool.
 
-        Parks: ``sleep``, if the caller's turn has taken its time; in spite of cancels. Raises: ParkError, as otherwise
-        the page cache would decide whether a call in a coroutine fails.
+        Parks: ``sleep``, if the caller's turn has taken its time; in spite of cancels. Raises: ParkError, because
+        otherwise the page cache would decide whether a call in a coroutine fails.
         """
         if self.finalizing:
             return None

@@ -50,7 +50,7 @@ class Line:
             pauses = backoff(*PAUSES)
             pause = next(pauses)
             while not locks_at_once(fd, operation):
-                # A wake hands nothing over, as another process may lock first: the waiter polls again.
+                # A wake hands nothing over, because another process may lock first: the waiter polls again.
                 if self.polls.wait(False, bool, pause) is TIMED_OUT:
                     pause = next(pauses)
 

@@ -4,8 +4,8 @@ Without the module ``readline`` the terminal itself edits the line, and the inte
 needs each key. So meanwhile the terminal passes on the first key, and the line begins when that arrives; while it is
 being edited, C code holds the OS thread.
 
-Rejected: reading in an OS thread, as nothing could end that read after a cancel or a Ctrl-C: it would take the next
-line; and parking in a hook of ``readline``, which swallows what a hook raises.
+Rejected: reading in an OS thread, because nothing could end that read after a cancel or a Ctrl-C: it would take the
+next line; and parking in a hook of ``readline``, which swallows what a hook raises.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 ERASE_LINE = b"\r\x1b[K"
 
 prompts = RLock()
-"""Held by the one prompt at the terminal, as ``readline`` allows no second one."""
+"""Held by the one prompt at the terminal, because ``readline`` allows no second one."""
 
 
 @builtin_function

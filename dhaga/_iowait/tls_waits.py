@@ -45,7 +45,7 @@ class TLSWaits(TimeoutSocket):
         """Return the result of an OpenSSL operation, retried whenever the fd is ready for what it wants.
 
         A read may also have to write (renegotiation, key updates), and a write to read. ``failure``: the error of a
-        first try; it is raised only if the connection fails again, as it may be another connection's
+        first try; it is raised only if the connection fails again, because it may be another connection's
         (``openssl_errors.py``).
         """
         while True:

@@ -236,7 +236,7 @@ class Scope:
         if self.timeout is not None and self.timeout < math.inf:
             self._timer_entry = timers.add(me.scheduler.clock() + self.timeout, self)
         # Numbers tell which block was entered first, so that a shield recognises cancels from outside. A scope with a
-        # timeout takes the number of its timer, as both are drawn from one sequence.
+        # timeout takes the number of its timer, because both are drawn from one sequence.
         self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
         self._entered = True
         self._waiter = me

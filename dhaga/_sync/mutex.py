@@ -35,8 +35,8 @@ class Mutex(Guarded):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted.
 
-        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, as it is held for a
-        few lines.
+        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, because it is held for
+        a few lines.
         """
         for _ in range(RETRIES if blocking else 1):
             if self._free: self._free = False; return True  # atomic  # fmt: skip
@@ -89,7 +89,7 @@ class Mutex(Guarded):
 class MutexRetry:
     """The wait target of a caller that pauses between two tries of a Mutex whose holder has parked.
 
-    Neither a timeout nor a cancel ends it, as the caller's operation must not stay half done.
+    Neither a timeout nor a cancel ends it, because the caller's operation must not stay half done.
     """
 
     __slots__ = ("me",)

@@ -1,8 +1,8 @@
 """The conditions of a Queue: ``not_empty`` and ``not_full``, which watchers wait for, and ``all_tasks_done``.
 
 A watcher is a waiter of ``not_empty`` or ``not_full``. It waits among the queue's getters or putters, in the order of
-arrival. The queue wakes it in its turn, but neither takes an item for it nor stores one: it has asked for the mutex and
-looks for itself.
+arrival. The queue wakes such a waiter in its turn, but takes no item for it and stores none: the waiter acquires the
+mutex, and looks for itself.
 """
 
 from __future__ import annotations

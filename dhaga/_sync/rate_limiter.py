@@ -1,11 +1,11 @@
 """RateLimiter: a token bucket. RateLimiter: tokens come at a steady rate; a caller takes some, or waits in turn for
 them.
 
-The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves it by
-``n`` intervals, and may go on once it is at most a bucketful away. So no timer has to fill it, rounding errors do not
-add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A fair lock gives
-callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A caller that leaves
-has taken nothing.
+The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves that
+time by ``n`` intervals, and may go on once the time is at most a bucketful away. So no timer has to fill it, rounding
+errors do not add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A
+fair lock gives callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A
+caller that leaves has taken nothing.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class SemLock(standard):  # type: ignore[misc]
             left = pause if deadline is None else min(pause, deadline - clock())
             if left <= 0:
                 return False
-            # A wake hands nothing over, as another process may acquire first: the waiter polls again.
+            # A wake hands nothing over, because another process may acquire first: the waiter polls again.
             if queue.wait(False, bool, left) is TIMED_OUT:
                 pause = next(pauses)
         return True

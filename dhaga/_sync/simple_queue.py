@@ -28,7 +28,7 @@ from .._kernel.wait.waiter import TIMED_OUT
 T = TypeVar("T")
 
 NOTHING: Any = object()
-"""Marks the absence of an item, as None is one."""
+"""Marks the absence of an item, because None is one."""
 
 
 class SimpleQueue(Guarded, Generic[T]):

@@ -105,7 +105,7 @@ class ThreadEndLock(Lock):
             shutdown_locks().add(self)
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        """Release the lock, as the thread ends."""
+        """Release the lock, because the thread ends."""
         shutdown_locks().discard(self)
         self.release()
 

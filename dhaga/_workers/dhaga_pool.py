@@ -7,7 +7,7 @@ pending in the backlog, running in one worker, or ended; the ``guard`` of ``futu
 No wake is lost: a submitter first appends the call and then looks for a worker; a worker first becomes idle and then
 checks the backlog. ``wake_pending`` saves wakes: it is set from a wake until that worker runs. The worker takes calls
 until the backlog is empty, and wakes the next one if it leaves a call there. A call wakes a worker of a scheduler whose
-thread sleeps; if none sleeps, one of each scheduler with room, as any of them may compute for long.
+thread sleeps; if none sleeps, one of each scheduler with room, because any of them may compute for long.
 
 Rejected: a backlog for each scheduler. A call behind a long one would wait while other threads sleep.
 

@@ -215,7 +215,7 @@ class Future(concurrent.futures.Future[T]):
             (queue.add_cancelled if state == NOTIFIED else tell)(self)
 
     def _notify(self) -> None:
-        """Wake the waiters and call the callbacks. Without the guard, as callbacks are code of the program."""
+        """Wake the waiters and call the callbacks. Without the guard, because callbacks are code of the program."""
         self._wake_joiners()
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]

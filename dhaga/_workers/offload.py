@@ -342,8 +342,8 @@ def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a blocking call in an OS thread; return its result or raise its error. A plain OS thread runs it inline.
 
     Parks: until the call returns (``offload``); else as ``OffloadPool.offload``. The program shares ``MAX_THREADS``; at
-    interpreter exit a call without a caller is dropped. A hop takes 160 µs, 80 of them CPU time: make calls below 100
-    µs inline (a key-value store reports commits that are 46 % cheaper). With 100 concurrent callers offloading wins
+    interpreter exit a call without a caller is dropped. A hop takes 160 µs, half of it CPU time. So make calls below
+    100 µs inline: that made the commits of a key-value store 46 % cheaper. With 100 concurrent callers offloading wins
     from 70 µs a call (13x at 1 ms); other dhagas wait 0.1 ms instead of 111 (benchmarks/offload.py).
     Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
 

@@ -172,7 +172,7 @@ class WorkerThread(HelperThread):
 
     def run(self) -> None:
         current_pool.pool = self.pool
-        if self.run_next_call():  # first of all, as the caller waits for the start of this thread
+        if self.run_next_call():  # first of all, because the caller waits for the start of this thread
             set_timer_slack(self.native_id)
             while self.run_next_call():
                 pass

@@ -43,7 +43,7 @@ class SwitchInterval:
 
     def reset(self) -> None:
         """Start without running calls: at first, and in a forked child."""
-        self.guard = originals.RLock()  # re-entrant, as a signal handler may also offload
+        self.guard = originals.RLock()  # re-entrant, because a signal handler may also offload
         self.running_calls = [0, 0]  # of HIGH dhagas, and all others
         self.adjust()
 

@@ -3,10 +3,9 @@
 Held is the time from a switch to the next: the dhaga had the OS thread. The CPU clock of the thread says how much of it
 the dhaga computed; the rest is a wait in C, or for a processor or the interpreter lock. Meanwhile a switch costs about
 1 µs more; otherwise there is no cost. ``RunTimes`` adds up both for the greenlet that ran, in two windows of ``WINDOW``
-seconds: the current one and the previous one, so that a share never covers only a window that has just begun. Its dicts
-are written in the scheduler's thread and read in the querying thread, which copies them. A scheduler that a dhaga
-blocks may not have installed the observer yet: then the heartbeat, unchanged since the last query, gives that dhaga all
-of the held time.
+seconds, the current and the previous one: no share covers only a window that has just begun. Its dicts are written in
+the scheduler's thread and read in the querying thread, which copies them. A scheduler that a dhaga blocks may not have
+installed the observer yet: then the heartbeat, unchanged since the last query, gives that dhaga all of the held time.
 
 Rejected: sampling from another thread, a hundred times a second. It costs less and misses too much: such a thread runs
 when the interpreter lock is released, hardly ever in the middle of a computation. Of dhagas that compute for 2 ms in
@@ -35,8 +34,8 @@ BLOCKING_HELD = 0.25
 """A dhaga that holds its OS thread for a smaller share of the time is not named as one that blocks it."""
 
 COMPUTED_PART = 0.25
-"""A dhaga that computes for a larger part of the time that it holds is not named, as others may have the interpreter
-lock meanwhile: of four OS threads that compute beside each other, each computes for a quarter of its time.
+"""A dhaga that computes for a larger part of its turn is not named. The other part may be a wait for the interpreter
+lock: of four OS threads that compute beside each other, each computes for a quarter of its time.
 """
 
 SHORT_TURN = 0.000_1

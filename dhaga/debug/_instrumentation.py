@@ -5,7 +5,7 @@ multiplexes it, and passes each event on to a previous trace function, such as a
 that function, so ``observe`` and ``unobserve`` run there through ``Scheduler.call``; only a thread itself changes its
 lists. Observers of all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through
 ``hooks.on_wake``, in the waker's thread, and preemptions through ``hooks.on_preemption``. Without observers all hooks
-are empty. A forked child starts without observers, as their users are in the parent.
+are empty. A forked child starts without observers, because their users are in the parent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def call_each(observers: list[Observer]) -> Observer:
 
 
 by_thread: dict[int, ThreadObservers] = {}
-"""By the ident of the OS thread, which several schedulers may share."""
+"""The observers of each OS thread, by its ident. Several schedulers may share a thread."""
 
 global_observers: list[Observer] = []
 """Observers of all schedulers, including later ones."""

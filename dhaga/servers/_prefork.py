@@ -6,8 +6,8 @@ in their backlog while workers come and go, so that none is lost.
 
 Workers: one per slot. ``serving[slot]`` is the current generation, ``starting[slot]`` the next one during a reload; a
 worker in neither was told to end. A dead worker's slot is in ``respawn_at``, later each time it dies early.
-Reload: fork one new worker; when it reports that it serves, fork the rest; when all serve, they become ``serving`` and
-the old ones drain. If a new worker dies before that, the reload ends and the old generation stays.
+Reload: fork one new worker. When that worker serves, fork the rest. When all of them serve, they become ``serving``,
+and the old workers drain. If a new worker dies before that, the reload ends and the old generation stays.
 Signals only write a byte to the self-pipe; one loop reads the self-pipe, the workers' pipes and the clock. A worker
 told to end gets ``kill_at``, after which it is killed. Only this loop changes the state, so that no lock is needed.
 """
@@ -46,7 +46,7 @@ STABLE_SECONDS = 10.0
 
 
 def flush_output() -> None:
-    """Flush buffered output, as each child would write it again."""
+    """Flush buffered output, because each child would write it again."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # None: the descriptor was closed at the start (``>&-``)
             with contextlib.suppress(OSError):  # a full disk, or a closed pipe
@@ -255,7 +255,7 @@ class Master:
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Record that a worker serves, that it exits, or that it has closed its pipe, as by its death."""
+        """Record that a worker serves, exits, or has closed its pipe (by its death, for example)."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
         report = worker.pipe.recv(1)

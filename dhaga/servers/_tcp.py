@@ -170,7 +170,7 @@ class TCPServer:
         self.permits: Semaphore = Semaphore(max_connections)
         self.addresses: list[Any] = []
         self.listeners: list[socket] = []
-        # Dictionaries, as they have an order: the first to come is the first to be stopped.
+        # Dictionaries, because they have an order: the first to come is the first to be stopped.
         self.acceptors: dict[Acceptor, None] = {}
         self.connections: dict[Connection, None] = {}
         self.stopping: bool = False

@@ -1,10 +1,10 @@
 """A prefork worker between its fork and its exit; the master is in ``_prefork``.
 
-The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
-stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself, or the
-SystemExit of a handler in a further thread. The pipe to the master carries SERVES once all servers serve, and DRAINED
-when the worker begins to exit; its end reports the worker's death to the master, and the master's to the worker. A
-second request while the worker drains stops it at once; an alarm kills a worker that hangs.
+The main code imports the program, and starts a server in its own OS thread and one in each further thread. Then it
+waits for a stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself,
+or the SystemExit of a handler in a further thread. The pipe to the master carries SERVES once all servers serve, and
+DRAINED when the worker begins to exit; its end reports the worker's death to the master, and the master's to the
+worker. A second request while the worker drains stops it at once; an alarm kills a worker that hangs.
 The exit has the order of any program's: threads are joined, then exit handlers run, in which libraries send what they
 still hold.
 """

@@ -1,7 +1,7 @@
-"""``--rewrite``: the new text of a module, with changed uses, as far as the rules can change them, and imports.
+"""``--rewrite``: the new text of a module, with new imports, and with each use changed that the rules can change.
 
-An import is changed in its place and scope. It is dropped once all uses of its names are changed, and if no other file
-imports these from here.
+An import is changed in its place and scope. An import is dropped once all uses of its names are changed, unless another
+file imports these names from here.
 """
 
 from __future__ import annotations

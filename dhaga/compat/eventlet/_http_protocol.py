@@ -122,7 +122,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
                 return
 
     def finish(self) -> None:
-        """Drain a client that still sends, so that it can read its response; close files. Raises: nothing."""
+        """Drain a client that still sends, so that the client can read its response; close files. Raises: nothing."""
         self.drain()
         if is_wrapped(self.request, "makefile"):
             for file in self.rfile, self.wfile:
@@ -309,7 +309,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return host_and_port(self.server.server_address)
 
     def set_idle(self) -> None:
-        """Mark as idle: the server cuts it when it ends, as the app waits for its client. ``eventlet.set_idle``."""
+        """Mark as idle: the server cuts it at its end, since the app waits for its client (``eventlet.set_idle``)."""
         if self.conn_state[2] is STATE_REQUEST:
             self.conn_state[2] = STATE_IDLE
 

@@ -154,7 +154,7 @@ class GreenThread(RawGreenThread, DelayedStart):
 
 @functools.cache
 def thread_stand_in() -> Any:
-    """Return the class of stand-ins; imported on first use, as ``threading`` is large."""
+    """Return the class of stand-ins; imported on first use, because ``threading`` is large."""
     from ._stand_in import GreenThreadStandIn
 
     return GreenThreadStandIn

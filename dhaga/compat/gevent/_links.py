@@ -25,7 +25,7 @@ class Linkable(GuardedTogether):
 
     __slots__ = ()
 
-    # Callbacks; an empty tuple until the first, as most objects have no callback.
+    # Callbacks; an empty tuple until the first, because most objects have no callback.
     _links: Any
 
     def ready(self) -> bool:

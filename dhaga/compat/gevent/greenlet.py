@@ -37,7 +37,7 @@ class Greenlet(Linkable, DelayedStart):
     __slots__ = ("_links", "_to_start", "_told", "_was_started", "spawn_tree_locals", "spawning_greenlet")
 
     spawning_stack: ClassVar[Any] = None
-    """Frames of the spawn are not kept, as they cost more than the spawn."""
+    """Frames of the spawn are not kept, because they cost more than the spawn."""
     spawning_stack_limit: ClassVar[int] = 0
 
     _spawn_callbacks: ClassVar[list[Callback]] = []

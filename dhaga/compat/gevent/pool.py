@@ -219,7 +219,7 @@ def spawn_all(
     """Spawn a call for each item, for ``map``. Returns: the error of the items, if they had one.
 
     ``news`` is set at the end, or once a call has failed after all earlier calls have ended: ``map`` then raises early.
-    The feeder checks, as it is woken anyway; ``map`` need not be.
+    The feeder checks, because it is woken anyway; ``map`` need not be.
     """
     ended = 0
     try:

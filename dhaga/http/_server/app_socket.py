@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .connection import ServerConnection
 
 SWITCHING = "101 Switching Protocols"
-"""The status in the access log, as the app's own later status is not sent."""
+"""The status in the access log, because the app's own later status is not sent."""
 
 TAKING = frozenset(
     {

@@ -267,7 +267,7 @@ class ServerConnection(Transfers):
         response.send_whole(text)
 
     def keeps_alive(self) -> bool:
-        """Return whether another request may follow the response that now begins, as its head also says."""
+        """Return whether another request may follow the response that now begins; its head says the same."""
         parser = self.parser
         if not parser.persistent or self.server.stopping or parser.expects_continue or parser.error is not None:
             self.closing = True

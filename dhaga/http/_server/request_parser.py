@@ -35,7 +35,7 @@ HEAD_END = b"\r\n\r\n"
 """The end of a head, and of a chunked body with its trailers."""
 
 REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]{1,32}) ([!\"$-~]+) HTTP/1\.([01])\r\n")
-"""RFC 9112, 3. One empty line before it is allowed, as old clients send one after a body (2.2).
+"""RFC 9112, 3. One empty line before it is allowed: old clients send one after a body (2.2).
 
 A target contains no ``#``, and all methods are shorter than 32 letters.
 """
@@ -370,7 +370,7 @@ class RequestParser:
             self.check_chunks(end - (self.received - received))
 
     def join_pieces(self, count: int) -> None:
-        """Join the last pieces, as a reader needs a call for each."""
+        """Join the last pieces: a reader makes one call for each."""
         last = [self.pieces.pop() for _ in range(count)]
         self.pieces.append(b"".join(reversed(last)))
 
