@@ -57,7 +57,8 @@ else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether the current task is kept per OS thread, like the running loop; older Pythons keep one for each loop."""
+"""Whether Python keeps the current task per OS thread, like the running loop; older Pythons keep a task for each loop.
+"""
 
 swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
@@ -75,7 +76,7 @@ class LoopRun:
 
 
 loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
-"""The waiters that run a loop of the program, by scheduler; each entry belongs to that scheduler's OS thread."""
+"""The waiters that run a loop of the program, by scheduler. Only the scheduler's OS thread uses its entry."""
 
 
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
@@ -228,7 +229,7 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, loop_factory
 
 
 def parking_factory() -> Callable[[], Any] | None:
-    """Return what makes a Runner's loop where the standard policy would make one that does not park; else None."""
+    """Return the function that makes a Runner's loop; None where the loop of the standard policy parks."""
     policy = vars(standard.events).get("_event_loop_policy")
     native = StandardPolicy._loop_factory is not SelectorEventLoop  # type: ignore[attr-defined]
     return SelectorEventLoop if native and (policy is None or type(policy) is StandardPolicy) else None
@@ -243,7 +244,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
         super().__init__(debug=debug, loop_factory=loop_factory or parking_factory())
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
-        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised when that has ended."""
+        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised once the coroutine has ended."""
         with beside_scheduler(), default_ctrl_c():
             nested = _get_running_loop() is not None or not standard.iscoroutine(coro)
             if nested or not isinstance(getcurrent(), Dhaga) or getattr(self.get_loop(), "parks", False):

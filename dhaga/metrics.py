@@ -72,8 +72,8 @@ class Reading:
 class RateMeter(Guarded):
     """The rate of a Counter. Several meters may read one counter, each at its own pace.
 
-    A late poller reads a longer ``elapsed``, not a higher rate. For a rate over several readings, add the readings up:
-    the mean of their rates would give short ones too much weight.
+    A late poller reads a longer ``elapsed``, not a higher rate. For a rate over several readings, add the readings: the
+    mean of their rates would give short readings too much weight.
 
     >>> meter = RateMeter()
     >>> meter.add(), meter.add(2), meter.read().count, meter.read().count

@@ -61,7 +61,7 @@ watching: Any = originals.RLock()
 
 
 def renew_lock() -> None:
-    """Replace the lock, which another thread of the parent may have held. From: a forked child."""
+    """In a forked child, replace the lock, which another thread of the parent may have held."""
     global watching
     watching = originals.RLock()
 
@@ -213,7 +213,7 @@ class Queue(QueueItems[T]):
                 putter.deliver_wake(True)
 
     def _admit_beside_watchers_(self) -> None:
-        """Admit putters where watchers wait between them: each has nothing to store yet, and its room stays free."""
+        """Admit putters among which watchers wait: a watcher has nothing to store yet, and its room stays free."""
         promised = 0
         while self._putters_ and (self.maxsize <= 0 or self._size_() + promised < self.maxsize):
             putter = self._putters_.take_first()

@@ -84,7 +84,7 @@ class FileState(RLock):
             # The holder may wait forever for data. Closing its watchers wakes it with EBADF; it then releases.
             former, self.watchers = self.watchers, FdWatchers(self.watchers.fd)
             former.close()
-        # As a Condition takes its lock back: cancels stay pending meanwhile.
+        # Like a Condition that takes its lock back: cancels stay pending meanwhile.
         self._acquire_restore(1)
         self.closing = False
 

@@ -231,13 +231,13 @@ def stack_layers(
         buffered.file_state = raw.file_state
         if "b" in mode:
             return buffered
-        # As the standard: line buffering for terminals.
+        # Line buffering for terminals, as in the standard.
         by_line = buffering == 1 or (buffering < 0 and raw.isatty())
         text = TextFile(buffered, encoding, errors, newline, by_line)
         text.file_state = raw.file_state
         text.mode = mode  # type: ignore[misc]
-        # The default asks for 8 KB at a time, and read1() of an empty buffer passes that on: sixteen hops instead of
-        # one.
+        # By default it asks for 8 KB at a time, and read1() of an empty buffer passes that size on: sixteen hops
+        # instead of one.
         text._CHUNK_SIZE = size  # type: ignore[attr-defined]
         return text
     except BaseException:

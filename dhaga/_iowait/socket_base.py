@@ -1,11 +1,12 @@
 """Base of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
 
-*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
-stays blocking on Linux, as a process that shares it expects, and each call passes MSG_DONTWAIT; otherwise the fd is
-non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the socket
-(None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds its own
-scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than it asked
-for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try first.
+*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without a timeout the
+fd stays blocking on Linux, which a process that shares the fd expects, and each call passes MSG_DONTWAIT. Otherwise the
+fd is non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the
+socket (None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds
+its own scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than
+it asked for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try
+first.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class TimeoutSocket(standard.socket):
         self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
         self.watchers_.fd = fd = self.fileno()
-        # Sends until one checks its turn's clock. Staggered: a broadcast sends once to each of many sockets.
+        # The number of sends until a send checks its turn's clock. Staggered, because a broadcast sends once to each of
+        # many sockets.
         self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
         self.sync_timeout()
 

@@ -1,8 +1,8 @@
 """``input()`` at a terminal: it parks until there is something to read, and then the interpreter reads the line.
 
 Without the module ``readline`` the terminal itself edits the line, and the interpreter finds it complete. ``readline``
-needs each key. So meanwhile the terminal passes on the first key, and the line begins when that arrives; while it is
-being edited, C code holds the OS thread.
+needs each key. So the terminal passes on the first key while the caller is parked, and the line begins with that key.
+While the line is edited, C code holds the OS thread.
 
 Rejected: reading in an OS thread, because nothing could end that read after a cancel or a Ctrl-C: it would take the
 next line; and parking in a hook of ``readline``, which swallows what a hook raises.

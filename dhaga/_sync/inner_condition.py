@@ -1,8 +1,8 @@
 """``_cond`` of an Event and of a Semaphore: the condition inside, which programs use although it is private.
 
 They notify it after a change by hand (``with semaphore._cond: semaphore._value += 1; semaphore._cond.notify()``), and
-subclasses wait for it. Its waiters are in the primitive's own queue: so what wakes a waiter of the primitive wakes
-them, and a notify wakes the waiters of the primitive.
+subclasses wait for it. The waiters of the condition are in the primitive's own queue. So a wake of the primitive's
+waiters reaches them, and a notify wakes the waiters of the primitive.
 """
 
 from __future__ import annotations

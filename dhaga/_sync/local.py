@@ -24,7 +24,7 @@ MISSING = object()
 
 
 class Namespaces(dict[int, dict[str, Any]]):
-    """The attributes of one local, by the dhaga's ident; ``threads``: attributes of code outside dhagas."""
+    """The attributes of one local by the dhagas' idents; ``threads``: the attributes of code outside dhagas."""
 
     __slots__ = ("__weakref__", "args", "kwargs", "threads")
 

@@ -9,13 +9,13 @@ from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
 
 RETRY_SECONDS = 0.00005
-"""Seconds between two tries of a held Mutex. Once its OS thread runs again, the holder needs far less time."""
+"""Seconds between two tries of a held Mutex. Once the holder's OS thread runs again, the holder needs far less time."""
 
 RETRIES = 40
 """After this number of tries (2 ms or more) the holder may be a parked dhaga of this OS thread: others get a turn."""
 
 FREEZE_SECONDS = 5.0
-"""A caller that cannot park, and so may keep the holder from running, gives up after these seconds."""
+"""Seconds after which a caller that cannot park gives up: it may keep the holder from running."""
 
 
 @known_layout
@@ -23,8 +23,8 @@ class Mutex(Guarded):
     """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
 
     Like an OS lock it is not re-entrant: a signal handler or a finalizer in the dhaga that holds it waits forever. A
-    program must not park while it holds one; if it does, others wait, but no OS thread freezes. Use ``acquire`` and
-    try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
+    program must not park while it holds a Mutex; if it does, other callers wait, but no OS thread freezes. Use
+    ``acquire`` and try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
     """
 
     __slots__ = ("_free",)

@@ -23,8 +23,8 @@ __all__ = ["AllTasksDone", "QueueCondition"]
 class QueueCondition(Condition):
     """A Condition over the mutex of a Queue. Source: the Conditions ``not_empty`` and ``not_full`` of ``queue.Queue``.
 
-    ``waiters``: the queue's getters or putters; ``watchers``: those waiters that wait here; ``serve``: serves the first
-    of all waiters, as far as there are items or room. The code between acquire and release
+    ``waiters``: the queue's getters or putters; ``watchers``: the waiters of this condition among them; ``serve``:
+    serves the first waiters, as far as there are items or room. The code between acquire and release
     must not park.
     """
 
@@ -92,7 +92,7 @@ class QueueCondition(Condition):
 class AllTasksDone:
     """Condition-like object for the end of all tasks of a queue.
 
-    Source: the Condition of this name in ``queue.Queue``. Acquiring this one excludes no other caller.
+    Source: the Condition of this name in ``queue.Queue``. An acquire of it excludes no other caller.
     """
 
     __slots__ = ("_joiners", "_queue")

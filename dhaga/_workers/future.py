@@ -82,7 +82,7 @@ class Future(concurrent.futures.Future[T]):
             self._wait_for_end(timeout)
         if self._exception is not None:
             try:
-                # Start from the call's own traceback: otherwise it would grow with each call of this method.
+                # Start from the call's own traceback: otherwise the traceback would grow with each call of this method.
                 raise self._exception.with_traceback(self._traceback)
             finally:
                 del self  # the traceback holds this frame, which would be a cycle

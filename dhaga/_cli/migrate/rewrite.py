@@ -28,7 +28,7 @@ UNUSED = "nothing in this file uses it"
 
 
 class Rewriting(NamedTuple):
-    """The new text of a module; the places of the changes, and why other uses are left, by the node of the use."""
+    """The new text of a module, and for each use, by its node: the place of its change, or why it is left."""
 
     module: Module
     text: str

@@ -1,4 +1,4 @@
-"""Shutdown: of a thread's dhagas with that thread, of all with the interpreter, and of the process with its status.
+"""Shutdown: a thread's dhagas end with that thread, all dhagas with the interpreter, and the process with its status.
 
 The exit of the interpreter has CPython's order, in which Dhaga has three steps:
 

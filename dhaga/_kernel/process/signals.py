@@ -48,8 +48,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Seconds until a signal is sent again that struck this package in main code or a plain main thread.
 RESEND_SECONDS = 0.0005
 
-# A frame that stays at the same instruction, with no lap meanwhile, for this long blocks in C: the handler is called
-# there.
+# Seconds after which a frame that is still at the same instruction, with no lap meanwhile, counts as blocked in C: the
+# handler is called there.
 BLOCKED_SECONDS = 0.02
 
 # The frame must also stay there for this number of signals: on a busy machine one instruction may take that long.

@@ -6,8 +6,8 @@ holds:
 - nothing is runnable, and no timer is armed (in its own heap or the loop's);
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
 - no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
-- every other OS thread is stuck itself: the thread of a stuck scheduler to whose loop nothing has been handed
-  meanwhile, one blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
+- every other OS thread is stuck itself. It is the thread of a stuck scheduler whose loop has got no call meanwhile, a
+  thread that is blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
   counts as one that could still wake a waiter, since the references it holds are unknown: Dhaga then stays silent
   rather than guess, and looks again every ``RECHECK_SECONDS``, because a thread may end without notice. The same goes
   for a thread that was just made and has not begun.

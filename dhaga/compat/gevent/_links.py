@@ -33,7 +33,7 @@ class Linkable(GuardedTogether):
         raise NotImplementedError
 
     def rawlink(self, callback: Callback) -> None:
-        """Register ``callback(self)``, which the hub calls once this is ready: soon, if it is already."""
+        """Register ``callback(self)``, which the hub calls once this object is ready; soon, if it is ready already."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         if not self._links: self._links = [callback]  # atomic  # fmt: skip

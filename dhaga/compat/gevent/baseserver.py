@@ -23,9 +23,9 @@ logger: logging.Logger = logging.getLogger("dhaga")
 class BaseServer:
     """Spawns ``handle`` for each connection or datagram of a socket. Source: ``gevent.baseserver.BaseServer``.
 
-    ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new one, a
-    function like ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server that has stopped
-    may start again, if it made its socket.
+    ``listener``: an address, such as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new
+    Pool, a function like ``gevent.spawn``, "default" or "raw"; None: connections are handled one after the other. A
+    server that has stopped may start again, if it made its socket.
     """
 
     min_delay: float = 0.01

@@ -110,7 +110,7 @@ class Hub:
         self.loop.scheduler.mode.interrupt(value)
 
     def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error: with ``dhaga.excepthook`` if it ended a greenlet, else in the log ``dhaga``."""
+        """Report an error: with ``dhaga.excepthook`` if the error ended a greenlet, else in the log ``dhaga``."""
         if isinstance(context, Dhaga):
             Dhaga._report(context, value)
         else:

@@ -260,7 +260,7 @@ class IdleConnections(LifoQueue[Any]):
             self.ignored_puts.append(None)
             raise
         if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
-            item.close()  # it connects again: the other end, or a NAT between, may have forgotten it without a word
+            item.close()  # it connects again: the other end, or a NAT between, may have dropped the connection silently
         return item
 
     def empty_out(self) -> None:
@@ -286,7 +286,8 @@ class IdleConnections(LifoQueue[Any]):
             super().put(item, block, timeout)
 
     def drop_stale(self, deadline: float) -> None:
-        """Close connections idle since before the deadline: they are at the bottom, out of reach of ``get``.
+        """Close connections that have been idle since before the deadline. They are at the bottom, out of reach of
+        ``get``.
 
         A bounded pool has Nones at the bottom; there the bound limits idle connections.
         """

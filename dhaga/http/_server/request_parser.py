@@ -182,7 +182,7 @@ class RequestParser:
     def learn_fields(self, block: bytes, environ: dict[str, Any], base: dict[str, Any]) -> None:
         """Remember the fields of a head once a second head repeats them.
 
-        At the first it would be in vain behind a proxy that adds a new field to each request.
+        Remembering the first head would be in vain behind a proxy that adds a new field to each request.
         """
         last, self.last_block = self.last_block, hash(block)
         if last != self.last_block or not (self.complete and self.persistent):
@@ -334,7 +334,7 @@ class RequestParser:
             raise self.refusal_for(error) from None
 
     def close(self) -> None:
-        """Drop the httptools parser, which refers back to this one, a cycle."""
+        """Drop the httptools parser, which refers back to this object: that is a cycle."""
         self.parser = None
 
     # ---- bodies
@@ -375,7 +375,9 @@ class RequestParser:
         self.pieces.append(b"".join(reversed(last)))
 
     def end_of_chunks(self, data: bytes) -> int:
-        """Return where the body ends in ``data``, or the length of that. Raises: Refusal for an invalid chunk size."""
+        """Return where the body ends in ``data``; the length of ``data`` if it does not end there. Raises: Refusal for
+        an invalid chunk size.
+        """
         offset, data = len(self.tail), self.tail + data
         position = 0 if self.in_trailers else self.chunk_left
         for _ in range(0 if self.in_trailers else CHUNKS_PER_FEED):
