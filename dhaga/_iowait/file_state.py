@@ -9,8 +9,8 @@ undone; the next operation raises it. ``closing``: a caller of ``close`` waits, 
 EBADF. ``finalizing``: a finalizer closes the file, without locking or parking. ``watchers``: set only for pipes,
 sockets and terminals, whose operations wait for readiness first.
 
-Rejected: no lock, but another ``__class__`` of the file while a caller is parked in it. Reading a line would take a
-third of the time, but the file could not be handed over.
+Rejected: instead of a lock, a change of the file's ``__class__`` while a caller is parked in the file. Reading a line
+would take a third of the time, but the file could not be handed over.
 """
 
 from __future__ import annotations

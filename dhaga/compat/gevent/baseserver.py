@@ -56,7 +56,7 @@ class BaseServer:
     def __repr__(self) -> str:
         state = "started" if self.started else "not started"
         handle: Any = self.handle
-        if getattr(handle, "__self__", None) is self:  # whose repr is this one
+        if getattr(handle, "__self__", None) is self:  # its repr would call this method again
             handle = f"<bound method {type(self).__name__}.{handle.__name__} of self>"
         return f"<{type(self).__name__} at {id(self):#x} {state} at {self.address!r} handle={handle}>"
 

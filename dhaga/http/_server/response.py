@@ -240,7 +240,7 @@ class Response:
             self.sink.send(data)
 
     def frame(self, data: bytes) -> bytes:
-        """Return a piece in its wire format, counted."""
+        """Count a piece, and return it in its wire format."""
         if self.remaining is not None:
             data = self.cut_to_length(data)
         self.size += len(data)
