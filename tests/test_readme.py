@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.tables import readme, readme_charts
 from tests import test_layers
+from tests.kit import mirror
 from tests.kit.links import dead_links, link_targets
-from tests.kit.mirror import tests_of
 from tests.kit.snippets import Snippet, snippets
 
 pytestmark = pytest.mark.once
@@ -154,7 +154,7 @@ def test_the_list_of_c_names_has_all_that_the_twin_of_the_semaphore_takes_from_o
 
 def test_the_modules_that_one_is_told_to_check_have_tests() -> None:
     named = set(re.findall(r"make check MODULE=([\w/]+)", CONTRIBUTING)) - {"NAME"}
-    assert len(named) > 1 and all(tests_of(Path(f"{module}.py")) for module in named)
+    assert len(named) > 1 and all(mirror.tests_of(Path(f"{module}.py")) for module in named)
 
 
 def test_make_help_lists_first_what_a_first_change_needs() -> None:
