@@ -160,7 +160,7 @@ PREEMPTED_AT = "preempted_at"
 """Key of the line in the args of a slice of running that preemption ended."""
 
 LOOP = "event loop"
-"""Name of a hub's slices, in which it also sleeps."""
+"""Name of the slices of a hub, which also sleeps in them."""
 
 WAKE_NS = 1000
 """Length of the slice made for a waker without a slice: an arrow must begin in one."""

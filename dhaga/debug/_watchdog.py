@@ -1,13 +1,13 @@
 """The watchdog: an OS thread that reports dhagas that block their scheduler's thread, with the place in their code.
 
 It compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while no dhaga
-runs there; the kernel keeps its parts anyway, so that the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat and
-the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then only
-timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
+runs there; the kernel needs the numbers in it anyway, so the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat
+and the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then
+only timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
 
-Its cost is its thread's use of the interpreter lock, at two checks per threshold. A C call that keeps the interpreter
-lock is noticed only after its end, or not at all. A process has one watchdog, in ``watchdog``; a forked child starts
-its own thread for its copy.
+The watchdog costs only the interpreter lock, which its thread takes for two checks per threshold. A C call that keeps
+the interpreter lock is noticed only after its end, or not at all. A process has one watchdog, in ``watchdog``; a forked
+child starts its own thread for its copy.
 """
 
 from __future__ import annotations

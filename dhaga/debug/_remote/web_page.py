@@ -156,7 +156,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]{1,6}) *\r\n", re.IGNORECASE)
 
 
 def bytes_missing(text: bytes) -> int:
-    """Return the number of bytes of the request still to come; 1 while its length is unknown."""
+    """Return the number of bytes that the request still lacks; 1 while its length is unknown."""
     head, end, body = text.partition(b"\r\n\r\n")
     if not end:
         return 1
