@@ -111,7 +111,7 @@ class FileState(RLock):
         ready = originals.poll()
         ready.register(watchers.fd, event)
         while not ready.poll(0):
-            # Before the check: close() sets the flag first, and then closes the watchers that it replaces.
+            # Read before the flag: close() first sets the flag, then replaces and closes the watchers.
             watchers = self.watchers
             if self.closing or watchers is None:
                 raise closed_error()

@@ -129,7 +129,8 @@ LOOKS = 5
 
 
 def frames_by_ident() -> dict[int, FrameType]:
-    """Return what ``sys._current_frames`` does; a dhaga that runs has its own ident, in place of its OS thread's.
+    """Return the frames of ``sys._current_frames``. A dhaga that runs is listed by its own ident, and not by its OS
+    thread's.
 
     Parked dhagas are left out, because a sample has to be short.
     """
