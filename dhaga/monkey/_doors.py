@@ -73,8 +73,8 @@ def program_of(argv: list[str]) -> str:
 
 
 def restart_if_late(*known: str, folder: str | None = None) -> None:
-    """Restart the process with an early patch, if a patch is wanted and would come too late now, but not after a
-    restart.
+    """Restart the process with an early patch, if a patch is wanted, would come too late now, and may come early after
+    a restart.
 
     From: the process of a command that has not begun its work. ``folder``: see ``_early.restart``.
     """

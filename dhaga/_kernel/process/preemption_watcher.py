@@ -37,7 +37,7 @@ Measured beside 1,000 connections: p99 17 ms; with 2 looks 25 ms.
 """
 
 QUICK_SECONDS = 1.0
-"""Seconds after an overlong turn in which the watcher looks ``LOOKS_PER_QUANTUM`` times; later it looks once.
+"""Seconds after an overlong turn with ``LOOKS_PER_QUANTUM`` looks a quantum; later there is one look a quantum.
 
 Each look takes the interpreter lock from the dhagas: 400 a second cost a busy service about 3 % of its CPU time.
 """
