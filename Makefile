@@ -77,8 +77,12 @@ endif
 
 .PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak hostile bench tables docs test-site package format clean
 
+# The targets that a first change needs.
+FIRST := demo check format test
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z0-9%.-]+:.*## / { printf "make %-19s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' -v first=' $(FIRST) ' '/^[a-z0-9%.-]+:.*## / { \
+	    line = sprintf("make %-19s %s\n", $$1, $$2); if (index(first, " " $$1 " ")) begin = begin line; else others = others line \
+	} END { printf "To begin with:\n%s\nAll others:\n%s", begin, others }' Makefile
 
 demo: $(VENV)/.examples  ## back up a real directory with dhagas and with threads, and print what that took
 	$(VENV)/bin/python -m examples.backup.demo $(ARGS)

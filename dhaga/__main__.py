@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    from ._cli.arguments import did_you_mean  # late, as running a program needs no argparse
+    from ._cli.arguments import did_you_mean  # late, because running a program needs no argparse
 
     return did_you_mean(word, known)
 

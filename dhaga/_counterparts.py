@@ -99,7 +99,7 @@ COUNTERPARTS = {
     "with_timeout": (GEVENT, TIMEOUT),
     "wrap_ssl": (EVENTLET, "wrap_socket of a dhaga.ssl.SSLContext"),
 }
-"""By name: its library, and what to write instead."""
+"""The foreign names, each with its library and the text to write instead."""
 
 
 def missing_name(name: str) -> AttributeError | ImportError:

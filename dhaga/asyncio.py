@@ -1,15 +1,15 @@
 """The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside its dhaga.
 
 A program may block its own loop, close it, and cancel all of its tasks. So each dhaga that calls ``asyncio.run`` has
-one: the standard loop over a selector that parks. While it is idle, or one of its coroutines
-blocks, other dhagas run; its coroutines see the thread identity, locals and locks of the dhaga that runs it.
+one: the standard loop over a selector that parks. While the loop is idle, or one of its coroutines blocks, other
+dhagas run. Its coroutines see the thread identity, locals and locks of the dhaga that runs the loop.
 
 An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
 A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
 whenever it parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in
 ``beside_scheduler``, or later, if another OS thread than the main one gets its scheduler only within the loop.
 
-Rejected: the scheduler's loop for all, as a coroutine that blocks would stop all dhagas (use that loop with
+Rejected: the scheduler's loop for all, because a coroutine that blocks would stop all dhagas (use that loop with
 ``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
 signals. Only a loop that waits in C (uvloop) gets an OS thread, if a dhaga runs it with ``run`` or a Runner.
 """
@@ -51,13 +51,14 @@ __all__ = [
 
 T = TypeVar("T")
 
-if sys.version_info >= (3, 14):  # the public name is deprecated there, as policies are
+if sys.version_info >= (3, 14):  # the public name is deprecated there, like policies
     from asyncio.unix_events import _DefaultEventLoopPolicy as StandardPolicy
 else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether the current task is kept per OS thread, like the running loop; older Pythons keep one for each loop."""
+"""Whether Python keeps the current task per OS thread, like the running loop; older Pythons keep a task for each loop.
+"""
 
 swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
@@ -75,7 +76,7 @@ class LoopRun:
 
 
 loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
-"""The waiters that run a loop of the program, by scheduler; each entry belongs to that scheduler's OS thread."""
+"""The waiters that run a loop of the program, by scheduler. Only the scheduler's OS thread uses its entry."""
 
 
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
@@ -128,7 +129,7 @@ def end_loop_run(me: Any) -> None:
 def beside_scheduler() -> Iterator[None]:
     """Context manager for a program that runs its own loop, and may park in it."""
     if _get_running_loop() is not None:
-        yield  # nested: the standard code refuses that, as it must
+        yield  # nested: the standard code refuses that
         return
     me = parking_waiter()
     if me is None:
@@ -228,7 +229,7 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, loop_factory
 
 
 def parking_factory() -> Callable[[], Any] | None:
-    """Return what makes a Runner's loop where the standard policy would make one that does not park; else None."""
+    """Return the function that makes a Runner's loop; None where the loop of the standard policy parks."""
     policy = vars(standard.events).get("_event_loop_policy")
     native = StandardPolicy._loop_factory is not SelectorEventLoop  # type: ignore[attr-defined]
     return SelectorEventLoop if native and (policy is None or type(policy) is StandardPolicy) else None
@@ -243,7 +244,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
         super().__init__(debug=debug, loop_factory=loop_factory or parking_factory())
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
-        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised when that has ended."""
+        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised once the coroutine has ended."""
         with beside_scheduler(), default_ctrl_c():
             nested = _get_running_loop() is not None or not standard.iscoroutine(coro)
             if nested or not isinstance(getcurrent(), Dhaga) or getattr(self.get_loop(), "parks", False):
@@ -252,7 +253,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
             return RunInThread(self.get_loop(), coro).run(super().run, context)
 
     def close(self) -> None:
-        """Close the loop; if it waits in C, in an OS thread, as it would set the signals' wake-up fd here."""
+        """Close the loop. One that waits in C closes in an OS thread: here it would set the signals' wake-up fd."""
         if not self.runs_in_thread:
             super().close()
             return

@@ -63,9 +63,9 @@ class LocalWaiters(list[Any]):
 class Executor(concurrent.futures.Executor):
     """The standard executor interface to worker dhagas. Source: ``concurrent.futures.Executor``.
 
-    With a ``Pool``, its workers; else up to ``dhagas`` workers on the scheduler of each submitter, which run while that
-    OS thread parks or runs its loop, not while a standard primitive blocks it. The end of a ``with`` block, and
-    ``shutdown``, wait for the calls of this executor; a pool stays open.
+    The workers are those of ``pool``, or else up to ``dhagas`` workers on the scheduler of each submitter. These run
+    while that OS thread parks or runs its loop, but not while a standard primitive blocks it. The end of a ``with``
+    block, and ``shutdown``, wait for the calls of this executor; a pool stays open.
 
     >>> with Executor() as executor: executor.submit(pow, 2, 10).result()
     1024
@@ -135,7 +135,7 @@ class Executor(concurrent.futures.Executor):
             for future in list(self._futures):
                 with contextlib.suppress(CancelledError):
                     future.exception()
-            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, as idle workers end by themselves
+            with contextlib.suppress(ParkError):  # in a coroutine: do not wait, idle workers end by themselves
                 self._join_workers()
 
     def _join_workers(self) -> None:

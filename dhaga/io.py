@@ -1,6 +1,6 @@
 """The standard ``io`` with files over pipes, sockets and terminals that park.
 
-The kind of an open file decides, however it was opened: by its path, its fd or an ``opener``. Files on disk, and all
+Only the kind of the open file matters, whether it was opened by path, by fd or by an ``opener``. Files on disk, and all
 other names, are the standard module's own; for a slow disk see ``dhaga.open``.
 
 Operations run in the calling thread once the fd is ready: ``InlineFileState`` is a ``FileState`` without a pool. The

@@ -61,7 +61,7 @@ def system(command: Any) -> int:
 
 
 # Hooks of a fork (``register_at_fork``) hold locks of the OS thread, and some run in the child while it still has the
-# parent's dhagas. No turn ends in them, as a function of Dhaga has called the fork.
+# parent's dhagas. No turn ends in them, because a function of Dhaga has called the fork.
 
 
 @builtin_function

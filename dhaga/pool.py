@@ -162,7 +162,9 @@ def results_in_order(futures: list[Any], left: Callable[[], float | None]) -> It
 def results_as_completed(
     submit: Callable[..., Future[T]], fn: Callable[..., T], items: Iterator[Any], ahead: int, left: Callable[[], Any]
 ) -> Iterator[T]:
-    """Yield results in order of completion, ``ahead`` calls at once; at an early close cancel those not begun."""
+    """Yield results in order of completion, ``ahead`` calls at once; at an early close cancel calls that have not
+    begun.
+    """
     done: SimpleQueue[Any] = SimpleQueue()
     under_way: set[Future[T]] = set()
     try:
@@ -185,7 +187,7 @@ def results_as_completed(
 
 
 def start_all(schedulers: Iterable[Scheduler]) -> list[Scheduler]:
-    """Start all schedulers; if one cannot be started, stop those that were."""
+    """Start all schedulers. If one cannot be started, stop the schedulers that were started."""
     running: list[Scheduler] = []
     try:
         for scheduler in schedulers:

@@ -8,9 +8,9 @@ A marked test runs in a dhaga of the main code's scheduler; its fixtures, ``setU
 code. So the main code is parked meanwhile, and a test in which every dhaga waits for ever ends with a Deadlock that
 names the waits. Dhagas that the test has left are cancelled after it; daemons may be left.
 
-The hooks are in ``_dhaga_pytest.py``, outside the package, as pytest loads them in every environment with Dhaga; they
-import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one by
-one.
+The hooks are in ``_dhaga_pytest.py``, outside the package, because pytest loads them in every environment with Dhaga;
+they import this module for the first marked test. ``-p dhaga.pytest_plugin`` also loads them, if plugins are named one
+by one.
 
 PYTEST_DONT_REWRITE: there is no assert here, and pytest would warn where this was imported before.
 """
@@ -149,7 +149,7 @@ def dump_without_pytest() -> str:
 
 
 def is_the_caller(view: DhagaView) -> bool:
-    """Return whether a view is of the code that took the snapshot: the only main code that did not wait."""
+    """Return whether a view shows the code that took the snapshot: main code that does not wait."""
     return view.kind == "main code" and view.state == RUNNING
 
 
@@ -177,7 +177,7 @@ class CurrentSimulation:
 
 
 def in_simulations(fn: Callable[..., Any], name: str, mark: pytest.Mark) -> Callable[..., Any]:
-    """Return a function that runs the test by many seeds. A failing one is made small, and run here at last."""
+    """Return a function that runs the test by many seeds. A failing run is made small, and then repeated here."""
     try:
         arguments = SIMULATED.bind(*mark.args, **mark.kwargs)
     except TypeError as error:
@@ -236,7 +236,9 @@ def live_dhagas() -> set[Dhaga]:
 
 
 def must_have_ended(dhaga: Dhaga) -> bool:
-    """Return whether a leftover dhaga is a fault: a daemon is not, nor one that is ending in another OS thread."""
+    """Return whether a leftover dhaga is a fault. A daemon is no fault, and neither is a dhaga that is ending in
+    another OS thread.
+    """
     return dhaga.is_alive() and not dhaga.daemon
 
 

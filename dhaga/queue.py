@@ -9,9 +9,9 @@ goes straight to the first getter (hand-over); the item of a waiting putter is i
 the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
 always called with the mutex held.
 
-``qsize`` counts an item that was handed over until its getter runs, as it would be in the queue among OS threads: pools
-of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, as its caller knows then that the
-item is gone.
+``qsize`` counts an item that was handed over until its getter runs, because it would be in the queue among OS threads:
+pools of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, because its caller knows then
+that the item is gone.
 
 A program that uses ``not_empty`` or ``not_full`` waits beside our getters and putters, as a watcher: it is woken in its
 turn, with nothing handed over. The first use turns the calls without the mutex off for that queue.
@@ -61,7 +61,7 @@ watching: Any = originals.RLock()
 
 
 def renew_lock() -> None:
-    """Replace the lock, which another thread of the parent may have held. From: a forked child."""
+    """In a forked child, replace the lock, which another thread of the parent may have held."""
     global watching
     watching = originals.RLock()
 
@@ -213,7 +213,7 @@ class Queue(QueueItems[T]):
                 putter.deliver_wake(True)
 
     def _admit_beside_watchers_(self) -> None:
-        """Admit putters where watchers wait between them: each has nothing to store yet, and its room stays free."""
+        """Admit putters among which watchers wait: a watcher has nothing to store yet, and its room stays free."""
         promised = 0
         while self._putters_ and (self.maxsize <= 0 or self._size_() + promised < self.maxsize):
             putter = self._putters_.take_first()

@@ -1,8 +1,8 @@
 """The standard ``select`` on dhagas: ``select``, ``poll``, ``epoll`` and ``kqueue`` park where they would block.
 
-Each polls the standard one first, with timeout 0. If nothing is ready, the caller parks until another poll can find an
-event (``_iowait/fd_set.py``), or the close of a ``dhaga.socket`` among the fds. A plain OS thread calls the standard
-one.
+Each first calls the standard function, with timeout 0. If nothing is ready, the caller parks until another poll can
+find an event (``_iowait/fd_set.py``), or the close of a ``dhaga.socket`` among the fds. A plain OS thread calls the
+standard function.
 
 A program that polls in a loop and always finds something would never park. So after ``ANSWERS_BEFORE_YIELD`` immediate
 answers in a row the caller yields: it may be waiting for an action of other dhagas.

@@ -2,7 +2,7 @@
 
 Python may call a handler in any dhaga, which must not park for it: so the function passed to ``signal`` is wrapped in a
 ``Handler``, which passes the call on to the main code (``_kernel/process/signals.py``). C lets each dhaga of the main
-OS thread set handlers; as they are threads here, ``refuse_in_thread`` does not. All other names are the standard
+OS thread set handlers. Here dhagas are threads, and ``refuse_in_thread`` refuses that. All other names are the standard
 module's own.
 """
 
@@ -82,7 +82,7 @@ def signal(signalnum: int, handler: Any) -> Any:
 def refuse_in_thread(function: str) -> None:
     """Raise ValueError, as C does for OS threads, unless the caller is the main thread of the program.
 
-    For a greenlet of ``dhaga.compat``, which its program does not regard as a thread, C decides by the OS thread.
+    A program does not regard a greenlet of ``dhaga.compat`` as a thread: for a greenlet C decides, by the OS thread.
     """
     if current_thread() is not main_thread() and getattr(this_waiter(), "stands_for_thread", True):
         raise ValueError(f"{function} only works in main thread of the main interpreter")

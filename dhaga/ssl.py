@@ -66,7 +66,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     """
 
     write_lock: Lock  # held by the one writer
-    sent: int  # bytes of the present write that are out; negative: those of a broken one to send first
+    sent: int  # bytes of the present write that are sent; negative: bytes of a broken write to send first
     pending_piece: bytes  # what OpenSSL has accepted and not yet sent
     suppress_ragged_eofs: bool
     _sslobj: Any
@@ -121,7 +121,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def verify_client_post_handshake(self) -> None:
         """Request a certificate from the client; the next read or write sends the request. Parks: while others write.
 
-        OpenSSL cannot answer in the middle of a record: a client whose write is stuck gets an SSLError.
+        OpenSSL cannot answer in the middle of a record: if a client's write is stuck, the client gets an SSLError.
         """
         connection = self._sslobj
         if connection is None:
@@ -296,7 +296,9 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
     def write_now(
         self, connection: Any, data: bytes | memoryview, deadline: float | None, failure: OSError | None = None
     ) -> int:
-        """Send the rest of a broken write, unless this one repeats it; then this one. Returns: how much of this one."""
+        """Send the rest of a broken write, unless this write repeats it; then send this write. Returns: how much of
+        this one.
+        """
         broken = self.pending_piece
         self.sent = -len(broken) if broken and data[: len(broken)] != broken else 0
         try:

@@ -40,7 +40,7 @@ CHUNK = 65536
 """Bytes that one read asks for: Tornado's own ``read_chunk_size``."""
 
 Position = Callable[[bytearray, int], int | None]
-"""Returns the end of the data to read, given the buffer and how much of it was looked at before; None: read on."""
+"""Given the buffer, and how much of it was searched before, returns the end of the data to read; None: read on."""
 
 
 class FutureWait:

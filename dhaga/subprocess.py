@@ -77,7 +77,7 @@ class Popen(standard.Popen[Any]):
             standard_execute_child(self, *args)
 
     def kill(self) -> None:
-        """Kill the process. From then on no cancel interrupts a wait for the process, as it is certain to end."""
+        """Kill the process. From then on no cancel interrupts a wait for the process, because it is certain to end."""
         self._killed = True
         super().kill()
 

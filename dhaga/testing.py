@@ -50,7 +50,9 @@ seed: int | None = None
 """The seed of ``pytest --dhaga-seed``, which shuffles the run queues of virtual clocks; None for FIFO."""
 
 PREEMPTED_SHARE = 0.5
-"""Of the events under ``preempt_everywhere``. Of 200 updates with a race of one event, 170 are left with 0.5."""
+"""Share of the events at which ``preempt_everywhere`` ends the turn. With 0.5, a race that is one event wide loses 30
+of 200 updates.
+"""
 
 
 @contextmanager
@@ -58,8 +60,8 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     """Give the main code a scheduler on a clock that jumps to the next deadline as soon as every dhaga waits.
 
     Sleeps, timeouts and the loop's timers use it; calls in OS threads and sockets take real time. ``shuffle``: a seed
-    that shuffles the run queue (default: of ``pytest --dhaga-seed``). In a simulation, its clock and its schedule.
-    From: main code, outside a running loop.
+    that shuffles the run queue (default: the seed of ``pytest --dhaga-seed``). In a simulation the clock and the order
+    are those of the simulation. From: main code, outside a running loop.
     Raises: AssertionError at the end, naming the dhagas, timers and fds that are left; RuntimeError in a dhaga,
     coroutine or callback.
     """
@@ -132,7 +134,7 @@ class Sequencer:
         return SequencerStep(self, number)
 
     def _wake_next(self) -> None:
-        """Wake the waiter of the step that may begin."""
+        """Wake the waiter whose step is next."""
         waiter = self._waiting.pop(self._next, None)
         if waiter is not None:
             waiter.wake()
@@ -190,8 +192,9 @@ def run_queue_seed() -> int | None:
 def preempt_everywhere(seed: int | None = None) -> Iterator[None]:
     """End the running dhaga's turn at half of the jumps, calls and returns of the program, wherever preemption may.
 
-    Code that looks and then acts fails under it if it needs a lock, or ``dhaga.no_preempt()``. ``seed``: of the draw;
-    by default the seed of ``pytest --dhaga-seed``, else 0. At each event, dhagas of one rhythm would never meet.
+    Code that checks and then acts fails here, unless it holds a lock or runs in ``dhaga.no_preempt()``. ``seed``:
+    decides which half; by default the seed of ``pytest --dhaga-seed``, else 0. If a turn ended at each event, dhagas of
+    one rhythm would never meet.
     Needs CPython 3.12 or later. Raises: RuntimeError on an older one, or if other tools own all events.
     """
     draw = random.Random(seed if seed is not None else run_queue_seed() or 0).random
@@ -228,7 +231,8 @@ def time_out(victim: Dhaga) -> None:
 
 
 MOMENTS = ("at once", "in its turn", "after the wake")
-"""The moments: before any other dhaga runs; after all runnable ones; when the victim is woken but has not run."""
+"""When an error comes: before any other dhaga runs; after all runnable ones; when the victim is woken but has not run.
+"""
 
 
 def cancel_at_every_park(scenario: Scenario) -> int:
@@ -251,9 +255,9 @@ def cancel_at_every_park(scenario: Scenario) -> int:
 def cancel_at_every_event(scenario: Scenario) -> int:
     """Replay a scenario, with a cancel at its victim's 1st, 2nd, 3rd … event: a jump, call or return of its own code.
 
-    As a deadline does in code that computes: where it may not strike, as in ``finally``, it comes at the next park.
-    Each replay has a virtual clock. After each, every dhaga must have ended and the check must pass; any other error of
-    the victim is raised, with a note that names the line. Needs CPython 3.12 or later.
+    Where a deadline may not strike either, as in ``finally``, the cancel comes at the next park. Each replay has a
+    virtual clock. After each, every dhaga must have ended and the check must pass; any other error of the victim is
+    raised, with a note that names the line. Needs CPython 3.12 or later.
     Parks: while dhagas run (``join``). From: main code, outside a running loop. Returns: the number of events.
     Raises: AssertionError, Deadlock, RuntimeError, what the scenario raises.
     """
@@ -284,7 +288,7 @@ def replay(scenario: Scenario, nth: int, inject: Injection, moment: str) -> bool
 
 
 def run_once(scenario: Scenario, prepare: Injection, note: Callable[[], str]) -> None:
-    """Run a scenario to its end and call its check. ``prepare``: is called with the victim; ``note``: of an error."""
+    """Run a scenario to its end and call its check. ``prepare`` gets the victim; ``note`` is added to an error."""
     try:
         with virtual_clock():
             victim, check = scenario()
@@ -322,7 +326,7 @@ def inject_at(victim: Dhaga, parked: ParkWatch, inject: Injection, moment: str) 
 
 
 def other_threads() -> set[threading.Thread]:
-    """Return the OS threads, without those of the pools for ``offload`` and name look-ups."""
+    """Return the OS threads, except for the pools' threads, which make calls of ``offload`` and look up names."""
     return {thread for thread in threading.enumerate() if thread.name not in ("dhaga-offload", "dhaga-dns")}
 
 
@@ -341,7 +345,9 @@ def close_leftover_schedulers() -> list[str]:
 
 
 def stop_leftover(scheduler: Scheduler) -> list[str]:
-    """Cancel all dhagas of a scheduler, and stop it. One that goes on is forgotten, so that one test reports it."""
+    """Cancel all dhagas of a scheduler, and stop it. A dhaga that does not end is forgotten, so that only one test
+    reports it.
+    """
     try:
         scheduler.call(scheduler.cancel_all)
         scheduler.stop(5)

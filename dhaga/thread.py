@@ -69,7 +69,7 @@ def start(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
         try:
             function(*args, **kwargs)
         except SystemExit:
-            pass  # it ends this thread only
+            pass  # it ends only this thread
         except BaseException as error:
             if not dhaga.is_own_error(error):
                 raise

@@ -4,9 +4,9 @@ Here are Thread, Timer and the functions that name threads; the primitives are i
 attributes and the running threads. Names that concern only OS threads are left to the standard module, and
 ``__getattr__`` says so.
 
-A Thread is not a Dhaga: it makes one at ``start``, and is in ``_active`` by the dhaga's ident until that ends. For code
-outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code, ``_DummyThread`` for a
-spawned dhaga, ForeignThread for an OS thread.
+A Thread is not a Dhaga: it makes one at ``start``. Until the dhaga ends, the Thread is in ``_active``, by the dhaga's
+ident. For code outside our Threads, ``current_thread`` returns a stand-in: ``_MainThread`` for main code,
+``_DummyThread`` for a spawned dhaga, ForeignThread for an OS thread.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Thread(LegacyThreadNames):
         self._native_id = threading.get_native_id()
         self._ident = ident_of(self._dhaga)
         begin_thread_functions(scheduler)
-        _active.add(self._dhaga, self)  # until its end: one cancelled before it first runs never calls _bootstrap
+        _active.add(self._dhaga, self)  # until its end: a dhaga cancelled before it first runs never calls _bootstrap
         try:
             scheduler.admit(self._dhaga)
         except BaseException:
@@ -151,10 +151,10 @@ class Thread(LegacyThreadNames):
         self._wait_until_begun_(self._dhaga)
 
     def _wait_until_begun_(self, dhaga: Dhaga) -> None:
-        """Park until the thread has begun, so that it runs to its first park: some programs stop it right after its
-        start.
+        """Park until the thread has begun: then it has run to its first park. Some programs stop a thread right after
+        its start.
 
-        Parks: until then (``thread.start``); a cancel stays pending, as the thread is on its way. Does not park in
+        Parks: until then (``thread.start``); a cancel stays pending, because the thread is on its way. Does not park in
         ``no_park()``, in a coroutine, or in a finalizer that interrupts a caller in the middle of a park. Raises: a
         signal handler's error.
         """
@@ -179,7 +179,7 @@ class Thread(LegacyThreadNames):
         try:
             self.run()
         except SystemExit as error:
-            call_excepthook(self, error)  # the standard hook ignores it, one of the program may not
+            call_excepthook(self, error)  # the standard hook ignores it; a hook of the program may not
         except BaseException as error:
             if not self._dhaga.is_own_error(error):  # type: ignore[union-attr]
                 raise
@@ -223,7 +223,7 @@ class Thread(LegacyThreadNames):
 
 
 new_context: Callable[[], Context] = copy_context if getattr(sys.flags, "thread_inherit_context", False) else Context
-"""Return the context that a Thread starts with, as the standard one does on this Python."""
+"""Return the context that a Thread starts with: the standard Thread's on this Python."""
 
 
 def call_excepthook(thread: Thread, error: BaseException) -> None:
@@ -289,7 +289,7 @@ class _MainThread(ForeignThread):
 
     def __init__(self, ident: int | None = None) -> None:
         thread = originals.main_thread()
-        # Never a daemon, even after a fork in one: threads take the flag of the thread that makes them.
+        # Never a daemon, even after a fork in a daemon: threads take the flag of the thread that makes them.
         super().__init__(thread.name, ident or thread.ident or 0, main_code_is_alive, daemon=False)
 
     def join(self, timeout: float | None = None) -> None:
@@ -341,7 +341,7 @@ def current_thread() -> Thread:
 
 
 def dummy_thread_of(dhaga: Dhaga) -> Thread:
-    # A class of dhagas may have its own stand-in, as those of dhaga.compat do.
+    # A class of dhagas may have its own stand-in; those of dhaga.compat have one.
     make = getattr(dhaga, "_stand_in", None)
     dummy: Thread
     daemon = dhaga.daemon and not dhaga.makes_calls

@@ -69,7 +69,7 @@ def monotonic() -> float:
 
 
 def monotonic_ns() -> int:
-    """As ``monotonic``, in nanoseconds. Source: ``time.monotonic_ns``."""
+    """Like ``monotonic``, in nanoseconds. Source: ``time.monotonic_ns``."""
     now = virtual_now()
     return standard.monotonic_ns() if now is None else round(now * 1e9)
 
@@ -81,7 +81,7 @@ def perf_counter() -> float:
 
 
 def perf_counter_ns() -> int:
-    """As ``perf_counter``, in nanoseconds. Source: ``time.perf_counter_ns``."""
+    """Like ``perf_counter``, in nanoseconds. Source: ``time.perf_counter_ns``."""
     now = virtual_now()
     return standard.perf_counter_ns() if now is None else round(now * 1e9)
 
@@ -93,7 +93,7 @@ def time() -> float:
 
 
 def time_ns() -> int:
-    """As ``time``, in nanoseconds. Source: ``time.time_ns``."""
+    """Like ``time``, in nanoseconds. Source: ``time.time_ns``."""
     now = virtual_now()
     return standard.time_ns() if now is None else round((WALL_START + now) * 1e9)
 

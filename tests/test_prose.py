@@ -9,6 +9,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 PYTHON = sorted((ROOT / "dhaga").rglob("*.py"))
@@ -59,6 +61,36 @@ TURNS = {
     r"\b(is|are|be) (looked|asked) (at|for|of)\b": "an active verb: the caller checks",
 }
 """Turns that must be read twice, each with a better form."""
+
+NO_NOUN = re.compile(r"(By|Of) ")
+"""Beginning of a docstring whose noun is only in the variable's name: "By signal number." below ``handlers``."""
+
+UNREAD = ("dhaga/simulation/", "dhaga/integrations/", "dhaga/aio/", "dhaga/_kernel/fast/")
+"""Rooms whose sentences have yet to be read by the rules below. A room that is read leaves this list."""
+
+UNREAD_PAGES = ("docs/start/", "CHANGES.md")
+"""Pages that have yet to be read for *as* before a reason."""
+
+VERBS = "is|are|was|were|has|have|may|might|can|cannot|could|must|need|needs|would|will|cost|costs|allows|refuse|needs"
+BECAUSE = re.compile(
+    r"(?:^|[,;(] ?)as (?!if\b|far\b|ever\b|much\b|well\b|soon\b|long\b|text\b|for\b|in\b|with\b|by\b)"
+    r"(?:(?:it|they|that|these|those|there|this|otherwise|nothing|none|no \w+|its \w+|their \w+|each|both|others)"
+    r" (?!does\b|do\b|did\b|sees\b|become\b|end\b|(?:is|are|would be)(?:,|\.| (?:in|by|for)\b))"
+    rf"|(?!(?:it|they)\b)(?:[\w'….()-]+ ){{1,6}}?(?:{VERBS})\b(?! be[.,]| here\b|[.,]| (?:it|them)\b[.,;:]))",
+    re.IGNORECASE,
+)
+"""*as* before a reason: it is first read as *while* or *like*."""
+
+POINTERS = re.compile(r"\b(it|its|itself|that|this|these|those|ones?|they|them|their|which|so)\b", re.IGNORECASE)
+MOST_POINTERS = 5
+"""Words of a sentence that point to others. The reader looks up what each stands for."""
+
+BARE_FIGURE = re.compile(
+    r"[0-9] ?(?:s|ms|µs|ns|[KMG]?B|%)\b[^;:.]*?(?:,|\band) [0-9][0-9.,]* (?:with|without|by|beside|instead)\b"
+)
+"""A figure with its unit, and after it another one without: 0.24 µs for …, 0.05 with …"""
+
+MOST_WORDS = 40
 
 
 def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
@@ -115,6 +147,46 @@ def bad_turns(text: str) -> Iterator[str]:
             yield f"{found[0]!r}; better: {better}"
 
 
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a docstring or a block of comments, without examples; code is an ellipsis."""
+    for paragraph in re.split(r"\n\s*\n|\n\s*(?=- |>>> |\||\d\. )", text):
+        if not paragraph.lstrip().startswith((">>>", "|")):
+            words = " ".join(re.sub(r"``[^`]*``", "…", paragraph).split())
+            yield from re.split(r"(?<=[.!?])\s+|(?<=:)\s+(?=[A-Z…\"(*])", words)
+
+
+def comment_blocks(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of each block of comments; those behind code are blocks of their own."""
+    begin, end, block = 0, -1, ""
+    for line, text in comments(source):
+        if line != end + 1 or not source.splitlines()[line - 1].lstrip().startswith("#"):
+            yield from [(begin, block)] if block else []
+            begin, block = line, ""
+        end, block = line, f"{block}\n{text.lstrip('# ')}"
+    yield from [(begin, block)] if block else []
+
+
+def bad_sentences(text: str) -> Iterator[str]:
+    for sentence in sentences(text):
+        if found := BECAUSE.search(sentence):
+            yield f"{found[0]!r}; better: because, since, or a colon"
+        if len(POINTERS.findall(sentence)) > MOST_POINTERS:
+            yield f"{sentence[:60]!r} points {len(POINTERS.findall(sentence))} times; better: the nouns"
+        if found := BARE_FIGURE.search(sentence):
+            yield f"{found[0]!r}; better: each figure with its unit and its subject"
+        if len(sentence.split()) > MOST_WORDS:
+            yield f"{sentence[:60]!r} has {len(sentence.split())} words; better: two sentences"
+
+
+def sentence_faults(source: str) -> list[str]:
+    texts = [(each.lineno, str(each.value)) for each in docstrings(ast.parse(source))]
+    first = [
+        f"{line}: begins with {found[1]!r}; better: a noun" for line, text in texts if (found := NO_NOUN.match(text))
+    ]
+    rest = [f"{line}: {fault}" for line, text in [*texts, *comment_blocks(source)] for fault in bad_sentences(text)]
+    return first + rest
+
+
 def faults(source: str) -> list[str]:
     tree = ast.parse(source)
     documents = [(each.lineno, str(each.value)) for each in docstrings(tree)]
@@ -134,12 +206,24 @@ def test_docstrings_comments_and_messages_are_read_once() -> None:
     assert [f"{name(file)}:{fault}" for file in PYTHON for fault in faults(file.read_text())] == []
 
 
+def test_sentences_of_docstrings_and_comments_are_read_once() -> None:
+    read = [file for file in PYTHON if not name(file).startswith(UNREAD)]
+    assert [f"{name(file)}:{fault}" for file in read for fault in sentence_faults(file.read_text())] == []
+
+
 def test_comments_in_c_are_read_once() -> None:
     assert [f"{name(file)}:{fault}" for file in C for fault in faults_of(list(c_comments(file.read_text())))] == []
 
 
 def test_pages_are_read_once() -> None:
     assert [f"{name(page)}:{fault}" for page in PAGES for fault in faults_of(list(paragraphs(page.read_text())))] == []
+
+
+def test_pages_give_reasons_by_because() -> None:
+    read = [page for page in PAGES if not name(page).startswith(UNREAD_PAGES)]
+    texts = [(page, line, text) for page in read for line, text in paragraphs(page.read_text())]
+    found = [(page, line, BECAUSE.search(each)) for page, line, text in texts for each in sentences(text)]
+    assert [f"{name(page)}:{line}: {match[0]!r}" for page, line, match in found if match] == []
 
 
 def test_the_check_finds_first_words_and_turns() -> None:
@@ -150,3 +234,39 @@ def test_the_check_finds_first_words_and_turns() -> None:
     ]
     page = "Text.\n\n- one\n- as\n  well\n\n```\nalone\n```\n`alone`\n"
     assert faults_of(list(paragraphs(page))) == ["4: 'as well'; better: 'also' before the verb, or nothing"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "fault"),
+    [
+        ("The fd is copied, as the loop may close it.", "because"),
+        ("As it is level-triggered, it is registered late.", "because"),
+        ("It takes 0.24 µs for a line, 0.05 with the standard one.", "unit"),
+        ("It says that it wakes those that wait for it, so that they see it.", "nouns"),
+        (f"A sentence of {'many ' * 40}words.", "two sentences"),
+    ],
+)
+def test_the_check_finds_sentences(sentence: str, fault: str) -> None:
+    [found] = sentence_faults(f'x = 1\n"""The name.\n\n{sentence}\n"""\n')
+    assert found.startswith("2: ") and fault in found
+    first, _, last = sentence.rpartition(" ")
+    [found] = sentence_faults(f"x = 1\n# {first}\n# {last}\ny = 2\n")
+    assert found.startswith("2: ") and fault in found
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Close it, as the standard does.",
+        "Return the waits, as text, as far as they are known.",
+        "As in Go, it is 10 ms.",
+        "It takes 0.24 µs for a line, and 0.05 µs with the standard one.",
+        "A wait ends as soon as it has an item, as it does in tests.",
+    ],
+)
+def test_the_check_lets_other_sentences_pass(sentence: str) -> None:
+    assert sentence_faults(f'x = 1\n"""{sentence}"""\n') == []
+
+
+def test_the_check_finds_a_docstring_without_its_noun() -> None:
+    assert sentence_faults('handlers = {}\n"""By signal number."""\n') == ["2: begins with 'By'; better: a noun"]

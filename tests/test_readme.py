@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.tables import readme, readme_charts
 from tests import test_layers
+from tests.kit import mirror
 from tests.kit.links import dead_links, link_targets
 from tests.kit.snippets import Snippet, snippets
 
@@ -128,6 +129,39 @@ def test_a_measured_table_is_printed_again(name: str) -> None:
 
 
 # ---- CONTRIBUTING.md
+
+
+def test_the_annotated_semaphore_is_the_one_that_runs() -> None:
+    [block] = [snippet.code for snippet in snippets(CONTRIBUTING) if "class Semaphore" in snippet.code]
+    numbers = re.findall(r"#(?: (\d+),)? (\d+)$", block, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| ", CONTRIBUTING, re.MULTILINE)
+    assert [number for pair in numbers for number in pair if number] == rows[: len(rows) - 1]  # the last one: of locks
+    source = (line.strip() for line in (ROOT / "dhaga/_sync/semaphore.py").read_text().splitlines())
+    for line in re.sub(r"  #(?: \d+,)? \d+$", "", block, flags=re.MULTILINE).splitlines():
+        if line:  # each in turn: `in` goes on in the source where the last one was found
+            assert any(re.sub(r"  # C:.*", "", each) == line.strip() for each in source), line
+
+
+def test_the_list_of_c_names_has_all_that_the_twin_of_the_semaphore_takes_from_other_files() -> None:
+    folder = ROOT / "dhaga/_kernel/fast/fast_paths"
+    twin = (folder / "semaphore.h").read_text()
+    others = "".join(file.read_text() for file in folder.glob("*.h") if file.name != "semaphore.h")
+    defined = set(re.findall(r"^(?:#define )?(\w+)\(|^static int (\w+);", others, re.MULTILINE))
+    taken = {name for names in defined for name in names if name in re.findall(r"\w+", twin)} - {"release"}
+    table = re.findall(r"^   \| (`.*?) \| ", CONTRIBUTING, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(table))) == taken | {"PASS_GUARD"}
+
+
+def test_the_modules_that_one_is_told_to_check_have_tests() -> None:
+    named = set(re.findall(r"make check MODULE=([\w/]+)", CONTRIBUTING)) - {"NAME"}
+    assert len(named) > 1 and all(mirror.tests_of(Path(f"{module}.py")) for module in named)
+
+
+def test_make_help_lists_first_what_a_first_change_needs() -> None:
+    listed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    first, rest = listed.split("\n\n")
+    assert re.findall(r"^make (\w+)", first, re.MULTILINE) == ["demo", "check", "test", "format"]
+    assert len(rest.splitlines()) > 30 and "make docs " in rest
 
 
 def test_every_path_for_contributors_is_there() -> None:

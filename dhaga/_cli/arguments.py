@@ -22,7 +22,7 @@ WIDEST_OPTION = 30
 def extra(command: str) -> Iterator[None]:
     """Import the modules of a command that need an extra, in the block. Raises: SystemExit that names the extra.
 
-    In the block rather than at the head of a module, so that ``--help`` works without the extra.
+    Imports in the block, and not at the head of a module, leave ``--help`` working without the extra.
     """
     try:
         yield
@@ -109,7 +109,7 @@ def seconds_between(lowest: float, highest: float) -> Callable[[str], float]:
 
 
 def float_or_nan(text: str) -> float:
-    """Return the number, or a NaN, which no comparison of a validator accepts."""
+    """Return the number, or NaN for another text: NaN fails each comparison of a validator."""
     try:
         return float(text)
     except ValueError:

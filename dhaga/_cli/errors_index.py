@@ -24,7 +24,7 @@ INSERTED = "…"
 """Stands for a value in a message."""
 
 MIN_LETTERS = 4
-"""Letters of the longest piece between two values, below which a message fits too many texts."""
+"""A message whose longest piece between two values has fewer letters fits too many texts."""
 
 
 class Entry(NamedTuple):
@@ -68,7 +68,7 @@ def of_heading(name: str) -> list[Entry]:
 
 
 def of_message(message: str) -> list[Entry]:
-    """Return the entries of the most exact text that a message, or a traceback, has in it."""
+    """Return the entries whose text fits a message or a traceback most exactly."""
     message = in_one_line(message)
     found = [(exactness(text), entry) for entry in entries() for text in entry.texts if fits(text, message)]
     best = max((letters for letters, _ in found), default=0)
@@ -81,7 +81,7 @@ def fits(text: str, message: str) -> bool:
 
 
 def exactness(text: str) -> int:
-    """Return the number of letters of a text that are no inserted value; 0 if none of its pieces tells enough."""
+    """Return the number of letters outside inserted values; 0 if no piece has ``MIN_LETTERS``."""
     pieces = text.split(INSERTED)
     return len("".join(pieces)) if max(map(len, pieces)) >= MIN_LETTERS else 0
 

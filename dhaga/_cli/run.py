@@ -25,7 +25,7 @@ HAS_CACHED = sys.version_info < (3, 15)
 
 
 class NoProgram(Exception):
-    """The program was not found; text and status are the interpreter's."""
+    """The program was not found. Text and exit status are the ones that the interpreter has for this."""
 
     def __init__(self, text: str, status: int = 2) -> None:
         super().__init__(text)

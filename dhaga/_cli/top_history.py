@@ -23,10 +23,10 @@ MOST_CELLS = 20
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LEAST_TOPS = {"runnable": 8.0, "parked": 8.0, "lag": 0.1, "preempted": 8.0}
-"""A curve is full at its largest value, but at least at this; the lag in seconds, preemptions per second."""
+"""The lowest value at which a curve may be full: the lag in seconds, preemptions per second."""
 
 NAMES = tuple(LEAST_TOPS)
-"""Of the curves, in the order of a sample."""
+"""The names of the curves, in the order of a sample."""
 
 Sample = Sequence[float]
 
@@ -74,7 +74,7 @@ class HistoryLines:
         return line
 
     def words(self, name: str, values: Sequence[float]) -> str:
-        """Return the last value; of the lag and of preemptions also the largest."""
+        """Return the last value of a curve; for the lag and preemptions, also the largest value."""
         if not values:
             return "…"
         if name == "lag":
@@ -84,7 +84,7 @@ class HistoryLines:
         return f"{values[-1]:,.0f}"
 
     def curve(self, name: str, values: Sequence[float], cells: int) -> str:
-        """Return one block a cell, of the largest value in its part of the minute; blank before the first sample."""
+        """Return a block for each cell: the largest value in that part of the minute; blank before the first sample."""
         tallest: list[float | None] = [None] * cells
         for sample, value in zip(self.samples, values, strict=False):
             age = max(0.0, self.last - sample[0])

@@ -32,7 +32,7 @@ class TableSource(Protocol):
 
 
 def identity_of(row: dict[str, Any]) -> int | str:
-    """Return what a row is known by: its ident, or a group's key."""
+    """Return the identity of a row: an ident, or the key of a group."""
     return row["key"] if row["kind"] == "group" else row["ident"]  # type: ignore[no-any-return]
 
 

@@ -30,7 +30,7 @@ class ThreadShares:
             self.time, self.seconds = now, seconds
 
     def draw(self) -> list[Text]:
-        """Return the line, the busiest first; none if there is one thread only."""
+        """Return the line, the busiest thread first; empty if there is only one thread."""
         if len(self.shares) < 2:
             return []
         busiest = sorted(self.shares.items(), key=lambda each: -each[1])

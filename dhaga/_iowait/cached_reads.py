@@ -1,10 +1,10 @@
 """Reads from the page cache: data that is in memory needs no OS thread.
 
 With RWF_NOWAIT, Linux reads it at once, and reports EAGAIN where it would have to wait for the disk. 4 KB take 2 µs;
-the way to a thread and back takes 60 µs, and 460 beside three busy dhagas. A file system may refuse the flag, as tmpfs
-does: every read of that file is then offloaded.
+the way to a thread and back takes 60 µs, or 460 µs beside three busy dhagas. A file system may refuse the flag, as
+tmpfs does: every read of that file is then offloaded.
 
-Rejected: writes with the flag, as ext4 and tmpfs refuse it. ``POSIX_FADV_SEQUENTIAL`` for files that are read through:
+Rejected: writes with the flag, which ext4 and tmpfs refuse. ``POSIX_FADV_SEQUENTIAL`` for files that are read through:
 128 MB from the disk took 7 hops to a thread instead of 11, and as long (Linux reads 8 MB ahead by itself there).
 """
 

@@ -37,14 +37,14 @@ standard_waitpid, standard_wait3, standard_wait4 = os.waitpid, os.wait3, os.wait
 standard_waitid: Any = getattr(os, "waitid", None)
 
 awaited: dict[FdWatcher, int] = {}
-"""The pid for which each parked wait is, by its watcher."""
+"""The awaited pid of each parked wait, by the watcher of the wait."""
 
 collected: dict[int, tuple[int, int, Any]] = {}
 """The answers of ``wait4`` for awaited children, by pid, until a wait for that child takes one."""
 
 
 def collect_awaited() -> None:
-    """Reap each awaited child that has ended, and keep its status. A call for any child comes after it."""
+    """Reap each awaited child that has ended, and keep its status. From: a call for any child, before it waits."""
     for pid in set(awaited.values()):
         with suppress(ChildProcessError):
             answer = standard_wait4(pid, os.WNOHANG)

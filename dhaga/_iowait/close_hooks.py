@@ -1,7 +1,7 @@
 """Close hooks: what waits for a bare file descriptor learns here that ``close`` is about to close it.
 
-Schedulers of several OS threads may wait for the same number. A lock keeps one that leaves from dropping the hooks of
-one that comes.
+Schedulers of several OS threads may wait for the same number. A lock keeps a waiter that leaves from dropping the hooks
+of a waiter that comes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def remove_close_hook(fd: int, callback: Callable[[], object]) -> None:
 
 
 def after_fork_in_child() -> None:
-    """Remove the waits of other threads, and replace the lock that one of them may have held."""
+    """Remove the waits of other threads, and replace the lock, which another thread may have held."""
     global changing
     changing = originals.RLock()
     hooks.before_fd_close.clear()

@@ -1,7 +1,7 @@
 """Name resolution: the standard look-ups, in an OS thread, while the calling dhaga is parked.
 
-So the C library consults nsswitch.conf, mDNS and so on, as ever. Numeric addresses are answered in the calling thread.
-These are the functions of ``dhaga.socket``, which also connects.
+So the C library consults nsswitch.conf, mDNS and so on. Numeric addresses are answered in the calling thread. These are
+the functions of ``dhaga.socket``, which also connects.
 """
 
 from __future__ import annotations

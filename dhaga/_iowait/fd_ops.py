@@ -139,7 +139,7 @@ def write_all(
     """Write all octets but the first ``done``, a part after each ``wait`` for room. Returns: as ``go_on``."""
 
     def step(done: int) -> int:
-        with octets[done:] as rest:  # released: a kept error keeps the frames that have it
+        with octets[done:] as rest:  # released: an error that is kept refers to the frames that hold the data
             return write_part(rest)
 
     return go_on(me, fd, len(octets), wait, step, done)
@@ -174,9 +174,9 @@ def go_on(
 
 
 def has_error(fd: int) -> bool:
-    """Return whether the next write raises the error of the peer. It must be the caller's next one.
+    """Return whether the next write raises the error of the peer. The caller must make that write next.
 
-    A socket tells its error once: ECONNRESET, and EPIPE from then on.
+    A socket reports its error once: ECONNRESET, and EPIPE from then on.
     """
     ready = originals.poll()
     ready.register(fd, 0)
@@ -206,7 +206,7 @@ def write_free_space(fd: int, octets: memoryview) -> int | None:
 def write_to_terminal(fd: int, octets: memoryview) -> int:
     """Write as much as a terminal takes at once. Returns: the number of bytes.
 
-    A writable terminal promises room for one byte only, refuses RWF_NOWAIT, and keeps the size of its room to itself.
+    A writable terminal promises room for one byte only, refuses RWF_NOWAIT, and does not report how much room it has.
     """
     own = reopened_terminal(fd)
     try:
@@ -308,13 +308,15 @@ def wait_until(fd: int, event: int) -> None:
 
 
 def is_open_for(fd: int, event: int) -> bool:
-    """Return whether an fd was opened for what the event announces: the wrong end of a pipe would never have it."""
+    """Return whether an fd was opened in the direction of the event: at the wrong end of a pipe, the event would never
+    come.
+    """
     mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
     return mode != (os.O_WRONLY if event == POLLIN else os.O_RDONLY)
 
 
 def watch_once(me: Waiter, fd: int) -> Any:
-    """Return a watcher for a single wait: a bare number may mean another file at the next one."""
+    """Return a watcher for a single wait: at the next wait, a bare number may mean another file."""
     watcher: Any = FdWatcher(me.scheduler, fd)
     watcher.__class__ = limited(FdWatcher, limits_of_fd(fd))
     # No object owns a bare number, so only our close() can report its end.

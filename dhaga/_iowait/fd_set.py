@@ -99,7 +99,7 @@ class FdSet:
         return self.watcher.closed
 
     def note_close(self) -> None:
-        """Wake the waiter for one more poll, as one of the fds is about to be closed. From: any thread."""
+        """Wake the waiter for one more poll, because one of the fds is about to be closed. From: any thread."""
         self.watcher.close()
 
     def wait(self, me: Waiter, timeout: float | None) -> None:
@@ -167,7 +167,7 @@ class WatcherSet:
         self.poller = scheduler.poller
         self.watched: list[tuple[FdWatcher, int]] = []
         self.fd_closing = False
-        # Of the last wait: the waiter, and the ticket of its park.
+        # The waiter of the last wait, and the ticket of its park.
         self.parked: tuple[Waiter, list[Any]] | None = None
 
     def add(self, fd: int, events: int) -> None:
@@ -181,7 +181,7 @@ class WatcherSet:
             self.watched.append((watcher, directions))
 
     def note_close(self) -> None:
-        """Wake the waiter for one more poll, as one of the fds is about to be closed. From: any thread."""
+        """Wake the waiter for one more poll, because one of the fds is about to be closed. From: any thread."""
         self.fd_closing = True
         parked = self.parked
         if parked is not None:

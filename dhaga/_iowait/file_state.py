@@ -9,8 +9,8 @@ undone; the next operation raises it. ``closing``: a caller of ``close`` waits, 
 EBADF. ``finalizing``: a finalizer closes the file, without locking or parking. ``watchers``: set only for pipes,
 sockets and terminals, whose operations wait for readiness first.
 
-Rejected: no lock, but another ``__class__`` of the file while a caller is parked in it. Reading a line would take a
-third of the time, but the file could not be handed over.
+Rejected: instead of a lock, a change of the file's ``__class__`` while a caller is parked in the file. Reading a line
+would take a third of the time, but the file could not be handed over.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FileState(RLock):
             # The holder may wait forever for data. Closing its watchers wakes it with EBADF; it then releases.
             former, self.watchers = self.watchers, FdWatchers(self.watchers.fd)
             former.close()
-        # As a Condition takes its lock back: cancels stay pending meanwhile.
+        # Like a Condition that takes its lock back: cancels stay pending meanwhile.
         self._acquire_restore(1)
         self.closing = False
 
@@ -111,7 +111,7 @@ class FileState(RLock):
         ready = originals.poll()
         ready.register(watchers.fd, event)
         while not ready.poll(0):
-            # Before the check: close() sets the flag first, and then closes the watchers that it replaces.
+            # Read before the flag: close() first sets the flag, then replaces and closes the watchers.
             watchers = self.watchers
             if self.closing or watchers is None:
                 raise closed_error()
@@ -122,8 +122,8 @@ class FileState(RLock):
     def read_cached(self, fd: int, buffer: Any) -> int | None:
         """Read data that is in memory. Returns: the number of bytes; None if the read must be finished in the pool.
 
-        Parks: ``sleep``, if the caller's turn has taken its time; in spite of cancels. Raises: ParkError, as otherwise
-        the page cache would decide whether a call in a coroutine fails.
+        Parks: ``sleep``, if the caller's turn has taken its time; in spite of cancels. Raises: ParkError, because
+        otherwise the page cache would decide whether a call in a coroutine fails.
         """
         if self.finalizing:
             return None

@@ -5,8 +5,8 @@ whose turn may have ended. No file descriptor reports the release of a file lock
 same process wakes it at once, a release in another process, or by closing the file, is seen at the next poll. Of all
 waiters for the same lock in a process the first one polls.
 
-Not here: ``lockf``. Its locks belong to the process, so no dhaga waits for another; and only a wait in C is refused
-where two processes wait for each other.
+Not here: ``lockf``. Its locks belong to the process, so no dhaga waits for another; and the system refuses only a wait
+in C if two processes wait for each other.
 Rejected: an OS thread for each wait. It might lock the file for a caller that was cancelled meanwhile.
 """
 
@@ -50,13 +50,13 @@ class Line:
             pauses = backoff(*PAUSES)
             pause = next(pauses)
             while not locks_at_once(fd, operation):
-                # A wake hands nothing over, as another process may lock first: the waiter polls again.
+                # A wake hands nothing over, because another process may lock first: the waiter polls again.
                 if self.polls.wait(False, bool, pause) is TIMED_OUT:
                     pause = next(pauses)
 
 
 lines: WeakValueDictionary[tuple[int, int, int], Line] = WeakValueDictionary()
-"""The lines of files that dhagas wait for, by the file's device and inode and the kind of lock."""
+"""The queues for files, by the file's device and inode and the kind of lock."""
 
 
 @builtin_function

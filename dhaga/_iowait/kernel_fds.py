@@ -41,7 +41,7 @@ def splice(
 
     Parks: ``read fd N``, ``write fd N``, until some bytes could be moved.
     """
-    # One that is not in blocking mode keeps the whole call from waiting.
+    # If one of the files is not in blocking mode, the call does not wait.
     if parking_waiter() is None or flags & SPLICE_F_NONBLOCK or not (os.get_blocking(src) and os.get_blocking(dst)):
         return standard_splice(src, dst, count, offset_src, offset_dst, flags)  # type: ignore[no-any-return]
     while True:

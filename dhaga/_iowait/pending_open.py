@@ -26,7 +26,7 @@ def offload_open(pool: OffloadPool, make: Callable[[], Opened], close: Callable[
 
 
 class PendingOpen(Generic[Opened]):
-    """An open under way in the pool. It ends twice: once it is open, and, if its caller is cancelled, there."""
+    """An open under way in the pool. It has up to two ends: the file is open, and its caller is cancelled."""
 
     def __init__(self, make: Callable[[], Opened], close: Callable[[Opened], object]) -> None:
         self.make = make

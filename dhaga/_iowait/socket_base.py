@@ -1,11 +1,12 @@
 """Base of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
 
-*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without one the fd
-stays blocking on Linux, as a process that shares it expects, and each call passes MSG_DONTWAIT; otherwise the fd is
-non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the socket
-(None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds its own
-scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than it asked
-for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try first.
+*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without a timeout the
+fd stays blocking on Linux, which a process that shares the fd expects, and each call passes MSG_DONTWAIT. Otherwise the
+fd is non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the
+socket (None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds
+its own scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than
+it asked for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try
+first.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class TimeoutSocket(standard.socket):
         self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
         self.watchers_.fd = fd = self.fileno()
-        # Sends until one checks its turn's clock. Staggered: a broadcast sends once to each of many sockets.
+        # The number of sends until a send checks its turn's clock. Staggered, because a broadcast sends once to each of
+        # many sockets.
         self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
         self.sync_timeout()
 
@@ -89,8 +91,8 @@ class TimeoutSocket(standard.socket):
 
     def settimeout(self, value: float | None, /) -> None:
         """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
-        # If the fd already has the mode, no system call is made. redis-py sets 0 and back before each command (0.86 ->
-        # 0.2 µs), PyMySQL sets its timeout before each of 10 reads of a query (0.35 -> 0.1 µs each).
+        # If the fd already has the mode, no system call is made. redis-py sets 0 and back before each command: 0.2 µs
+        # instead of 0.86. PyMySQL sets its timeout before each of 10 reads of a query: 0.1 µs instead of 0.35 for each.
         if not self.watchers_.closed:
             if value is None:
                 if self.call_timeout_ is None and self.mode_set:
@@ -171,7 +173,7 @@ class TimeoutSocket(standard.socket):
         if watcher is not None and watcher.short_read_means_empty:
             watcher.readable = False
             if watcher.may_have_more:
-                # The poller polls this fd again, as more data may follow a passed descriptor.
+                # The poller polls this fd again, because more data may follow a passed descriptor.
                 watcher.poller.to_recheck.append(watcher)
 
     def read_until_blocked(self) -> None:

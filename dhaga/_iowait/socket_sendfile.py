@@ -35,7 +35,7 @@ class SendfileSocket(TimeoutSocket):
         return self.send_by_kernel(file, fileno, offset, count)
 
     def send_by_kernel(self, file: Any, fileno: int, offset: int, count: int | None) -> int:
-        """Send blocks by sendfile(2). The fd is non-blocking meanwhile, as that call has no flag for it."""
+        """Send blocks by sendfile(2). The fd is non-blocking meanwhile, because that call has no flag for it."""
         sent = 0
         plain.setblocking(self, False)
         try:

@@ -1,11 +1,11 @@
 """``input()`` at a terminal: it parks until there is something to read, and then the interpreter reads the line.
 
 Without the module ``readline`` the terminal itself edits the line, and the interpreter finds it complete. ``readline``
-needs each key. So meanwhile the terminal passes on the first key, and the line begins when that arrives; while it is
-being edited, C code holds the OS thread.
+needs each key. So the terminal passes on the first key while the caller is parked, and the line begins with that key.
+While the line is edited, C code holds the OS thread.
 
-Rejected: reading in an OS thread, as nothing could end that read after a cancel or a Ctrl-C: it would take the next
-line; and parking in a hook of ``readline``, which swallows what a hook raises.
+Rejected: reading in an OS thread, because nothing could end that read after a cancel or a Ctrl-C: it would take the
+next line; and parking in a hook of ``readline``, which swallows what a hook raises.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 ERASE_LINE = b"\r\x1b[K"
 
 prompts = RLock()
-"""Held by the one prompt at the terminal, as ``readline`` allows no second one."""
+"""Held by the one prompt at the terminal, because ``readline`` allows no second one."""
 
 
 @builtin_function

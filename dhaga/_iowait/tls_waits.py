@@ -1,4 +1,4 @@
-"""The waits of a TLS socket for what OpenSSL wants; the close of its fd after the call that is under way.
+"""The waits of a TLS socket until OpenSSL can go on, and the close of its fd after the call that is under way.
 
 *Locks.* ``openssl_lock`` is held for each call into OpenSSL, which allows one at a time per connection; only a callback
 that parks keeps it across a park. A close meanwhile leaves the fd in ``fds_to_close``: the caller closes it when its
@@ -42,10 +42,11 @@ class TLSWaits(TimeoutSocket):
         *args: Any,
         failure: OSError | None = None,
     ) -> Any:
-        """Return the result of an OpenSSL operation, retried whenever the fd is ready for what it wants.
+        """Return the result of an OpenSSL operation, which is retried whenever the fd is ready in the direction that it
+        wants.
 
         A read may also have to write (renegotiation, key updates), and a write to read. ``failure``: the error of a
-        first try; it is raised only if the connection fails again, as it may be another connection's
+        first try; it is raised only if the connection fails again, because it may be another connection's
         (``openssl_errors.py``).
         """
         while True:

@@ -2,15 +2,15 @@
 
 With the lock, a line tagged ``# atomic`` is atomic by itself (``_sync/lock.py``). On a free-threaded build, an import
 hook compiles the modules of this package from a tree in which such a line stands in ``with OBJECT._guard:``. OBJECT is
-what the line looks at: the first name in it that has an attribute (``self`` of ``self._holder``), or ``self`` itself.
-Its class is a ``Guarded`` (``guards.py``). The lines of an ``else`` stay outside. So the source has one form and one
-tag, and builds with the lock pay nothing.
+the first name in the line that has an attribute (``self`` of ``self._holder``), or else ``self``. Its class is a
+``Guarded`` (``guards.py``). The lines of an ``else`` stay outside. So the source has one form and one tag, and builds
+with the lock pay nothing.
 
 A guard is re-entrant: a signal handler or a finalizer may come between its acquisition and the line, in the same OS
 thread. No line parks, so no guard is held across a switch.
 The hook sees later imports only. The bytecode is not cached: a cached file could come from a compiler that does not
-know the tag, such as pip's. This costs 30 ms at the import of the package. Builds with the lock do not import this
-module: with the standard modules that it needs, it takes 5 ms.
+know the tag, such as pip's. Compiling anew costs 30 ms at the import of the package. Builds with the lock do not import
+this module: that would take 5 ms, with the standard modules that it needs.
 """
 
 from __future__ import annotations

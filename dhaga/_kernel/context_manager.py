@@ -1,7 +1,7 @@
 """``contextmanager``, as in ``contextlib``, for blocks with users' code, or with a park, where any error may be raised.
 
 The standard one sets ``__traceback__`` of the error that leaves the block. An exception that is a frozen dataclass
-refuses that, and the caller gets a FrozenInstanceError instead. So this package does not use the standard one.
+refuses that, and the caller gets a FrozenInstanceError instead.
 """
 
 from __future__ import annotations

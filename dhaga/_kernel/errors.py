@@ -18,8 +18,9 @@ class IndexedError(RuntimeError):
 class Cancelled(BaseException):
     """Ends a dhaga: raised at its park by ``cancel(reason)``.
 
-    A ``BaseException``, so that ``except Exception`` lets it pass; ``finally`` blocks run and may park. If a scope was
-    cancelled, ``scope`` is that scope: each park in it raises another ``Cancelled``, parks in a ``shield()`` excepted.
+    It is a ``BaseException``, so ``except Exception`` does not catch it. ``finally`` blocks run, and may park. If a
+    scope was cancelled, ``scope`` is that scope: each park in it raises another ``Cancelled``, parks in a ``shield()``
+    excepted.
     """
 
     def __init__(self, reason: object = None) -> None:
@@ -47,7 +48,7 @@ class Deadlock(IndexedError):
 
 
 class LeftBehind(IndexedError):
-    """The dhaga or scheduler stayed in the parent process: only the code that forks goes on in the child."""
+    """The dhaga or scheduler is one of the parent process: in the child, only the code that forked goes on."""
 
 
 class ParkError(IndexedError):

@@ -1,9 +1,9 @@
 """Names that our classes have in gevent, eventlet, trio or asyncio; each raises an AttributeError that gives our name.
 
-A ``__getattr__`` raises them. Each name is a descriptor, and not handled by a ``__getattr__``: CPython 3.11 does not
-specialise the attributes of classes that have one (48 ns an attribute instead of 14; no difference from 3.12 on).
-Completion, which reads the class, offers these names there. ``show_only`` keeps ``dir()`` of an object to the names
-that users may call.
+A ``__getattr__`` raises them. Each name is a descriptor. A ``__getattr__`` for all of them would be slow: CPython 3.11
+does not specialise the attributes of classes that have one (48 ns for an attribute instead of 14 ns; from 3.12 on there
+is no difference). Completion, which reads the class, offers these names there. ``show_only`` keeps ``dir()`` of an
+object to the names that users may call.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OF_A_DHAGA = {
     "unlink": "dhaga.as_completed()",
     "add_done_callback": "asyncio.ensure_future(dhaga) where asyncio wants a Future, else dhaga.as_completed()",
 }
-"""By name in gevent, eventlet and asyncio: what to write here."""
+"""The names of a dhaga in gevent, eventlet and asyncio, each with the text to write instead."""
 
 
 OF_A_SCOPE = {
@@ -49,7 +49,7 @@ OF_A_SCOPE = {
     "join": "the end of the with block",
     "kill": "cancel()",
 }
-"""By name in trio, anyio, asyncio and gevent's Group."""
+"""The names of a scope in trio, anyio, asyncio, and of gevent's Group, each with the text to write instead."""
 
 OF_A_TIMEOUT = {
     "start": "a block: with dhaga.Timeout(seconds)",
@@ -58,7 +58,7 @@ OF_A_TIMEOUT = {
     "pending": "expired",
     "reschedule": "another dhaga.Timeout in a block within",
 }
-"""By name in gevent, eventlet and asyncio."""
+"""The names of a Timeout in gevent, eventlet and asyncio, each with the text to write instead."""
 
 
 def say_foreign_names(of: Any, names: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """The guards of atomic lines, which exist on a build without the interpreter lock: see ``atomic_lines.py``.
 
-Imported before all modules with such lines, as it brings the import hook there. A guard is an ``RLock``, or a ``Guard``
-of the accelerator, whose compiled functions hold the same one around their steps.
+Imported before all modules with such lines, because it brings the import hook there. A guard is an ``RLock``, or a
+``Guard`` of the accelerator, whose compiled functions hold the same one around their steps.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ else:
     def free_in_child() -> None:
         """Free, in a forked child, the guards that other OS threads held. Those of the accelerator do so themselves.
 
-        A list of all guards would cost each primitive more than this look through all objects costs a fork.
+        Rejected: a list of all guards. It would cost each primitive more than this look through all objects costs a
+        fork.
         """
         if new_guard is not RLock:
             return

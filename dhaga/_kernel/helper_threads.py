@@ -1,9 +1,9 @@
 """The OS threads that Dhaga adds to a program. The program's signals never reach them.
 
 The kernel hands a signal of the process to any thread that does not block it. A program may block a signal in its own
-threads and take it by ``sigwait``; a helper thread that does not block it would then end the process by it. So each
-starts with all signals blocked, and a thread that makes calls for the program takes over the caller's mask meanwhile:
-a process that the call starts inherits it.
+threads and take it by ``sigwait``. If a helper thread did not block that signal, the signal would end the process. So
+each helper thread starts with all signals blocked. While it makes a call for the program, it has the caller's mask: a
+process that the call starts inherits that mask.
 Not here: threads that the program asks for, such as ``Scheduler.start()``, which inherit the mask as any thread does.
 """
 
@@ -50,7 +50,8 @@ def signals_blocked() -> Iterator[None]:
 
     Raises: errors of handlers of signals that came meanwhile, at the end of the block.
     """
-    # Asked first: if a handler raises, the next call has blocked the signals without telling the former mask.
+    # Read first: if a handler raises in the next call, that call has blocked the signals without returning the former
+    # mask.
     former = mask_of_caller()
     try:
         pthread_sigmask(SIG_BLOCK, BLOCKED)
@@ -72,7 +73,7 @@ class HelperThread(originals.Thread):
 
 
 def start_unlisted(name: str, fn: Callable[..., object], *args: Any) -> None:
-    """Start a helper thread that ``threading`` does not know, as it lists the program's threads."""
+    """Start a helper thread that ``threading`` does not know, because it lists the program's threads."""
     with signals_blocked():
         originals.start_new_thread(run_unlisted, (name, fn, args))
 

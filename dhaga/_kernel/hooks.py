@@ -65,13 +65,13 @@ on_first_wait: Callable[[], object] | None = None
 
 on_main_code: Callable[[Any], object] | None = None
 
-# By fd: select() and friends watch a bare number, and the object that closes it knows nothing of them.
-# Dictionaries: one of many waits for an fd is removed in O(1).
+# Callbacks by fd: select() and friends watch a bare number, and the object that closes the fd knows nothing of them.
+# Dictionaries, because one of many callbacks is removed in O(1).
 before_fd_close: dict[int, dict[Callable[[], object], None]] = {}
 
 left_at_exit: list[Callable[[Any], bool]] = []
 
-# Work that still needs daemon dhagas. They are cancelled right after.
+# Work that still needs daemon dhagas, which are cancelled right after it.
 before_cancel_at_exit: list[Callable[[], object]] = []
 
 # Work that must outlast every dhaga: the joins of helper threads, which dhagas may have been using.

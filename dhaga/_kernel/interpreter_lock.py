@@ -2,10 +2,11 @@
 
 When CPython loads an extension that does not declare its support of free threading, it turns the lock on for the whole
 process, and for good. Its RuntimeWarning names the extension, but programs often hide warnings. So each extension
-loaded after Dhaga is checked here. Of an earlier one, the registry of shown warnings has the name.
+loaded after Dhaga is checked here. The name of an extension that was loaded earlier is in the registry of shown
+warnings.
 
-The line is logged when the first scheduler starts, or if one runs already, when the lock is turned on. The environment
-variable PYTHON_GIL (``-X gil``) settles the matter: with 1 the lock is wanted, with 0 it stays off.
+The line is logged when the first scheduler starts; if a scheduler runs already, when the lock is turned on. The
+environment variable PYTHON_GIL (``-X gil``) settles the matter: with 1 the lock is wanted, with 0 it stays off.
 
 Builds with the lock do not import this module.
 """

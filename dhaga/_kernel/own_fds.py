@@ -17,7 +17,7 @@ from .context_manager import contextmanager
 fstat, open_fd = os.fstat, os.open
 
 own_fds: set[int] = set()
-"""Those of the living schedulers: their loops' epolls and self-pipes, and the pipe for signals."""
+"""The fds of the living schedulers: their loops' epolls and self-pipes, and the pipe for signals."""
 
 
 def ranges_without_own(low: int, high: int) -> list[tuple[int, int]]:
@@ -28,7 +28,7 @@ def ranges_without_own(low: int, high: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def above_standard_fds() -> Iterator[None]:
-    """Give fds that are opened in the block numbers above 2.
+    """Make the fds that are opened in the block get numbers above 2.
 
     A daemon may be started with closed standard streams, and open ``/dev/null`` in their place later (``os.dup2``).
     """

@@ -92,8 +92,8 @@ def _frame_at(frame: FrameType) -> Frame:
 def stacks_of_threads() -> dict[int, Stack]:
     """Return the current stack of each OS thread, by its ident.
 
-    Without the kernel's own frames at either end. Parks: never; about 0.1 ms. From: any thread. Of more than a hundred
-    threads, only the youngest hundred are listed.
+    Without the kernel's own frames at either end. Parks: never; about 0.1 ms. From: any thread. If there are more than
+    a hundred threads, only the youngest hundred are listed.
     """
     # 5 ms, paid only by programs that take such stacks.
     import tempfile

@@ -6,13 +6,14 @@ Ended: ``_waiter`` is None again and no reference to other scopes is left. All c
 ``_waiter``; only ``cancel`` may be called from another thread: it forwards the call.
 
 A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): each park
-of the body and of the children raises a fresh ``Cancelled`` until the block has ended, so code that swallows one gets
-the next. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next outer one. For a child's
-first block, it is the scope in which the child was spawned. A cancel passes inwards, as an inner scope whose body
-raises cancels its own children. ``shield()`` (``shield.py``) holds back cancels from outside.
+of the body and of the children raises a fresh ``Cancelled`` until the block has ended. So code that swallows a
+``Cancelled`` gets the next one. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next
+outer one. For a child's first block, it is the scope in which the child was spawned. A cancel passes inwards: an inner
+scope whose body raises cancels its own children. ``shield()`` (``shield.py``) holds back cancels from outside.
 
-Errors pass outwards: ``_errors`` collects those of children and body, and the first one cancels all others. A Cancelled
-of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are no errors.
+Errors pass outwards: ``_errors`` collects the errors of children and body; the first error cancels all other children.
+A Cancelled of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are
+no errors.
 
 Rejected: a cancel that is raised once, as ``Dhaga.cancel`` does. A child that swallows it would keep the block open.
 """
@@ -236,7 +237,7 @@ class Scope:
         if self.timeout is not None and self.timeout < math.inf:
             self._timer_entry = timers.add(me.scheduler.clock() + self.timeout, self)
         # Numbers tell which block was entered first, so that a shield recognises cancels from outside. A scope with a
-        # timeout takes the number of its timer, as both are drawn from one sequence.
+        # timeout takes the number of its timer, because both are drawn from one sequence.
         self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
         self._entered = True
         self._waiter = me
@@ -374,7 +375,7 @@ say_foreign_names(Scope, OF_A_SCOPE)
 def fail_after(seconds: float | None, name: str | None = None) -> Scope:
     """Make a scope that cancels its block after some seconds and raises TimeoutError: ``with fail_after(2):``.
 
-    As ``dhaga.Timeout``, but with a standing cancel. Raises: ValueError.
+    Like ``dhaga.Timeout``, but with a standing cancel. Raises: ValueError.
 
     >>> with fail_after(2) as scope:
     ...     scope.spawn(int).result(), scope.expired

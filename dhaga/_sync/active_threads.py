@@ -1,4 +1,6 @@
-"""The running Threads by ident, what ``threading.enumerate`` returns; under the patch it is ``threading._active``."""
+"""The running Threads by ident, which ``threading.enumerate`` returns; under the patch, this dict is
+``threading._active``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ class Active(dict[int, Any]):
     """Threads by ident. The end of a Thread's dhaga removes it."""
 
     def __init__(self) -> None:
-        # By a dhaga's number, its ident if that is another one: its end passes the number to pop().
+        # The idents of dhagas whose ident differs from their number, by that number: the end of a dhaga passes the
+        # number to pop().
         self.by_number: dict[int, int] = {}
 
     def add(self, dhaga: Dhaga, thread: Any) -> None:
@@ -29,7 +32,7 @@ class Active(dict[int, Any]):
         return super().pop(self.by_number.pop(ident, ident), *default)
 
     def __delitem__(self, ident: int) -> None:
-        """Remove a Thread. Unlike in the standard's dict, this is a no-op if its end has removed it already."""
+        """Remove a Thread. Unlike in the standard's dict, this is a no-op if the thread's end has removed it."""
         self.pop(ident, None)
 
 

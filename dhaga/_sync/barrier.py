@@ -2,7 +2,7 @@
 
 Each filling is a Generation: it gathers arrivals, then is open (all came) or broken (one left early), and never changes
 again. The barrier starts a new one when the last has opened, and when it is reset. A waiter keeps the generation in
-which it arrived: so a fast caller that calls again is counted in the next one, and cannot disturb slow ones.
+which it arrived. So a fast caller that calls again counts in the next generation, and cannot disturb slow callers.
 """
 
 from __future__ import annotations

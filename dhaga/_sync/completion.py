@@ -1,8 +1,8 @@
 """``wait`` and ``as_completed``: for several dhagas and futures at once.
 
-Each waitable gets a joiner, which puts it into the caller's queue at its end: O(1) a completion. A joiner has a ticket,
-as in ``Dhaga.join``: a finished wait withdraws it, in O(1) amortised. A standard Future has no joiners: it gets the
-queue itself, which has the interface of the standard's waiters.
+Each waitable gets a joiner. When the waitable ends, the joiner puts it into the caller's queue: O(1) a completion. A
+joiner has a ticket, as in ``Dhaga.join``: a finished wait withdraws it, in O(1) amortised. A standard Future has no
+joiners: it gets the queue itself, which has the interface of the standard's waiters.
 
 While a caller waits here for a dhaga, the caller gets its error, as with ``Dhaga.result``. If no caller reads the error
 of a returned dhaga, it is reported when the dhaga is freed (``UnseenError``), so it is never lost.
@@ -85,7 +85,7 @@ class Completions:
             self.add_dhaga(waitable)
         elif hasattr(waitable, "_joiners"):
             self.joiners[waitable] = CompletionJoiner(waitable, self.queue)
-            # Check again: the call may have ended in another OS thread just before the append.
+            # Check again: the waitable may have ended in another OS thread just before the append.
             if waitable.done():
                 waitable._wake_joiners()
         else:

@@ -3,8 +3,8 @@
 Over a Lock or RLock of ours, ``notify`` moves the first waiter from the condition's queue to the lock's queue, still
 parked (wait morphing): the notifier's release then hands the lock over, and the waiter runs once, as the owner. So
 ``notify_all`` wakes no crowd that would queue up for the lock again. The waiter's place there is by its arrival at the
-condition: at the end of the queue, later callers would overtake it (SQLAlchemy's pool, 300 dhagas on 20 connections,
-p50 / p99 of the wait: 25 / 189 ms at the end, 39 / 43 by arrival).
+condition: at the end of the queue, later callers would overtake it. Measured with SQLAlchemy's pool, 300 dhagas on 20
+connections: p50 and p99 of the wait are 25 and 189 ms at the end, 39 and 43 ms by arrival.
 
 Over any other lock, which cannot hand over, each waiter parks on a lock of its own, its gate. ``notify`` opens the
 gate, and the waiter takes the condition's lock back by itself.

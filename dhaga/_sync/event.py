@@ -16,16 +16,15 @@ import warnings
 
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
-from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
-from .inner_condition import InnerCondition
+from .inner_condition import ConditionInside
 
 
-class Event(Guarded):
+class Event(ConditionInside):
     """A flag to wait for. Source: ``threading.Event``; signal handlers and finalizers may also call ``set``.
 
     >>> event = Event()
@@ -99,20 +98,7 @@ class Event(Guarded):
             me.wake_parked(True)  # set() came between the check of the flag and here, and does not know this waiter
         return me.park_within(timeout) is not TIMED_OUT
 
-    @property
-    def _cond(self) -> InnerCondition:
-        """The condition inside, made on first use. Source: an attribute of the standard Event."""
-        made: InnerCondition | None = self.__dict__.get("_inner_condition")
-        if made is None:
-            new = InnerCondition(self, self._wake, lambda: None)
-            made = self.__dict__.setdefault("_inner_condition", new)
-        return made
-
-    def _wake(self, n: int) -> None:
-        """Wake the first ``n`` waiters, whether the flag is set or not."""
+    def _serve_(self, n: int) -> None:
+        # Whether the flag is set or not.
         while n > 0 and self._waiters_.wake_first() is not None:
             n -= 1
-
-    def _at_fork_reinit(self) -> None:
-        # The waiters stayed in the parent; the flag is kept, as by the standard.
-        self._waiters_ = WaitQueue(self, "event.wait")

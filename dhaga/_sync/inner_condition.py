@@ -1,36 +1,56 @@
 """``_cond`` of an Event and of a Semaphore: the condition inside, which programs use although it is private.
 
 They notify it after a change by hand (``with semaphore._cond: semaphore._value += 1; semaphore._cond.notify()``), and
-subclasses wait for it. Its waiters are in the primitive's own queue: so what wakes a waiter of the primitive wakes
-them, and a notify wakes the waiters of the primitive.
+subclasses wait for it. The waiters of the condition are in the primitive's own queue. So a wake of the primitive's
+waiters reaches them, and a notify wakes the waiters of the primitive.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from .._kernel.arguments import check_wait_timeout
+from .._kernel.guards import Guarded
 from .._kernel.wait.current import this_waiter
+from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
 from .condition import Condition
 from .lock import Lock
 
-__all__ = ["InnerCondition"]
+__all__ = ["ConditionInside", "InnerCondition"]
+
+
+class ConditionInside(Guarded):
+    """Base of the primitives with a condition inside: Event and Semaphore, whose waiters are in ``_waiters_``."""
+
+    __slots__ = ()
+
+    _waiters_: WaitQueue
+
+    @property
+    def _cond(self) -> InnerCondition:
+        """The condition inside, made on first use. Source: an attribute of the standard Event and Semaphore."""
+        made: InnerCondition | None = self.__dict__.get("_inner_condition")
+        if made is None:
+            made = self.__dict__.setdefault("_inner_condition", InnerCondition(self))
+        return made
+
+    def _serve_(self, n: int) -> None:
+        """Wake up to ``n`` waiters, for a notify of the condition."""
+        raise NotImplementedError
+
+    def _take_back_(self) -> None:
+        """Restore what a waiter of the condition was handed: such a waiter checks the state itself."""
+
+    def _at_fork_reinit(self) -> None:
+        # The waiters stayed in the parent.
+        self._waiters_.clear()
 
 
 class InnerCondition(Condition):
-    """A Condition whose waiters are those of a primitive.
+    """A Condition whose waiters are those of a primitive."""
 
-    ``serve``: serves up to ``n`` waiters; ``give_back``: takes what a waiter of this condition was handed, as such a
-    waiter looks for itself.
-    """
-
-    def __init__(self, owner: Any, serve: Callable[[int], object], give_back: Callable[[], object]) -> None:
+    def __init__(self, owner: ConditionInside) -> None:
         super().__init__(Lock())
         self._owner = owner
-        self._serve = serve
-        self._give_back_ = give_back
 
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock, wait until a waiter of the primitive would be woken, and acquire the lock again.
@@ -55,14 +75,14 @@ class InnerCondition(Condition):
         finally:
             self._acquire_restore(saved)
             if woken:
-                self._give_back_()
+                self._owner._take_back_()
         return woken
 
     def notify(self, n: int = 1) -> None:
         """Serve up to ``n`` waiters of the primitive. Raises: RuntimeError if the lock is not held."""
         if not self._is_owned():
             raise RuntimeError("cannot notify on un-acquired lock")
-        self._serve(n)
+        self._owner._serve_(n)
 
     def notify_all(self) -> None:
         """Serve all waiters of the primitive."""

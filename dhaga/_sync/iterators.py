@@ -96,8 +96,8 @@ def concurrent_tee(iterable: Iterable[T], n: int = 2) -> tuple[TeeIterator[T], .
     """Return ``n`` iterators over the same values, one for each dhaga or thread; ``itertools.tee`` is not safe for
     that.
 
-    Parks: never; its iterators park while another one reads the source (``lock.acquire``). Raises: ValueError if n < 0.
-    Source: ``threading.concurrent_tee``.
+    Parks: never; each of the iterators parks while another one reads the source (``lock.acquire``). Raises: ValueError
+    if n < 0. Source: ``threading.concurrent_tee``.
     """
     if n < 0:
         raise ValueError("n must be a non-negative integer")

@@ -1,8 +1,8 @@
 """``threading.local`` on dhagas: each dhaga, and all other code of each OS thread, has attributes of its own.
 
 A local keeps a Namespaces: a dict from a dhaga's ident to that dhaga's attributes, and a standard local for code
-outside dhagas. A dhaga holds a weak reference to each Namespaces that it has used, and removes its entry when it ends:
-so the dhaga does not keep the local alive, and its values do not outlive the dhaga.
+outside dhagas. A dhaga holds a weak reference to each Namespaces that it has used, so it does not keep the local alive.
+When it ends it removes its entry, so the values do not outlive the dhaga.
 
 Rejected: a context variable. A spawned dhaga would get the values with its copied context, which ``threading.local``
 must not do.
@@ -20,11 +20,11 @@ from .._kernel.run.microthread import Dhaga
 from .._kernel.stdlib_face import refuse_copy
 
 MISSING = object()
-"""Marks a missing attribute, as None is a value."""
+"""Marks a missing attribute, because None is a value."""
 
 
 class Namespaces(dict[int, dict[str, Any]]):
-    """The attributes of one local, by the dhaga's ident; ``threads``: attributes of code outside dhagas."""
+    """The attributes of one local by the dhagas' idents; ``threads``: the attributes of code outside dhagas."""
 
     __slots__ = ("__weakref__", "args", "kwargs", "threads")
 

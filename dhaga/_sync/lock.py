@@ -136,6 +136,10 @@ class OwnedLock(Guarded):
     def _restore(self, saved: Any) -> None:
         """Make the caller the holder again as it was before the wait."""
 
+    def _at_fork_reinit(self) -> None:
+        # The holder and the waiters stayed in the parent, where the lock is another one.
+        self.__init__()  # type: ignore[misc]
+
 
 @refuse_async_with("async with asyncio.Lock")
 class Lock(OwnedLock):
@@ -199,10 +203,6 @@ class Lock(OwnedLock):
 
     def _acquire_restore(self, state: Any) -> None:
         self._reacquire()
-
-    def _at_fork_reinit(self) -> None:
-        # The holder and the waiters stayed in the parent, where the lock is another one.
-        self.__init__()  # type: ignore[misc]
 
 
 @refuse_async_with("async with asyncio.Lock")
@@ -292,10 +292,6 @@ class RLock(OwnedLock):
         # A hand-over to main code or an OS thread made its waiter the holder, but release() compares greenlets.
         self._holder = getcurrent()
         self._count = saved
-
-    def _at_fork_reinit(self) -> None:
-        # The holder and the waiters stayed in the parent, where the lock is another one.
-        self.__init__()  # type: ignore[misc]
 
 
 def is_in_this_thread(holder: Any) -> bool:

@@ -9,13 +9,13 @@ from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
 
 RETRY_SECONDS = 0.00005
-"""Seconds between two tries of a held Mutex. Once its OS thread runs again, the holder needs far less time."""
+"""Seconds between two tries of a held Mutex. Once the holder's OS thread runs again, the holder needs far less time."""
 
 RETRIES = 40
 """After this number of tries (2 ms or more) the holder may be a parked dhaga of this OS thread: others get a turn."""
 
 FREEZE_SECONDS = 5.0
-"""A caller that cannot park, and so may keep the holder from running, gives up after these seconds."""
+"""Seconds after which a caller that cannot park gives up: it may keep the holder from running."""
 
 
 @known_layout
@@ -23,8 +23,8 @@ class Mutex(Guarded):
     """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
 
     Like an OS lock it is not re-entrant: a signal handler or a finalizer in the dhaga that holds it waits forever. A
-    program must not park while it holds one; if it does, others wait, but no OS thread freezes. Use ``acquire`` and
-    try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
+    program must not park while it holds a Mutex; if it does, other callers wait, but no OS thread freezes. Use
+    ``acquire`` and try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
     """
 
     __slots__ = ("_free",)
@@ -35,8 +35,8 @@ class Mutex(Guarded):
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted.
 
-        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, as it is held for a
-        few lines.
+        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, because it is held for
+        a few lines.
         """
         for _ in range(RETRIES if blocking else 1):
             if self._free: self._free = False; return True  # atomic  # fmt: skip
@@ -89,7 +89,7 @@ class Mutex(Guarded):
 class MutexRetry:
     """The wait target of a caller that pauses between two tries of a Mutex whose holder has parked.
 
-    Neither a timeout nor a cancel ends it, as the caller's operation must not stay half done.
+    Neither a timeout nor a cancel ends it, because the caller's operation must not stay half done.
     """
 
     __slots__ = ("me",)

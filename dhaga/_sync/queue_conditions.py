@@ -1,8 +1,8 @@
 """The conditions of a Queue: ``not_empty`` and ``not_full``, which watchers wait for, and ``all_tasks_done``.
 
 A watcher is a waiter of ``not_empty`` or ``not_full``. It waits among the queue's getters or putters, in the order of
-arrival. The queue wakes it in its turn, but neither takes an item for it nor stores one: it has asked for the mutex and
-looks for itself.
+arrival. The queue wakes such a waiter in its turn, but takes no item for it and stores none: the waiter acquires the
+mutex, and looks for itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["AllTasksDone", "QueueCondition"]
 class QueueCondition(Condition):
     """A Condition over the mutex of a Queue. Source: the Conditions ``not_empty`` and ``not_full`` of ``queue.Queue``.
 
-    ``waiters``: the queue's getters or putters; ``watchers``: those waiters that wait here; ``serve``: serves the first
-    of all waiters, as far as there are items or room. The code between acquire and release
+    ``waiters``: the queue's getters or putters; ``watchers``: the waiters of this condition among them; ``serve``:
+    serves the first waiters, as far as there are items or room. The code between acquire and release
     must not park.
     """
 
@@ -92,7 +92,7 @@ class QueueCondition(Condition):
 class AllTasksDone:
     """Condition-like object for the end of all tasks of a queue.
 
-    Source: the Condition of this name in ``queue.Queue``. Acquiring this one excludes no other caller.
+    Source: the Condition of this name in ``queue.Queue``. An acquire of it excludes no other caller.
     """
 
     __slots__ = ("_joiners", "_queue")

@@ -96,7 +96,7 @@ class QueueItems(Generic[T]):
 
     @calls_out
     def qsize(self) -> int:
-        """Return the number of items, those included that were handed to getters which have not run since.
+        """Return the number of items. Items that were handed to getters count until these getters run.
 
         Another OS thread may change it at any time.
         """

@@ -1,11 +1,11 @@
 """RateLimiter: a token bucket. RateLimiter: tokens come at a steady rate; a caller takes some, or waits in turn for
 them.
 
-The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves it by
-``n`` intervals, and may go on once it is at most a bucketful away. So no timer has to fill it, rounding errors do not
-add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A fair lock gives
-callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A caller that leaves
-has taken nothing.
+The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves that
+time by ``n`` intervals, and may go on once the time is at most a bucketful away. So no timer has to fill it, rounding
+errors do not add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A
+fair lock gives callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A
+caller that leaves has taken nothing.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class RateLimiter:
     def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
         """Acquire ``tokens``; wait in turn until there are enough.
 
-        Parks: until then (``rate.acquire``, ``sleep``). Returns: False as soon as it is certain that they will not be
-        there within ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.
+        Parks: until then (``rate.acquire``, ``sleep``). Returns: False as soon as the wait is certain to take more than
+        ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.
         """
         if not 0 < tokens <= self.burst:
             raise ValueError(f"from 1 to {self.burst} tokens, the burst, can be taken at once, not {tokens!r}")
@@ -105,7 +105,7 @@ class RateLimiter:
         """Do nothing: the token was for the call, however long it took."""
 
     def _at_fork_reinit(self) -> None:
-        # The caller whose turn it was, and those behind it, stayed in the parent.
+        # The caller whose turn it was, and all callers behind it, stayed in the parent.
         self._turn._at_fork_reinit()
         self._turn._waiters.reason = "rate.acquire"
 

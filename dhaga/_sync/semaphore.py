@@ -10,16 +10,15 @@ from __future__ import annotations
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
 from .._kernel.foreign_names import refuse_async_with
-from .._kernel.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT
-from .inner_condition import InnerCondition
+from .inner_condition import ConditionInside
 
 
 @refuse_async_with("async with asyncio.Semaphore")
-class Semaphore(Guarded):
+class Semaphore(ConditionInside):
     """A number of permits; a released permit goes to the first waiter. Source: ``threading.Semaphore``.
 
     >>> permits = Semaphore(2)
@@ -85,22 +84,15 @@ class Semaphore(Guarded):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.release()
 
-    @property
-    def _cond(self) -> InnerCondition:
-        """The condition inside, made on first use. Source: an attribute of the standard Semaphore."""
-        made: InnerCondition | None = self.__dict__.get("_inner_condition")
-        if made is None:
-            new = InnerCondition(self, lambda n: self._hand_out_permits_(), self._give_back_)
-            made = self.__dict__.setdefault("_inner_condition", new)
-        return made
+    def _serve_(self, n: int) -> None:
+        self._hand_out_permits_()
 
-    def _give_back_(self) -> None:
+    def _take_back_(self) -> None:
         self._value += 1  # atomic
 
     def _at_fork_reinit(self, value: int = 1) -> None:
-        # The waiters stayed in the parent.
+        super()._at_fork_reinit()
         self._value = value
-        self._waiters_.clear()
 
 
 class BoundedSemaphore(Semaphore):

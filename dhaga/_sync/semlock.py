@@ -3,7 +3,8 @@
 It is a semaphore of the operating system. No file descriptor reports its release, so a waiter polls: a release in the
 same process wakes it at once, a release in another process is seen at the next poll. Only the first waiter of a process
 polls; the others queue up behind it. A process without dhagas blocks in the system call, as with the standard.
-``_holder`` is needed only for an RLock: the standard one knows only the OS thread, and would admit each of its dhagas.
+``_holder`` is needed only for an RLock: the standard RLock knows only the OS thread, and would admit each dhaga of that
+thread.
 
 Rejected: an OS thread for each wait. It might acquire the semaphore for a caller that was cancelled meanwhile.
 """
@@ -104,7 +105,7 @@ class SemLock(standard):  # type: ignore[misc]
             left = pause if deadline is None else min(pause, deadline - clock())
             if left <= 0:
                 return False
-            # A wake hands nothing over, as another process may acquire first: the waiter polls again.
+            # A wake hands nothing over, because another process may acquire first: the waiter polls again.
             if queue.wait(False, bool, left) is TIMED_OUT:
                 pause = next(pauses)
         return True

@@ -28,7 +28,7 @@ from .._kernel.wait.waiter import TIMED_OUT
 T = TypeVar("T")
 
 NOTHING: Any = object()
-"""Marks the absence of an item, as None is one."""
+"""Marks the absence of an item, because None is one."""
 
 
 class SimpleQueue(Guarded, Generic[T]):
@@ -121,7 +121,7 @@ class SimpleQueue(Guarded, Generic[T]):
 
     @calls_out
     def qsize(self) -> int:
-        """Return the number of items, those included that were handed to getters which have not run since.
+        """Return the number of items. Items that were handed to getters count until these getters run.
 
         Another OS thread may change it at any time.
         """

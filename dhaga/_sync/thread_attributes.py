@@ -51,7 +51,7 @@ class ThreadAttributes:
 
     @property
     def native_id(self) -> int | None:
-        """The operating system's number of the OS thread that runs it."""
+        """The operating system's number of the OS thread that runs this thread."""
         self._check_initialised_()
         return self._native_id
 

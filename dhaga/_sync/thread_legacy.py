@@ -13,7 +13,9 @@ from .thread_attributes import ThreadAttributes
 
 
 class ReadName:
-    """A name computed as it is read, which a subclass or program may set to a value of its own, unlike a property."""
+    """A name that is computed when it is read. Unlike a property, a subclass or program may set it to a value of its
+    own.
+    """
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self.compute = compute
@@ -105,7 +107,7 @@ class ThreadEndLock(Lock):
             shutdown_locks().add(self)
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        """Release the lock, as the thread ends."""
+        """Release the lock, because the thread ends."""
         shutdown_locks().discard(self)
         self.release()
 

@@ -7,7 +7,8 @@ pending in the backlog, running in one worker, or ended; the ``guard`` of ``futu
 No wake is lost: a submitter first appends the call and then looks for a worker; a worker first becomes idle and then
 checks the backlog. ``wake_pending`` saves wakes: it is set from a wake until that worker runs. The worker takes calls
 until the backlog is empty, and wakes the next one if it leaves a call there. A call wakes a worker of a scheduler whose
-thread sleeps; if none sleeps, one of each scheduler with room, as any of them may compute for long.
+thread sleeps. If no thread sleeps, it wakes a worker of each scheduler with room, because any scheduler may be busy for
+long.
 
 Rejected: a backlog for each scheduler. A call behind a long one would wait while other threads sleep.
 
@@ -391,7 +392,8 @@ at_exit: list[bool] = []
 def end_idle_workers() -> None:
     """End idle workers at interpreter exit, and make the others non-daemons, so that their calls are waited for.
 
-    It runs before the kernel waits for dhagas: exit hooks run in reverse order, and this one is registered later.
+    This hook runs before the kernel waits for dhagas: exit hooks run in reverse order, and it is registered later than
+    the kernel's.
     """
     at_exit.append(True)
     for pool in members(worker_pools):

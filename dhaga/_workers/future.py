@@ -82,7 +82,7 @@ class Future(concurrent.futures.Future[T]):
             self._wait_for_end(timeout)
         if self._exception is not None:
             try:
-                # Start from the call's own traceback: otherwise it would grow with each call of this method.
+                # Start from the call's own traceback: otherwise the traceback would grow with each call of this method.
                 raise self._exception.with_traceback(self._traceback)
             finally:
                 del self  # the traceback holds this frame, which would be a cycle
@@ -215,7 +215,7 @@ class Future(concurrent.futures.Future[T]):
             (queue.add_cancelled if state == NOTIFIED else tell)(self)
 
     def _notify(self) -> None:
-        """Wake the waiters and call the callbacks. Without the guard, as callbacks are code of the program."""
+        """Wake the waiters and call the callbacks. Without the guard, because callbacks are code of the program."""
         self._wake_joiners()
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]

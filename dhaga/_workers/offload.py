@@ -1,7 +1,7 @@
 """Offload: run a blocking call in an OS thread while its caller is parked.
 
 ``offload`` uses a pool shared by the whole program. An ``OffloadPool`` has its own threads, so that its calls wait only
-for each other: commits of a store must not wait for other calls, and no call for slow name look-ups.
+for each other. Commits of a store must not wait for other calls, and no call may wait for slow name look-ups.
 
 A call is in the backlog (``_calls``), in a thread, or answered. A thread is busy, or idle with its gate closed
 (``_idle``; the last one is woken first, so that the others reach ``IDLE_SECONDS`` and end). ``_guard``, an OS lock held
@@ -55,8 +55,8 @@ class OffloadPool:
     """At most ``threads`` OS threads for blocking calls, and a FIFO backlog.
 
     With one thread, the calls of all callers are made one after the other. Threads start on demand and end after
-    ``IDLE_SECONDS`` without a call. At interpreter exit the accepted calls have ``EXIT_SECONDS`` in total; unfinished
-    ones are logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
+    ``IDLE_SECONDS`` without a call. At interpreter exit the accepted calls have ``EXIT_SECONDS`` in total; calls that
+    do not end by then are logged. A forked child has no threads and no calls. Raises: TypeError, ValueError.
     """
 
     def __init__(self, name: str, threads: int) -> None:
@@ -184,7 +184,7 @@ class OffloadPool:
         except BaseException as error:
             if is_started(thread):
                 raise
-            # The call is not lost if another thread is left: that one takes it, or also fails to start.
+            # The call is not lost if another thread is left: that thread takes the call, or also fails to start.
             left_behind = self._forget(thread)
             for other in left_behind:
                 if other is not call:
@@ -232,7 +232,9 @@ class OffloadPool:
         return None
 
     def _end_if_idle(self, thread: WorkerThread) -> None:
-        """End a thread after its idle time; no-op if it was woken meanwhile. Callers see it idle or gone."""
+        """End a thread after its idle time; no-op if it was woken meanwhile. Callers see the thread either idle or
+        gone.
+        """
         with self._guard:
             if thread in self._idle:
                 self._idle.remove(thread)
@@ -342,8 +344,8 @@ def offload(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a blocking call in an OS thread; return its result or raise its error. A plain OS thread runs it inline.
 
     Parks: until the call returns (``offload``); else as ``OffloadPool.offload``. The program shares ``MAX_THREADS``; at
-    interpreter exit a call without a caller is dropped. A hop takes 160 µs, 80 of them CPU time: make calls below 100
-    µs inline (a key-value store reports commits that are 46 % cheaper). With 100 concurrent callers offloading wins
+    interpreter exit a call without a caller is dropped. A hop takes 160 µs, half of it CPU time. So make calls below
+    100 µs inline: that made the commits of a key-value store 46 % cheaper. With 100 concurrent callers offloading wins
     from 70 µs a call (13x at 1 ms); other dhagas wait 0.1 ms instead of 111 (benchmarks/offload.py).
     Raises: TypeError, ParkError, RuntimeError if no OS thread can be started.
 
@@ -384,7 +386,9 @@ def wait_for_calls() -> None:
 
 
 def end_idle_threads() -> None:
-    """End the idle threads before a fork: one is safe beside them, but CPython warns of any thread from 3.12 on."""
+    """End the idle threads before a fork. A fork beside idle threads is safe, but from 3.12 on CPython warns of any
+    thread.
+    """
     deadline = originals.monotonic() + GONE_SECONDS
     while any(pool._is_settling() for pool in members(pools)) and originals.monotonic() < deadline:
         originals.thread_sleep(0.0001)

@@ -48,8 +48,8 @@ class ThreadCall:
         self.mask = mask_of_caller()
         # The answer and a cancel come from two OS threads: the one that pops the caller (an atomic step) wins.
         self.callers = [caller]
-        # The class under which SwitchInterval counts the call. The first one to pop it, thread or caller, ends the
-        # count: a caller whose loop was closed without a shutdown never runs again.
+        # The class under which SwitchInterval counts the call. Thread or caller, whichever pops the class first ends
+        # the count: a caller whose loop was closed without a shutdown never runs again.
         self.urgency: list[int] = []
         self.started: Any = None  # a lock, released when the call begins
         self.value: Any = None
@@ -172,7 +172,7 @@ class WorkerThread(HelperThread):
 
     def run(self) -> None:
         current_pool.pool = self.pool
-        if self.run_next_call():  # first of all, as the caller waits for the start of this thread
+        if self.run_next_call():  # first of all, because the caller waits for the start of this thread
             set_timer_slack(self.native_id)
             while self.run_next_call():
                 pass
@@ -189,7 +189,7 @@ class WorkerThread(HelperThread):
         return True
 
     def take_mask(self, mask: frozenset[int]) -> None:
-        """Block these signals and no others: those of a call's caller, or all while there is no call."""
+        """Block these signals and no others: those that the caller blocks, or all signals while there is no call."""
         # Kept between calls: a change takes 3 µs.
         if mask != self.mask:
             self.mask = mask

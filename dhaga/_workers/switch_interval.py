@@ -2,8 +2,9 @@
 lock from a dhaga.
 
 The interval is one value for the process. ``SwitchInterval`` counts running calls in two classes, of HIGH dhagas and
-all others, and sets the interval at each first and last one. If the program sets an interval meanwhile, that one is
-restored. Calls begin and end in any OS thread, also in a signal handler: an RLock of the OS guards the counts.
+all others, and sets the interval at each first and last one. If the program sets an interval meanwhile, the program's
+interval is restored. Calls begin and end in any OS thread, also in a signal handler: an RLock of the OS guards the
+counts.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ OFFLOAD_INTERVAL = 0.000_1
 """Seconds that a thread waits for the interpreter lock before it requests it, while a call runs.
 
 Python's default of 5 ms starts anew whenever the lock is released and acquired again. A scheduler in pure Python whose
-dhagas compute does so every 0.25 ms, to poll for events: a call then waits until it wins a race, up to 1.2 s. (With 0.2
-ms still 0.1 s, if the system adds 50 µs to each wait.)
+dhagas compute does so every 0.25 ms, to poll for events: a call then waits until it wins a race, up to 1.2 s. (With an
+interval of 0.2 ms it still waits up to 0.1 s, if the system adds 50 µs to each wait.)
 """
 
 URGENT_INTERVAL = 0.000_02
 """The interval while a call of a HIGH dhaga runs.
 
-A call that blocks for 0.15 ms takes 0.35 ms in all; beside 100 computing dhagas and 16 busy threads it takes 0.45, with
-an interval of 50 µs 0.51, and 5 µs gain nothing more than 20. It slows down threads that compute at the same time by
-about a quarter, so it is only for urgent calls.
+A call that blocks for 0.15 ms takes 0.35 ms in all. Beside 100 computing dhagas and 16 busy threads it takes 0.45 ms
+with this interval, and 0.51 ms with 50 µs; 5 µs is no better than 20 µs. It slows down threads that compute at the same
+time by about a quarter, so it is only for urgent calls.
 """
 
 URGENT, OTHER = 0, 1
@@ -43,7 +44,7 @@ class SwitchInterval:
 
     def reset(self) -> None:
         """Start without running calls: at first, and in a forked child."""
-        self.guard = originals.RLock()  # re-entrant, as a signal handler may also offload
+        self.guard = originals.RLock()  # re-entrant, because a signal handler may also offload
         self.running_calls = [0, 0]  # of HIGH dhagas, and all others
         self.adjust()
 
@@ -88,7 +89,7 @@ switch_interval = SwitchInterval()
 
 
 def set_timer_slack(thread: int | None) -> None:
-    """Set the timer slack of an OS thread to 1 ns, without which Linux ends each of its waits up to 50 µs late.
+    """Set the timer slack of an OS thread to 1 ns. By default Linux ends each wait of a thread up to 50 µs late.
 
     This halves the time to get the interpreter lock beside computing dhagas: 0.12 -> 0.07 ms.
     """

@@ -85,7 +85,7 @@ REFUSED = {
         "dhaga.no_park() finds the calls of a block that would wait": "assert_switches",
     },
 }
-"""By module: the alternative, and its names. The names can be imported; their use is refused."""
+"""The alternatives by module, each with its names. The names can be imported; their use is refused."""
 
 
 class AbsentError(ImportError, NotImplementedError):

@@ -71,7 +71,8 @@ class CompatLoader(Loader):
     def exec_module(self, module: ModuleType) -> None:
         # The import system has just set the foreign spec; the module was executed with its own.
         foreign, module.__spec__ = module.__spec__, self.own_spec
-        # A module of ours that serves as one of theirs, such as dhaga.socket, keeps its name; so does one of several.
+        # A module of Dhaga that stands for a foreign module, such as dhaga.socket, keeps its name, even if it stands
+        # for several.
         if foreign is not None and foreign.name not in ALIASES and module.__name__ == self.twin:
             module.__name__ = foreign.name
 
@@ -82,9 +83,9 @@ finder = CompatFinder()
 def install(*names: str) -> None:
     """Install Dhaga's packages for ``import gevent`` and ``import eventlet``, each if named, in this process.
 
-    ``select`` and ``poll`` yield at each call from now on, as theirs do: a consumer that always finds a message
-    (kombu's) would otherwise spawn a crowd of greenlets before the first of them runs. A greenlet's ident in
-    ``threading`` is also its ``id()``, as theirs.
+    From now on ``select`` and ``poll`` yield at each call, like those of gevent. Otherwise a consumer that always finds
+    a message (kombu's) would spawn a crowd of greenlets before the first of them runs. A greenlet's ident in
+    ``threading`` is its ``id()``, as in gevent.
 
     Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
     """

@@ -23,13 +23,14 @@ FACES = ("queue", "threading", "concurrent.futures", "subprocess", "socket", "ss
 """Standard modules whose waits block an OS thread where they are not patched."""
 
 STILL_SHARE = 0.05
-"""An OS thread that computed for a smaller share of a block waits.
+"""An OS thread that computed for a smaller share of a block counts as waiting.
 
-One that polls with ``sleep(0.01)`` computes for 1 to 2 %, one of ten that compute beside each other for 10 %.
+A thread that polls with ``sleep(0.01)`` computes for 1 to 2 %. If ten threads compute beside each other, each computes
+for 10 %.
 """
 
 COMPUTING_SHARE = 0.5
-"""An OS thread that computed, or waited for a processor, for a larger share of a block computes."""
+"""An OS thread that computed, or waited for a processor, for a larger share of a block counts as computing."""
 
 LOCK_CALL = re.compile(r"\bwith\s+(?!.*\w\()|\.(acquire|__enter__)\(")
 QUEUE_CALL = re.compile(r"\.(get|put)\(")
@@ -38,7 +39,7 @@ OTHER_CALLS = {
     "socket": re.compile(r"\.(recv|recv_into|recvfrom|recvmsg|send|sendall|sendto|accept|connect)\("),
     "select": re.compile(r"\.(select|poll)\("),
 }
-"""Calls of standard modules that wait in C, under the line of the program: by their module, which Dhaga also has."""
+"""The calls, by standard module, that wait in C under the line of the program. Dhaga has a module of each name."""
 
 ELSEWHERE = "or run the program with python -m dhaga"
 
@@ -53,7 +54,9 @@ class ThreadUse:
         self._delay: float | None = None
 
     def begin_delay(self) -> None:
-        """Count the waits for a processor from now on: two files of /proc, which a thread without a block is spared."""
+        """From now on count the waits for a processor. That reads two files of /proc, and so begins only once a thread
+        is blocked.
+        """
         if self._delay is None:
             self.native_id = native_id_of(self.scheduler)
             self._delay = run_delay(self.native_id)
@@ -130,7 +133,9 @@ def _advice_for_wait(line: str, futex: bool | None) -> str:
 
 
 def _standard_thing(line: str, futex: bool | None) -> tuple[str, str] | None:
-    """Return what of the standard library a line waits for, and Dhaga's module that has it; None: nothing known."""
+    """Return the name in the standard library that a line waits for, and the module of Dhaga that has it; None if
+    unknown.
+    """
     if futex is not False and LOCK_CALL.search(line):
         return "for a standard lock", "threading"
     if futex and QUEUE_CALL.search(line):
@@ -146,7 +151,7 @@ def _standard_thing(line: str, futex: bool | None) -> tuple[str, str] | None:
 
 
 def _innermost_module(stack: Stack) -> str | None:
-    """Return the outermost standard module of ``FACES`` from which the innermost frames do not leave; None: none."""
+    """Return the outermost module of ``FACES`` that the innermost frames stay in; None without one."""
     inside = None
     for frame in reversed(stack):
         module = standard_module(frame.file)

@@ -3,14 +3,13 @@
 Held is the time from a switch to the next: the dhaga had the OS thread. The CPU clock of the thread says how much of it
 the dhaga computed; the rest is a wait in C, or for a processor or the interpreter lock. Meanwhile a switch costs about
 1 µs more; otherwise there is no cost. ``RunTimes`` adds up both for the greenlet that ran, in two windows of ``WINDOW``
-seconds: the current one and the previous one, so that a share never covers only a window that has just begun. Its dicts
-are written in the scheduler's thread and read in the querying thread, which copies them. A scheduler that a dhaga
-blocks may not have installed the observer yet: then the heartbeat, unchanged since the last query, gives that dhaga all
-of the held time.
+seconds, the current and the previous one: no share covers only a window that has just begun. Its dicts are written in
+the scheduler's thread and read in the querying thread, which copies them. A scheduler that a dhaga blocks may not have
+installed the observer yet: then the heartbeat, unchanged since the last query, gives that dhaga all of the held time.
 
 Rejected: sampling from another thread, a hundred times a second. It costs less and misses too much: such a thread runs
-when the interpreter lock is released, hardly ever in the middle of a computation. Of dhagas that compute for 2 ms in
-every 5 it saw 3 %.
+when the interpreter lock is released, hardly ever in the middle of a computation. It saw 3 % of the dhagas that compute
+for 2 ms in every 5 ms.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ WINDOW = 1.0
 """Seconds of a window; a share covers the last one to two windows."""
 
 BLOCKING_HELD = 0.25
-"""A dhaga that holds its OS thread for a smaller share of the time is not named as one that blocks it."""
+"""A dhaga that holds its OS thread for a smaller share of the time is not named as blocking it."""
 
 COMPUTED_PART = 0.25
-"""A dhaga that computes for a larger part of the time that it holds is not named, as others may have the interpreter
-lock meanwhile: of four OS threads that compute beside each other, each computes for a quarter of its time.
+"""A dhaga that computes for a larger part of its turn is not named. The other part may be a wait for the interpreter
+lock: of four OS threads that compute beside each other, each computes for a quarter of its time.
 """
 
 SHORT_TURN = 0.000_1
@@ -45,7 +44,7 @@ The next long turn, or the poll of the hub, reads it.
 """
 
 LEAST_SECONDS = 0.25
-"""The CPU time of a shorter time says too little: right after the first query each running dhaga would be named."""
+"""The CPU time of a shorter period says too little: right after the first query each running dhaga would be named."""
 
 
 class Share(NamedTuple):

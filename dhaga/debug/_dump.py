@@ -16,7 +16,7 @@ from ._snapshot import LOOK_SECONDS, DhagaView, SchedulerView, Snapshot, snapsho
 from ._table_row import stem
 
 MOST_NAMES = 8
-"""Number of names that are listed of dhagas described once."""
+"""The most names that are listed for dhagas that are described once."""
 
 
 def dump(patience: float = LOOK_SECONDS) -> str:
@@ -70,7 +70,9 @@ def _scheduler_lines(view: SchedulerView, deadlocked: Container[str]) -> Iterato
 
 
 def _lines_of_all(views: Collection[DhagaView], deadlocked: Container[str]) -> Iterator[str]:
-    """Format views; equal ones once, at the place of the first. A deadlocked one keeps a line of its own."""
+    """Format views. Equal views are formatted once, at the place of the first; a deadlocked view keeps a line of its
+    own.
+    """
     groups: defaultdict[Hashable, list[DhagaView]] = defaultdict(list)
     for view in views:
         groups[view.name if view.name in deadlocked else _alike(view)].append(view)
@@ -122,7 +124,7 @@ def _described(view: DhagaView, title: str, alike: Collection[DhagaView]) -> Ite
 
 
 def _since(views: Iterable[DhagaView]) -> str:
-    """Return how long these wait: `` for 3.0 s``, `` for 20 ms to 3.0 s``."""
+    """Return how long these dhagas wait: `` for 3.0 s``, `` for 20 ms to 3.0 s``."""
     seconds = sorted(view.seconds for view in views if view.seconds is not None)
     ends = list(dict.fromkeys(map(duration, seconds[:1] + seconds[-1:])))
     return f" for {' to '.join(ends)}" if ends else ""

@@ -33,7 +33,7 @@ class DumpHandler:
         self.start()
 
     def start(self) -> None:
-        """Start the helper thread; again in a forked child, as threads are not inherited."""
+        """Start the helper thread; again in a forked child, because threads are not inherited."""
         self.requested = originals.allocate_lock()
         self.requested.acquire()
         self.thread = HelperThread("dumper", self.run)
@@ -73,7 +73,7 @@ def write_all(file: int, text: bytes) -> None:
 
 
 dump_handlers: dict[int, DumpHandler] = {}
-"""By signal number."""
+"""The handlers by signal number."""
 
 
 def dump_at(name: str, path: str | None = None) -> bool:

@@ -1,8 +1,8 @@
 """The OS threads of the debugging tools: watchdog, probes, inspector. They do not affect the program that they inspect.
 
 The deadlock detector and the patch ignore them: an idle one (see ``idle``) cannot wake a dhaga. A thread of a pool is
-taken off the detector's list by its *waker*, before it opens the gate, as a call under way will wake a dhaga; one of
-these takes itself off.
+taken off the detector's list by its *waker*, before it opens the gate, because a call under way will wake a dhaga. A
+thread of the debugging tools takes itself off.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 thread.
 
 A sample is ``[time, runnable, parked, lag, preempted]``: wall clock, counts over all schedulers, the longest run-queue
-delay of any of them in seconds, and the turns ended by preemption, per second since the last sample. The lag is
-measured by a ``LagProbe`` a scheduler, which waits in the run queue like a woken dhaga; while it waits, its age is the
-lag, so that a blocked scheduler shows at once. An inspector and a page keep a history while they run, so that it
-reaches back to before the first query. A sample costs about 20 µs.
+delay of any of them in seconds, and the turns ended by preemption, per second since the last sample. A ``LagProbe`` for
+each scheduler measures the lag: it waits in the run queue like a woken dhaga. While it waits, its age is the lag, so a
+blocked scheduler shows at once. An inspector and a page keep a history while they run, so that it reaches back to
+before the first query. A sample costs about 20 µs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class History:
                 closed = self.closing.acquire(timeout=SAMPLE_SECONDS)
 
     def sample(self) -> None:
-        """Add a sample, and put a probe into each run queue where the last one has run."""
+        """Add a sample, and put a probe into each run queue whose last probe has run."""
         running = list(schedulers)
         self.probes = {each: probe for each, probe in self.probes.items() if each in running}
         lag = max((probe.lag() for probe in self.probes.values()), default=0.0)

@@ -1,11 +1,11 @@
 """Instrumentation: callbacks at each switch, wake and preemption, for the trace and the CPU accounting.
 
 greenlet has one trace function per OS thread (``settrace``), but there are several observers: ``ThreadObservers``
-multiplexes it, and passes each event on to a previous trace function, such as a debugger's. Only its own thread may set
-that function, so ``observe`` and ``unobserve`` run there through ``Scheduler.call``; only a thread itself changes its
-lists. Observers of all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through
-``hooks.on_wake``, in the waker's thread, and preemptions through ``hooks.on_preemption``. Without observers all hooks
-are empty. A forked child starts without observers, as their users are in the parent.
+multiplexes it, and passes each event on to a previous trace function, such as a debugger's. Only the thread itself may
+set its function and change its lists: ``observe`` and ``unobserve`` run there, through ``Scheduler.call``. Observers of
+all schedulers (``observe_all``) are also installed in later schedulers. Wakes come through ``hooks.on_wake``, in the
+waker's thread, and preemptions through ``hooks.on_preemption``. Without observers all hooks are empty. A forked child
+starts without observers, because their users are in the parent.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def call_each(observers: list[Observer]) -> Observer:
 
 
 by_thread: dict[int, ThreadObservers] = {}
-"""By the ident of the OS thread, which several schedulers may share."""
+"""The observers of each OS thread, by its ident. Several schedulers may share a thread."""
 
 global_observers: list[Observer] = []
 """Observers of all schedulers, including later ones."""
@@ -177,7 +177,7 @@ wakes = HookObservers("on_wake")
 """Called with the waiter before each wake of a dhaga or of main code, in the thread of the waker."""
 
 preemptions = HookObservers("on_preemption")
-"""Called with the waiter and the line before the switch that ends an overlong turn, in its thread."""
+"""Called in the waiter's thread before the switch that ends an overlong turn, with the waiter and the line."""
 
 
 # ---- fork

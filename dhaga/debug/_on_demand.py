@@ -3,9 +3,9 @@
 A probe is off until the first query, which starts a helper thread; after ``KEEP_SECONDS`` without a query, that thread
 calls ``on_idle`` and ends. The next query starts thread and measurement again. ``close`` ends the probe for good: a
 later query is still answered, and the probe is switched off right after it. ``guard`` serialises queries and switching
-off; it is an OS lock, as queries come from OS threads while schedulers may be blocked.
+off; it is an OS lock, because queries come from OS threads while schedulers may be blocked.
 
-Rejected: start and stop commands from the client, as a killed client never sends the stop.
+Rejected: start and stop commands from the client. A killed client never sends the stop.
 """
 
 from __future__ import annotations

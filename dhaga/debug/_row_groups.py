@@ -18,7 +18,7 @@ from ._snapshot import kind_of
 from ._table_row import DhagaRow, all_columns, stem
 
 SMALLEST_GROUP = 3
-"""Fewer rows are shown one by one."""
+"""The least rows of a group: fewer rows are shown one by one."""
 
 BUSY_SHARE = 0.05
 """A dhaga that holds its OS thread for this share of the time or longer has a row of its own."""

@@ -1,9 +1,9 @@
 """Snapshots: the state of all schedulers, dhagas and waiting OS threads at one moment, as immutable values.
 
 Each scheduler is inspected in its own OS thread, by ``SnapshotRequest``, so that its state cannot change meanwhile. If
-a scheduler does not answer in time, because a dhaga holds its thread, it is inspected from outside: without the stacks
-of its dhagas, as these may run meanwhile, but with the stack of its OS thread, which shows what holds it. The wait-for
-graph is computed last, in the requesting thread, so that a cycle across schedulers is found.
+a scheduler does not answer in time, because a dhaga holds its thread, another thread inspects it. The stacks of its
+dhagas, which may run meanwhile, are left out; the stack of its OS thread shows the cause. The wait-for graph is
+computed last, in the requesting thread, so that a cycle across schedulers is found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spawn sites: the stack at which each dhaga was spawned, recorded while recording is on.
 
-It is off by default, as a spawn then costs a few µs and one KB more, depending on the depth of the stack. Sites are
-kept in a weak dictionary, and so removed with their dhagas; switching off keeps the recorded sites.
+It is off by default, because a spawn then costs a few µs and one KB more, depending on the depth of the stack. Sites
+are kept in a weak dictionary, and so removed with their dhagas; switching off keeps the recorded sites.
 """
 
 from __future__ import annotations

@@ -23,7 +23,8 @@ from .._kernel.run.scheduler import Scheduler
 from ._snapshot import PLACES_SHOWN
 
 BOUNDS = tuple(1e-6 * 4**power for power in range(13))
-"""Bounds of the histograms in seconds, 1 µs to 17 s, each four times the one before; one more bin is beyond the last.
+"""Bounds of the histograms in seconds, 1 µs to 17 s, each four times the bound before. One more bin is beyond the last
+bound.
 """
 
 

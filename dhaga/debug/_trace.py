@@ -1,8 +1,8 @@
 """The trace: the runs and waits of each dhaga, and the wakes between dhagas, in Chrome's trace format (Perfetto).
 
-Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch and the kernel at each wake, and it
-appends a tuple to a ring of the last ``most`` events, in the thread of the event (``deque.append`` is atomic, so no
-lock is needed). ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
+Three parts. ``Trace`` records: while it is on, greenlet calls it at each switch, and the kernel at each wake. It
+appends a tuple to a ring of the last ``most`` events, in the thread of the event; ``deque.append`` is atomic, so no
+lock is needed. ``SliceBuilder`` turns the tuples into slices and arrows only when the trace is written, since that
 costs 5 µs an event. ``FlightRecorder`` keeps a small trace on while clients query the inspector for the last seconds.
 Without a trace, none of this is called. If the ring has overflowed, slices that began before its first event begin
 there (``complete_since``).
@@ -160,7 +160,7 @@ PREEMPTED_AT = "preempted_at"
 """Key of the line in the args of a slice of running that preemption ended."""
 
 LOOP = "event loop"
-"""Name of a hub's slices, in which it also sleeps."""
+"""Name of the slices of a hub, which also sleeps in them."""
 
 WAKE_NS = 1000
 """Length of the slice made for a waker without a slice: an arrow must begin in one."""
@@ -170,7 +170,8 @@ class SliceBuilder:
     """Builds slices of running and waiting, and arrows from wakers to woken waiters, from the records of a trace.
 
     Each greenlet has a track with at most one open slice, of running or of waiting. A switch ends the running slice of
-    its origin and the waiting slice of its target; a wake only marks the end of the wait, as the waiter runs later.
+    its origin and the waiting slice of its target; a wake only marks the end of the wait, because the waiter runs
+    later.
     A preemption adds its place to the slice that the next switch ends.
     """
 

@@ -1,13 +1,13 @@
 """The watchdog: an OS thread that reports dhagas that block their scheduler's thread, with the place in their code.
 
 It compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while no dhaga
-runs there; the kernel keeps its parts anyway, so that the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat and
-the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then only
-timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
+runs there; the kernel needs the numbers in it anyway, so the watchdog costs dhagas nothing. A ``Hold`` is a heartbeat
+and the time it was first seen; after ``threshold`` seconds it is reported once, with the stack of the thread, and then
+only timed. Heartbeats are read without a lock, so the heartbeat is compared again after the stack is read.
 
-Its cost is its thread's use of the interpreter lock, at two checks per threshold. A C call that keeps the interpreter
-lock is noticed only after its end, or not at all. A process has one watchdog, in ``watchdog``; a forked child starts
-its own thread for its copy.
+The watchdog costs only the interpreter lock, which its thread takes for two checks per threshold. A C call that keeps
+the interpreter lock is noticed only after its end, or not at all. A process has one watchdog, in ``watchdog``; a forked
+child starts its own thread for its copy.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ waking the thread and handing over the interpreter lock.
 PLAIN_THRESHOLD = 1.0
 """From this threshold in seconds, the watchdog does not change Python's switch interval.
 
-Below it, the interval is at most 0.1 ms while it watches (``switch_interval.py``): with 5 ms, a watchdog of 0.1 s made
-only one check in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a short interval slows OS
-threads that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
+Below this threshold, the switch interval is at most 0.1 ms while the watchdog runs (``switch_interval.py``). With 5 ms,
+a watchdog of 0.1 s made only one check in nine beside dhagas that yield, and its waiting cost them 7 to 12 %. But a
+short interval slows OS threads that compute side by side: Celery's consumer and its tasks took an eighth more CPU time.
 """
 
 
@@ -86,7 +86,7 @@ class Watchdog(StopHandle):
         return f"<Watchdog of {self.threshold:g} s, {len(self.blocked)} places seen>"
 
     def _start(self) -> None:
-        """Start the thread; again in a forked child, as threads are not inherited."""
+        """Start the thread; again in a forked child, because threads are not inherited."""
         self._switch_intervals = [switch_interval.begin(None)] if self.threshold < PLAIN_THRESHOLD else []
         self._thread = HelperThread("watchdog", self._run)
 

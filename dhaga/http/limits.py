@@ -12,8 +12,7 @@ class Limits:
     line: int = 8192
     """Size of the request line or of a field. RFC 9112, 3 recommends at least 8000. Larger: 414, 431."""
     head: int = 65_536
-    """Size of all lines together, as much as one ``recv`` brings. Browsers send about 1 KB, and cookies up to 4 KB
-    each.
+    """Size of all lines together: the size of one ``recv``. Browsers send about 1 KB, and cookies up to 4 KB each.
     """
     fields: int = 100
     """Number of fields, the limit of Apache; each costs time, however short."""
@@ -31,8 +30,9 @@ class Limits:
     body_timeout: float | None = 30.0
     """Time for each piece of a body, of any size. Then 408. ``min_body_rate`` bounds all pieces together."""
     min_body_rate: int | None = 500
-    """Bytes of a body per second of the server's waiting for it, after the first ``body_timeout`` seconds, as Apache's
-    MinRate. Then 408. Without it, 10,000 connections that send a byte every 29 s would occupy a server for ever.
+    """Bytes of a body for each second that the server waits for it, after the first ``body_timeout`` seconds; like
+    Apache's MinRate. Then 408. Without it, 10,000 connections that send a byte every 29 s would occupy a server for
+    ever.
     """
     write_timeout: float | None = 60.0
     """Time for the client's kernel to accept each 64 KB of a response. Then the connection is cut."""
@@ -42,8 +42,8 @@ class Limits:
     request_timeout: float | None = None
     """Time for the app to answer, with its waits for the client. Then 503, and the app's stack in the log.
 
-    None, because long polls and streams last. It ends waits, and code that computes where views are preempted: see
-    ``docs/explained/deadlines.md``.
+    None, because long polls and streams last. The limit ends waits, and also code that computes if views are preempted:
+    see ``docs/explained/deadlines.md``.
     """
 
     def __post_init__(self) -> None:

@@ -102,7 +102,9 @@ class Session(standard.Session):
 
 
 def environment_may_name_proxies() -> bool:
-    """Return whether to search for proxies. This takes a quarter of a search, and requests would search twice."""
+    """Return whether to search for proxies. This check takes a quarter of the time of a search, and requests would
+    search twice.
+    """
     return getproxies is not getproxies_environment or any(name[-6:].lower() == b"_proxy" for name in os.environb)
 
 

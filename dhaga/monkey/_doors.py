@@ -73,7 +73,8 @@ def program_of(argv: list[str]) -> str:
 
 
 def restart_if_late(*known: str, folder: str | None = None) -> None:
-    """Restart the process with an early patch, if one is wanted and comes too late now, though it need not.
+    """Restart the process with an early patch, if a patch is wanted, would come too late now, and may come early after
+    a restart.
 
     From: the process of a command that has not begun its work. ``folder``: see ``_early.restart``.
     """
@@ -90,5 +91,5 @@ def unpatched_line(door: str, error: PatchError, way_out: str) -> str:
 
 
 def refusal_line(door: str, error: PatchError, way_out: str) -> str:
-    """Return the line with which a door that must be patched ends instead."""
+    """Return the line with which a door ends if it must be patched and cannot be."""
     return f"{door} is not started, as it would run unpatched: {error}. {way_out}"

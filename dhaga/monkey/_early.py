@@ -4,7 +4,7 @@ Agents such as ``opentelemetry-instrument`` put a ``sitecustomize`` on PYTHONPAT
 threads before any command line is read. ``python -m dhaga``, gunicorn and Celery's worker find in that case that a
 patch comes too late. They then replace their process by the same command (``exec``: the same pid, arguments and files)
 with our ``sitecustomize`` in front. It patches, and runs the next one: the agent's threads are dhagas. No process
-restarts twice. What precedes every ``sitecustomize``, a line in a .pth file, still precedes the patch.
+restarts twice. Lines of .pth files, which precede every ``sitecustomize``, still precede the patch.
 
 A master that forks its workers before they patch (``serve``) puts the next ``sitecustomize`` off: each worker runs it.
 """
@@ -121,7 +121,7 @@ def begin() -> None:
 
 
 def patch_if_in_time(options: dict[str, Any]) -> None:
-    """Patch, if no .pth file has come first: the command then tries again, and tells the error."""
+    """Patch, unless a .pth file has come first. In that case the command tries again, and reports the error."""
     try:
         patch(**options)
     except PatchError:

@@ -1,7 +1,8 @@
 """Lazy imports (Python 3.15, PEP 810): those of Dhaga are resolved before a standard name is replaced.
 
-With ``-X lazy_imports=all`` each module-level import waits for the first use of its name. For a name of Dhaga that
-would be in the middle of the patch: the import system takes locks, which are ours by then, and need the same name.
+With ``-X lazy_imports=all`` each module-level import waits for the first use of its name. The first use of a name of
+Dhaga may be in the middle of the patch. The import system then takes locks, which are ours already and need the same
+name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """gevent and eventlet beside the patch: their hubs run in their own greenlets, and neither side resumes the other's.
 
-Our patch is refused after theirs; ``_other_patches`` refuses theirs after ours. Their import into a patched program is
-no error, since packages import them to check whether they are installed; a warning says that their hub blocks the OS
-thread with all its dhagas, and that their thread pools never answer.
+After a patch of theirs, Dhaga's patch is refused; after Dhaga's, ``_other_patches`` refuses theirs. Their import into a
+patched program is no error, since packages import them to check whether they are installed. A warning says that their
+hub blocks the OS thread with all its dhagas, and that their thread pools never answer.
 """
 
 from __future__ import annotations

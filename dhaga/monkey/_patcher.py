@@ -11,9 +11,10 @@
 6. post-import hooks (``_post_import``) and the standard's reprs (``_stdlib_reprs``) are added.
 
 ``log`` records each attribute that is set, and is empty while nothing is patched. ``unpatch`` removes the hooks,
-downgrades the locks, and then undoes the log from its end. An error in ``patch`` calls ``unpatch``: all or nothing. For
-the moment of a fork ``threading`` gets its own names back, since its after-fork handler counts its threads by them, and
-so does ``signal.set_wakeup_fd``, which asyncio's handler calls before a dhaga that forks is the child's main thread.
+downgrades the locks, and then undoes the log from its end. An error in ``patch`` calls ``unpatch``: all or nothing.
+During a fork ``threading`` has its own names back: its after-fork handler counts its threads by them.
+``signal.set_wakeup_fd`` is the standard one again: asyncio's handler calls it before the dhaga that forks is the
+child's main thread.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ def is_patched() -> bool:
 def patch(*, cooperative: bool = False, real_threads: Iterable[str] = ()) -> None:
     """Replace everything that ``TABLE`` names in the standard modules; no-op while they are patched.
 
-    Dhagas that compute are preempted from now on, as threads are; not if ``cooperative``.
+    From now on dhagas that compute are preempted like threads, unless the patch is ``cooperative``.
     ``real_threads``: modules that start OS threads nevertheless, besides the known profilers (``_real_threads``).
-    Parks: never. From: the main code, before other imports. All or nothing. Raises: PatchError if it comes too late,
-    or after a patch of gevent's or eventlet's.
+    Parks: never. From: the main code, before other imports. All or nothing. Raises: PatchError if it comes too late, or
+    after a patch of gevent's or eventlet's.
     """
     patch_after(cooperative=cooperative, real_threads=real_threads)
 
@@ -69,7 +70,7 @@ def patch(*, cooperative: bool = False, real_threads: Iterable[str] = ()) -> Non
 def patch_after(*known: str, cooperative: bool = False, real_threads: Iterable[str] = ()) -> None:
     """Patch although these packages have been imported: their subclasses of Thread are then derived from ours.
 
-    Their other subclasses keep their bases: each package's source was read to check these.
+    Their other subclasses keep their bases, which is harmless: the source of each package was read.
     """
     if log:
         return
@@ -98,7 +99,7 @@ def patch_after(*known: str, cooperative: bool = False, real_threads: Iterable[s
 
 
 def refuse(wanted: Iterable[Replacement], known: Iterable[str] = ()) -> None:
-    """Raise PatchError if a patch would come too late, or a second one."""
+    """Raise PatchError if a patch would come too late, or if another one is active."""
     refuse_other_patches()
     refuse_late(wanted, known)
 

@@ -1,4 +1,4 @@
-"""Preconditions of a patch: imports and thread starts that must come after it, as it cannot change their results.
+"""Preconditions of a patch: imports and thread starts that must come after it, because it cannot change their results.
 
 ``import threading`` may come before the patch, and so may ``from threading import Lock`` (``_rebind.py``). Two things
 may not. A class derived from a replaced one keeps its base. A running OS thread holds and waits for standard locks,
@@ -53,7 +53,7 @@ def subclasses_made_too_early(replacements: Iterable[Replacement], known: Iterab
 
 
 def early_subclasses(replacements: Iterable[Replacement]) -> Iterator[tuple[Any, str, type]]:
-    """Yield the classes that a patch does not replace and that derive from one which it does."""
+    """Yield the classes that a patch leaves, but whose base class it replaces."""
     for module, name, _, standard in replacements:
         if isinstance(standard, type) and module.__name__ not in SUBCLASSES_WORK:
             for subclass in foreign_subclasses(standard):
@@ -104,7 +104,7 @@ def is_exempt(ident: int, thread: Any, frame: FrameType) -> bool:
     """Return whether a thread is a scheduler's, a helper of Dhaga's, or a debugger's."""
     if any(scheduler.thread_ident == ident for scheduler in list(schedulers)):
         return True
-    if thread is None:  # unknown to threading, as the preemption watcher
+    if thread is None:  # unknown to threading, such as the preemption watcher
         return package_of(str(from_outermost(frame)[0].f_globals.get("__name__", ""))) in BELOW_PATCH
     return package_of(type(thread).__module__) in BELOW_PATCH or hasattr(thread, "pydev_do_not_trace")
 

@@ -60,7 +60,7 @@ class PrivateModules:
         self.meta_path: list[Any] = list(sys.meta_path)
         self.modules: dict[str, ModuleType] = {}
         self._loads = ModuleLocks()
-        self._compiled: dict[str, bool] = {}  # by package: it is shared, as it has compiled modules
+        self._compiled: dict[str, bool] = {}  # by package: it is shared, because it has compiled modules
         self._stdlib = PrivateStdlib(table, self)
         faces = {name: self._stdlib.face_of(name) for name in ("sys", "builtins")}
         self.modules.update(faces)
@@ -195,7 +195,7 @@ class PrivateModules:
         return None
 
     def _run(self, spec: ModuleSpec) -> None:
-        """Run a module. If that fails, neither it nor its submodules are left."""
+        """Run a module. If the module fails, neither the module nor its submodules are kept."""
         name = spec.name
         public = sys.modules.get(name)
         if isinstance(spec.loader, ExtensionFileLoader) and public is not None:

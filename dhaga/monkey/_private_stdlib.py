@@ -4,8 +4,8 @@
   patch's table have faces: exceptions, constants and enums are the public ones; the names in the table are ours.
 - A **copy** is run anew, so that it imports the faces: these are standard modules that wait through names in the table
 (``COPIES``).
-- All others are **shared**: they are the public modules, so that their errors and classes are the same objects
-  everywhere; they wait only for locks that are held for a moment.
+- All others are **shared**: they are the public modules, with the same errors and classes everywhere, and wait only for
+  locks that are held for a moment.
 
 Importing itself: ``_private_imports.py``.
 """
@@ -53,7 +53,7 @@ FUTURES = ("Future", "as_completed", "wait")
 """Names of ``dhaga.futures``. The patch needs no row for them: the standard functions wait for our locks."""
 
 PICKLE_NAMES = ("PickleBuffer", "PickleError", "PicklingError", "UnpicklingError")
-"""The only names that ``pickle`` gets from its C half: the others look up classes in the public modules."""
+"""The only names that ``pickle`` may take from its C half: all others there look up classes in the public modules."""
 
 
 class Overlay(Protocol):

@@ -1,10 +1,10 @@
 """Real threads: modules whose threads stay OS threads under the patch, such as profilers and watchdogs.
 
-A sampling profiler looks at its program from a thread of its own, in which it sleeps. As a dhaga it would run only
-where the program parks, and see itself. A thread that runs an event loop in C, such as libev, would never park. In the
-modules named here, ``threading.Thread``, ``Timer``, ``time.sleep`` and the functions of ``_thread`` that start threads
-are the standard ones. Locks, queues and sockets are ours: they work in OS threads, and a dhaga that waits for such a
-thread parks. ``sys._current_frames`` names a running dhaga by its ident.
+A sampling profiler looks at its program from a thread of its own, in which it sleeps. If that thread were a dhaga, it
+would run only where the program parks, and see itself. A thread that runs an event loop in C, such as libev, would
+never park. In the modules named here, ``threading.Thread``, ``Timer``, ``time.sleep`` and the functions of ``_thread``
+that start threads are the standard ones. Locks, queues and sockets are ours: they work in OS threads, and a dhaga that
+waits for such a thread parks. ``sys._current_frames`` names a running dhaga by its ident.
 
 ``import threading`` in such a module returns a view of the standard module: ``__builtins__`` of the module has another
 ``__import__``. In modules that were imported before the patch, the names are set.
@@ -125,13 +125,14 @@ def rebind_real(replacements: Sequence[Replacement], log: PatchLog) -> None:
 
 
 LOOKS = 5
-"""Looks at most, until no dhaga has begun or ended its turn meanwhile."""
+"""The most samples that are taken until no dhaga has begun or ended its turn during one."""
 
 
 def frames_by_ident() -> dict[int, FrameType]:
-    """Return what ``sys._current_frames`` does; a dhaga that runs has its own ident, in place of its OS thread's.
+    """Return the frames of ``sys._current_frames``. A dhaga that runs is listed by its own ident, and not by its OS
+    thread's.
 
-    Parked dhagas are left out, as a sample has to be short.
+    Parked dhagas are left out, because a sample has to be short.
     """
     running = running_dhagas()
     for _ in range(LOOKS):

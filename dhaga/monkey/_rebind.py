@@ -1,10 +1,10 @@
 """The patch log, and the rebinding of names that modules took from the standard library before the patch.
 
-A change is an attribute that was set, with its former value; ``PatchLog`` undoes changes in reverse order, so that a
-name set twice gets its first value back. Besides the names of the table, it changes names that other modules bound with
-``from threading import Lock`` (``rebind``), standard classes derived from ``threading.Thread`` (``rebase``), and
-methods of the standard classes that Dhaga itself uses: these keep their former globals (``keep_originals``). Extension
-modules stay unchanged: references in C code cannot be found.
+A change is an attribute that was set, with its former value. ``PatchLog`` undoes changes in reverse order: a name that
+was set twice gets its first value back. Besides the names of the table, the patch changes names that other modules
+bound with ``from threading import Lock`` (``rebind``), and standard classes derived from ``threading.Thread``
+(``rebase``). Methods of the standard classes that Dhaga itself uses keep their former globals (``keep_originals``).
+Extension modules stay unchanged: references in C code cannot be found.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .._kernel import originals
 
 BELOW_PATCH = ("dhaga", "greenlet")
-"""Packages that keep the names they have bound, as the patch itself needs them."""
+"""Packages that keep the names they have bound, because the patch itself needs them."""
 
 
 class Replacement(NamedTuple):
@@ -62,7 +62,7 @@ def is_standard(module: str) -> bool:
 
 
 def keep_originals(replacements: Sequence[Replacement], log: PatchLog) -> None:
-    """Keep the globals of the standard classes that are replaced and that Dhaga uses, so that these work as before."""
+    """Keep the globals of the replaced standard classes that Dhaga uses: their methods work as before."""
     standards = {id(replacement.standard) for replacement in replacements}
     for module, name, _, standard in replacements:
         if module.__name__ not in originals.namespaces:
@@ -114,7 +114,7 @@ def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> 
 def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:
     """Yield the names of all Python modules, apart from those below the patch.
 
-    A module's own name counts, as it may also be in ``sys.modules`` under another one. No attribute of a module or
+    A module's own name counts, because it may also be in ``sys.modules`` under another one. No attribute of a module or
     value is read: some are proxies, which would import a module or create an object.
     """
     for key, module in list(sys.modules.items()):

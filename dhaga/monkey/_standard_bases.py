@@ -1,4 +1,4 @@
-"""Standard classes that must derive from the standard class and not from ours, as they replace its private parts.
+"""Standard classes that must derive from the standard class and not from ours, because they replace its private parts.
 
 ``multiprocessing.synchronize.Barrier`` keeps the state of its base class in shared memory, under the private names of
 the standard Barrier, and waits by a condition of its own.

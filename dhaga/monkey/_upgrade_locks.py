@@ -6,15 +6,15 @@ referrers; the reference count tells whether it has found all.
 
 - **Replaced in place**: references in dicts (of modules, classes, objects), lists, slots and closure cells. Conditions
   stay the same objects: their class is set, and they are made anew over the new lock.
-- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), as a lock and
-  its replacement would not exclude each other's holders; an object with waiters; a held RLock, since its owner cannot
-  be moved; objects of the event loop and the packages below it (``NOT_UPGRADED``).
-- **Kept beside the new one**: a lock whose methods ``os.register_at_fork`` has, as they cannot be removed there. These
-  handlers keep using the old lock; in a forked child the new one is freed (``free_in_child``).
+- **Left**: an object with a reference that cannot be set (in a tuple, a local variable, an extension), because a lock
+  and its replacement would not exclude each other's holders. Also an object with waiters, a held RLock, since its owner
+  cannot be moved, and the objects of ``NOT_UPGRADED``.
+- **Kept beside the new one**: a lock whose methods ``os.register_at_fork`` has, because they cannot be removed there.
+  These handlers keep using the old lock; in a forked child the new one is freed (``free_in_child``).
 
 ``downgrade_locks`` does the same the other way round. The upgrade needs a process with one OS thread, so that no other
-thread waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library, as locks of
-other packages matter as much.
+thread waits for, or changes, any of these objects. Rejected: a list of the locks of the standard library, because locks
+of other packages matter as much.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ FORK_HANDLERS = {"acquire", "release", "_at_fork_reinit"}
 """Methods of a lock that ``os.register_at_fork`` may have; they may remain the old lock's."""
 
 FEW = 100
-"""The most objects that are passed to ``gc.get_referrers``: 2 ms for 20, instead of 11 for a pass over all objects."""
+"""The most objects that are passed to ``gc.get_referrers``, which takes 2 ms for 20 of them; a pass over all objects
+takes 11 ms.
+"""
 
 METHODS = (BuiltinMethodType, MethodType)
 StandardCondition = threading.Condition
@@ -133,7 +135,7 @@ class Referrers:
 
     def note(self, referrer: Any) -> None:
         # Of a module only its dict: `_asyncio` of 3.12 and 3.13 tells gc of futures' iterators that it has freed, and
-        # another reference frees them twice. What its state in C holds is left, as all that extensions hold.
+        # another reference frees them twice. References in its C state are left, like all references of extensions.
         for held in [vars(referrer)] if type(referrer) is ModuleType else gc.get_referents(referrer):
             if id(held) in self.found:
                 self.found[id(held)][id(referrer)] = referrer
@@ -352,7 +354,7 @@ def downgrade_locks() -> None:
 
 
 def free_in_child() -> None:
-    """Free, in a forked child, the new locks, which a dhaga of the parent may hold; the old ones have handlers."""
+    """In a forked child, free the new locks, which a dhaga of the parent may hold. The old locks have handlers."""
     for replacement, _ in fork_locks.values():
         replacement._at_fork_reinit()
 

@@ -3,12 +3,13 @@ more.
 
 A single acceptor of a listener accepts all waiting connections in one turn: a burst of clients then waits for only one
 round of the other dhagas, however long these compute. Where several acceptors share a listener, in OS threads or worker
-processes, the first one to run would get a whole burst: so each accepts its share first, and in its next turn the
+processes, the first acceptor to run would get a whole burst. So each accepts its share first, and in its next turn the
 connections that the others have left. In either case a burst is accepted within two rounds.
 
 Rejected: one connection a round, and one more for each 16 open connections, in favour of the sharing acceptors. Beside
-ten clients that compute 5 ms each, the last of 30 new clients waited for 400 of their answers; now for 20. And 64
-connections to 8 OS threads whose handlers block for 5 ms got 950 to 1,340 answers/s, now 970 to 1,560.
+ten clients that compute 5 ms each, the last of 30 new clients waited for 400 answers to those; now it waits for 20.
+With 64 connections to 8 OS threads whose handlers block for 5 ms, there were 950 to 1,340 answers a second; now there
+are 970 to 1,560.
 """
 
 from __future__ import annotations

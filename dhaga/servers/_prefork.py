@@ -6,8 +6,8 @@ in their backlog while workers come and go, so that none is lost.
 
 Workers: one per slot. ``serving[slot]`` is the current generation, ``starting[slot]`` the next one during a reload; a
 worker in neither was told to end. A dead worker's slot is in ``respawn_at``, later each time it dies early.
-Reload: fork one new worker; when it reports that it serves, fork the rest; when all serve, they become ``serving`` and
-the old ones drain. If a new worker dies before that, the reload ends and the old generation stays.
+Reload: fork one new worker. When that worker serves, fork the rest. When all of them serve, they become ``serving``,
+and the old workers drain. If a new worker dies before that, the reload ends and the old generation stays.
 Signals only write a byte to the self-pipe; one loop reads the self-pipe, the workers' pipes and the clock. A worker
 told to end gets ``kill_at``, after which it is killed. Only this loop changes the state, so that no lock is needed.
 """
@@ -39,14 +39,15 @@ GRACE = 30.0
 """Seconds that requests get to finish when a worker ends. A supervisor of the master must wait longer."""
 
 RESPAWN_DELAYS = 0.1, 10.0
-"""Seconds until a dead worker is replaced: the first delay, which doubles with each early death, and its limit."""
+"""Seconds until a dead worker is replaced: the first delay, and the longest. The delay doubles with each early death.
+"""
 
 STABLE_SECONDS = 10.0
-"""After a longer life than this, a worker did not die early: its slot starts again at the first delay."""
+"""A worker that has lived longer did not die early: its slot starts again at the first delay."""
 
 
 def flush_output() -> None:
-    """Flush buffered output, as each child would write it again."""
+    """Flush buffered output, because each child would write it again."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # None: the descriptor was closed at the start (``>&-``)
             with contextlib.suppress(OSError):  # a full disk, or a closed pipe
@@ -56,7 +57,8 @@ def flush_output() -> None:
 class WorkerProcess:
     """The master's state of a worker.
 
-    ``pipe``: brings SERVES, DRAINED when it exits, EOF when it ends; ``kill_at``: its deadline to end.
+    ``pipe``: brings SERVES, then DRAINED when the worker exits, and EOF when it ends; ``kill_at``: the worker's
+    deadline to end.
     """
 
     def __init__(self, pid: int, slot: int, pipe: standard.socket) -> None:
@@ -79,11 +81,11 @@ class WorkerProcess:
 class Master:
     """Listens, and forks workers that serve: ``Master(setup, address, workers=4).run()``.
 
-    A dead worker is replaced. SIGHUP: new workers, which import the program anew, replace the old ones once all serve;
-    if one fails to, the old ones stay. SIGTERM: drain for ``grace`` seconds; a second SIGTERM, SIGINT or SIGQUIT: end
-    at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening socket per worker
-    (SO_REUSEPORT, the kernel distributes connections) instead of a shared one. ``scheme``: with it, such as ``http``,
-    the log shows URLs instead of addresses.
+    A dead worker is replaced. SIGHUP: new workers, which import the program anew, replace the old workers once all of
+    them serve; if one fails to start, the old workers stay. SIGTERM: drain for ``grace`` seconds; a second SIGTERM,
+    SIGINT or SIGQUIT: end at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening
+    socket per worker (SO_REUSEPORT, the kernel distributes connections) instead of a shared one. ``scheme``: with it,
+    such as ``http``, the log shows URLs instead of addresses.
     """
 
     def __init__(
@@ -216,7 +218,7 @@ class Master:
             return
         self.terminate(self.starting.values(), signal.SIGTERM)  # left by an unfinished reload; some may already serve
         self.starting = {}
-        self.fork_new(self.slots[:1])  # only one at first, so that an error of the program is logged once
+        self.fork_new(self.slots[:1])  # only one worker at first, so that an error of the program is logged once
 
     def fork_new(self, slots: Iterable[int]) -> None:
         try:
@@ -255,7 +257,7 @@ class Master:
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Record that a worker serves, that it exits, or that it has closed its pipe, as by its death."""
+        """Record that a worker serves, exits, or has closed its pipe (by its death, for example)."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
         report = worker.pipe.recv(1)
@@ -325,7 +327,7 @@ class Master:
             logger.info("worker %d %s", worker.pid, exit_description)
 
     def abort_reload(self, why: str) -> None:
-        """Keep the old workers, as a new one failed to start; without old ones, stop the master."""
+        """Keep the old workers, because a new worker failed to start; without old workers, stop the master."""
         starting, self.starting = self.starting, {}
         if self.serving or self.respawn_at:
             logger.error("%s: the old workers keep serving, the reload is abandoned", why)

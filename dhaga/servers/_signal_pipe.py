@@ -1,7 +1,7 @@
 """The self-pipe of the prefork master: each signal writes its number to it, and the master's loop reads the numbers.
 
-Not ``_kernel.run.loop.WakeupPipe``: that only wakes a loop and drops the bytes, respects an earlier wakeup fd, and
-restores no handlers; the master needs the numbers, and must restore fd and handlers in itself and in each child.
+Not ``_kernel.run.loop.WakeupPipe``, which only wakes a loop and drops the bytes, respects an earlier wakeup fd, and
+restores no handlers. The master needs the numbers, and must restore fd and handlers in itself and in each child.
 """
 
 from __future__ import annotations

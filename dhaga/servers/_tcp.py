@@ -41,11 +41,11 @@ logger = logging.getLogger("dhaga")
 MAX_CONNECTIONS = 10_000
 """Default bound of connections per server.
 
-Idle ones take 10 KB each; the limit of open files is often lower.
+An idle connection takes 10 KB; the limit of open files is often lower.
 """
 
 HANDSHAKE_SECONDS = 10.0
-"""Time for the two round trips of a TLS handshake; each may lose a packet twice (1 + 2 s)."""
+"""Time for the two round trips of a TLS handshake. Each may lose a packet twice, which costs 1 + 2 s."""
 
 GRACE = 5.0
 """Seconds that handlers get to finish at the end of a ``with`` block, and after a Ctrl-C in ``serve_forever``."""
@@ -170,7 +170,7 @@ class TCPServer:
         self.permits: Semaphore = Semaphore(max_connections)
         self.addresses: list[Any] = []
         self.listeners: list[socket] = []
-        # Dictionaries, as they have an order: the first to come is the first to be stopped.
+        # Dictionaries, because they have an order: the first to come is the first to be stopped.
         self.acceptors: dict[Acceptor, None] = {}
         self.connections: dict[Connection, None] = {}
         self.stopping: bool = False
@@ -297,12 +297,12 @@ class TCPServer:
             connection.cancel(f"{self.name} stops")
 
     def wake_end_waiters(self) -> None:
-        """If the server has ended, wake the callers that wait for that."""
+        """If the server has ended, wake the callers that wait for its end."""
         if self.ended:
             self.end_waiters.wake_all()
 
     def discard_dead(self) -> None:
-        """Close the sockets of a server whose scheduler has ended, or is the parent process's."""
+        """Close the sockets of a server whose scheduler has ended, or is in the parent process."""
         close_all(self.listeners)
         for connection in self.connections:
             connection.sock.close()

@@ -1,10 +1,11 @@
 """A prefork worker between its fork and its exit; the master is in ``_prefork``.
 
-The main code imports the program, starts a server in its own OS thread and one in each further thread, then waits for a
-stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself, or the
-SystemExit of a handler in a further thread. The pipe to the master carries SERVES once all servers serve, and DRAINED
-when the worker begins to exit; its end reports the worker's death to the master, and the master's to the worker. A
-second request while the worker drains stops it at once; an alarm kills a worker that hangs.
+The main code imports the program, and starts a server in its own OS thread and one in each further thread. Then it
+waits for a stop request: a signal's number, SIGTERM when the master has died, None when a server has ended by itself,
+or the SystemExit of a handler in a further thread. The pipe to the master carries SERVES once all servers serve, and
+DRAINED when the worker begins to exit. The end of the pipe reports the death of the worker to the master, and the death
+of the master to the worker. A second request while the worker drains stops it at once; an alarm kills a worker that
+hangs.
 The exit has the order of any program's: threads are joined, then exit handlers run, in which libraries send what they
 still hold.
 """
@@ -122,7 +123,7 @@ class Service:
     def stop(self, grace: float) -> None:
         """Stop the servers; at once at a second stop request.
 
-        An alarm ends the process if they hang and the master is dead.
+        An alarm ends the process if the servers hang and the master is dead.
         """
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(math.ceil(grace + 3 * CLEANUP_SECONDS))
@@ -131,7 +132,7 @@ class Service:
             stopped.join()
 
     def begin_exit(self, master: socket) -> None:
-        """Give the exit its time, here and in the master; what the drain has not used is added."""
+        """Give the exit its time, here and in the master, and add the time that the drain has not used."""
         signal.alarm(max(signal.alarm(0), math.ceil(EXIT_SECONDS + CLEANUP_SECONDS)))
         with contextlib.suppress(OSError):  # the master has died
             master.send(DRAINED)

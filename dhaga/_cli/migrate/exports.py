@@ -21,7 +21,7 @@ def imported(data: bytes) -> list[tuple[bytes, set[bytes]]]:
 
 
 class Exports:
-    """The names of each module, by its path without suffix, that are names of a library."""
+    """The names in each module that are names of a library; a module is its path without suffix."""
 
     def __init__(self) -> None:
         self.names: dict[str, dict[str, str]] = {}
@@ -56,7 +56,9 @@ class Exports:
         return found
 
     def path_of(self, file: str, node: ast.ImportFrom, name: str) -> str | None:
-        """Return the library's path of a name that a file imports from another of the tree; None if it has none."""
+        """Return the path in a library of a name that a file imports from another file of the tree; None if it is no
+        library's.
+        """
         parts = (node.module or "").split(".") if node.module else []
         if node.level:
             folder = file.split("/")[: -node.level]

@@ -22,7 +22,7 @@ QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 
 
 class Elsewhere:
-    """The attributes and module names that files of a tree use of each other, found by text: it may find too many.
+    """The attributes and module names that files of a tree use of each other. They are found by text, perhaps too many.
 
     An attribute of ``self`` in another file is a different one, unless a class there may be derived from one here.
     """
@@ -153,7 +153,9 @@ def line_of(node: ast.AST) -> int:
 
 
 def value_of(target: ast.AST, parents: dict[ast.AST, ast.AST]) -> ast.AST | None:
-    """Return the value that an assignment stores in a target, or the loop that does; None if that is not obvious."""
+    """Return the value that an assignment stores in a target, or the loop that stores it; None if the value is not
+    obvious.
+    """
     match parent := parents.get(target):
         case ast.Assign(targets=[only], value=value) if only is target:
             return value

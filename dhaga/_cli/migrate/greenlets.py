@@ -29,14 +29,14 @@ UNHELD = {"gevent.spawn_raw", "eventlet.spawn_n", "eventlet.greenthread.spawn_n"
 
 JOINS = {"gevent.joinall", "gevent.greenlet.joinall"}
 METHODS = {"join": "join", "get": "result", "wait": "result"}
-"""Methods of a Greenlet or GreenThread, and the equal ones of a Dhaga; except ``join`` without arguments."""
+"""Methods of a Greenlet or GreenThread, each with the equal method of a Dhaga; except ``join`` without arguments."""
 
 OWN_OPTIONS = {"name", "daemon", "priority", "context"}
 """Arguments of ``dhaga.spawn`` itself, which are not passed to the function."""
 
 
 class Greenlets:
-    """The spawned greenlets of a module. ``why``: the reason why one is left."""
+    """The spawned greenlets of a module. ``why``: the reason why a greenlet is left."""
 
     def __init__(self, module: Module, text: Text, follower: Follower) -> None:
         self.parents = module.scopes.parents

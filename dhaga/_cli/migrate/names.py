@@ -176,7 +176,7 @@ DIFFERS = {
     "threading": "A dhaga that computes holds its OS thread: there is no preemption.",
     "option": "The worker patches the standard library by itself.",
 }
-"""Differences in behaviour, by the last name of a path, or by its name in ALIKE."""
+"""Differences in behaviour: by the last name of a path, or by the name that ALIKE gives to that."""
 
 ALIKE = {
     **dict.fromkeys(("eventlet.Event", "eventlet.event.Event"), "sent once"),
@@ -240,7 +240,7 @@ def is_of(last: str, path: str) -> bool:
 
 @cache
 def not_imitated(path: str) -> str:
-    """Return the error of ``python -m dhaga --as`` for a path; empty if it has it."""
+    """Return the error of ``python -m dhaga --as`` for a path; empty if Dhaga has the name."""
     if path in REFUSED:
         return f"{path}: {REFUSED[path]}"
     if path.partition(".")[0] not in IMITATED:

@@ -115,7 +115,7 @@ class Report(NamedTuple):
 
 
 def line(finding: Finding) -> str:
-    """Return a use as a line: its place, its name, its counterpart, and whether it is rewritten."""
+    """Return a use as a line: place, name, counterpart, and whether it is rewritten."""
     use = finding.use
     what = f"import {use.path}" if use.kind == "import" else use.path
     note = f" ({use.note})" if use.note else ""

@@ -1,7 +1,7 @@
-"""``--rewrite``: the new text of a module, with changed uses, as far as the rules can change them, and imports.
+"""``--rewrite``: the new text of a module, with new imports, and with each use changed that the rules can change.
 
-An import is changed in its place and scope. It is dropped once all uses of its names are changed, and if no other file
-imports these from here.
+An import is changed in its place and scope. An import is dropped once all uses of its names are changed, unless another
+file imports these names from here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNUSED = "nothing in this file uses it"
 
 
 class Rewriting(NamedTuple):
-    """The new text of a module; the places of the changes, and why other uses are left, by the node of the use."""
+    """The new text of a module, and for each use, by its node: the place of its change, or why it is left."""
 
     module: Module
     text: str

@@ -1,4 +1,4 @@
-"""Rules of ``--rewrite``: the uses that it changes, as they keep their meaning as far as the text of the tree shows.
+"""Rules of ``--rewrite``: the uses that it changes. Each keeps its meaning, as far as the text of the tree shows.
 
 Each rule judges one use, and returns a Change, or the reason why it is left. Unknown uses are left. An object is
 changed with all of its uses, or not at all: a greenlet by ``Greenlets``, an event, lock or queue by ``INSTANCES``.
@@ -51,7 +51,7 @@ INSTANCES: dict[str, tuple[str, set[str]]] = {
     "gevent.queue.JoinableQueue": ("dhaga.queue.Queue", QUEUE),
     "eventlet.Queue": ("dhaga.queue.Queue", QUEUE),
 }
-"""Classes whose objects can be Dhaga's if only these methods are used: the class, and the methods."""
+"""For each class: Dhaga's class, and methods. If only these are used, the objects can be Dhaga's."""
 
 LATE = {"TimeoutError", "settimeout", "setdefaulttimeout"}
 """Names whose use in a file may also raise the built-in TimeoutError."""
@@ -218,7 +218,7 @@ class Rules:
     def _why_not_try(self, tried: ast.AST, caught: ast.AST | None) -> str:
         """Return why a ``try`` around one block of a Timeout cannot catch TimeoutError; empty if it can.
 
-        ``caught``: the exception's name in the handler in question, None for the block's own Timeout.
+        ``caught``: the exception's name in that handler; None if it catches the block's own Timeout.
         """
         if not isinstance(tried, ast.Try):
             return "it is caught among other errors"
@@ -305,7 +305,7 @@ class Rules:
 
 
 def why_not_plain(call: ast.Call, methods: set[str]) -> str:
-    """Return why a class's arguments do not mean the same for Dhaga's; "" if they do."""
+    """Return why the arguments of a class mean something else in Dhaga's class; "" if they mean the same."""
     keyword = "maxsize" if methods is QUEUE else "value" if methods is LOCK else None
     values = [*call.args, *(each.value for each in call.keywords)]
     if len(values) > 1 or any(each.arg != keyword for each in call.keywords):

@@ -1,7 +1,7 @@
 """The meaning of names in a module: its scopes, the bindings of names in each, and the uses of names.
 
-A name means a library's object if all bindings of its scope import that; a name that is also bound otherwise is
-ambiguous. Code is never executed, so that computed names (``getattr``, ``exec``) are not seen.
+A name means a library's object if all its bindings in the scope import that object; a name that is also bound otherwise
+is ambiguous. Code is never executed, so that computed names (``getattr``, ``exec``) are not seen.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ OPENING = frozenset({*FUNCTIONS, ast.ClassDef, *COMPREHENSIONS})
 BINDING = {ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.arg}
 BINDING |= {ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping}
 BINDING |= {getattr(ast, name, ast.arg) for name in ("TypeVar", "ParamSpec", "TypeVarTuple")}  # PEP 695
-"""Nodes that open a scope, and nodes that bind or load names. Most are neither, and a test for a set is cheap."""
+"""Nodes that open a scope, and nodes that bind or load names. Most nodes are neither, and a look into a set is cheap.
+"""
 
 
 class Binding(NamedTuple):
     """A binding of a name. ``path``: the path of a library's object that an import binds, None for other bindings.
 
-    ``guarded``: not run unconditionally, such as an import in a ``try`` or ``if``. ``statement`` is the import, and
+    ``guarded``: runs only under a condition, such as an import in a ``try`` or ``if``. ``statement`` is the import, and
     ``alias`` the name in it; for others the node that binds.
     """
 
@@ -100,7 +101,7 @@ class Scopes:
     # ---- walking
 
     def _walk(self, root: ast.AST, scope: Scope) -> None:
-        """Visit all nodes, with an explicit stack, as a long chain of operators is deeply nested."""
+        """Visit all nodes, with an explicit stack, because a long chain of operators is deeply nested."""
         stack = [(root, scope)]
         while stack:
             node, here = stack.pop()

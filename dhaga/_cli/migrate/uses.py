@@ -38,7 +38,9 @@ OPTIONS = {
 
 COMPARED = "=="
 IMPORTING = {COMPARED, "import_module", "__import__", "find_spec", "importorskip", "patch", "setattr"}
-"""Functions that take the name of a module or of something in it; COMPARED is, say, ``"gevent" in sys.modules``."""
+"""Functions that take the name of a module or of an object in it. COMPARED stands for a comparison, such as ``"gevent"
+in sys.modules``.
+"""
 
 
 class Use(NamedTuple):

@@ -78,11 +78,11 @@ def make_scheduler_of_main_code() -> None:
 
 
 def forget_first_wait() -> None:
-    """Make no more schedulers for first waits, which block the OS thread from now on: none would be ended."""
+    """From now on make no schedulers for first waits, which no code would end: such waits block the OS thread."""
     hooks.on_first_wait = None
 
 
 hooks.on_first_wait = implicit_scheduler
 
-# Before ``shutdown.after_threads``, as atexit calls the last one registered first.
+# Before ``shutdown.after_threads``, because atexit calls the last one registered first.
 atexit.register(forget_first_wait)

@@ -4,7 +4,7 @@ The code that forks is the main code of a thread, a dhaga, or a plain thread. Ma
 scheduler in the child when they next need one. A dhaga cannot leave its greenlet: it becomes the main code of a new
 scheduler (``ForkedMode``), and its end is the end of the process.
 No line of another dhaga runs in the child, not even a ``finally``: their greenlets are kept for ever
-(``ended_schedulers``), as dropping one would throw GreenletExit into it.
+(``ended_schedulers``), because dropping one would throw GreenletExit into it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def after_fork_in_child() -> None:
     """Drop the parent's dhagas without running any of their code; the caller becomes the main code of the child."""
     survivor, main = getcurrent(), this_thread.main
     diverted.clear()
-    # The parent's are left over here, and may be closed.
+    # Those of the parent are left over here, and may be closed.
     own_fds.clear()
     former = survivor.scheduler if isinstance(survivor, Dhaga) else None if main is None else main.scheduler
     for scheduler in schedulers:
@@ -153,7 +153,9 @@ def transfer_blocks(former: Scheduler, caller: Any, successor: Any) -> None:
 
 
 class ForkedMain:
-    """Joiner of a dhaga that has become the main code of a forked child: the wake at its end makes the process end."""
+    """Joiner of a dhaga that has become the main code of a forked child. When that dhaga ends, the joiner is woken and
+    ends the process.
+    """
 
     __slots__ = ("survivor",)
 
@@ -161,12 +163,12 @@ class ForkedMain:
         self.survivor = survivor
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        # In a new dhaga, as the survivor's own greenlet is about to end.
+        # In a new dhaga, because the survivor's own greenlet is about to end.
         self.survivor.scheduler.spawn(end_child, self.survivor._error, name="end of the child", daemon=True)
 
 
 def end_child(failure: BaseException | None) -> None:
-    """End a forked child whose code went on in a dhaga. Its other dhagas are waited for, as at interpreter exit."""
+    """End a forked child whose code went on in a dhaga. The exit waits for its other dhagas, as at interpreter exit."""
     me: Any = getcurrent()
     mode = me.scheduler.mode
     mode.main = me

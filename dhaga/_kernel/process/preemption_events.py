@@ -27,7 +27,9 @@ TOOLS = (4, 3)
 JUMPS_MAY_RAISE = sys.version_info >= (3, 14)
 
 LOOP_QUEUES = ("_scheduled", "_ready")
-"""Attributes of asyncio's loop: its timers, and its callbacks, those of due timers behind the one that runs the lap."""
+"""Attributes of asyncio's loop: its timers, and its callbacks (in which due timers come behind the callback that runs
+the lap).
+"""
 
 monitoring: Any = getattr(sys, "monitoring", None)
 """From CPython 3.12 on."""
@@ -41,12 +43,13 @@ class Events:
         self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
-        # Due strikes, whose dhagas have perhaps got something that they have not put anywhere yet.
+        # Due strikes that wait: their dhagas may have got a result that they have not stored yet.
         self._flights: dict[Scheduler, Flight] = {}
-        # Two schedulers may run one function: re-entrant, as an event of this thread may come while it is held.
+        # Two schedulers may run one function: re-entrant, because an event of this thread may come while it is held.
         self.arming: Any = originals.RLock()
         self.everywhere: Callable[[], bool] | None = None
-        # Taken for overlong turns, so that other tools find their ids free. None: there were none, or no id was free.
+        # The id, taken only for overlong turns, so that other tools find ids free. None: there was no such turn, or no
+        # id was free.
         self.tool: int | None = None
         self._callbacks: dict[int, Callable[..., None]] = {
             kinds.CALL: self._on_event,
@@ -211,7 +214,7 @@ class Events:
         return choose is not None and not is_of_dhaga(code.co_filename) and choose() and others_wait(scheduler)
 
     def is_for(self, scheduler: Scheduler, code: CodeType) -> bool:
-        """Return whether an event is the one that a scheduler's overlong turn is to end at, and disarm it."""
+        """Return whether a scheduler's overlong turn is to end at this event, and disarm the event."""
         # Another OS thread may run the same function.
         if self._armed.get(scheduler) is not code:
             return False

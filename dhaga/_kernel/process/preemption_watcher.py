@@ -1,10 +1,11 @@
 """The preemption watcher: the OS thread that finds overlong turns, and arms the event that ends each.
 
-It compares heartbeats. A scheduler's heartbeat changes with each switch and is None while nothing runs there; the
-kernel keeps its parts anyway, so that dhagas pay nothing for it. If it has not changed since the last look, and the
+It compares heartbeats. A scheduler's heartbeat changes with each switch, and is None while nothing runs there. The
+kernel needs the numbers in it anyway, so dhagas pay nothing for it. If it has not changed since the last look, and the
 thread has computed meanwhile, the turn is overlong.
 Once all schedulers have slept for a second, the watcher sleeps until one begins a lap.
-A process has one watcher. It ends before a fork, and begins again after it, in a child once that has a scheduler.
+A process has one watcher. The watcher ends before a fork and begins again after it; in a child, once there is a
+scheduler.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Measured beside 1,000 connections: p99 17 ms; with 2 looks 25 ms.
 """
 
 QUICK_SECONDS = 1.0
-"""For this time after an overlong turn the looks are so frequent; else there is one a quantum.
+"""Seconds after an overlong turn with ``LOOKS_PER_QUANTUM`` looks a quantum; later there is one look a quantum.
 
 Each look takes the interpreter lock from the dhagas: 400 a second cost a busy service about 3 % of its CPU time.
 """
@@ -57,7 +58,9 @@ FORK_COUNTS_BEFORE_HOOKS = not ((3, 13) <= sys.version_info < (3, 13, 10) or (3,
 """
 
 LEAST_SHARE = 0.5
-"""A turn that computes less than this share of its time waits in C, or for a CPU: to end it would help no other."""
+"""A turn that computes for less than this share of its time waits in C, or for a CPU. Ending it would help no other
+dhaga.
+"""
 
 
 class Watcher:
@@ -209,9 +212,9 @@ class Beat:
 def overlong_after(quantum: float) -> float:
     """Return the seconds, from the first look at a turn, after which it is overlong.
 
-    Less than the quantum, as the first look comes late by the pause of the watcher and by its wait for the interpreter
-    lock, which calls of ``offload`` and the watchdog shorten. Measured with the watchdog: 175 preemptions a second of a
-    loop with a fixed quarter of the quantum, where a quantum of 10 ms allows 100.
+    Less than the quantum, because the first look comes late by the pause of the watcher and by its wait for the
+    interpreter lock, which calls of ``offload`` and the watchdog shorten. Measured with the watchdog: 175 preemptions a
+    second of a loop with a fixed quarter of the quantum, where a quantum of 10 ms allows 100.
     """
     wait_for_lock = 0.0 if FREE_THREADED else sys.getswitchinterval()
     return max(quantum / LOOKS_PER_QUANTUM, quantum - quantum / LOOKS_PER_QUANTUM - wait_for_lock)
@@ -241,7 +244,9 @@ def codes_of_signal_handlers() -> frozenset[CodeType]:
 watcher: Watcher | None = None
 
 cpu_clocks: dict[Scheduler, int] = {}
-"""The clock of each scheduler's OS thread, which that thread asks for: for one that has ended, the question crashes."""
+"""The CPU clock of each scheduler's OS thread. The thread itself looks it up: a look-up for a thread that has ended
+crashes.
+"""
 
 
 def begin_watch() -> None:

@@ -1,10 +1,10 @@
-"""Shutdown: of a thread's dhagas with that thread, of all with the interpreter, and of the process with its status.
+"""Shutdown: a thread's dhagas end with that thread, all dhagas with the interpreter, and the process with its status.
 
 The exit of the interpreter has CPython's order, in which Dhaga has three steps:
 
 - ``at_exit``, a threading exit hook, comes where CPython joins threads: it joins the dhagas that are not daemons.
-- Exit handlers (``atexit``) run while daemons live, as the main code goes on parking. The scheduler of the main code is
-  never closed: handlers that were registered before the import of Dhaga come after its last step.
+- Exit handlers (``atexit``) run while daemons live, because the main code goes on parking. The scheduler of the main
+  code is never closed: handlers that were registered before the import of Dhaga come after its last step.
 - ``end_daemons``, an exit handler that comes after all that were registered later, cancels the daemons, and lets each
   ``finally`` run within ``EXIT_SECONDS``. The threads of a program, and the greenlets of a package that Dhaga stands in
   for, are left as CPython leaves daemon threads (``hooks.left_at_exit``): no code of theirs runs again.
@@ -79,7 +79,7 @@ def at_exit() -> None:
     if isinstance(interruption, SystemExit):
         atexit.register(exit_with, interruption)
     elif isinstance(interruption, KeyboardInterrupt):
-        # As at the join of a thread: Python reports the error and stops waiting.
+        # As when Python joins threads: it reports the error and stops waiting.
         raise interruption
     else:
         log_at_exit(interruption)
@@ -315,13 +315,13 @@ def reprs_of(scheduler: Scheduler) -> str:
 def exit_with(error: SystemExit) -> None:
     """End the process with the status of a SystemExit that was raised after the main code had ended."""
     atexit.unregister(exit_with)
-    # This handler is called first, as it was registered last, and os._exit skips the others.
+    # This handler is called first, because it was registered last, and os._exit skips the others.
     atexit._run_exitfuncs()
     end_process(error)
 
 
 def end_process(failure: BaseException | None) -> None:
-    """End with the exit status that ``failure`` stands for, as the interpreter would."""
+    """Exit with the status that the interpreter gives to ``failure``."""
     status = int(failure is not None)
     if isinstance(failure, SystemExit):
         status = failure.code if isinstance(failure.code, int) else int(failure.code is not None)
@@ -342,7 +342,7 @@ def end_process(failure: BaseException | None) -> None:
 def outlast_getcurrent() -> None:
     """Keep locks working to the last: finalizers use them, and ``getcurrent()`` then raises RuntimeError.
 
-    Dhagas run until then, as exit handlers may follow; afterwards the main thread is a plain one.
+    Dhagas run until then, because exit handlers may follow; afterwards the main thread is a plain one.
     """
     original, last, state = getcurrent, getcurrent(), this_thread
 

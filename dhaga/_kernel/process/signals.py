@@ -48,11 +48,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Seconds until a signal is sent again that struck this package in main code or a plain main thread.
 RESEND_SECONDS = 0.0005
 
-# A frame that stays at the same instruction, with no lap meanwhile, for this long blocks in C: the handler is called
-# there.
+# Seconds after which a frame that is still at the same instruction, with no lap meanwhile, counts as blocked in C: the
+# handler is called there.
 BLOCKED_SECONDS = 0.02
 
-# And for this many signals: on a busy machine one instruction may take that long.
+# The frame must also stay there for this number of signals: on a busy machine one instruction may take that long.
 BLOCKED_STRIKES = 5
 
 # Seconds after which the next Ctrl-C is raised in the computing dhaga, if the first one was not delivered.
@@ -221,8 +221,8 @@ def in_own_steps(frame: FrameType | None) -> bool:
 def deliver_interrupts() -> None:
     """On the hub, where no waiter is in the middle of parking: interrupt the parked main code.
 
-    Main code that must get what it waits for, such as a lock after ``Condition.wait``, is interrupted by force from the
-    second Ctrl-C on.
+    Main code that must not leave its wait, such as for a lock after ``Condition.wait``, is interrupted by force from
+    the second Ctrl-C on.
     """
     while undelivered_interrupts:
         scheduler, _ = undelivered_interrupts.pop()

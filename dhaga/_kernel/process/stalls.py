@@ -20,7 +20,7 @@ SECONDS = 5.0
 """After this time a wait in C is reported. Calls that block for less are common: a name look-up, a slow disk."""
 
 STILL_SHARE = 0.02
-"""An OS thread that computed for a smaller share of the time waits."""
+"""An OS thread that computes for a smaller share of the time counts as waiting."""
 
 LEAST_LOOKS = 20
 """Looks of the watcher at a stall, before it is reported: a process that was stopped for a minute has no stall."""

@@ -1,4 +1,4 @@
-"""The end of a plain OS thread with a scheduler of its own: its dhagas end with it, in its last moment."""
+"""The end of a plain OS thread with a scheduler of its own: the dhagas end with the thread, in its last moment."""
 
 from __future__ import annotations
 

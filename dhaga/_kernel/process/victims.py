@@ -14,7 +14,7 @@ from ..run.preemption import QUANTUM, may_end_turn
 from ..stacks import stack_of
 
 CALLERS = 3
-"""Callers that an error's note names beside the function that got the cancel."""
+"""The number of callers that an error's note names, besides the function that got the cancel."""
 
 
 class ParkWatch:

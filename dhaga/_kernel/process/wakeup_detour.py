@@ -41,7 +41,7 @@ class Resend:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # The one of the time when it came.
+        # The handler that was set when the signal came.
         self.handler: Any = signal.getsignal(number)
         self.times = 0
         self.arrived = False
@@ -59,9 +59,9 @@ class Resend:
             # Its handler may have been removed meanwhile, by C.
             if self.arrived or not callable(signal.getsignal(self.number)):
                 return False
-            # First, as it may arrive before this thread runs on.
+            # First, because it may arrive before this thread runs on.
             self.times += 1
-            # A real signal, as it also ends a system call.
+            # A real signal, because it also ends a system call.
             signal.pthread_kill(originals.main_thread().ident or 0, self.number)
         return True
 
@@ -94,7 +94,7 @@ def note_arrival(number: int) -> None:
 
 
 def settle(number: int, frame: FrameType | None) -> None:
-    """Call the handler of a signal that is yet to be sent again, as the program sets another one.
+    """Call the handler of a signal that is yet to be sent again, before the program sets another one.
 
     The standard ``signal.signal`` does so with a signal that has come. From: the main thread. Raises: as the handler.
     """
@@ -121,7 +121,7 @@ def give_back() -> None:
         for resend in gone:
             for _ in range(min(resend.times, numbers.count(resend.number))):
                 numbers.remove(resend.number)
-        with suppress(OSError):  # full, as C's own write might find it
+        with suppress(OSError):  # full: C's own write would also be lost
             if numbers:
                 originals.write(fd, bytes(numbers))
     del resends[: len(gone)]

@@ -1,4 +1,4 @@
-"""Call-outs: the functions of Dhaga in which a turn may end, as they leave no operation of Dhaga half done.
+"""Call-outs: the functions of Dhaga in which a turn may end, because they leave no operation of Dhaga half done.
 
 They call the program's own code, or are calls of the faces that may end a turn themselves. A turn ends only where the
 program could be switched if it ran in OS threads: no other function of Dhaga may be on the stack. An unmarked function
@@ -49,9 +49,9 @@ def is_of_dhaga(file: str) -> bool:
 def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
     """Return whether other dhagas may run while the code of this frame and its callers pauses here.
 
-    False in functions of Dhaga other than call-outs (so in the hooks of a fork: see ``dhaga.os``), in finalizers, in
-    imports (another dhaga of the OS thread would find a half-made module), in raw files (the buffer over one would
-    refuse another dhaga) and in the ``handlers`` of signals.
+    False in functions of Dhaga other than call-outs (so in the hooks of a fork: see ``dhaga.os``), in finalizers and in
+    the ``handlers`` of signals. Also in imports, where another dhaga of the OS thread would find a half-made module,
+    and in raw files, whose buffer would refuse another dhaga.
     """
     while frame is not None:
         code = frame.f_code

@@ -27,7 +27,7 @@ class ChosenQueue(deque[Any]):
         return entry
 
     def popleft(self) -> Any:
-        # Of an empty queue the first entry is an IndexError, as it is for a plain deque.
+        # An empty queue has no first entry: IndexError, as from a plain deque.
         return self.take(0 if type(self[0]) is HighQueue else self.choose())
 
 

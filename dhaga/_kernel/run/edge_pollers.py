@@ -29,7 +29,8 @@ select = originals.select_module
 # Events taken at once; with 5,000 busy connections larger batches gained nothing.
 BATCH = 1024
 
-# Polls after which watchers are rechecked even if the poller is never idle: two system calls for 30 round trips.
+# The number of polls after which watchers are rechecked even if the poller is never idle: two system calls for 30 round
+# trips.
 POLLS_BEFORE_RECHECK = 64
 
 
@@ -78,7 +79,7 @@ class EdgeTriggered(Poller):
         if not interest:
             return
         fd = watcher.fd
-        # Another thread may unregister it at the same time: who removes it does the rest.
+        # Another thread may unregister it at the same time: the thread that removes it does the rest.
         if self.watchers.get(fd) is watcher and self.watchers.pop(fd, None) is not None:
             try:
                 self.unwatch(fd, interest)

@@ -9,7 +9,7 @@ and False when a read finds nothing. A read that fills less than its buffer has 
 Two cases break that rule. After a hang-up, an error or urgent data no further edge comes: the poller then sets
 ``short_read_means_empty`` to False for good. A Unix socket also ends a read where descriptors were passed: with
 ``may_have_more`` the poller checks the fd once more (``Poller.to_recheck``).
-There is no such flag for writing: a writer always tries, as nearly all writes succeed at once.
+There is no such flag for writing: a writer always tries, because nearly all writes succeed at once.
 Not here: how readiness is found out (the pollers), and how it is used (``dhaga/socket.py``).
 """
 
@@ -290,7 +290,7 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
             watcher.__class__ = limited(kind, limits)
 
     def __del__(self) -> None:
-        """Leave the pollers if the owner was dropped without being closed; its fd is closed by now."""
+        """Leave the pollers, because the owner was dropped without a close; its fd is closed by now."""
         if not self.closed:
             self.close()
 

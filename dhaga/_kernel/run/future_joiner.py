@@ -1,4 +1,4 @@
-"""The joiner of a dhaga that stands for a coroutine: ``Dhaga.__await__`` adds it."""
+"""The joiner of a dhaga for a coroutine that awaits it: ``Dhaga.__await__`` adds it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ class Waiters(Protocol):
 def count_handed_over(queue: Waiters) -> int:
     """Return the number of waiters of a queue that were woken with a value and have not run since.
 
-    A waiter that runs sets its ``wait_target`` to None: it may yield afterwards, and is among the woken ones then.
+    A waiter sets its ``wait_target`` to None when it runs. Otherwise it would count again if it yields, which puts it
+    among the woken waiters.
     """
     count = sum(is_served(waiter, queue) for waiter in members(os_threads))
     for scheduler in list(schedulers):

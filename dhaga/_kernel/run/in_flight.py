@@ -1,8 +1,8 @@
 """Results in flight: a deadline does not strike a dhaga that has just got something from a call of Dhaga.
 
-In ``got.append(items.get())`` an item is in no variable between the two calls. So is a connection until its pool has
-put it into an object, and a request is half done until its answer is read. So a due strike begins a ``Flight``, which
-follows the dhaga's events. It lands at the first of two places:
+In ``got.append(items.get())`` an item is in no variable between the two calls. The same is true of a connection until
+its pool has put it into an object; and a request is half done until its answer is read. So a due strike begins a
+``Flight``, which follows the dhaga's events. The flight ends at the first of two places:
 
 - A backward jump of a loop around the call, in the innermost function that the result can be in. That function has gone
   on to its next round.
@@ -23,7 +23,8 @@ from typing import Any
 from .call_outs import is_of_dhaga, program_frame
 
 EVENTS = 200
-"""Jumps, calls and starts of functions. Chosen, not measured: pools of three packages kept all answers with it."""
+"""Jumps, calls and starts of functions. Not measured; with this number, the pools of three packages kept all answers.
+"""
 
 TESTS_BELOW = sys.version_info < (3, 14)
 """Whether the condition of a ``while`` is compiled below its body: the jump comes right after the calls in it."""
@@ -84,7 +85,9 @@ def calls_dhaga(code_file: str, called: tuple[Any, ...]) -> bool:
 
 
 def module_of(thing: Any) -> str:
-    """Return the module that defines a callable or an object's class. Asks no object itself: it may be a proxy."""
+    """Return the module that defines a callable or an object's class. No attribute of the object itself is read: it may
+    be a proxy.
+    """
     kind = type(thing)
     if kind is MethodType:
         return module_of(thing.__func__)

@@ -1,6 +1,6 @@
 """The poller for any platform, by ``IOLoop.add_handler``.
 
-As the loop's handlers are level-triggered, an fd is registered only while a waiter is parked on it.
+Because the loop's handlers are level-triggered, an fd is registered only while a waiter is parked on it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class IOLoopPoller(Poller):
     """The IOLoop's own handlers, for one fd each.
 
     The loop watches a duplicate (``dup``) that the poller owns. So any thread may close the original fd at any time,
-    and two watchers of one fd do not conflict. The duplicate is removed in the loop's thread before it is closed, as
-    uvloop demands (a registered closed fd can abort the process).
+    and two watchers of one fd do not conflict. uvloop demands that the duplicate leaves the loop, in the loop's thread,
+    before it is closed: a registered closed fd can abort the process.
     """
 
     def __init__(self, ioloop: IOLoop) -> None:

@@ -1,7 +1,7 @@
 """The lap: how long the dhagas of a scheduler run before its event loop gets a turn, and the work before and after.
 
 A *lap* is what the scheduler does between two turns of the loop. ``_lap``, a callback of the loop, polls for fds, fires
-due timers and lets the dhagas run (``_run_lap`` of ``scheduler.py``, as that switches).
+due timers and lets the dhagas run (``_run_lap`` of ``scheduler.py``, because that switches).
 A lap is bounded, so that fds, timers and the loop's other callbacks get their turn. A switch counts ``_switches_left``
 down; at 0 the *stretch* is over and the clock is read (``_lap_is_over``): every ``POLL_INTERVAL`` fds are polled, and
 after ``LAP_SECONDS``, or at a due timer, the lap ends. If dhagas compute, a stretch is one switch
@@ -31,7 +31,8 @@ from .scheduler_state import SchedulerState
 if TYPE_CHECKING:
     from ..wait.waiter import Waiter
 
-# Switches between two reads of the clock (45 ns each, and about as much around it: 3 ns a switch).
+# The number of switches between two reads of the clock. A read takes 45 ns, and the code around it about as long: 3 ns
+# a switch.
 SWITCHES_PER_CLOCK_CHECK = 32
 
 # If switches take longer than this on average, dhagas compute, and the clock is read after each.
@@ -40,7 +41,7 @@ SLOW_SWITCH_SECONDS = 0.000_02
 # A lap ends once it has taken this long. A turn of the asyncio loop costs about 15 µs, so at most 1.5 % goes there.
 LAP_SECONDS = 0.001
 
-# Within a lap the poller is asked this often (1 µs each time), and a deadline that has passed ends the lap.
+# Seconds between two polls in a lap, each of 1 µs. A deadline that has passed by then ends the lap.
 POLL_INTERVAL = 0.000_25
 
 # A lap ends after this many stretches even if the clock stands still, as it does in tests.
@@ -119,7 +120,7 @@ class Lap(SchedulerState):
             self.run_queue.appendleft(self._low.popleft())
 
     def _run_lap(self, ready: deque[Any]) -> None:
-        """Run the dhagas until the lap is over. The scheduler implements it, as it switches."""
+        """Run the dhagas until the lap is over. The scheduler implements it, because it switches."""
         raise NotImplementedError
 
     def _end_lap(self) -> None:

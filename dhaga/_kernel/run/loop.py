@@ -1,8 +1,8 @@
 """The event loop of a scheduler that owns one: its selector, and the self-pipe that a signal writes to.
 
-The kernel must know two things that an asyncio loop keeps to itself: whether it is inside ``select`` (only then must a
-wake from a signal handler write to the loop's pipe), and whether it is about to sleep without a deadline (only then can
-the process be in a deadlock). A subclass of the standard selector sees both, through public behaviour only.
+The kernel must know two things that an asyncio loop keeps to itself. Is the loop inside ``select``? Only then must a
+wake from a signal handler write to the loop's pipe. Is it about to sleep without a deadline? Only then can the process
+be in a deadlock. A subclass of the standard selector sees both, through public behaviour only.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class WakeupPipe(SignalPipe):
 
 @compiled  # C: looks, without releasing the interpreter lock
 def has_event(fd: int) -> bool:
-    """Return whether the selector of an fd may have an event. In doubt True, as always from Python.
+    """Return whether the selector of an fd may have an event; True in doubt. The Python function always returns True.
 
     A look from Python releases the interpreter lock. If a busy scheduler did so with each lap, once a millisecond,
     other OS threads would get it by luck only: each release restarts the 5 ms after which they may demand it. Measured:

@@ -94,14 +94,14 @@ class Membership(SchedulerState):
         dhaga._end()
 
     def is_ending(self) -> bool:
-        """Return whether all dhagas were cancelled, as the scheduler ends."""
+        """Return whether the scheduler is ending and has cancelled all its dhagas."""
         return self._end_reason is not None
 
     def _cancel_newcomer(self, dhaga: Dhaga) -> None:
         """Cancel a dhaga that was spawned after all were cancelled; once, like the others.
 
-        It runs to its first park, as a ``finally`` may have spawned it. Dhagas that a newcomer spawns do not start:
-        otherwise a dhaga that starts its successor in its ``finally`` would go on for ever.
+        It runs to its first park, because a ``finally`` may have spawned it. Dhagas that a newcomer spawns do not
+        start: otherwise a dhaga that starts its successor in its ``finally`` would go on for ever.
         """
         spawner, error = getcurrent(), Cancelled(self._end_reason)
         if isinstance(spawner, Dhaga) and spawner.ident > self._last_old_ident:

@@ -1,8 +1,8 @@
 """C libraries that call Python with a lock of the OS thread held: no turn ends beneath such a call.
 
 Another dhaga that called the library would wait in C for that lock, and with it all dhagas of the OS thread, for good.
-A C function leaves no Python frame, and what it calls looks as if the program had called it. So the C stack is asked:
-``_Unwind_Backtrace`` gives the return addresses, ``dladdr`` the library of each.
+A C function leaves no Python frame: the functions that it calls look as if the program had called them. So the C stack
+is read: ``_Unwind_Backtrace`` gives the return addresses, ``dladdr`` the library of each.
 Only where such a library was imported, at each end of a turn: 0.3 ms where a request is handled, 20 µs a frame of C.
 Rejected: no turn ends beneath any library. wrapt, through which agents wrap each view, is one.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from greenlet import _greenlet
 
 LOCKING = {"lxml.etree": "lxml"}
-"""By a module that imports it: the folder of a package whose C code holds a lock at its calls.
+"""Packages whose C code calls Python with a lock held: the folder of each, by a module that imports it.
 
 lxml: the lock of a parser, an XPath or an XSLT at ``read``, targets, resolvers, extension functions. Tried by callbacks
 that compute in several threads, and free of such a lock: sqlite3, expat, ctypes, json, pickle, re.
@@ -67,7 +67,8 @@ def libraries_on_stack() -> set[str]:
 
 @cache
 def unwinder() -> tuple[Callable[[Callable[[int], int]], None], Callable[[int], str], set[str]] | None:
-    """Return what visits the return addresses of the C stack, what finds an address's library, and the known libraries.
+    """Return a function that visits the return addresses of the C stack, one that finds the library of an address, and
+    the known libraries.
 
     Known are those of the interpreter, of Dhaga and of the platform. Returns: None where the platform lacks a function.
     """

@@ -14,7 +14,7 @@ The dhaga then goes to the end of its run queue, as if it yielded. Pending error
 ``strikes.py``. A turn is never ended where a thread could not be switched either, or where the OS thread's own state is
 in use: see ``may_end_turn``. CPython 3.11 has no layer two: a trace function costs at all times, a pending call is not
 reentrant, and a signal interrupts system calls.
-Rejected: events for the whole process, as each function that runs meanwhile would be rewritten, twice.
+Rejected: events for the whole process, because each function that runs meanwhile would be rewritten, twice.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ default_quantum: float | None = environment or None
 deadlines_strike: bool = bool(environment)
 """Whether cancels and deadlines strike code that computes, on schedulers without a quantum of their own.
 
-A patch does not turn it on. Code that was written for threads gets no such error there, and may not bear it: of
+A patch leaves this off. Code that was written for threads gets no such error there, and may not survive it: of
 2,000 strikes in redis-py's pool, 20 handed an answer to the wrong caller, and others lost their connection.
 """
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 # When an OS thread has ended, greenlet 3.5 drops a reference to its first greenlet as leaked if gc.get_referrers finds
 # no owner. The hub of a stopped scheduler has none while it is finalized as garbage, perhaps in another thread. The
-# collection then used freed memory: if each pool's thread began with a collection, one of the first five pools crashed,
-# on 3.11 and 3.12. And the scan took 5 ms at the end of each thread in a process with 300,000 objects.
+# collection then used freed memory. On Python 3.11 and 3.12, if each thread of a pool began with a collection, one of
+# the first five pools crashed. And the scan took 5 ms at the end of each thread in a process with 300,000 objects.
 enable_optional_cleanup(False)
 
 
@@ -159,7 +159,7 @@ class ImplicitMode(RunMode):
         """End the hub and close the loop of a scheduler that has no dhagas."""
         scheduler = self.scheduler
         scheduler.closing = True
-        # A greenlet is true once it has started: it runs to its end, and its frames are freed.
+        # A greenlet is true once it has started: this one runs to its end, and its frames are freed.
         if scheduler.hub:
             scheduler._leave_to_hub()
         scheduler._detach()

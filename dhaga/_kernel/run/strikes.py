@@ -1,11 +1,11 @@
-"""Strikes: pending errors that reach a dhaga or main code where it computes, as its turn ends.
+"""Strikes: pending errors that reach a dhaga or main code where it computes, when its turn ends.
 
 Errors are of three kinds. What strikes a thread anywhere (the error of a signal's handler, a Ctrl-C, one that
 ``PyThreadState_SetAsyncExc`` sets) strikes wherever a turn may end. So does every error once the scheduler ends: a
-dhaga that never parks would keep the program from its exit. Cancels and expired timeouts come at parks; where the
-program has asked for preemption, they also strike code that computes, but never code that tidies up or makes something
-ready (``may_strike``), and not right after a call of Dhaga (``in_flight.py``): there they wait for the next overlong
-turn, or the next park.
+dhaga that never parks would keep the program from its exit. Cancels and expired timeouts come at parks. Where the
+program has asked for preemption, they also strike code that computes, but never code that tidies up or prepares
+something (``may_strike``), and not right after a call of Dhaga (``in_flight.py``). There they wait for the next
+overlong turn or the next park.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def take(me: Waiter, frame: FrameType | None, deadlines: bool) -> BaseException 
 def may_strike(frame: FrameType | None) -> bool:
     """Return whether a cancel or an expired timeout may be raised in the code of this frame.
 
-    False in ``finally`` blocks, in methods that enter or leave a ``with`` block, or close an object, in the line of a
-    ``with``, in a generator that is being closed, and in functions that any of these calls; beneath C libraries, which
-    may swallow errors.
+    False in ``finally`` blocks, in the line of a ``with``, in methods that enter or leave a ``with`` block or close an
+    object, in a generator that is being closed, and in functions that any of these calls. Also beneath C libraries,
+    which may swallow errors.
     """
     if frame is None or isinstance(sys.exception(), TIDYING) or frame.f_lineno in lines_of(frame.f_code)[1]:
         return False

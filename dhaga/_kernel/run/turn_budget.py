@@ -1,10 +1,10 @@
 """The turn budget: how a call on a socket, pipe or file lets others run although it need not wait (invariant 9).
 
-Otherwise a peer that always has data ready, or always has room, would keep its dhaga running for ever: in a
-measurement, one client that pipelined requests kept all others of its OS thread waiting for as long as it sent.
+Otherwise a peer that always has data ready, or always has room, would keep its dhaga running for ever. Measured: one
+client that pipelined requests kept all other clients of its OS thread waiting for as long as it sent.
 A *turn* lasts from one switch to the next, so that the scheduler's number of switches names it. The first call that
-looks notes number and deadline; a later one of the same turn that finds the deadline passed goes once around the run
-queue, and asks the scheduler to look at its clock on the way: the lap ends, and fds and timers also get their turn.
+looks at the clock notes number and deadline. A later call of the same turn that finds the deadline passed goes once
+around the run queue. On the way the scheduler looks at its clock: the lap ends, and fds and timers also get their turn.
 Turns are not tracked: a call that is not due costs one look at the clock, and frequent calls only count down to that
 look (``CALLS_PER_CHECK``).
 Never due: in a ``no_park()``, on the hub or in a coroutine, in a plain OS thread (it blocks no other), and for a socket

@@ -40,7 +40,7 @@ class UnseenError:
     """Holds the error of a dhaga that ``wait`` returned, and reports it if the dhaga is freed before the error was
     seen.
 
-    The excepthook gets this object as ``thread``, as the dhaga no longer exists.
+    The excepthook gets this object as ``thread``, because the dhaga no longer exists.
     """
 
     __slots__ = ("error", "ident", "name")

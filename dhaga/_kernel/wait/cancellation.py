@@ -3,12 +3,12 @@
 A waiter has an empty tuple in ``pending_errors`` until its first scope, shield or late cancel, which puts a
 ``PendingErrors`` there for good. The entry of each park, ``if me.pending_errors: raise me.pending_errors.pop(0)``, is
 the same for both, so that scopes cost nothing where none is used.
-Any OS thread may add a cause at any moment, and a signal handler between any two bytecodes: each step is one operation
-of a list or a dict, so that no cause is lost, with the interpreter lock or without.
+Any OS thread may add a cause at any moment, and a signal handler between any two bytecodes. So each step is one
+operation of a list or a dict: no cause is lost, with the interpreter lock or without.
 An error is raised once and is gone. A ``ScopeCancel`` is level-triggered: it stands until its scope ends and raises a
-``Cancelled`` at each park, a fresh one each time, as a traceback grows whenever its error is raised again. Which of two
-blocks is the outer one is told by numbers drawn from the sequence of the scheduler's timers when a block is entered:
-the smaller number is further out. A shield holds off the causes whose number is smaller than its own.
+``Cancelled`` at each park, a fresh one each time, because a traceback grows whenever its error is raised again. Which
+of two blocks is the outer one is told by numbers drawn from the sequence of the scheduler's timers when a block is
+entered: the smaller number is further out. A shield holds off the causes whose number is smaller than its own.
 Not here: the blocks themselves (``dhaga/_structured/``).
 """
 
@@ -70,7 +70,7 @@ class PendingErrors(list[Any]):
         self.shields: list[int] = []
 
     def pop(self, index: SupportsIndex = 0) -> Any:
-        # A scope cancel stays in the list, as it applies to every further park of its block.
+        # A scope cancel stays in the list, because it applies to every further park of its block.
         first = self[0]
         return first.error() if isinstance(first, ScopeCancel) else super().pop(0)
 
@@ -110,7 +110,7 @@ class PendingErrors(list[Any]):
         # Almost every call ends here: shields are entered far more often than cancels are pending.
         if not self.held and not self:
             return
-        # One by one, as others may come meanwhile. Appending them again in order keeps their order.
+        # One by one, because others may come meanwhile. Appending them again in order keeps their order.
         for cause in [*self.held, *self]:
             self.drop(cause)
             self.append(cause)

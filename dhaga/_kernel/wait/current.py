@@ -1,6 +1,7 @@
 """The calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
 
-``ThisThread`` is the kernel's thread-local state; it survives every patch, as it is the standard library's ``local``.
+``ThisThread`` is the kernel's thread-local state; it survives every patch, because it is the standard library's
+``local``.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def first_waiter(me: Any) -> Waiter:
 
 
 def check_own_loop() -> None:
-    """Refuse a park in a coroutine on a loop that a dhaga runs, as the loop would stop while the dhaga is parked.
+    """Refuse a park in a coroutine on a loop that a dhaga runs, because the loop would stop while the dhaga is parked.
 
     From: a dhaga. Not asked at each park: a contended lock would cost 5 % more. Raises: ParkError.
     """

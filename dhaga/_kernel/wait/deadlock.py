@@ -6,14 +6,14 @@ holds:
 - nothing is runnable, and no timer is armed (in its own heap or the loop's);
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
 - no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
-- every other OS thread is stuck itself: the thread of a stuck scheduler to whose loop nothing has been handed
-  meanwhile, one blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
+- every other OS thread is stuck itself. It is the thread of a stuck scheduler whose loop has got no call meanwhile, a
+  thread that is blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
   counts as one that could still wake a waiter, since the references it holds are unknown: Dhaga then stays silent
-  rather than guess, and looks again every ``RECHECK_SECONDS``, as a thread may end without notice. The same goes for a
-  thread that was just made and has not begun.
+  rather than guess, and looks again every ``RECHECK_SECONDS``, because a thread may end without notice. The same goes
+  for a thread that was just made and has not begun.
 
-A guest never decides, as its host may always have more to do; nor does a plain OS thread. A thread made by C code that
-has not called Python yet is not seen.
+A guest never decides, because its host may always have more to do; nor does a plain OS thread. A thread made by C code
+that has not called Python yet is not seen.
 Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
 taken. ``version`` grows with each change: a scheduler that reads one mark after the other can tell whether all of them
 held at the same moment, and starts over if not.
@@ -57,13 +57,13 @@ stuck: dict[int, Scheduler] = {}
 # Idents of our own helper threads that wait for work.
 idle: set[int] = set()
 
-# Held while a Deadlock is raised; re-entrant, as a repr in its text may run a finalizer that waits.
+# Held while a Deadlock is raised; re-entrant, because a repr in its text may run a finalizer that waits.
 raising = originals.RLock()
 
 next_version = itertools.count(1).__next__
 # Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from the first two. A
-# thread that wakes another, or gives it work, does so before it sets its own mark: a look that sees the mark but an
-# older state of the other thread is repeated.
+# thread that wakes another thread, or gives it work, does so before it sets its own mark. A look that sees the mark,
+# but an older state of the other thread, is repeated.
 version = 0
 
 
@@ -102,7 +102,7 @@ class DeadlockWatch:
         if self.scheduler.poller.has_waiters():
             return None
         mark_stuck(self.scheduler.thread_ident, self.scheduler)
-        # It has no waiter of its own: it only sets its mark, and others decide.
+        # The thread has no waiter of its own: it only sets its mark, and other threads decide.
         if not self.scheduler.live and self.scheduler.main_waiter is None:
             return None
         # Asked again: a thread may have begun in between.
@@ -212,7 +212,8 @@ def all_begun() -> bool:
 def all_listed() -> bool:
     """Return whether the number of marks is the number of threads.
 
-    Asked first, as it costs next to nothing, while ``sys._current_frames`` makes frame objects of all running code.
+    Asked first, because it costs next to nothing, while ``sys._current_frames`` makes frame objects of all running
+    code.
     """
     return len(stuck) + len(blocked) + len(idle) > originals.thread_count()
 

@@ -74,7 +74,7 @@ class InnerWaiter(Waiter):
         return value
 
     def switch_away(self) -> None:
-        """Switch away, as main code if that is the outer one."""
+        """Switch away; if the outer waiter is main code, as main code does."""
         switch_main = getattr(self._outer, "_let_others_run", None)
         if switch_main is not None:
             switch_main()

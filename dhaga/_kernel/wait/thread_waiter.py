@@ -107,7 +107,7 @@ class OSThread(Waiter):
         return True
 
     def _retracted(self) -> bool:
-        """End the park from within. Returns: False if a waker has won, whose wake must then be awaited."""
+        """End the park from within. Returns: False if a waker has won; the caller must then await its wake."""
         ticket = self.parked
         return self.undo_park() and claim(ticket)
 

@@ -1,8 +1,8 @@
 """The wait-for graph: which waiters wait for objects that others hold, and the cycles in it.
 
-Each wait target names its holders itself (``_holders()``): a lock its owner, a joined dhaga itself, a scope its
-children. A queue or an event has none, as any code may put or set. A waiter with several holders, such as a scope, goes
-on when all of them have ended, so that one cycle through any of them is a deadlock.
+Each wait target has a method that names its holders (``_holders()``): a lock names its owner, a joined dhaga itself, a
+scope its children. A queue or an event has none, because any code may put or set. A waiter with several holders, such
+as a scope, goes on when all of them have ended, so that one cycle through any of them is a deadlock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def name_of(holder: Any) -> str:
 def cycles(waiters: Iterable[Waiter]) -> list[list[Waiter]]:
     """Return the cycles in which each waiter waits for an object that the next one holds: none of them can continue.
 
-    Each cycle once, beginning with the first of ``waiters`` that is part of it.
+    Each cycle is returned once, beginning with the first of ``waiters`` that is part of it.
     """
     all_waiters = list(waiters)
     by_greenlet = {id(greenlet_of(waiter)): waiter for waiter in all_waiters}

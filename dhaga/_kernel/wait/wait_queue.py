@@ -30,8 +30,8 @@ class WaitQueue(TicketDeque[list[Waiter]]):
     """The waiters for one thing, first come, first served.
 
     ``reason``: shown in a dump for each waiter; ``closed``: the wait is over for good, so that later waiters are served
-    at once. ``epoch``: of a lock's queue, how many waits at the lock's conditions have begun. A waiter notes it on
-    arrival: so a waiter of a condition finds its place among the waiters for the lock.
+    at once. ``epoch``, of a lock's queue: the number of waits at the lock's conditions that have begun. Each waiter
+    notes the epoch on arrival; so a waiter of a condition finds its place among the waiters for the lock.
     """
 
     __slots__ = ("closed", "epoch", "owner_ref", "reason", "void")
@@ -46,7 +46,7 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         self.reason: str = reason
         self.closed: bool = False
         self.epoch: int = 0
-        # Void tickets, about: two OS threads may count at once.
+        # The number of void tickets, approximate: two OS threads may count at once.
         self.void: int = 0
 
     @property
@@ -121,7 +121,7 @@ class WaitQueue(TicketDeque[list[Waiter]]):
     def insert_by_arrival(self, ticket: list[Waiter], arrival: int) -> None:
         """Insert a ticket before the tickets of all waiters that came later. From: the lock's holder.
 
-        Bisected, as thousands may wait on either side: a walk from one end would cost O(n) for each notify.
+        Bisected, because thousands may wait on either side: a walk from one end would cost O(n) for each notify.
         """
         low, high = 0, len(self)
         with suppress(IndexError):  # another OS thread has released the lock meanwhile: some have gone

@@ -1,11 +1,11 @@
 """The waiter: the base of everything that can park. It has the API of wakers, and parks by a switch of the scheduler.
 
 A wait has two halves. ``prepare_park(reason, target)`` marks the waiter as parked: from then on a wake counts. The
-waiter then puts itself where its waker will find it, checks once more whether it still must wait, and calls
+waiter then joins the queue in which a waker looks, checks once more whether it still must wait, and calls
 ``park_until_woken()``. That order makes wakes from other OS threads safe without a lock around it.
-``parked`` is the ticket of the park: a list, new for each, that holds the waiter while it is parked. To take it out
-is atomic and decides which wake wins: the first one takes it, sets value or error, and appends the waiter to its run
-queue; every later one gets IndexError and is a no-op. A wake never switches.
+``parked`` is the ticket of the park: a list, new for each, that holds the waiter while it is parked. Taking the waiter
+out is atomic, and decides which wake wins. The first wake takes the waiter, sets value or error, and appends the waiter
+to its run queue; every later wake gets IndexError and is a no-op. A wake never switches.
 A timeout or a cancel first undoes the park: ``wait_target._remove(waiter)`` takes the waiter off what it waits for. If
 that fails, or the ticket is void by then, a waker has the waiter already: a timeout is too late then, and a cancel
 stays pending until the next park. So nothing handed over is ever lost.
@@ -41,7 +41,9 @@ logger = logging.getLogger("dhaga")
 
 
 class TimedOut:
-    """The result of a park whose own timeout came first. It is a value, as a signal handler may raise TimeoutError."""
+    """The result of a park whose own timeout came first. It is a value, because a signal handler may raise
+    TimeoutError.
+    """
 
     __slots__ = ()
 
@@ -110,8 +112,8 @@ class Waiter:
     parked_since: float
     # In a lock's queue: the queue's ``epoch`` when this waiter came. Earlier waiters are served first.
     arrival: int
-    # Cancels and expired Timeouts that are still to be raised: an empty tuple until the first one, as a list in each
-    # dhaga would take 56 bytes; see ``pending_errors_of``.
+    # Cancels and expired Timeouts that are still to be raised: an empty tuple until the first one, because a list in
+    # each dhaga would take 56 bytes; see ``pending_errors_of``.
     pending_errors: PendingErrors
 
     def _init_wait(self) -> None:
@@ -302,7 +304,7 @@ class Waiter:
         except ValueError:
             return False
         except Exception:
-            # A user's undo failed. The waiter is woken, as it would hang otherwise.
+            # A user's undo failed. The waiter is woken, because it would hang otherwise.
             logger.exception("the undo of %r failed; it is woken nevertheless", self)
             return True
 

@@ -26,7 +26,7 @@ class DelayedStart(Dhaga[Any]):
             self.scheduler.timers.discard(entry)
 
     def _start_now(self) -> None:
-        """Start, as its time has come."""
+        """Start, because its time has come."""
         raise NotImplementedError
 
     def _expire(self) -> None:

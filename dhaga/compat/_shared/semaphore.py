@@ -8,7 +8,7 @@ from ..._sync import semaphore
 class CountedSemaphore:
     """A number of permits. A negative count: that number of permits must be released before one is free.
 
-    It wraps a semaphore of Dhaga, as a subclass would lose the compiled methods.
+    It wraps a semaphore of Dhaga, because a subclass would lose the compiled methods.
     """
 
     def __init__(self, value: int) -> None:

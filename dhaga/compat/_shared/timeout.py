@@ -1,6 +1,7 @@
 """Base of the Timeouts of gevent and eventlet: an error that a timer raises in a waiter.
 
-Differences from ``dhaga.Timeout`` are here; those of only one package, in that half's ``timeout.py``.
+Differences from ``dhaga.Timeout`` are here, and differences of only one package are in the ``timeout.py`` of that
+package.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ NOTHING: Any = object()
 
 
 class WaiterTimeout(BaseException):
-    """Timer of one waiter; its expiry raises it, or ``exception``, there."""
+    """Timer of one waiter. When it expires, it raises itself, or ``exception``, in that waiter."""
 
     def __init__(self, seconds: float | None, exception: Any) -> None:
         super().__init__()
@@ -84,7 +85,7 @@ class WaiterTimeout(BaseException):
 
 
 def call_within(timeout: WaiterTimeout, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Call a function under a running timeout; ``timeout_value``: the result if that expires."""
+    """Call a function under a running timeout; ``timeout_value``: the result if the timeout expires."""
     value = kwargs.pop("timeout_value", NOTHING)
     try:
         return function(*args, **kwargs)

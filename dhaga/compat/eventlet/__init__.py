@@ -22,7 +22,7 @@ call_after_global, exc_after, TimeoutError = greenthread.call_after_global, gree
 
 
 class EventletDeprecationWarning(Warning):
-    """Warning that the real eventlet emits at its import; this one emits none."""
+    """The warning that the real eventlet emits at its import; this package never emits it."""
 
 
 __all__ = [

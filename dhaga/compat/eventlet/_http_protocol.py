@@ -1,7 +1,8 @@
-"""HttpProtocol: one connection of ``eventlet.wsgi``, request after request. A program may derive its own from it.
+"""HttpProtocol: one connection of ``eventlet.wsgi``, request after request. A program may derive a class of its own
+from HttpProtocol.
 
 A connection is idle, in a request, or closing: ``conn_state[2]``, which the server reads when it ends. Requests are
-read by ``request_file``, which refuses what two programs may read differently. As in eventlet one may lack Host.
+read by ``request_file``, which refuses what two programs may read differently. As in eventlet, a request may lack Host.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
                 return
 
     def finish(self) -> None:
-        """Drain a client that still sends, so that it can read its response; close files. Raises: nothing."""
+        """Drain a client that still sends, so that the client can read its response; close files. Raises: nothing."""
         self.drain()
         if is_wrapped(self.request, "makefile"):
             for file in self.rfile, self.wfile:
@@ -215,8 +216,8 @@ class HttpProtocol(BaseHTTPRequestHandler):
     def framing(self) -> FileHead:
         """Return the framing of a request that an override of ``parse_request`` has parsed by itself, as Swift's does.
 
-        Its fields are read again, strictly. The email parser leaves those after a malformed one in the payload. Raises:
-        BadRequest.
+        Its fields are read again, strictly. The email parser leaves all fields after a malformed one in the payload.
+        Raises: BadRequest.
         """
         pairs = list(self.headers.items())
         for line in str(self.headers.get_payload() or "").rstrip("\r\n").splitlines():
@@ -238,7 +239,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return True
 
     def without_length(self, lines: list[bytes]) -> list[bytes]:
-        """Return a head without Content-Length if it has a coding: RFC 9112, 6.3 has the coding override it."""
+        """Return a head without Content-Length if it has a coding: the coding overrides it (RFC 9112, 6.3)."""
         if not any(line.lower().startswith(b"transfer-encoding:") for line in lines):
             return lines
         return [line for line in lines if not line.lower().startswith(b"content-length:")]
@@ -309,7 +310,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return host_and_port(self.server.server_address)
 
     def set_idle(self) -> None:
-        """Mark as idle: the server cuts it when it ends, as the app waits for its client. ``eventlet.set_idle``."""
+        """Mark as idle: the server cuts it at its end, since the app waits for its client (``eventlet.set_idle``)."""
         if self.conn_state[2] is STATE_REQUEST:
             self.conn_state[2] = STATE_IDLE
 

@@ -121,7 +121,7 @@ class Response:
         return (text + "\r\n\r\n").encode("latin-1")
 
     def connection_lines(self) -> list[str]:
-        """Return the field that says whether the connection is kept, if it must be said."""
+        """Return the field that says whether the connection is kept, if the response needs one."""
         protocol = self.protocol
         body = self.environ["eventlet.input"]
         if body.client_waits and not body.at_end:

@@ -266,7 +266,7 @@ class RFC6455WebSocket(WebSocket):
 
 
 def unmasked(data: bytes, mask: bytes) -> bytes:
-    """Return the bytes XORed with the mask of four bytes: as one number, for speed."""
+    """Return the bytes XORed with the mask of four bytes. Both are treated as one number, for speed."""
     size = len(data)
     repeated = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")

@@ -39,13 +39,13 @@ _settings.unreported = (StopServe,)
 
 
 def new_socket(family: int) -> GreenSocket:
-    """Return a new socket; of the class by which a test has replaced ``eventlet.green.socket.socket``, if it has."""
+    """Return a new socket. If a test has replaced ``eventlet.green.socket.socket`` by a class, it is of that class."""
     kind: Any = socket.socket
     return (GreenSocket if kind is GreenSocket.__base__ else kind)(family, SOCK_STREAM)
 
 
 def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
-    """Return a connected socket; ``bind``: its own address. Parks: while it connects. Raises: OSError."""
+    """Return a connected socket; ``bind``: the local address. Parks: while it connects. Raises: OSError."""
     sock = new_socket(family)
     try:
         if bind is not None:

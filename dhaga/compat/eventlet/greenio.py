@@ -68,7 +68,7 @@ def wrapped(sock: ours.socket) -> ours.socket:
     return sock
 
 
-# An attribute of all sockets, as sockets of patched programs are no GreenSockets here. Swift's proxy closes it.
+# An attribute of all sockets, because sockets of patched programs are no GreenSockets here. Swift's proxy closes it.
 ours.socket.fd = ours.socket._sock = property(wrapped)  # type: ignore[attr-defined]
 _fileobject = ours.SocketIO
 

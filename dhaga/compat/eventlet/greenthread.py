@@ -1,7 +1,7 @@
 """``eventlet.greenthread``: a dhaga with the face of eventlet's GreenThread.
 
-All are daemons, as eventlet's: a program ends with its main code. A link is called in its greenthread, at its end,
-before waiters for the result are woken.
+Like eventlet's greenthreads they are daemons: a program ends with its main code. A link is called in its greenthread,
+at its end, before waiters for the result are woken.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class GreenThread(RawGreenThread, DelayedStart):
 
 @functools.cache
 def thread_stand_in() -> Any:
-    """Return the class of stand-ins; imported on first use, as ``threading`` is large."""
+    """Return the class of stand-ins; imported on first use, because ``threading`` is large."""
     from ._stand_in import GreenThreadStandIn
 
     return GreenThreadStandIn
@@ -250,7 +250,7 @@ def kill(g: Any, *throw_args: Any) -> None:
 
 
 def raise_in(waiter: Any, error: BaseException) -> None:
-    """Raise an error at a waiter's park, or its next one; a waiter that has not started never runs."""
+    """Raise an error at a waiter's park, or at its next park; a waiter that has not started never runs."""
     if isinstance(waiter, GreenThread) and waiter._to_start is not None:
         waiter._end_unstarted(error)
     elif not getattr(waiter, "has_ended", False):

@@ -13,7 +13,7 @@ __all__ = ["import_patched", "inject", "is_monkey_patched", "monkey_patch", "ori
 
 SWITCHES = frozenset({"os", "select", "socket", "thread", "time", "psycopg", "MySQLdb", "builtins", "subprocess"})
 MODULES = {"threading": "thread", "_thread": "thread", "queue": "thread", "Queue": "thread", "ssl": "socket"}
-"""By module: its switch, if the names differ."""
+"""The switches of modules, where the names differ."""
 
 already_patched: dict[str, bool] = {}
 

@@ -1,7 +1,7 @@
 """``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter.
 
-Unlike gevent's, they are not built on ``dhaga.queue``, which can do neither, shows no waiters, and is safe for several
-OS threads; eventlet's queues are never shared by threads.
+Unlike gevent's queues, they are not built on ``dhaga.queue``, which has neither feature and shows no waiters. Its
+safety for several OS threads is not needed: threads never share eventlet's queues.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class LightQueue:
         return f"maxsize={self.maxsize!r}{items}{getters}{f' putters[{len(self.putters)}]' if self.putters else ''}"
 
     def qsize(self) -> int:
-        """Return the number of items, those included that were handed to getters which have not run since."""
+        """Return the number of items. Items that were handed to getters count until these getters run."""
         if self._handed_over:
             handed_over = count_handed_over(self.getters)
             self._handed_over = handed_over > 0

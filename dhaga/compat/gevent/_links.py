@@ -25,7 +25,7 @@ class Linkable(GuardedTogether):
 
     __slots__ = ()
 
-    # Callbacks; an empty tuple until the first, as most objects have no callback.
+    # Callbacks; an empty tuple until the first, because most objects have no callback.
     _links: Any
 
     def ready(self) -> bool:
@@ -33,7 +33,7 @@ class Linkable(GuardedTogether):
         raise NotImplementedError
 
     def rawlink(self, callback: Callback) -> None:
-        """Register ``callback(self)``, which the hub calls once this is ready: soon, if it is already."""
+        """Register ``callback(self)``, which the hub calls once this object is ready; soon, if it is ready already."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
         if not self._links: self._links = [callback]  # atomic  # fmt: skip

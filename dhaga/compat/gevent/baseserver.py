@@ -23,9 +23,9 @@ logger: logging.Logger = logging.getLogger("dhaga")
 class BaseServer:
     """Spawns ``handle`` for each connection or datagram of a socket. Source: ``gevent.baseserver.BaseServer``.
 
-    ``listener``: an address, as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new one, a
-    function like ``gevent.spawn``, "default", or "raw"; None: one is handled after the other. A server that has stopped
-    may start again, if it made its socket.
+    ``listener``: an address, such as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new
+    Pool, a function like ``gevent.spawn``, "default" or "raw"; None: connections are handled one after the other. A
+    server that has stopped may start again, if it made its socket.
     """
 
     min_delay: float = 0.01
@@ -56,7 +56,7 @@ class BaseServer:
     def __repr__(self) -> str:
         state = "started" if self.started else "not started"
         handle: Any = self.handle
-        if getattr(handle, "__self__", None) is self:  # whose repr is this one
+        if getattr(handle, "__self__", None) is self:  # its repr would call this method again
             handle = f"<bound method {type(self).__name__}.{handle.__name__} of self>"
         return f"<{type(self).__name__} at {id(self):#x} {state} at {self.address!r} handle={handle}>"
 

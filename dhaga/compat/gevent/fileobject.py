@@ -32,7 +32,7 @@ def arguments_of(
     if given is not None:
         if hasattr(fobj, "flush"):
             fobj.flush()
-        # A duplicate, as the given file closes its own descriptor.
+        # A duplicate, because the given file closes its own descriptor.
         fd = os.dup(fobj.fileno())
         if closes is not False and hasattr(fobj, "close"):
             fobj.close()
@@ -91,7 +91,7 @@ def FileObjectPosix(
 ) -> Any:
     """Return a file over a path, an fd or a file; reads and writes of a pipe, socket or terminal park.
 
-    A given file is closed, as the new one replaces it, unless ``close`` is False.
+    Unless ``close`` is False, a given file is closed: the new one replaces it.
     """
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
     opened = named(ours.open(file, mode, **options), given)

@@ -37,7 +37,7 @@ class Greenlet(Linkable, DelayedStart):
     __slots__ = ("_links", "_to_start", "_told", "_was_started", "spawn_tree_locals", "spawning_greenlet")
 
     spawning_stack: ClassVar[Any] = None
-    """Frames of the spawn are not kept, as they cost more than the spawn."""
+    """Frames of the spawn are not kept, because they cost more than the spawn."""
     spawning_stack_limit: ClassVar[int] = 0
 
     _spawn_callbacks: ClassVar[list[Callback]] = []
@@ -255,8 +255,8 @@ class Greenlet(Linkable, DelayedStart):
     # ---- killing
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Raise an error at its wait, and wait for its end. One that has not started never runs; the caller itself is
-        killed here, or without ``block`` at its next wait.
+        """Raise an error at its wait, and wait for its end. A greenlet that has not started never runs. The caller
+        itself is killed here, or at its next wait without ``block``.
 
         Parks: while it lives, if ``block``, at most ``timeout`` seconds.
         """
@@ -272,7 +272,7 @@ class Greenlet(Linkable, DelayedStart):
         has_run = greenlet.__bool__(self)
         self.scheduler.call(self.cancel_with, error)
         if block and not self.has_ended:
-            sleep(0)  # as in gevent, the caller goes on right behind its victim, before those that yield meanwhile
+            sleep(0)  # as in gevent, the caller goes on right behind its victim, before greenlets that yield meanwhile
         if block and not self.has_ended:
             # A subclass's join() expects a greenlet that has run.
             (self.join if has_run else self.wait_for_end)(timeout)

@@ -83,7 +83,7 @@ class Hub:
     def switch(self, awaitable: Any = None) -> Any:
         """Yield to the others. Parks: until a Timeout, a kill, or ``wake(value)`` of the caller's dhaga.
 
-        With an awaitable, as SQLAlchemy switches to a greenlet's parent: await it, and return its result.
+        With an awaitable, await it and return its result: SQLAlchemy switches to a greenlet's parent in this way.
         """
         if awaitable is not None:
             return await_(awaitable)
@@ -110,7 +110,7 @@ class Hub:
         self.loop.scheduler.mode.interrupt(value)
 
     def print_exception(self, context: Any, kind: Any, value: Any, trace: Any) -> None:
-        """Report an error: with ``dhaga.excepthook`` if it ended a greenlet, else in the log ``dhaga``."""
+        """Report an error: with ``dhaga.excepthook`` if the error ended a greenlet, else in the log ``dhaga``."""
         if isinstance(context, Dhaga):
             Dhaga._report(context, value)
         else:
@@ -242,7 +242,7 @@ def idle(priority: int = 0) -> None:
 
 
 def spawn_raw(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Greenlet:
-    """Start a greenlet; the same as ``spawn`` here, as it would not be cheaper."""
+    """Start a greenlet; the same as ``spawn`` here, because it would not be cheaper."""
     return Greenlet.spawn(function, *args, **kwargs)  # type: ignore[no-any-return]
 
 

@@ -162,7 +162,7 @@ class Group:
         return self.spawn(func, *(args or ()), **(kwds or {})).get()
 
     def apply_async(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
-        """Call in a greenlet of the group, and return that. ``callback`` gets the result."""
+        """Call in a greenlet of the group, and return the greenlet. ``callback`` gets the result."""
         if self.full():
             # The new greenlet waits for room, not the caller.
             return Greenlet.spawn(self.apply_cb, func, args, kwds, callback)
@@ -201,7 +201,7 @@ class Group:
         return result
 
     def map_async(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> Greenlet:
-        """Start ``map`` in a greenlet, and return that."""
+        """Start ``map`` in a greenlet, and return the greenlet."""
         return Greenlet.spawn(self.map_cb, func, iterable, callback)  # type: ignore[no-any-return]
 
     def imap(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
@@ -219,7 +219,7 @@ def spawn_all(
     """Spawn a call for each item, for ``map``. Returns: the error of the items, if they had one.
 
     ``news`` is set at the end, or once a call has failed after all earlier calls have ended: ``map`` then raises early.
-    The feeder checks, as it is woken anyway; ``map`` need not be.
+    The feeder checks, because it is woken anyway; ``map`` need not be.
     """
     ended = 0
     try:

@@ -33,7 +33,7 @@ class Answering(Server):
         return self.owner.application(environ, start_response)
 
     def report_failure(self, environ: dict[str, Any], error: Exception) -> bool:
-        """Pass an error of the application to the hub. One without a response may have answered itself."""
+        """Pass an error of the application to the hub. An application without a response may have answered itself."""
         if isinstance(error, NotStarted):
             if self.owner.error_log is not None:
                 self.owner.error_log.write("the application did not call start_response(): the connection closes\n")
@@ -63,8 +63,8 @@ class WSGIServer(StreamServer):
     """Serves a WSGI app. Source: ``gevent.pywsgi.WSGIServer``; lines of the log are in the combined format.
 
     ``log``: a file or logger, "default" is stderr, None disables it. ``environ``: more for each environ.
-    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: for WSGIHandler
-    itself, requests are parsed in C; a subclass answers them with its methods, in Python.
+    ``spawn``: as in StreamServer; a connection keeps its greenlet until it closes. ``handler_class``: WSGIHandler
+    itself parses requests in C; a subclass answers them by its methods, in Python.
     """
 
     handler_class: Any = WSGIHandler

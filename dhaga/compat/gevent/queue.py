@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 put: Any = python_twin(ours.Queue.put)
 get: Any = python_twin(ours.Queue.get)
-"""Looked up once, as each item needs them. The compiled methods do not handle subclasses, and would call these."""
+"""Looked up once, because each item needs them. The compiled methods do not handle subclasses, and would call these."""
 
 
 class Items(Generic[T]):

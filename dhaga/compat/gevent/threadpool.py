@@ -27,7 +27,7 @@ _get_thread_profile, _get_thread_trace = threading.getprofile, threading.gettrac
 
 
 class Worker:
-    """Makes one call in an OS thread, under the profile and trace functions of ``threading`` while it lasts."""
+    """Makes one call in an OS thread. Meanwhile the profile and trace functions of ``threading`` apply."""
 
     def __init__(self, threadpool: ThreadPool) -> None:
         self.threadpool = threadpool

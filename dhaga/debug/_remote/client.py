@@ -1,7 +1,7 @@
 """The client of the inspector: one connection to a process, and errors that say what to do without an inspector.
 
-It trusts only a socket in a directory that only the socket's user can enter, and whose other end is, by
-``SO_PEERCRED``, the requested process. It sends no query to a socket of another process.
+The client trusts a socket only if no other user can enter its directory, and if its other end is the requested process
+(``SO_PEERCRED``). It sends no query to a socket of another process.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class QueryHandlers:
     def history(self, since: float = 0.0) -> Answer:
         """Return the samples of the last minutes, see ``History``; ``since``: only those after this time.
 
-        With the lines at which most turns were preempted since the start, and how many.
+        The answer also has the lines at which most turns were preempted since the start, each with its count.
         """
         preempted = preemption.places.most_common(PLACES_SHOWN)
         return {"interval": SAMPLE_SECONDS, "samples": self.samples.since(since), "preempted": preempted}

@@ -74,7 +74,7 @@ def lives(pid: int) -> bool:
 
 
 def answers(path: Path) -> bool:
-    """Return whether a process listens there; in another container its PID means nothing here."""
+    """Return whether a process listens at a socket: the PID of a process in another container means nothing here."""
     with originals.Socket(socket.AF_UNIX) as client:
         return client.connect_ex(str(path)) == 0
 

@@ -1,8 +1,8 @@
 """The debug page: the table of dhagas and the trace in a browser, served by OS threads.
 
-Only for the user of this machine; it sends no data elsewhere. It listens on the loopback; its address contains a secret
-token; the Host must be a number or localhost, so that no DNS name can be rebound to it; queries are a POST of JSON with
-that content type, which browsers do not allow to pages of other sites; and the policy allows the page only its own
+Only for the user of this machine; it sends no data elsewhere. It listens on the loopback, and its address contains a
+secret token. The Host must be a number or localhost, so that no DNS name can be rebound to it. Queries are a POST of
+JSON with that content type, which browsers forbid to pages of other sites. The policy allows the page only its own
 script. One request per connection. A forked child has no page.
 
 Rejected: a Tornado server, which would stop with its scheduler.
@@ -156,7 +156,7 @@ LENGTH = re.compile(rb"\r\ncontent-length: *([0-9]{1,6}) *\r\n", re.IGNORECASE)
 
 
 def bytes_missing(text: bytes) -> int:
-    """Return the number of bytes of the request still to come; 1 while its length is unknown."""
+    """Return the number of bytes that the request still lacks; 1 while its length is unknown."""
     head, end, body = text.partition(b"\r\n\r\n")
     if not end:
         return 1

@@ -1,1 +1,1 @@
-"""The HTTP clients: Tornado's behind plain calls, and urllib3 pools that park, for requests."""
+"""The HTTP clients: HTTP clients: Tornado's, called as a function, and urllib3 pools that park, for requests."""

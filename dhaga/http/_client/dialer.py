@@ -134,7 +134,7 @@ class DialAttempt:
 
 
 def interleave_families(addresses: list[Address]) -> list[Address]:
-    """Alternate between the first address's family and the others, as one family may be unreachable."""
+    """Alternate between the first address's family and the others, because one family may be unreachable."""
     first = [each for each in addresses if each[0] == addresses[0][0]]
     others = [each for each in addresses if each[0] != addresses[0][0]]
     return [each for two in itertools.zip_longest(first, others) for each in two if each]

@@ -217,7 +217,7 @@ class Fetch:
         self.finished = True
         self.dial = self.curl = None  # they refer back to this: cycles cost 20 µs a fetch
         if not self.response.cancelled():
-            error: Any = self.response.exception()  # always retrieved, as asyncio logs unretrieved exceptions
+            error: Any = self.response.exception()  # always retrieved, because asyncio logs unretrieved exceptions
             fetched = getattr(error, "response", None) if error else self.response.result()
             if fetched is not None:
                 fetched.request = self.request

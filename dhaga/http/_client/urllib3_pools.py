@@ -50,7 +50,9 @@ By then the server has also closed it (nginx after 75 s, most others sooner), so
 
 
 def dial(conn: connection.HTTPConnection) -> socket:
-    """Connect to the host of a connection. Raises: urllib3's errors, with their exact texts, as programs parse them."""
+    """Connect to the host of a connection. Raises: urllib3's errors, with their exact texts, because programs parse
+    them.
+    """
     try:
         sock = dial_first(conn)
     except gaierror as error:
@@ -230,7 +232,7 @@ def refuse_password_prompt() -> str:
 class IdleConnections(LifoQueue[Any]):
     """The idle connections to one host; in a bounded pool also a None for each connection that may still be opened.
 
-    urllib3 puts back an item after every request, even a None that it never got, as its ``get`` was cancelled:
+    urllib3 puts back an item after every request, even a None that it never got, because its ``get`` was cancelled:
     ``ignored_puts`` counts these, so that the bound does not grow. A forked child starts without connections, and keeps
     the parent's alive but unused.
     """
@@ -258,7 +260,7 @@ class IdleConnections(LifoQueue[Any]):
             self.ignored_puts.append(None)
             raise
         if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
-            item.close()  # it connects again: the other end, or a NAT between, may have forgotten it without a word
+            item.close()  # it connects again: the other end, or a NAT between, may have dropped the connection silently
         return item
 
     def empty_out(self) -> None:
@@ -284,7 +286,8 @@ class IdleConnections(LifoQueue[Any]):
             super().put(item, block, timeout)
 
     def drop_stale(self, deadline: float) -> None:
-        """Close connections idle since before the deadline: they are at the bottom, out of reach of ``get``.
+        """Close connections that have been idle since before the deadline. They are at the bottom, out of reach of
+        ``get``.
 
         A bounded pool has Nones at the bottom; there the bound limits idle connections.
         """

@@ -1,9 +1,9 @@
 """The client's socket in an app's environ, under the names of werkzeug and gunicorn.
 
-WebSocket libraries for WSGI (simple-websocket, and flask-sock and Flask-SocketIO, which use it) write their own answer
-to ``environ["werkzeug.socket"]`` and continue on that socket; the app's result is ignored. So the first receive, send,
-``close`` or ``settimeout`` on this object takes over the connection. Inspecting it (``fileno``, ``getpeername``, a
-receive with MSG_PEEK) does not. ``environ["dhaga.upgrade"]`` takes over explicitly.
+WebSocket libraries for WSGI write their own answer to ``environ["werkzeug.socket"]`` and continue on that socket; the
+app's result is ignored. These are simple-websocket, and flask-sock and Flask-SocketIO, which use it. So the first
+receive, send, ``close`` or ``settimeout`` on this object takes over the connection. Inspecting it (``fileno``,
+``getpeername``, a receive with MSG_PEEK) does not. ``environ["dhaga.upgrade"]`` takes over explicitly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .connection import ServerConnection
 
 SWITCHING = "101 Switching Protocols"
-"""The status in the access log, as the app's own later status is not sent."""
+"""The status in the access log, because the app's own later status is not sent."""
 
 TAKING = frozenset(
     {

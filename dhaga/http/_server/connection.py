@@ -47,12 +47,12 @@ STRAY_BYTES = b"", b"\r", b"\r\n"
 """Data before a request that is ignored: an empty line, which old clients send after a body (RFC 9112, 2.2)."""
 
 LEFT_UPGRADED = ConnectionError, StopIteration
-"""Raised by apps to leave a connection that they have taken over: in werkzeug, and in gunicorn."""
+"""The errors by which apps of werkzeug and gunicorn leave a connection that they have taken over."""
 
 UNAVAILABLE = "503 Service Unavailable"
 
 NO_BOUND = nullcontext()
-"""In place of a request's timeout; 50 ns."""
+"""The block of a request without a timeout; entering it takes 50 ns."""
 
 
 class ServerConnection(Transfers):
@@ -267,7 +267,7 @@ class ServerConnection(Transfers):
         response.send_whole(text)
 
     def keeps_alive(self) -> bool:
-        """Return whether another request may follow the response that now begins, as its head also says."""
+        """Return whether another request may follow the response that now begins; its head says the same."""
         parser = self.parser
         if not parser.persistent or self.server.stopping or parser.expects_continue or parser.error is not None:
             self.closing = True

@@ -1,4 +1,4 @@
-"""One movable timer per connection, for its dhaga's current wait.
+"""One movable timer per connection, for the current wait of the connection's dhaga.
 
 Only ``deadline`` matters; the entry in the timer heap may fire earlier. It is then set again for the current deadline,
 or dropped without one (inf). So a busy connection touches the scheduler's heap once per timeout, not twice per wait; a

@@ -35,7 +35,7 @@ HEAD_END = b"\r\n\r\n"
 """The end of a head, and of a chunked body with its trailers."""
 
 REQUEST_LINE = re.compile(rb"(?:\r\n)?([A-Z-]{1,32}) ([!\"$-~]+) HTTP/1\.([01])\r\n")
-"""RFC 9112, 3. One empty line before it is allowed, as old clients send one after a body (2.2).
+"""RFC 9112, 3. One empty line before it is allowed: old clients send one after a body (2.2).
 
 A target contains no ``#``, and all methods are shorter than 32 letters.
 """
@@ -182,7 +182,7 @@ class RequestParser:
     def learn_fields(self, block: bytes, environ: dict[str, Any], base: dict[str, Any]) -> None:
         """Remember the fields of a head once a second head repeats them.
 
-        At the first it would be in vain behind a proxy that adds a new field to each request.
+        Remembering the first head would be in vain behind a proxy that adds a new field to each request.
         """
         last, self.last_block = self.last_block, hash(block)
         if last != self.last_block or not (self.complete and self.persistent):
@@ -334,7 +334,7 @@ class RequestParser:
             raise self.refusal_for(error) from None
 
     def close(self) -> None:
-        """Drop the httptools parser, which refers back to this one, a cycle."""
+        """Drop the httptools parser, which refers back to this object: that is a cycle."""
         self.parser = None
 
     # ---- bodies
@@ -370,12 +370,14 @@ class RequestParser:
             self.check_chunks(end - (self.received - received))
 
     def join_pieces(self, count: int) -> None:
-        """Join the last pieces, as a reader needs a call for each."""
+        """Join the last pieces: a reader makes one call for each."""
         last = [self.pieces.pop() for _ in range(count)]
         self.pieces.append(b"".join(reversed(last)))
 
     def end_of_chunks(self, data: bytes) -> int:
-        """Return where the body ends in ``data``, or the length of that. Raises: Refusal for an invalid chunk size."""
+        """Return where the body ends in ``data``; the length of ``data`` if it does not end there. Raises: Refusal for
+        an invalid chunk size.
+        """
         offset, data = len(self.tail), self.tail + data
         position = 0 if self.in_trailers else self.chunk_left
         for _ in range(0 if self.in_trailers else CHUNKS_PER_FEED):

@@ -25,7 +25,7 @@ CACHE_SIZE = 1024
 """Names and statuses that are cached: an app has a few dozen."""
 
 JOIN_BYTES = 65_536
-"""Bodies up to this size are joined to the head: saving a system call is worth the copy."""
+"""Bodies up to this size are joined to the head: the copy costs less than a system call."""
 
 TOKEN_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 STATUS_PATTERN = re.compile(r"[2-9][0-9][0-9] [^\0-\x1f\x7f]*(?<! )")
@@ -240,7 +240,7 @@ class Response:
             self.sink.send(data)
 
     def frame(self, data: bytes) -> bytes:
-        """Return a piece in its wire format, counted."""
+        """Count a piece, and return it in its wire format."""
         if self.remaining is not None:
             data = self.cut_to_length(data)
         self.size += len(data)
@@ -304,7 +304,7 @@ class Response:
             return
         for piece in result:
             if not self.sent and self.status and piece.__class__ is bytes and len(piece) == self.length:
-                # The only piece of an iterable without a length, such as those of werkzeug: 4 calls less.
+                # The only piece of an iterable without a length, such as werkzeug's iterables: this saves 4 calls.
                 self.send_whole(piece)
                 self.remaining = 0
             elif piece or piece.__class__ is not bytes:
@@ -365,7 +365,7 @@ class Response:
 
 
 def parse_length(value: str, previous: int | None) -> int:
-    """Return a Content-Length. Raises: AppError if it is malformed or contradicts ``previous``."""
+    """Return a Content-Length. Raises: AppError if the length is malformed or contradicts ``previous``."""
     if not isinstance(value, str) or not value.isascii() or not value.isdigit():
         raise AppError(f"Content-Length: {value!r} is not a number of bytes, a str of digits")
     length = int(value)
