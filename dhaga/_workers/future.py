@@ -24,6 +24,7 @@ from .._kernel.arguments import check_wait_timeout
 from .._kernel.guards import fence
 from .._kernel.interpreter import FREE_THREADED
 from .._kernel.wait.current import this_waiter
+from .._kernel.wait.deadlock import mark_own
 from .._kernel.wait.wait_queue import COMPACT_ABOVE
 from .._kernel.wait.waiter import Waiter
 
@@ -56,6 +57,9 @@ class Future(concurrent.futures.Future[T]):
     _exception: BaseException | None = None
     _traceback: Any = None
     _worker: PoolWorker | None = None
+
+    ended_by_dhaga = True
+    """Read by ``await_``; see ``deadlock.mark_own``."""
 
     def __init__(self) -> None:
         self._joiners: list[list[Waiter]] = []
@@ -136,7 +140,9 @@ class Future(concurrent.futures.Future[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the result in a coroutine of any loop. A cancel of the coroutine cancels the call."""
-        return asyncio.wrap_future(self).__await__()
+        future = asyncio.wrap_future(self)
+        mark_own(future)
+        return future.__await__()
 
     def cancel(self) -> bool:
         """Cancel the call: a pending one is dropped; a running one gets ``Cancelled`` at its next park.

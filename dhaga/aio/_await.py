@@ -34,6 +34,7 @@ from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.current import check_own_loop
+from .._kernel.wait.deadlock import mark_own
 
 T = TypeVar("T")
 
@@ -256,6 +257,8 @@ class AwaitedOfThread(Awaited):
 
     def __init__(self, me: Dhaga | Main, source: concurrent.futures.Future[Any]) -> None:
         super().__init__(me, asyncio.wrap_future(source, loop=me.scheduler.loop))
+        if hasattr(source, "ended_by_dhaga"):
+            mark_own(self.future)
         self.source = source
 
     def cancel(self) -> None:

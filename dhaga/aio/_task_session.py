@@ -28,6 +28,7 @@ from .._kernel.arguments import check_seconds
 from .._kernel.errors import Cancelled, Expired, ParkError
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.cancellation import PendingErrors
+from .._kernel.wait.deadlock import mark_own
 from ._await import Awaited, context_to_share, discard
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class SessionCall(asyncio.Future[Any]):
 
     def __init__(self, session: TaskSession, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         super().__init__(loop=session.scheduler.loop)
+        mark_own(self)
         self.session = session
         self.fn = fn
         self.args = args
@@ -116,6 +118,7 @@ class TaskSession:
     async def wait_for_call(self) -> None:
         """Await the next ``submit`` or ``stop``."""
         self.idle = self.scheduler.loop.create_future()
+        mark_own(self.idle)
         try:
             await self.idle
         except CancelledError as error:

@@ -41,5 +41,5 @@ def handle_message(self: Any, api: str, method: str, message: bytes) -> Any:
     me = None if method.endswith(LOCAL) else parking_waiter()
     if me is None:
         return _standard_handle_message(self, api, method, message)
-    with outside_call(me):  # the core's threads are unknown to Python, and so to the deadlock detector
+    with outside_call(me):  # a virtual clock stands still: the core's threads take real time
         return await_(self.handle_message_async(api, method, message))

@@ -386,6 +386,33 @@ def test_many_idle_fds_are_not_all_looked_at_before_each_sleep(monkeypatch: pyte
         scheduler.poller.watchers = {}
 
 
+@pytest.mark.parametrize("most", [0, 1])
+def test_the_waits_of_many_dhagas_are_not_all_looked_at_before_each_sleep(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    looks: list[dhaga.Scheduler] = []
+    monkeypatch.setattr(deadlock, "RECHECK_SECONDS", 1000)
+    monkeypatch.setattr(deadlock, "MAX_CHEAP_LOOK", most)
+    monkeypatch.setattr(deadlock.DeadlockWatch, "awaits_open_future", lambda watch: looks.append(watch.scheduler))
+    with dhaga.Scheduler() as scheduler:
+        d = scheduler.spawn(dhaga.park, "nothing")
+        for _ in range(20):
+            scheduler.spawn(int).result()
+            eventually(lambda: scheduler.asleep and scheduler._selecting())
+        assert looks.count(scheduler) > 2 if most else looks.count(scheduler) <= 2
+        d.cancel()
+
+
+def test_a_deadlock_of_many_dhagas_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlock, "MAX_CHEAP_LOOK", 1)
+    dhagas = [dhaga.spawn(dhaga.park, "nothing") for _ in range(3)]
+    for _ in range(3):
+        assert len(lines_of(dhagas[0].join)) == 4
+    for each in dhagas:
+        each.cancel()
+        each.join()
+
+
 def test_a_deadlock_beside_many_idle_fds_is_told() -> None:
     with virtual_clock():
         scheduler = dhaga.current().scheduler

@@ -276,21 +276,23 @@ def test_a_cancel_at_any_park_ends_the_coroutine_first(factory: Any) -> None:
 
 def test_deadlock_is_seen_through_an_await() -> None:
     outcome = run("""
-        import asyncio
         import dhaga
 
         async def never():
             try:
-                await asyncio.get_running_loop().create_future()
+                await dhaga.spawn(dhaga.park, "nothing", name="d", daemon=True)
             finally:
                 print("put away")
 
         try:
             dhaga.await_(never())
         except dhaga.Deadlock as error:
-            print(str(error).splitlines()[1][:45])
+            lines = str(error).splitlines()
+            print(lines[1][:45])
+            print(lines[3])
     """)
-    assert (outcome.lines, outcome.err) == (["put away", "  main code: waits for await on <Task pending"], "")
+    told = ["  main code: waits for await on <Task pending", "  d: waits for nothing"]
+    assert (outcome.lines, outcome.err) == (["put away", *told], "")
 
 
 def test_ctrl_c_in_an_awaiting_main_code_ends_the_coroutine_first() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import socket as ours
+from dhaga.testing import virtual_clock
 from tests.kit.scripts import prints
 
 connector = pytest.importorskip("snowflake.connector")
@@ -70,6 +71,11 @@ def test_a_timeout_ends_the_wait(listener: Any) -> None:
 
 def test_a_limit_of_the_connector_is_its_own_error(listener: Any) -> None:
     with pytest.raises(connector.errors.Error):
+        connect(listener, seconds=1)
+
+
+def test_a_virtual_clock_stands_still_meanwhile(listener: Any) -> None:
+    with virtual_clock(), dhaga.Timeout(LONG), pytest.raises(connector.errors.Error):
         connect(listener, seconds=1)
 
 

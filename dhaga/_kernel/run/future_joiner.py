@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from ..wait.deadlock import mark_own
+
 
 class FutureJoiner:
     """Joiner for a coroutine that awaits a dhaga: its wake resolves a Future on the coroutine's own loop."""
@@ -14,6 +16,7 @@ class FutureJoiner:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.future: asyncio.Future[Any] = loop.create_future()
+        mark_own(self.future)
         self.ticket: list[Any] = [self]
 
     def deliver_wake(self, value: object = None) -> None:

@@ -5,6 +5,7 @@ holds:
 
 - nothing is runnable, and no timer is armed (in its own heap or the loop's);
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
+- no waiter and no Task of the loop waits for a Future that others than Dhaga may end (``mark_own``);
 - no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
 - every other OS thread is stuck itself. It is the thread of a stuck scheduler whose loop has got no call meanwhile, a
   thread that is blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
@@ -13,7 +14,7 @@ holds:
   for a thread that was just made and has not begun.
 
 A guest never decides, because its host may always have more to do; nor does a plain OS thread. A thread made by C code
-that has not called Python yet is not seen.
+that has not called Python yet is not seen, only an open Future that it may end: asyncio also waits for that for ever.
 Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
 taken. ``version`` grows with each change: a scheduler that reads one mark after the other can tell whether all of them
 held at the same moment, and starts over if not.
@@ -21,6 +22,7 @@ held at the same moment, and starts over if not.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import itertools
 import logging
@@ -29,7 +31,7 @@ import signal
 import sys
 from collections.abc import Collection, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import originals
 from ..errors import Deadlock
@@ -44,6 +46,9 @@ logger = logging.getLogger("dhaga")
 
 # Seconds between two looks while another thread lives. A look takes 0.1 to 0.2 ms, mostly for the signal handlers.
 RECHECK_SECONDS = 1.0
+
+# The number of dhagas above which their waits are not all looked at before each sleep: 0.1 us each.
+MAX_CHEAP_LOOK = 1000
 
 # The maximal number of dhagas described one by one, and of characters for the object each waits on.
 MAX_DESCRIBED = 100
@@ -84,7 +89,7 @@ class DeadlockWatch:
     def __init__(self, scheduler: Scheduler, schedulers: Collection[Scheduler]) -> None:
         self.scheduler = scheduler
         self.schedulers = schedulers
-        # Before this time no costly look at the fds is taken again.
+        # Before this time no costly look at the fds and the waits is taken again.
         self.next_costly_look: float = 0.0
 
     def begin(self) -> float | None:
@@ -94,12 +99,12 @@ class DeadlockWatch:
         """
         if not self.could_be_stuck():
             return None
-        if self.scheduler.poller.scan_is_costly():
+        if self.scheduler.poller.scan_is_costly() or len(self.scheduler.live) > MAX_CHEAP_LOOK:
             now = originals.monotonic()
             if now < self.next_costly_look:
                 return RECHECK_SECONDS
             self.next_costly_look = now + RECHECK_SECONDS
-        if self.scheduler.poller.has_waiters():
+        if self.scheduler.poller.has_waiters() or self.awaits_open_future():
             return None
         mark_stuck(self.scheduler.thread_ident, self.scheduler)
         # The thread has no waiter of its own: it only sets its mark, and other threads decide.
@@ -124,6 +129,28 @@ class DeadlockWatch:
             and scheduler.selector.only_own_fds()
             and not scheduler.outside_calls
         )
+
+    def awaits_open_future(self) -> bool:
+        """Return whether a waiter or a Task of the scheduler's loop waits for a Future that others may end. O(n).
+
+        What a Task waits for is known only by its private attribute; a Task of another kind may wait for anything.
+        """
+        scheduler = self.scheduler
+        return (
+            any(is_open(waiter.waits_on) for waiter in list(scheduler.live))
+            or (scheduler.main_waiter is not None and is_open(scheduler.main_waiter.waits_on))
+            or any(is_open(getattr(task, "_fut_waiter", task)) for task in asyncio.all_tasks(scheduler.loop))
+        )
+
+
+def mark_own(future: Any) -> None:
+    """Note that only Dhaga ends a Future: a wait for it is a wait for what Dhaga waits for."""
+    future.ended_by_dhaga = True
+
+
+def is_open(target: object) -> bool:
+    """Return whether the target of a wait is a Future that others than Dhaga may end. A Task waits itself."""
+    return asyncio.isfuture(target) and not (isinstance(target, asyncio.Task) or hasattr(target, "ended_by_dhaga"))
 
 
 def raise_in_main_code(schedulers: Collection[Scheduler], found_at: int) -> None:
