@@ -9,7 +9,7 @@ An ``Awaited`` is the wait target of the park. It is *waiting* until its future 
 remain pending. So no awaited work continues without a waiter, and no result is lost. All methods run in the scheduler's
 OS thread, except for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
 
-Several awaits in one Task: ``_task_session.py``.
+Several awaits in one Task: ``_task_session.py``. The caller's Context: ``_shared_context.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import inspect
 import sys
 from asyncio import CancelledError, _get_running_loop, _set_running_loop
 from collections.abc import Awaitable, Coroutine
-from contextvars import Context, copy_context
+from contextvars import Context
 from types import CoroutineType
 from typing import Any, TypeVar
 
@@ -35,6 +35,7 @@ from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.current import check_own_loop
 from .._kernel.wait.deadlock import mark_own
+from ._shared_context import context_to_share, copy_variables_back
 
 T = TypeVar("T")
 
@@ -46,6 +47,9 @@ OTHER_LOOP = "to a different loop", "to a different event loop"
 
 EAGER = sys.version_info >= (3, 12)
 """Whether a Task can take its first step at once (3.12): then most awaits need no iteration of the loop."""
+
+STANDARD = asyncio.Future, asyncio.Task
+"""Their callbacks are called in the order of their registration, each by the loop."""
 
 
 def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: float | None = None) -> T:
@@ -362,8 +366,22 @@ class AwaitedCoroutine(Awaited, HubCall):
         self.future = task
         if task.done():
             self.me.wake_parked()
+            return
+        waited = task._fut_waiter
+        if type(waited) in STANDARD:
+            waited.add_done_callback(self.on_step)
         else:
             task.add_done_callback(self.on_done)
+
+    def on_step(self, _: object) -> None:
+        """Wake the waiter if the Task has ended with its second step. From: a callback right behind that step."""
+        me = self.me
+        if me is None:
+            return
+        if self.future.done():
+            me.scheduler.wake_in_callback(me)
+        else:
+            self.future.add_done_callback(self.on_done)
 
     def cancel(self) -> None:
         if self.future is None:
@@ -373,7 +391,7 @@ class AwaitedCoroutine(Awaited, HubCall):
 
     def outcome(self) -> Any:
         """Return or raise the result, once; a Task that was cancelled elsewhere cancels its dhaga."""
-        future = self.take_future()
+        future, self.future = self.future, None
         try:
             return future.result()
         except CancelledError as error:
@@ -390,29 +408,3 @@ class AwaitedCoroutine(Awaited, HubCall):
             raise
         finally:
             del future  # see await_
-
-
-def context_to_share() -> tuple[Context, Context | None]:
-    """Return the caller's context for a Task, and None; or a copy, twice, if the context cannot be entered again.
-
-    A context inside ``Context.run`` cannot.
-    """
-    me = getcurrent()
-    context = me.gr_context
-    if context is None:  # main code that has used no context variable yet
-        copy_context()
-        context = me.gr_context
-    assert context is not None
-    try:
-        context.run(int)
-    except RuntimeError:
-        copy = context.copy()
-        return copy, copy
-    return context, None
-
-
-def copy_variables_back(copy: Context) -> None:
-    """Copy the variables that the Task has set in its copy to the caller's context."""
-    for variable, value in copy.items():
-        if variable.get(copy) is not value:  # the copy as default means: not set in this context
-            variable.set(value)

@@ -29,7 +29,8 @@ from .._kernel.errors import Cancelled, Expired, ParkError
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.cancellation import PendingErrors
 from .._kernel.wait.deadlock import mark_own
-from ._await import Awaited, context_to_share, discard
+from ._await import Awaited, discard
+from ._shared_context import context_to_share
 
 T = TypeVar("T")
 

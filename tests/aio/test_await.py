@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import contextvars
 import gc
 import threading
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 import dhaga
 from dhaga.aio import enter, run_in_dhaga
+from dhaga.aio._await import EAGER
 from dhaga.testing import virtual_clock
 from tests.kit.asyncio_places import (
     Manager,
@@ -22,7 +22,6 @@ from tests.kit.asyncio_places import (
     in_the_main_codes_scheduler,
     raises,
     returns,
-    variable,
 )
 from tests.kit.scripts import run
 
@@ -72,70 +71,6 @@ def test_a_coroutine_runs_as_a_task_of_the_schedulers_loop_from_its_first_step_o
         assert first[1:] == (coroutine, dhaga.current().scheduler.loop)
 
     call(fn)
-
-
-def test_context_variables_pass_both_ways(call: Runner, factory: Any) -> None:
-    async def sets(value: str) -> str:
-        seen = variable.get()
-        variable.set(f"{value} early")
-        await asyncio.sleep(0)
-        token = variable.set("for a while")
-        await asyncio.sleep(0)
-        variable.reset(token)
-        await asyncio.sleep(0)
-        variable.set(value)
-        return seen
-
-    def fn() -> list[str]:
-        factory()
-        variable.set("of the dhaga")
-        first = dhaga.await_(sets("of the coroutine"))
-        return [first, variable.get(), dhaga.await_(sets("last")), variable.get()]
-
-    assert contextvars.copy_context().run(call, fn) == ["of the dhaga", "of the coroutine", "of the coroutine", "last"]
-
-
-def test_context_variables_pass_both_ways_within_a_context_run(call: Runner, factory: Any) -> None:
-    """A context that is entered cannot be entered once more: there the Task has a copy, which is brought back."""
-    other: contextvars.ContextVar[int] = contextvars.ContextVar("other")
-
-    async def sets() -> str:
-        await asyncio.sleep(0)
-        seen = variable.get()
-        variable.set("of the coroutine")
-        other.set(1)
-        return seen
-
-    def in_context() -> list[Any]:
-        variable.set("inner")
-        return [dhaga.await_(sets()), variable.get(), other.get()]
-
-    def fn() -> list[Any]:
-        factory()
-        variable.set("outer")
-        return [*contextvars.copy_context().run(in_context), variable.get(), other.get(None)]
-
-    expected = ["inner", "of the coroutine", 1, "outer", None]
-    assert contextvars.copy_context().run(call, fn) == expected
-
-
-def test_many_await_at_once_each_with_its_own_variables(call: Runner, factory: Any) -> None:
-    async def coroutine(n: int) -> str:
-        for step in range(n % 4):
-            assert variable.get() == f"{n} {step}"
-            variable.set(f"{n} {step + 1}")
-            await asyncio.sleep(0)
-        return variable.get()
-
-    def works(n: int) -> tuple[str, str]:
-        variable.set(f"{n} 0")
-        return dhaga.await_(coroutine(n)), variable.get()
-
-    def fn() -> list[Any]:
-        factory()
-        return [d.result() for d in [dhaga.spawn(works, n) for n in range(200)]]
-
-    assert call(fn) == [(f"{n} {n % 4}",) * 2 for n in range(200)]
 
 
 def test_await_takes_futures_tasks_and_objects_with_await(call: Runner) -> None:
@@ -215,6 +150,55 @@ def test_a_future_of_a_loop_that_does_not_run_is_refused() -> None:
     with pytest.raises(RuntimeError, match="does not run: nothing would complete it"):
         dhaga.await_(future)
     loop.close()
+
+
+@pytest.mark.parametrize("futures", [1, 2, 5])
+def test_the_caller_goes_on_when_the_task_has_ended(call: Runner, futures: int) -> None:
+    """Where that has waited once, in the same turn of the loop; each further wait is noticed as well."""
+    trace: list[str] = []
+
+    async def waits() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(futures):
+            future = loop.create_future()
+            loop.call_soon(end, future)
+            await future
+        trace.append("ended")
+
+    def end(future: asyncio.Future[None]) -> None:
+        future.set_result(None)
+        asyncio.get_running_loop().call_soon(trace.append, "turn")
+
+    def fn() -> None:
+        dhaga.await_(waits())
+        trace.append("goes on")
+
+    call(fn)
+    if EAGER and futures == 1:
+        assert trace[:2] == ["ended", "goes on"]
+    assert [each for each in trace if each != "turn"] == ["ended", "goes on"]
+
+
+def test_futures_whose_callbacks_are_called_at_once_are_awaited(call: Runner) -> None:
+    class AtOnce(asyncio.Future[str]):
+        def __init__(self) -> None:
+            super().__init__(loop=asyncio.get_running_loop())
+            self.called: list[Any] = []
+
+        def add_done_callback(self, fn: Any, *, context: Any = None) -> None:
+            self.called.append(fn)
+
+        def set_result(self, value: str) -> None:
+            super().set_result(value)
+            for each in self.called:
+                each(self)
+
+    async def waits() -> str:
+        future = AtOnce()
+        asyncio.get_running_loop().call_soon(future.set_result, "value")
+        return await future
+
+    assert call(lambda: dhaga.await_(waits())) == "value"
 
 
 def test_other_dhagas_and_tasks_go_on_meanwhile() -> None:

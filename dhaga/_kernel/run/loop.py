@@ -111,6 +111,7 @@ class HubSelector(originals.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
+        self.fd: int = self.fileno()
         self.idle_callbacks = deque()
         # Its own fd and the loop's self-pipe.
         self.protected_fds: set[int] = set()
@@ -133,7 +134,9 @@ class HubSelector(originals.DefaultSelector):
         super().close()
 
     def select(self, timeout: float | None = None) -> Any:
-        if self.idle_callbacks and timeout != 0:
+        if timeout == 0:  # it does not sleep, and needs no mark
+            return super().select(0) if has_event(self.fd) else []
+        if self.idle_callbacks:
             return self.select_then_call_idle()
         return self.select_for(timeout)
 
@@ -146,8 +149,8 @@ class HubSelector(originals.DefaultSelector):
         self.selecting = True
         watch = self.watch
         try:
-            if timeout == 0 or (watch is not None and watch.scheduler.count_runnable()):
-                return super().select(0) if has_event(self.fileno()) else []
+            if watch is not None and watch.scheduler.count_runnable():
+                return super().select(0) if has_event(self.fd) else []
             if watch is None:
                 return super().select(timeout)
             if timeout is not None:
@@ -161,7 +164,7 @@ class HubSelector(originals.DefaultSelector):
 
     def select_then_call_idle(self) -> Any:
         """Poll; if nothing is ready, call the idle callbacks, which may make dhagas runnable."""
-        events = self.select_for(0)
+        events = self.select(0)
         if not events:
             while self.idle_callbacks:
                 self.idle_callbacks.popleft()()
