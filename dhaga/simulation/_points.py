@@ -97,6 +97,10 @@ class Points:
         queue = me.wake_queue
         if not isinstance(queue, SimulatedQueue):
             return
+        if run.strikes and self.may_preempt(me, frame):
+            self.strike(me, frame.f_code.co_filename, line)
+        if run.chooser.points_left > 0:
+            return
         ready = queue.members()
         choices = run.choices(ready)
         index = run.chooser.at_point(run.running, choices)
@@ -117,6 +121,13 @@ class Points:
         if self.lines is not None:
             self.lines.append((run.running, frame.f_code.co_filename, line))
 
+    def strike(self, me: Any, file: str, line: int) -> None:
+        """Begin the pause of the caller's host, if one is due."""
+        switches = len(self.lines) if self.lines is not None else 0
+        self.pause(self.run.strike, me, f"{os.path.basename(file)}:{line}")
+        if self.lines is not None and len(self.lines) > switches:
+            self.lines.append((self.run.running, file, line))
+
     def may_preempt(self, me: Any, frame: FrameType) -> bool:
         """Return whether the caller, whose code is at ``frame``, may be preempted there."""
         return may_pause(me, frame)
@@ -125,7 +136,7 @@ class Points:
         """Switch to another member instead of the caller."""
         self.run.preempt(me, ready, index, place)
 
-    def pause(self, call: Callable[..., None], *arguments: Any) -> None:
+    def pause(self, call: Callable[..., object], *arguments: Any) -> None:
         # Until this returns the interpreter traces nothing in this OS thread: other dhagas must not run like that.
         state = self.thread_state()
         self.leave_tracing(state)
@@ -141,7 +152,7 @@ class Points:
         run.chooser.points_left -= 1
         if new_line and self.lines is not None:
             self.lines.append((run.running, code.co_filename, line))
-        return run.chooser.points_left <= 0
+        return run.chooser.points_left <= 0 or bool(run.strikes)
 
 
 class MonitoredPoints(Points):

@@ -80,6 +80,10 @@ class Run:
         self.ticket: Any = None
         # When something happens next outside the dhagas: on the network.
         self.next_moment: Callable[[], float | None] = lambda: None
+        # Of hosts that stand still, and pauses that begin at a point.
+        self.pauses: Any = None
+        self.strikes: list[Any] = []
+        self.has_points = False
 
     def begin(self, scheduler: Scheduler) -> None:
         """Bind the run to its scheduler; the main code is the first member, and runs."""
@@ -93,11 +97,15 @@ class Run:
         """Note that an entry was put into the run queue. Returns: the member behind it."""
         waiter = waiter_behind(entry, -1)
         member = self.members.of(waiter)
-        if waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter):
+        if self.yields_now(waiter):
             self.has_yielded = True
             self.chooser.has_yielded(member)
         self.chooser.became_ready(member)
         return member
+
+    def yields_now(self, waiter: Any) -> bool:
+        """Return whether a waiter that gets ready is the one that runs."""
+        return waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter)
 
     def next_index(self, ready: list[Member]) -> int:
         """Return the index of the member that runs next."""
@@ -205,7 +213,7 @@ class Run:
                 dhaga.wake_queue.remove(dhaga)
         queue = self.scheduler.run_queue
         assert isinstance(queue, SimulatedQueue)
-        queue.remove_dead()
+        queue.remove_all(self.dead.__contains__)
         for thread in [thread for thread in self.threads if thread.dhaga in self.dead]:
             thread.leave()
 
@@ -231,12 +239,29 @@ class Run:
         if deadline is not None:
             pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
 
+    def strike(self, me: Any, place: str) -> bool:
+        """Begin a pause that is due at a point. Returns: whether one was."""
+        due = next((strike for strike in self.strikes if strike.is_due(me)), None)
+        if due is None:
+            return False
+        self.strikes.remove(due)
+        self.place = f"is paused before {place}"
+        due.happen()
+        self.place = ""
+        return True
+
+    def release_paused(self) -> None:
+        """Resume the threads of paused hosts, as the run is over."""
+        if self.pauses is not None:
+            self.pauses.release_all()
+
     # ---- failures
 
     def fail(self, error: BaseException) -> None:
         """Keep the first failure, and end the main code."""
         if self.failure is None and not self.over:
             self.failure = Failure(error, self.running)
+            self.release_paused()
             self.log.add(self.clock.now, self.running.number, f"fails: {type(error).__name__}")
             main = self.scheduler.main_waiter
             if main is not None:
@@ -274,6 +299,11 @@ class SimulatedQueue(ChosenQueue):
     def append(self, entry: Any) -> None:
         if self.run.dead and entry in self.run.dead:
             return
+        if self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.add(entry)
+
+    def add(self, entry: Any) -> None:
+        """Append an entry, whether its host stands still or not."""
         super().append(entry)
         self.ready.append(self.run.note_ready(entry))
 
@@ -283,6 +313,11 @@ class SimulatedQueue(ChosenQueue):
         self.ready.append(member)
 
     def appendleft(self, entry: Any) -> None:
+        if type(entry) is not HighQueue or self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.prepend(entry)
+
+    def prepend(self, entry: Any) -> None:
+        """Append an entry at the head, whether its host stands still or not."""
         super().appendleft(entry)
         self.run.note_ready(entry)
         self.in_order = False
@@ -303,19 +338,21 @@ class SimulatedQueue(ChosenQueue):
             self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
         return self.ready
 
-    def remove_dead(self) -> None:
-        """Remove the entries of dead dhagas."""
-        dead = self.run.dead
+    def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+        """Remove the entries of some waiters. Returns: each entry with its waiter, in order."""
+        removed = []
         self.members()
         for place, waiter in reversed(list(enumerate(self.waiters()))):
-            if waiter in dead:
+            if unwanted(waiter):
                 entry = self[place]
+                removed.append((entry, waiter))
                 if type(entry) is NewQueue:
                     entry.not_started.remove(waiter)
                 elif type(entry) is HighQueue:
                     entry.waiters.remove(waiter)
                 del self[place]
                 del self.ready[place]
+        return removed[::-1]
 
     def choose(self) -> int:
         return self.run.next_index(self.members())

@@ -181,6 +181,8 @@ class Simulation:
         self.network.allows_real = "network" in self.outside.allowed
         self.faults = None if faults is None else Faults.of(faults)
         self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
+        self.clock.ahead = self.network.hosts.seconds_ahead
+        self.run.has_points = preempt is not None
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
         self.randomness = Randomness(self.draws)
         self.loops = ProgramLoops()
@@ -276,6 +278,7 @@ class Simulation:
         for error in [*main.pending_errors]:
             if isinstance(error, Stopped):
                 main.pending_errors.drop(error)
+        self.run.release_paused()
         try:
             cancel_dhagas(self.scheduler)
             self.loops.close_coroutines()
