@@ -81,6 +81,7 @@ class Points:
         self.instructions = kind == "instructions"
         self.program = program
         self.lines: deque[tuple[Member, str, int]] | None = deque(maxlen=LINES_KEPT) if keep_lines else None
+        run.lines = self.lines
         self.leave_tracing, self.enter_tracing, self.thread_state = tracing_functions()
 
     def reached(self, frame: FrameType, line: int) -> None:
@@ -114,6 +115,7 @@ class Points:
         # A line is shown where it runs: after the others if it has not begun.
         if self.lines and not self.instructions:
             self.lines.pop()
+        run.point = frame.f_code.co_filename, line
         if choices[index] is run.members.clock:
             self.pause(run.stall, me, place)
         else:

@@ -13,7 +13,7 @@ from .._kernel.run.chosen_queue import ChosenQueue
 from .._kernel.run.run_queues import HighQueue, LowQueue
 from .._kernel.run.scheduler import NewQueue, Scheduler
 from ._errors import HostKilled, LimitReached, Stopped
-from ._events import Log
+from ._events import Log, Shown
 from ._members import CLOCK, Member, Members, waiter_behind
 from ._pause import pause
 from ._strategies import Chooser
@@ -62,6 +62,10 @@ class Run:
         self.members = Members()
         chooser.clock = self.members.clock
         self.switches: list[Switch] = []
+        # Of each switch: the number of lines before it, and the line that it stops before a point. With kept lines.
+        self.marks: list[tuple[int, str, int]] = []
+        self.lines: Sequence[Any] | None = None
+        self.point = "", 0
         self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
         self.failure: Failure | None = None
@@ -115,8 +119,14 @@ class Run:
         self.running.parks += 1
         index = self.chooser.next_of(self.running, ready) if len(ready) > 1 else 0
         if index:
-            self.switches.append(Switch(self.running.number, False, self.running.parks, ready[index].number))
+            self.add_switch(Switch(self.running.number, False, self.running.parks, ready[index].number))
         return index
+
+    def add_switch(self, switch: Switch) -> None:
+        """Add a switch that differs from plain order."""
+        self.switches.append(switch)
+        if self.lines is not None:
+            self.marks.append((len(self.lines), *(self.point if switch.preempts else ("", 0))))
 
     def note_switch(self, member: Member, waiter: Any) -> None:
         """Note that a member runs from now on."""
@@ -133,11 +143,16 @@ class Run:
         for invariant in self.invariants:
             self.check(invariant)
 
-    def tell(self, name: str, what: str) -> None:
-        """Add an event of a part of the simulation: ``the network``, ``the disk``."""
+    def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
+        """Add an event of a part of the simulation: ``the network``, ``the disk``. ``shown``: its text in reports."""
         member = self.members.of_name(name)
         if self.failure is None and not self.over:
-            self.log.add(self.clock.now, member.number, what)
+            self.log.add(self.clock.now, member.number, what, shown=shown)
+
+    def remark(self, name: str, shown: Shown) -> None:
+        """Add what only a report shows of a part of the simulation."""
+        if self.failure is None and not self.over:
+            self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
 
     def reason(self) -> str:
         """Return why the running member stops."""
@@ -186,13 +201,13 @@ class Run:
         assert deadline is not None
         seconds = deadline - self.clock.now
         self.stall_seconds_left -= seconds
-        self.switches.append(Switch(self.running.number, True, self.running.points, CLOCK))
+        self.add_switch(Switch(self.running.number, True, self.running.points, CLOCK))
         self.place = f"stands still for {seconds:g} s before {place}"
         pause(self.scheduler, me, seconds, "the clock")
 
     def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
         """Switch to another member instead of the caller, at a point."""
-        self.switches.append(Switch(self.running.number, True, self.running.points, ready[index].number))
+        self.add_switch(Switch(self.running.number, True, self.running.points, ready[index].number))
         self.forced = ready[index]
         self.place = f"is preempted before {place}"
         # Not a park: cancels and timeouts stay pending.

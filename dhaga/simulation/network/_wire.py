@@ -89,6 +89,7 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         self.on_wire += len(data)
+        self.network.remark(("takes ", len(data), " bytes from ", self.source.name, " for ", self.target.name))
         link = self.link
         if link.fragments and len(data) > 1 and self.network.draw.random() < link.fragments:
             cut = self.network.draw.randrange(1, len(data))
@@ -166,7 +167,7 @@ class Wire:
     def write(self, data: bytes) -> int | None:
         """Write to the target. Returns: the number of bytes; None if the target is closed."""
         target = self.target
-        self.network.tell(self.arrival)
+        self.network.tell(self.arrival, ("brings ", target.name, " ", len(data), " bytes from ", self.source.name))
         if target.state is CLOSED:
             sent = None
         else:
