@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 BEFORE = 4
 """Lines of the stopped thread, before and after its stop, whose names are compared."""
 
+MOST_COMPARED = 200
+"""Lines after a switch that are compared with those of the nearest run."""
+
+STRETCH = 20
+"""Lines of the threads after a park that are compared."""
+
 CHANGING = (
     "append",
     "add",
@@ -39,12 +45,13 @@ CHANGING = (
 
 
 class Conflict(NamedTuple):
-    """A switch, the lines of its two threads, and the name that both touch; empty if none was found."""
+    """A switch, the lines of two threads that it orders, and the name that both touch; empty if none was found."""
 
     switch: Switch
-    stopped: Line
-    other: Line
+    first: Line
+    second: Line
     name: str
+    words: tuple[str, str]
 
 
 class Names(NamedTuple):
@@ -62,12 +69,8 @@ def cause_of(outcome: Outcome) -> str:
     if found is None:
         return ""
     names = [*outcome.names, "the clock"]
-    rows = [
-        (f"{names[found.stopped[0]]} stands before", found.stopped),
-        (f"{names[found.other[0]]} runs meanwhile", found.other),
-    ]
-    if found.stopped[0] == found.other[0]:
-        rows = rows[:1]
+    lines = [found.first] if found.first == found.second else [found.first, found.second]
+    rows = [(f"{names[line[0]]} {words}", line) for line, words in zip(lines, found.words, strict=False)]
     width = max(len(text) for text, _ in rows) + 2
     place = max(len(where(line)) for _, line in rows) + 2
     text = [f"  {text:{width}}{where(line):{place}}{source_line(*line[1:])}" for text, line in rows]
@@ -111,10 +114,46 @@ class Reading:
         self.switches = switches_from(outcome.switches)
         self.marks = outcome.marks
         self.lines: Sequence[Line] = outcome.lines
+        self.nearest: Sequence[Line] = outcome.nearest_lines
 
     def conflict(self, number: int) -> Conflict | None:
+        """Return the lines that a switch orders, of the thread that it stops or of the one that it lets run."""
+        around = self.around_the_stop(number)
+        if self.switches[number].preempts or (around is not None and around.name):
+            return around
+        return self.after_the_park(number) or self.beside_the_nearest(number) or around
+
+    def beside_the_nearest(self, number: int) -> Conflict | None:
+        """Return two lines that the nearest run has in the other order, or of which the failing one lacks the first."""
+        switch, (mark, _, _) = self.switches[number], self.marks[number]
+        failing, passing = self.lines[mark:][:MOST_COMPARED], self.nearest[mark:][:MOST_COMPARED]
+        for at, one in enumerate(failing):
+            if one in passing:
+                earlier = [each for each in passing[: passing.index(one)] if each not in failing[:at]]
+                for other in earlier:
+                    if other[0] != one[0] and (name := clash(one, other)):
+                        return Conflict(switch, one, other, name, ("runs first", "runs first in the run that passes"))
+        return None
+
+    def after_the_park(self, number: int) -> Conflict | None:
+        """Return what a thread runs that goes before its turn, and what another one runs after it therefore."""
+        switch, (mark, _, _) = self.switches[number], self.marks[number]
+        begin = next((at for at in range(mark, len(self.lines)) if self.lines[at][0] == switch.following), None)
+        if begin is None:
+            return None
+        end = next((at for at in range(begin, len(self.lines)) if self.lines[at][0] != switch.following), None)
+        own = self.lines[begin:end][:STRETCH]
+        later = [each for each in self.lines[begin:] if each[0] != switch.following][:STRETCH]
+        for one in own:
+            for other in later:
+                if name := clash(one, other):
+                    return Conflict(switch, one, other, name, ("runs first", "runs later"))
+        return None
+
+    def around_the_stop(self, number: int) -> Conflict | None:
         """Return what a switch lets run between two lines of the thread that it stops."""
         switch, (mark, file, line) = self.switches[number], self.marks[number]
+        words = ("stands before" if file else "waits after", "runs meanwhile")
         me = switch.number
         before = [each for each in self.lines[:mark] if each[0] == me][-BEFORE:]
         stopped = (me, file, line) if file else (before[-1] if before else None)
@@ -126,8 +165,8 @@ class Reading:
         for own in (stopped, *reversed(before), *after):
             for other in others:
                 if name := clash(own, other):
-                    return Conflict(switch, stopped, other, name)
-        return Conflict(switch, stopped, others[0] if others else stopped, "")
+                    return Conflict(switch, stopped, other, name, words)
+        return Conflict(switch, stopped, others[0] if others else stopped, "", words)
 
 
 def clash(one: Line, other: Line) -> str:

@@ -38,6 +38,7 @@ class Settings:
     max_events: int = MAX_EVENTS
     max_seconds: float = MAX_SECONDS
     stalls: float = STALLS
+    tasks: bool = False
     faults: FaultsLike | None = None
 
     def check(self) -> None:
@@ -60,6 +61,7 @@ class Settings:
             max_events=self.max_events,
             max_seconds=self.max_seconds,
             stalls=self.stalls,
+            tasks=self.tasks,
             faults=self.faults,
             **more,
         )
@@ -70,7 +72,8 @@ class Outcome:
     """The outcome of a run. ``kind`` is the class of the error, empty if the run passed; ``report`` has its text.
 
     ``faults``: the numbers of those that happened; ``length``: of the run, in points and parks; ``strategy``: the name
-    of the one that replays it, with ``seed``. ``nearest``: the ``kind`` of the run without its cause, a switch.
+    of the one that replays it, with ``seed``. ``nearest``: the ``kind`` of the run without its cause, a switch;
+    ``nearest_lines``: its lines.
     """
 
     seed: int
@@ -90,6 +93,7 @@ class Outcome:
     log: list[tuple[float, int, str, int]] = field(default_factory=list)
     prefix: list[int] = field(default_factory=list)
     nearest: str | None = None
+    nearest_lines: list[tuple[int, str, int]] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:

@@ -121,14 +121,14 @@ class Points:
         else:
             self.pause(self.preempt, me, ready, index, place)
         if self.lines is not None:
-            self.lines.append((run.running, frame.f_code.co_filename, line))
+            self.lines.append((run.shown(), frame.f_code.co_filename, line))
 
     def strike(self, me: Any, file: str, line: int) -> None:
         """Begin the pause of the caller's host, if one is due."""
         switches = len(self.lines) if self.lines is not None else 0
         self.pause(self.run.strike, me, f"{os.path.basename(file)}:{line}")
         if self.lines is not None and len(self.lines) > switches:
-            self.lines.append((self.run.running, file, line))
+            self.lines.append((self.run.shown(), file, line))
 
     def may_preempt(self, me: Any, frame: FrameType) -> bool:
         """Return whether the caller, whose code is at ``frame``, may be preempted there."""
@@ -153,7 +153,7 @@ class Points:
         run.running.points += 1
         run.chooser.points_left -= 1
         if new_line and self.lines is not None:
-            self.lines.append((run.running, code.co_filename, line))
+            self.lines.append((run.shown(), code.co_filename, line))
         return run.chooser.points_left <= 0 or bool(run.strikes)
 
 
@@ -197,7 +197,7 @@ class MonitoredPoints(Points):
     def on_line(self, code: CodeType, line: int) -> None:
         if self.instructions:
             if self.lines is not None:
-                self.lines.append((self.run.running, code.co_filename, line))
+                self.lines.append((self.run.shown(), code.co_filename, line))
         elif self.count(code, line, True):
             self.reached(sys._getframe(1), line)
 
@@ -260,7 +260,7 @@ class TracedPoints(Points):
     def on_event(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
         if event == "line" and self.instructions:
             if self.lines is not None:
-                self.lines.append((self.run.running, frame.f_code.co_filename, frame.f_lineno))
+                self.lines.append((self.run.shown(), frame.f_code.co_filename, frame.f_lineno))
         elif event in ("line", "opcode") and self.count(frame.f_code, frame.f_lineno, event == "line"):
             self.reached(frame, frame.f_lineno)
         return self.on_event

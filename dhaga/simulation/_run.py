@@ -66,6 +66,8 @@ class Run:
         self.marks: list[tuple[int, str, int]] = []
         self.lines: Sequence[Any] | None = None
         self.point = "", 0
+        # Of threads whose loop runs a task in drawn order.
+        self.tasks: dict[Member, Member] = {}
         self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
         self.failure: Failure | None = None
@@ -116,11 +118,26 @@ class Run:
         forced, self.forced = self.forced, None
         if forced is not None and forced in ready:
             return ready.index(forced)
-        self.running.parks += 1
-        index = self.chooser.next_of(self.running, ready) if len(ready) > 1 else 0
+        return self.choose(self.running, ready)
+
+    def choose(self, parked: Member, ready: list[Member]) -> int:
+        """Return the index of the member that runs after a park of another one."""
+        parked.parks += 1
+        index = self.chooser.next_of(parked, ready) if len(ready) > 1 else 0
         if index:
-            self.add_switch(Switch(self.running.number, False, self.running.parks, ready[index].number))
+            self.add_switch(Switch(parked.number, False, parked.parks, ready[index].number))
         return index
+
+    def note_task(self, last: Member, why: str, following: Member) -> None:
+        """Note that a task of the running thread's loop runs from now on."""
+        self.log.add(self.clock.now, last.number, why, following.number)
+        self.tasks[self.running] = following
+        if self.log.count >= self.max_events:
+            self.fail_limit(f"{self.max_events:,} events")
+
+    def shown(self) -> Member:
+        """Return the member that a line is shown of: the running one, or the task that its loop runs."""
+        return self.tasks.get(self.running, self.running)
 
     def add_switch(self, switch: Switch) -> None:
         """Add a switch that differs from plain order."""

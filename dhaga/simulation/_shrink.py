@@ -116,14 +116,15 @@ class Failing:
         self.faults = Shrinking(self.fails_with_faults, self.faults).run()
         self.switches = Shrinking(self.fails_with_switches, self.switches).drop_single()
 
-    def without_cause(self, small: Outcome) -> str | None:
-        """Run it without the switch that is the cause. Returns: the kind of its failure, empty if it passes."""
+    def find_nearest(self, small: Outcome) -> None:
+        """Run it without the switch that is the cause, and note in the small run how that one ends."""
         cause = conflict_of(small)
         if cause is None:
-            return None
+            return
         rest = [switch for switch in self.switches if switch != cause.switch]
-        found = run_one(self.program, self.settings, self.order(rest, self.faults), self.real_seconds)
-        return found.kind
+        order = self.order(rest, self.faults, keep_lines=True)
+        found = run_one(self.program, self.settings, order, self.real_seconds)
+        small.nearest, small.nearest_lines = found.kind, found.lines
 
     def with_one_preemption(self) -> list[Switch] | None:
         """Return the switches of a run with at most one preemption that fails as this one does."""
@@ -150,5 +151,5 @@ def shrink(program: Program, settings: Settings, outcome: Outcome, real_seconds:
         failing.shrink()
         order = failing.order(failing.switches, failing.faults, keep_lines=True)
         small = run_one(program, settings, order, real_seconds)
-        small.nearest = failing.without_cause(small)
+        failing.find_nearest(small)
         return small

@@ -123,6 +123,7 @@ class Simulation:
     packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
     (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
     ``stalls``: seconds of the virtual clock for which threads stand still between lines, all together;
+    ``tasks``: the strategy also orders the ready tasks of asyncio loops;
     ``switches``: a schedule to replay instead;
     ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
     happen, as a report shows them.
@@ -151,6 +152,7 @@ class Simulation:
         max_events: int = MAX_EVENTS,
         max_seconds: float = MAX_SECONDS,
         stalls: float = STALLS,
+        tasks: bool = False,
         switches: Iterable[Switch] | None = None,
         keep: int | None = KEPT,
         keep_lines: bool = False,
@@ -185,7 +187,7 @@ class Simulation:
         self.run.has_points = preempt is not None
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
         self.randomness = Randomness(self.draws)
-        self.loops = ProgramLoops()
+        self.loops = ProgramLoops(self.run if tasks else None)
 
     def __repr__(self) -> str:
         return f"<Simulation of seed {self.seed}, {self.strategy}, {self.run.log.count} events, hash {self.hash}>"

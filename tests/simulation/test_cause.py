@@ -97,8 +97,30 @@ def test_the_first_switch_whose_lines_clash_is_the_cause(file: str) -> None:
 def test_a_switch_without_a_clash_shows_the_first_line_of_the_other(file: str) -> None:
     found = outcome(file, [(0, 1), (2, 7), (0, 2)], "0/1>2", (1, 0))
     assert cause_of(found).splitlines()[1:] == [
-        "  main code stands before  bank.py:1  total = 0",
-        "  two runs meanwhile       bank.py:7  return left",
+        "  main code waits after  bank.py:1  total = 0",
+        "  two runs meanwhile     bank.py:7  return left",
+    ]
+
+
+def test_after_a_park_the_cause_is_who_goes_first(file: str) -> None:
+    found = outcome(file, [(0, 1), (2, 7), (2, 10), (1, 11)], "1/1>2", (1, 0))
+    found.nearest = "KeyError"
+    assert cause_of(found).splitlines() == [
+        "the cause, the switch 1/1>2, without which the run fails by KeyError:",
+        "  two runs first  bank.py:10  seen = total",
+        "  one runs later  bank.py:11  total = seen + 1",
+        "  both touch total",
+    ]
+
+
+def test_a_line_that_only_the_nearest_run_reaches_is_compared_also(file: str) -> None:
+    found = outcome(file, [(0, 7), (2, 7), (1, 10)], "0/1>2", (1, 0))
+    found.nearest, found.nearest_lines = "", [(0, file, 7), (2, file, 11), (1, file, 10)]
+    assert cause_of(found).splitlines() == [
+        "the cause, the switch 0/1>2, without which the run passes:",
+        "  one runs first                         bank.py:10  seen = total",
+        "  two runs first in the run that passes  bank.py:11  total = seen + 1",
+        "  both touch total",
     ]
 
 
