@@ -38,7 +38,8 @@ class ProgramLoops:
             init(loop, *arguments, **options)
             self.made.append(weakref.ref(loop))
             if self.run is not None:
-                loop._ready = TaskQueue(self.run, len(self.made))  # type: ignore[attr-defined]
+                standard: Any = loop  # asyncio's own attribute, which no call replaces
+                standard._ready = TaskQueue(self.run, len(self.made))
 
         log.set(SelectorEventLoop, "__init__", noting_init)
 

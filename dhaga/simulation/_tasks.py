@@ -66,8 +66,9 @@ class TaskQueue(deque[Any]):
             return "is about to be cancelled" if self.task.cancelling() else "awaits"
         if self.task.cancelled():
             return "is cancelled"
-        # Not by exception(), after which asyncio would not log it any more.
-        error = getattr(self.task, "_exception", None)
+        # asyncio's own attribute: after exception() it would not log the error any more.
+        standard = self.task
+        error = standard._exception
         return "ends" if error is None else f"fails: {type(error).__name__}"
 
 
