@@ -89,6 +89,7 @@ class Command:
             max_events=options.max_events,
             max_seconds=options.max_seconds,
             stalls=options.stalls,
+            tasks=options.tasks,
             faults=options.faults,
         )
         self.settings.check()
@@ -146,6 +147,7 @@ class Command:
     def again(self, outcome: Outcome, switches: str | None = None, faults: str | None = None) -> str:
         """Return the command that replays a run."""
         words = [word for name in ("preempt", "module", "allow", "faults", "stalls") for word in self.given(name)]
+        words += ["--tasks"] if self.options.tasks else []
         words += ["--seed", str(outcome.seed)]
         words += ["--strategy", outcome.strategy] if switches is None else ["--switches", switches]
         words += [] if faults is None else ["--only-faults", faults]
@@ -265,6 +267,7 @@ def command_line() -> argparse.ArgumentParser:
     add("--max-seconds", metavar="S", type=seconds, default=MAX_SECONDS, help=help)
     help = f"let threads stand still between lines for this virtual time in all; 0: never (default: {STALLS:g})"
     add("--stalls", metavar="S", type=seconds, default=STALLS, help=help)
+    add("--tasks", action="store_true", help="also draw the order of ready asyncio tasks")
     help = f"end and fail a run after this real time (default: {REAL_SECONDS:g}; with --seed: none)"
     add("--timeout", metavar="S", type=seconds, help=help)
     return parser

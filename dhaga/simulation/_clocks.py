@@ -41,6 +41,8 @@ class SimulatedClock(VirtualClock):
         self.readings = 0
         self.read_at = START
         self.thread = originals.get_ident()
+        # Of the calling host's wall clock, in seconds.
+        self.ahead: Callable[[], float] = lambda: 0.0
 
     def read(self) -> float:
         """Return the time for the program."""
@@ -65,25 +67,29 @@ def simulated_now() -> float | None:
     return clock.read() if clock is not None and clock.thread == originals.get_ident() else None
 
 
-def seconds_clock(name: str, offset: float) -> tuple[Callable[[], float], Callable[[], int]]:
+def seconds_clock(name: str, read: Callable[[], float | None]) -> tuple[Callable[[], float], Callable[[], int]]:
     """Return the functions for a clock of ``time``: in seconds, and in nanoseconds."""
     real, real_ns = standard[name], standard[f"{name}_ns"]
 
     def seconds() -> float:
-        now = simulated_now()
-        return real() if now is None else now + offset
+        now = read()
+        return real() if now is None else now
 
     def nanoseconds() -> int:
-        now = simulated_now()
-        return real_ns() if now is None else round((now + offset) * 1e9)
+        now = read()
+        return real_ns() if now is None else round(now * 1e9)
 
     seconds.__name__, nanoseconds.__name__ = name, f"{name}_ns"
     return seconds, nanoseconds
 
 
 def wall_now() -> float | None:
+    """Return what the wall clock of the caller's host shows; None outside a simulation."""
     now = simulated_now()
-    return None if now is None else now + WALL_START
+    if now is None:
+        return None
+    assert clock is not None
+    return now + WALL_START + clock.ahead()
 
 
 def broken_down(name: str) -> Callable[..., Any]:
@@ -106,10 +112,8 @@ def asctime(*moment: Any) -> str:
 
 
 def clock_gettime(clock_id: int, /) -> float:
-    now = simulated_now()
-    if now is None:
-        return standard["clock_gettime"](clock_id)  # type: ignore[no-any-return]
-    return now + (WALL_START if clock_id == time.CLOCK_REALTIME else 0)
+    now = wall_now() if clock_id == time.CLOCK_REALTIME else simulated_now()
+    return standard["clock_gettime"](clock_id) if now is None else now
 
 
 def clock_gettime_ns(clock_id: int, /) -> int:
@@ -120,8 +124,7 @@ def clock_gettime_ns(clock_id: int, /) -> int:
 def replacements() -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {"strftime": strftime, "asctime": asctime}
     for name in CLOCKS:
-        offset = WALL_START if name == "time" else 0.0
-        found[name], found[f"{name}_ns"] = seconds_clock(name, offset)
+        found[name], found[f"{name}_ns"] = seconds_clock(name, wall_now if name == "time" else simulated_now)
     found |= {name: broken_down(name) for name in ("ctime", "gmtime", "localtime")}
     found |= {"clock_gettime": clock_gettime, "clock_gettime_ns": clock_gettime_ns}
     return {name: ours for name, ours in found.items() if name in standard}

@@ -9,19 +9,25 @@ from __future__ import annotations
 import asyncio
 import weakref
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._kernel.errors import Cancelled
 from .._kernel.process.virtual_clock import MAX_CANCELS
 from ..asyncio import SelectorEventLoop
 from ..monkey._rebind import PatchLog
 from ._errors import Stopped
+from ._tasks import TaskQueue
+
+if TYPE_CHECKING:
+    from ._run import Run
 
 
 class ProgramLoops:
     """The event loops that the program of a simulation makes, in this order."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run | None = None) -> None:
+        """``run``: the one whose strategy orders the tasks; None: asyncio does."""
+        self.run = run
         self.made: list[weakref.ref[SelectorEventLoop]] = []
 
     def watch(self, log: PatchLog) -> None:
@@ -31,6 +37,9 @@ class ProgramLoops:
         def noting_init(loop: SelectorEventLoop, *arguments: Any, **options: Any) -> None:
             init(loop, *arguments, **options)
             self.made.append(weakref.ref(loop))
+            if self.run is not None:
+                standard: Any = loop  # asyncio's own attribute, which no call replaces
+                standard._ready = TaskQueue(self.run, len(self.made))
 
         log.set(SelectorEventLoop, "__init__", noting_init)
 

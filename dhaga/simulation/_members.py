@@ -58,16 +58,20 @@ class Members:
         found = self.by_ident.get(ident)
         if found is None:
             name = "the event loop" if ident is None else waiter.name
-            found = self.by_ident[ident] = Member(len(self.all), name)
-            self.all.append(found)
+            found = self.by_ident[ident] = self.new(name)
         return found
 
     def of_name(self, name: str) -> Member:
         """Return the member for a part of the simulation, such as the network; a new one at its first event."""
         found = self.others.get(name)
         if found is None:
-            found = self.others[name] = Member(len(self.all), name)
-            self.all.append(found)
+            found = self.others[name] = self.new(name)
+        return found
+
+    def new(self, name: str) -> Member:
+        """Add a member. Returns: it."""
+        found = Member(len(self.all), name)
+        self.all.append(found)
         return found
 
     def named(self, number: int) -> str:

@@ -38,6 +38,7 @@ class Settings:
     max_events: int = MAX_EVENTS
     max_seconds: float = MAX_SECONDS
     stalls: float = STALLS
+    tasks: bool = False
     faults: FaultsLike | None = None
 
     def check(self) -> None:
@@ -60,6 +61,7 @@ class Settings:
             max_events=self.max_events,
             max_seconds=self.max_seconds,
             stalls=self.stalls,
+            tasks=self.tasks,
             faults=self.faults,
             **more,
         )
@@ -70,7 +72,8 @@ class Outcome:
     """The outcome of a run. ``kind`` is the class of the error, empty if the run passed; ``report`` has its text.
 
     ``faults``: the numbers of those that happened; ``length``: of the run, in points and parks; ``strategy``: the name
-    of the one that replays it, with ``seed``.
+    of the one that replays it, with ``seed``. ``nearest``: the ``kind`` of the run without its cause, a switch;
+    ``nearest_lines``: its lines.
     """
 
     seed: int
@@ -86,8 +89,11 @@ class Outcome:
     decisions: list[tuple[int, int, bool]] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     lines: list[tuple[int, str, int]] = field(default_factory=list)
+    marks: list[tuple[int, str, int]] = field(default_factory=list)
     log: list[tuple[float, int, str, int]] = field(default_factory=list)
     prefix: list[int] = field(default_factory=list)
+    nearest: str | None = None
+    nearest_lines: list[tuple[int, str, int]] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
@@ -166,8 +172,9 @@ def fill(outcome: Outcome, simulation: Simulation, order: Order) -> None:
         outcome.decisions = run.chooser.decisions
     if order.keep_lines and simulation.points is not None:
         outcome.lines = [(member.number, file, line) for member, file, line in simulation.points.lines]
+        outcome.marks = simulation.run.marks
     if order.keep_log:
-        outcome.log = [*run.log.last]
+        outcome.log = [(each.time, each.member, each.what, each.following) for each in run.log.kept]
 
 
 # ---- in a process of its own

@@ -9,6 +9,7 @@ from .._kernel import originals
 from .._kernel.process.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from ._events import Shown
     from ._run import Run
 
 
@@ -31,6 +32,10 @@ class Part:
         self.run = run
         self.scheduler = scheduler
 
-    def tell(self, what: str) -> None:
-        """Add an event of this part to the run."""
-        self.run.tell(self.name, what)
+    def tell(self, what: str, shown: Shown | None = None) -> None:
+        """Add an event of this part to the run. ``shown``: its text in reports."""
+        self.run.tell(self.name, what, shown)
+
+    def remark(self, shown: Shown) -> None:
+        """Add what only a report shows of this part."""
+        self.run.remark(self.name, shown)

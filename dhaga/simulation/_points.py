@@ -81,6 +81,7 @@ class Points:
         self.instructions = kind == "instructions"
         self.program = program
         self.lines: deque[tuple[Member, str, int]] | None = deque(maxlen=LINES_KEPT) if keep_lines else None
+        run.lines = self.lines
         self.leave_tracing, self.enter_tracing, self.thread_state = tracing_functions()
 
     def reached(self, frame: FrameType, line: int) -> None:
@@ -97,6 +98,10 @@ class Points:
         queue = me.wake_queue
         if not isinstance(queue, SimulatedQueue):
             return
+        if run.strikes and self.may_preempt(me, frame):
+            self.strike(me, frame.f_code.co_filename, line)
+        if run.chooser.points_left > 0:
+            return
         ready = queue.members()
         choices = run.choices(ready)
         index = run.chooser.at_point(run.running, choices)
@@ -110,12 +115,20 @@ class Points:
         # A line is shown where it runs: after the others if it has not begun.
         if self.lines and not self.instructions:
             self.lines.pop()
+        run.point = frame.f_code.co_filename, line
         if choices[index] is run.members.clock:
             self.pause(run.stall, me, place)
         else:
             self.pause(self.preempt, me, ready, index, place)
         if self.lines is not None:
-            self.lines.append((run.running, frame.f_code.co_filename, line))
+            self.lines.append((run.shown(), frame.f_code.co_filename, line))
+
+    def strike(self, me: Any, file: str, line: int) -> None:
+        """Begin the pause of the caller's host, if one is due."""
+        switches = len(self.lines) if self.lines is not None else 0
+        self.pause(self.run.strike, me, f"{os.path.basename(file)}:{line}")
+        if self.lines is not None and len(self.lines) > switches:
+            self.lines.append((self.run.shown(), file, line))
 
     def may_preempt(self, me: Any, frame: FrameType) -> bool:
         """Return whether the caller, whose code is at ``frame``, may be preempted there."""
@@ -125,7 +138,7 @@ class Points:
         """Switch to another member instead of the caller."""
         self.run.preempt(me, ready, index, place)
 
-    def pause(self, call: Callable[..., None], *arguments: Any) -> None:
+    def pause(self, call: Callable[..., object], *arguments: Any) -> None:
         # Until this returns the interpreter traces nothing in this OS thread: other dhagas must not run like that.
         state = self.thread_state()
         self.leave_tracing(state)
@@ -140,8 +153,8 @@ class Points:
         run.running.points += 1
         run.chooser.points_left -= 1
         if new_line and self.lines is not None:
-            self.lines.append((run.running, code.co_filename, line))
-        return run.chooser.points_left <= 0
+            self.lines.append((run.shown(), code.co_filename, line))
+        return run.chooser.points_left <= 0 or bool(run.strikes)
 
 
 class MonitoredPoints(Points):
@@ -184,7 +197,7 @@ class MonitoredPoints(Points):
     def on_line(self, code: CodeType, line: int) -> None:
         if self.instructions:
             if self.lines is not None:
-                self.lines.append((self.run.running, code.co_filename, line))
+                self.lines.append((self.run.shown(), code.co_filename, line))
         elif self.count(code, line, True):
             self.reached(sys._getframe(1), line)
 
@@ -247,7 +260,7 @@ class TracedPoints(Points):
     def on_event(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any]:
         if event == "line" and self.instructions:
             if self.lines is not None:
-                self.lines.append((self.run.running, frame.f_code.co_filename, frame.f_lineno))
+                self.lines.append((self.run.shown(), frame.f_code.co_filename, frame.f_lineno))
         elif event in ("line", "opcode") and self.count(frame.f_code, frame.f_lineno, event == "line"):
             self.reached(frame, frame.f_lineno)
         return self.on_event

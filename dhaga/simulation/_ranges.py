@@ -9,14 +9,16 @@ from ._strategies import is_number
 Range = tuple[float, float]
 
 
-def range_of(name: str, value: Any, least: float = 0.0) -> Range:
-    """Return a number, or a pair of numbers, as a range of seconds. Raises: ValueError."""
+def range_of(name: str, value: Any, least: float | None = 0.0) -> Range:
+    """Return a number, or a pair of numbers, as a range of seconds. Raises: ValueError if it is below ``least``."""
     pair = (value, value) if is_number(value) else value
     if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(map(is_number, pair))):
         raise ValueError(f"{name} is a number of seconds, or a range (lowest, highest), and not {value!r}")
     low, high = float(pair[0]), float(pair[1])
-    if not least <= low <= high < float("inf"):
-        raise ValueError(f"{name} is a range (lowest, highest) of seconds from {least:g}, and not {value!r}")
+    lowest = float("-inf") if least is None else least
+    if not (lowest <= low <= high < float("inf") and low > float("-inf")):
+        bound = "" if least is None else f" from {least:g}"
+        raise ValueError(f"{name} is a range (lowest, highest) of seconds{bound}, and not {value!r}")
     return low, high
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._cause import cause_of
+from ._events import folded
 from ._members import CLOCK
 from ._side_by_side import side_by_side
 from ._switches import switches_from
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from ._world import Simulation
 
 SHOWN = 20
-"""The last events that a report shows."""
+"""The last events that a report shows, with loops shown once."""
 
 
 def report_of(simulation: Simulation, failure: Failure) -> str:
@@ -29,7 +31,8 @@ def report_of(simulation: Simulation, failure: Failure) -> str:
         *faults_of(run),
         "  the last events, with the seconds of the virtual clock:",
     ]
-    lines += [f"  {event.words(run.members, run.began_at)}" for event in run.log.kept[-SHOWN:]]
+    shown = folded(run.log.kept)[-SHOWN:]
+    lines += [f"  {event.words(run.members, run.began_at, times)}" for event, times in shown]
     return "\n".join(lines)
 
 
@@ -43,10 +46,12 @@ def faults_of(run: Run) -> list[str]:
 
 
 def failure_text(outcome: Outcome) -> str:
-    """Return the report of an outcome, with the lines around its switches."""
+    """Return the report of an outcome: its cause first, and the lines around its switches in the end."""
     lines = [(member, file, number) for member, file, number in outcome.lines]
     beside = side_by_side(lines, outcome.names, members_of(outcome.switches))
-    return outcome.report.rstrip() + (f"\n\nthe lines around the switches:\n\n{beside}" if beside else "")
+    cause = cause_of(outcome)
+    first = f"{cause}\n\n" if cause else ""
+    return first + outcome.report.rstrip() + (f"\n\nthe lines around the switches:\n\n{beside}" if beside else "")
 
 
 def members_of(switches: str) -> set[int]:

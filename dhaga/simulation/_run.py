@@ -13,7 +13,7 @@ from .._kernel.run.chosen_queue import ChosenQueue
 from .._kernel.run.run_queues import HighQueue, LowQueue
 from .._kernel.run.scheduler import NewQueue, Scheduler
 from ._errors import HostKilled, LimitReached, Stopped
-from ._events import Log
+from ._events import Log, Shown
 from ._members import CLOCK, Member, Members, waiter_behind
 from ._pause import pause
 from ._strategies import Chooser
@@ -62,6 +62,12 @@ class Run:
         self.members = Members()
         chooser.clock = self.members.clock
         self.switches: list[Switch] = []
+        # Of each switch: the number of lines before it, and the line that it stops before a point. With kept lines.
+        self.marks: list[tuple[int, str, int]] = []
+        self.lines: Sequence[Any] | None = None
+        self.point = "", 0
+        # Of threads whose loop runs a task in drawn order.
+        self.tasks: dict[Member, Member] = {}
         self.faults: list[Any] = []
         self.invariants: list[Callable[[], object]] = []
         self.failure: Failure | None = None
@@ -80,6 +86,10 @@ class Run:
         self.ticket: Any = None
         # When something happens next outside the dhagas: on the network.
         self.next_moment: Callable[[], float | None] = lambda: None
+        # Of hosts that stand still, and pauses that begin at a point.
+        self.pauses: Any = None
+        self.strikes: list[Any] = []
+        self.has_points = False
 
     def begin(self, scheduler: Scheduler) -> None:
         """Bind the run to its scheduler; the main code is the first member, and runs."""
@@ -93,22 +103,47 @@ class Run:
         """Note that an entry was put into the run queue. Returns: the member behind it."""
         waiter = waiter_behind(entry, -1)
         member = self.members.of(waiter)
-        if waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter):
+        if self.yields_now(waiter):
             self.has_yielded = True
             self.chooser.has_yielded(member)
         self.chooser.became_ready(member)
         return member
+
+    def yields_now(self, waiter: Any) -> bool:
+        """Return whether a waiter that gets ready is the one that runs."""
+        return waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter)
 
     def next_index(self, ready: list[Member]) -> int:
         """Return the index of the member that runs next."""
         forced, self.forced = self.forced, None
         if forced is not None and forced in ready:
             return ready.index(forced)
-        self.running.parks += 1
-        index = self.chooser.next_of(self.running, ready) if len(ready) > 1 else 0
+        return self.choose(self.running, ready)
+
+    def choose(self, parked: Member, ready: list[Member]) -> int:
+        """Return the index of the member that runs after a park of another one."""
+        parked.parks += 1
+        index = self.chooser.next_of(parked, ready) if len(ready) > 1 else 0
         if index:
-            self.switches.append(Switch(self.running.number, False, self.running.parks, ready[index].number))
+            self.add_switch(Switch(parked.number, False, parked.parks, ready[index].number))
         return index
+
+    def note_task(self, last: Member, why: str, following: Member) -> None:
+        """Note that a task of the running thread's loop runs from now on."""
+        self.log.add(self.clock.now, last.number, why, following.number)
+        self.tasks[self.running] = following
+        if self.log.count >= self.max_events:
+            self.fail_limit(f"{self.max_events:,} events")
+
+    def shown(self) -> Member:
+        """Return the member that a line is shown of: the running one, or the task that its loop runs."""
+        return self.tasks.get(self.running, self.running)
+
+    def add_switch(self, switch: Switch) -> None:
+        """Add a switch that differs from plain order."""
+        self.switches.append(switch)
+        if self.lines is not None:
+            self.marks.append((len(self.lines), *(self.point if switch.preempts else ("", 0))))
 
     def note_switch(self, member: Member, waiter: Any) -> None:
         """Note that a member runs from now on."""
@@ -125,11 +160,16 @@ class Run:
         for invariant in self.invariants:
             self.check(invariant)
 
-    def tell(self, name: str, what: str) -> None:
-        """Add an event of a part of the simulation: ``the network``, ``the disk``."""
+    def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
+        """Add an event of a part of the simulation: ``the network``, ``the disk``. ``shown``: its text in reports."""
         member = self.members.of_name(name)
         if self.failure is None and not self.over:
-            self.log.add(self.clock.now, member.number, what)
+            self.log.add(self.clock.now, member.number, what, shown=shown)
+
+    def remark(self, name: str, shown: Shown) -> None:
+        """Add what only a report shows of a part of the simulation."""
+        if self.failure is None and not self.over:
+            self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
 
     def reason(self) -> str:
         """Return why the running member stops."""
@@ -178,13 +218,13 @@ class Run:
         assert deadline is not None
         seconds = deadline - self.clock.now
         self.stall_seconds_left -= seconds
-        self.switches.append(Switch(self.running.number, True, self.running.points, CLOCK))
+        self.add_switch(Switch(self.running.number, True, self.running.points, CLOCK))
         self.place = f"stands still for {seconds:g} s before {place}"
         pause(self.scheduler, me, seconds, "the clock")
 
     def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
         """Switch to another member instead of the caller, at a point."""
-        self.switches.append(Switch(self.running.number, True, self.running.points, ready[index].number))
+        self.add_switch(Switch(self.running.number, True, self.running.points, ready[index].number))
         self.forced = ready[index]
         self.place = f"is preempted before {place}"
         # Not a park: cancels and timeouts stay pending.
@@ -205,7 +245,7 @@ class Run:
                 dhaga.wake_queue.remove(dhaga)
         queue = self.scheduler.run_queue
         assert isinstance(queue, SimulatedQueue)
-        queue.remove_dead()
+        queue.remove_all(self.dead.__contains__)
         for thread in [thread for thread in self.threads if thread.dhaga in self.dead]:
             thread.leave()
 
@@ -231,12 +271,29 @@ class Run:
         if deadline is not None:
             pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
 
+    def strike(self, me: Any, place: str) -> bool:
+        """Begin a pause that is due at a point. Returns: whether one was."""
+        due = next((strike for strike in self.strikes if strike.is_due(me)), None)
+        if due is None:
+            return False
+        self.strikes.remove(due)
+        self.place = f"is paused before {place}"
+        due.happen()
+        self.place = ""
+        return True
+
+    def release_paused(self) -> None:
+        """Resume the threads of paused hosts, as the run is over."""
+        if self.pauses is not None:
+            self.pauses.release_all()
+
     # ---- failures
 
     def fail(self, error: BaseException) -> None:
         """Keep the first failure, and end the main code."""
         if self.failure is None and not self.over:
             self.failure = Failure(error, self.running)
+            self.release_paused()
             self.log.add(self.clock.now, self.running.number, f"fails: {type(error).__name__}")
             main = self.scheduler.main_waiter
             if main is not None:
@@ -274,6 +331,11 @@ class SimulatedQueue(ChosenQueue):
     def append(self, entry: Any) -> None:
         if self.run.dead and entry in self.run.dead:
             return
+        if self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.add(entry)
+
+    def add(self, entry: Any) -> None:
+        """Append an entry, whether its host stands still or not."""
         super().append(entry)
         self.ready.append(self.run.note_ready(entry))
 
@@ -283,6 +345,11 @@ class SimulatedQueue(ChosenQueue):
         self.ready.append(member)
 
     def appendleft(self, entry: Any) -> None:
+        if type(entry) is not HighQueue or self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.prepend(entry)
+
+    def prepend(self, entry: Any) -> None:
+        """Append an entry at the head, whether its host stands still or not."""
         super().appendleft(entry)
         self.run.note_ready(entry)
         self.in_order = False
@@ -303,19 +370,21 @@ class SimulatedQueue(ChosenQueue):
             self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
         return self.ready
 
-    def remove_dead(self) -> None:
-        """Remove the entries of dead dhagas."""
-        dead = self.run.dead
+    def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+        """Remove the entries of some waiters. Returns: each entry with its waiter, in order."""
+        removed = []
         self.members()
         for place, waiter in reversed(list(enumerate(self.waiters()))):
-            if waiter in dead:
+            if unwanted(waiter):
                 entry = self[place]
+                removed.append((entry, waiter))
                 if type(entry) is NewQueue:
                     entry.not_started.remove(waiter)
                 elif type(entry) is HighQueue:
                     entry.waiters.remove(waiter)
                 del self[place]
                 del self.ready[place]
+        return removed[::-1]
 
     def choose(self) -> int:
         return self.run.next_index(self.members())

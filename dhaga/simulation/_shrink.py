@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from ._cause import conflict_of
 from ._exhaustive import Schedules
 from ._outcome import Order, Outcome, Program, Settings
 from ._search import REAL_SECONDS, run_one
@@ -20,6 +21,9 @@ from .network._faults import numbers_from
 
 MOST_RUNS = 300
 """Runs that each step of a shrinking takes at most."""
+
+MOST_SINGLE = 2000
+"""Runs at most, in which single switches are left out in the end."""
 
 FEW = 2
 """Switches that are easy to read."""
@@ -63,6 +67,18 @@ class Shrinking(Generic[Item]):
             size = max(1, min(size // 2, len(self.items)))
         return self.items
 
+    def drop_single(self) -> list[Item]:
+        """Remove single items until each one is needed, in ``MOST_SINGLE`` runs at most."""
+        self.runs_left = MOST_SINGLE
+        taken = True
+        while taken and self.runs_left > 0:
+            taken = False
+            for first in reversed(range(len(self.items))):
+                # Others may have gone with the last one.
+                if first < len(self.items) and self.runs_left > 0:
+                    taken = self.try_without(first, 1) or taken
+        return self.items
+
 
 class Failing:
     """A failing run that gets smaller: its switches and its faults."""
@@ -98,6 +114,17 @@ class Failing:
         if len(self.switches) > FEW:
             self.switches = min(self.switches, self.with_one_preemption() or self.switches, key=len)
         self.faults = Shrinking(self.fails_with_faults, self.faults).run()
+        self.switches = Shrinking(self.fails_with_switches, self.switches).drop_single()
+
+    def find_nearest(self, small: Outcome) -> None:
+        """Run it without the switch that is the cause, and note in the small run how that one ends."""
+        cause = conflict_of(small)
+        if cause is None:
+            return
+        rest = [switch for switch in self.switches if switch != cause.switch]
+        order = self.order(rest, self.faults, keep_lines=True)
+        found = run_one(self.program, self.settings, order, self.real_seconds)
+        small.nearest, small.nearest_lines = found.kind, found.lines
 
     def with_one_preemption(self) -> list[Switch] | None:
         """Return the switches of a run with at most one preemption that fails as this one does."""
@@ -123,4 +150,6 @@ def shrink(program: Program, settings: Settings, outcome: Outcome, real_seconds:
             return outcome
         failing.shrink()
         order = failing.order(failing.switches, failing.faults, keep_lines=True)
-        return run_one(program, settings, order, real_seconds)
+        small = run_one(program, settings, order, real_seconds)
+        failing.find_nearest(small)
+        return small

@@ -18,6 +18,12 @@ ROWS = 60
 WIDTH = 116
 """Characters of all columns."""
 
+NARROWEST = 12
+"""Characters of a column, at least."""
+
+LONGEST = 100
+"""Characters of a line that are shown."""
+
 Line = tuple[int, str, int]
 """A line that ran: the number of its member, its file, its number."""
 
@@ -31,9 +37,10 @@ def side_by_side(lines: Iterable[Line], names: Sequence[str], members_shown: Abs
     members = sorted({member for member, _ in rows})
     if len(members) < 2:
         return ""
-    width = max(30, WIDTH // len(members))
+    width = max(NARROWEST, WIDTH // len(members))
     head = "".join(names[member][: width - 2].ljust(width) for member in members).rstrip()
-    return "\n".join([head, *(" " * (width * members.index(member)) + text[: width - 2] for member, text in rows)])
+    # Each row has text in one column only, which may go on over those to its right.
+    return "\n".join([head, *(" " * (width * members.index(member)) + text[:LONGEST] for member, text in rows)])
 
 
 def cut(stretch: list[Line], index: int, count: int) -> list[tuple[int, str]]:

@@ -123,6 +123,7 @@ class Simulation:
     packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
     (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
     ``stalls``: seconds of the virtual clock for which threads stand still between lines, all together;
+    ``tasks``: the strategy also orders the ready tasks of asyncio loops;
     ``switches``: a schedule to replay instead;
     ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
     happen, as a report shows them.
@@ -151,6 +152,7 @@ class Simulation:
         max_events: int = MAX_EVENTS,
         max_seconds: float = MAX_SECONDS,
         stalls: float = STALLS,
+        tasks: bool = False,
         switches: Iterable[Switch] | None = None,
         keep: int | None = KEPT,
         keep_lines: bool = False,
@@ -181,9 +183,11 @@ class Simulation:
         self.network.allows_real = "network" in self.outside.allowed
         self.faults = None if faults is None else Faults.of(faults)
         self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
+        self.clock.ahead = self.network.hosts.seconds_ahead
+        self.run.has_points = preempt is not None
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
         self.randomness = Randomness(self.draws)
-        self.loops = ProgramLoops()
+        self.loops = ProgramLoops(self.run if tasks else None)
 
     def __repr__(self) -> str:
         return f"<Simulation of seed {self.seed}, {self.strategy}, {self.run.log.count} events, hash {self.hash}>"
@@ -276,6 +280,7 @@ class Simulation:
         for error in [*main.pending_errors]:
             if isinstance(error, Stopped):
                 main.pending_errors.drop(error)
+        self.run.release_paused()
         try:
             cancel_dhagas(self.scheduler)
             self.loops.close_coroutines()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dhaga.simulation import Outcome
+import socket
+import time
+
+import pytest
+
+from dhaga.simulation import Outcome, Simulation
 from dhaga.simulation._report import failure_text, members_of
 
 
@@ -12,7 +17,28 @@ def test_members_of_switches_are_those_that_they_name() -> None:
 
 
 def test_a_failure_without_lines_is_its_report() -> None:
-    assert failure_text(Outcome(1, kind="KeyError", report="text\n")) == "text"
+    assert failure_text(Outcome(1, kind="KeyError", switches="1.2>2", report="text\n")) == "text"
+
+
+def test_the_cause_comes_before_the_report() -> None:
+    text = failure_text(Outcome(1, kind="KeyError", report="text\n"))
+    assert text.startswith("the cause lies in no switch") and text.endswith("\n\ntext")
+
+
+def test_a_report_has_the_sizes_of_messages_and_folds_idle_loops() -> None:
+    with pytest.raises(KeyError) as caught, Simulation(1, preempt=None) as world:
+        world.network.set_default(latency=1)
+        with socket.create_server(("", 80)) as listener, socket.create_connection(("localhost", 80)) as sock:
+            with listener.accept()[0] as peer:
+                sock.sendall(b"x" * 1234)
+                peer.recv(2000)
+                for _ in range(30):
+                    time.sleep(1)
+                raise KeyError("gone")
+    report = caught.value.__notes__[0]
+    assert "the network takes 1234 bytes from main:32768 for main:80" in report
+    assert "the network brings main:80 1234 bytes from main:32768" in report
+    assert "main code waits for sleep; main code runs (30 times)" in report
 
 
 def test_lines_around_the_switches_follow_the_report() -> None:

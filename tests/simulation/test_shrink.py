@@ -41,6 +41,20 @@ def test_switches_without_effect_are_dropped_with_others() -> None:
     assert len(tried) < 10
 
 
+def test_in_the_end_each_item_is_needed_though_halves_took_all_runs() -> None:
+    runs = []
+
+    def fails(switches: Sequence[Switch]) -> Sequence[Switch] | None:
+        runs.append(switches)
+        left = {switch.steps for switch in switches}
+        # Each of the last ones can only go once the one before it has.
+        return switches if 0 in left and all(number - 1 in left or number % 5 == 0 for number in left) else None
+
+    small = Shrinking(fails, numbered(60)).drop_single()
+    assert {switch.steps for switch in small} == {0}
+    assert all(fails([switch for switch in small if switch != each]) is None for each in small)
+
+
 @pytest.mark.parametrize("name", ["lost_update", "check_then_act", "lock_order", "torn_write"])
 def test_a_race_of_two_threads_ends_with_few_switches(name: str) -> None:
     findings = search(RACES[name], 500)

@@ -43,6 +43,14 @@ def test_the_middle_of_a_long_stretch_is_cut(file: str) -> None:
     assert shown == [*(f"step_{step}()" for step in steps[:4]), "...", *(f"step_{step}()" for step in steps[4:])]
 
 
+def test_a_line_of_source_is_not_cut_where_many_threads_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "views.py"
+    path.write_text("answer = render(request, 'a long name of a template')\n")
+    names = [f"Thread-{number}" for number in range(12)]
+    text = side_by_side([(number, str(path), 1) for number in range(12)], names, set(range(12)))
+    assert all(row.endswith("'a long name of a template')") for row in text.splitlines()[1:])
+
+
 def test_only_the_last_rows_are_shown(file: str) -> None:
     lines = [(number % 2, file, number) for number in range(1, 99)]
     assert len(side_by_side(lines, NAMES, {0, 1}).splitlines()) == ROWS + 1

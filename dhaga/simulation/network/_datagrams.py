@@ -63,6 +63,7 @@ class Datagrams:
         link, draw = network.link_between(end.host, host, local), network.draw
         near = "127.0.0.1" if is_loopback(address[0]) or address[0] in ANY else end.host.address
         source = near, end.port
+        network.remark(f"takes a datagram of {len(data)} bytes from {end.name} for {host.name}:{address[1]}")
         for _ in range(2 if link.duplicates and draw.random() < link.duplicates else 1):
             if (not local and (end.host, host) in network.blocked) or (link.loss and draw.random() < link.loss):
                 network.tell(f"loses a datagram from {end.name} to {host.name}:{address[1]}")
@@ -77,7 +78,10 @@ class Datagrams:
         if end is None or end.state is CLOSED or (end.remote is not None and end.remote != source):
             return
         if len(end.received) < MOST_WAITING:
-            self.network.tell(f"brings {end.name} a datagram from {source[0]}:{source[1]}")
+            self.network.tell(
+                f"brings {end.name} a datagram from {source[0]}:{source[1]}",
+                f"brings {end.name} a datagram of {len(data)} bytes from {source[0]}:{source[1]}",
+            )
             end.received.append((data, source))
             self.refill(end)
 

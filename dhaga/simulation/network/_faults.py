@@ -1,4 +1,4 @@
-"""``Faults``: hosts, links and faults of a network as data, from code or from a TOML file.
+"""``Faults``: hosts, links, clocks and faults of a network as data, from code or from a TOML file.
 
 [hosts]
 server = "10.0.0.1"
@@ -6,8 +6,11 @@ server = "10.0.0.1"
 [link]                          # of all hosts; [[links]] with between = ["a", "b"]: of two
 latency = [0.001, 0.05]
 
+[clock]                         # of all hosts; [[clocks]] with host = "a": of one
+skew = [-0.5, 0.5]
+
 [[faults]]
-kind = "partition"              # one-way, reset, half-open, stall, kill, disk-full, disk-error, disk-slow
+kind = "partition"              # or another one of KINDS
 between = [["client"], ["server"]]
 at = [1, 20]                    # seconds since the run began, drawn from this range
 seconds = 5
@@ -37,6 +40,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .._ranges import Range, check_share, range_of
 from .._strategies import is_number
 from ..disk import CALLS, check_calls, check_unsynced
+from ._host_clock import WallClock, check_clock
 from ._hosts import Host, canonical, check_name
 from ._link import Link, check_settings
 
@@ -53,6 +57,9 @@ KINDS = {
     "disk-full": ("host", "seconds"),
     "disk-error": ("host", "seconds", "share", "calls"),
     "disk-slow": ("host", "seconds", "sync"),
+    "pause": ("host", "seconds"),
+    "slow": ("host", "delay", "seconds"),
+    "clock-jump": ("host", "by"),
 }
 """The kinds of faults, and what each takes besides ``at`` or ``every``."""
 
@@ -62,10 +69,13 @@ NEEDED = {
     "disk-full": ("host",),
     "disk-error": ("host",),
     "disk-slow": ("host", "sync"),
+    "pause": ("host", "seconds"),
+    "slow": ("host", "delay"),
+    "clock-jump": ("host", "by"),
 }
 """The settings that a kind cannot do without."""
 
-PARTS = ("hosts", "link", "links", "faults")
+PARTS = ("hosts", "link", "links", "clock", "clocks", "faults")
 
 NUMBER = re.compile(r"[1-9]\d*\.[1-9]\d*")
 """The number of a fault that has happened: of its entry in the list, and how many times that has come."""
@@ -130,6 +140,10 @@ class Fault:
         check_unsynced(self.unsynced)
         self.calls = check_calls(given.get("calls", CALLS))
         self.sync: Range | None = None if "sync" not in given else range_of("sync", given["sync"])
+        self.delay: Range | None = None if "delay" not in given else range_of("delay", given["delay"])
+        self.by: Range | None = None if "by" not in given else range_of("by", given["by"], least=None)
+        if self.kind == "pause" and self.seconds is not None and not self.seconds[0] > 0:
+            raise ValueError(f"a pause is a number of seconds above 0, and not {given['seconds']!r}")
 
     def __repr__(self) -> str:
         return f"<Fault {self.kind}>"
@@ -145,7 +159,7 @@ class Fault:
             {self.host} if self.host is not None else set()
         )
 
-    def happen(self, network: Network, seconds: float | None) -> None:
+    def happen(self, network: Network, seconds: float | None, draw: random.Random) -> None:
         """Inject the fault now, for some seconds."""
         if self.between is not None:
             partition = network.partition(*self.between, one_way=self.kind == "one-way")
@@ -160,10 +174,10 @@ class Fault:
             network.stall(seconds, self.host, self.port, self.share)
         else:
             assert self.host is not None
-            self.happen_to(network.hosts.find(self.host), seconds)
+            self.happen_to(network.hosts.find(self.host), seconds, draw)
 
-    def happen_to(self, host: Host, seconds: float | None) -> None:
-        """Inject the fault of a host or of its disk."""
+    def happen_to(self, host: Host, seconds: float | None, draw: random.Random) -> None:
+        """Inject the fault of a host, of its clock or of its disk."""
         if self.kind == "disk-full":
             host.disk.fill(seconds)
         elif self.kind == "disk-error":
@@ -171,6 +185,16 @@ class Fault:
         elif self.kind == "disk-slow":
             assert self.sync is not None
             host.disk.slow_down(self.sync, seconds)
+        elif self.kind == "clock-jump":
+            assert self.by is not None
+            host.clock.jump(draw.uniform(*self.by))
+        elif self.kind == "slow":
+            assert self.delay is not None
+            host.slow_down(self.delay, seconds)
+        elif self.kind == "pause":
+            assert seconds is not None
+            if host.is_up:
+                host.network.pauses.strike(host, seconds, draw)
         elif host.is_up:
             host.kill(self.unsynced)
             if seconds is not None:
@@ -182,8 +206,16 @@ def check_groups(kind: str, groups: Any) -> None:
         raise ValueError(f"a fault {kind} needs between, a list of groups of hosts, and not {groups!r}")
 
 
+def clock_of(settings: Mapping[str, Any]) -> tuple[str, WallClock]:
+    rest = dict(settings)
+    host = rest.pop("host", None)
+    if not isinstance(host, str):
+        raise ValueError(f"the clock of a host needs host, its name, and not {host!r}")
+    return host, check_clock(rest)
+
+
 class Faults:
-    """The hosts, links and faults of a network; see the module for their form. Raises: TypeError, ValueError."""
+    """The hosts, links, clocks and faults of a network, in the form of the module. Raises: TypeError, ValueError."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         if not isinstance(settings, Mapping):
@@ -198,6 +230,8 @@ class Faults:
                 canonical(address)
         self.link: Link | None = None if "link" not in settings else Link(**check_settings(settings["link"]))
         self.links: list[tuple[str, str, Link]] = [self.between(each) for each in settings.get("links", [])]
+        self.clock: WallClock | None = None if "clock" not in settings else check_clock(settings["clock"])
+        self.clocks: list[tuple[str, WallClock]] = [clock_of(each) for each in settings.get("clocks", [])]
         self.all: list[Fault] = [Fault(each) for each in settings.get("faults", [])]
 
     def __repr__(self) -> str:
@@ -229,7 +263,7 @@ class Faults:
         return self.path or repr(self)
 
     def apply(self, network: Network, only: Container[str] | None = None) -> None:
-        """Add the hosts and links to a network, and plan the faults. Raises: ValueError for unknown hosts.
+        """Add hosts and links to a network, set the clocks, and plan the faults. Raises: ValueError for unknown hosts.
 
         ``only``: the numbers of those that happen; None: all.
         """
@@ -240,6 +274,10 @@ class Faults:
         for one, other, link in self.links:
             pair = network.hosts.find(one), network.hosts.find(other)
             network.links[pair] = network.links[pair[1], pair[0]] = link
+        if self.clock is not None:
+            network.set_clocks(skew=self.clock.skew, drift=self.clock.drift)
+        for name, clock in self.clocks:
+            network.hosts.find(name).clock.begin(clock)
         for number, fault in enumerate(self.all, 1):
             Plan(network, fault, number, only).begin()
 
@@ -281,7 +319,7 @@ class Plan:
         if self.only is None or number in self.only:
             network = self.network
             network.run.faults.append(Happened(number, str(self.fault), network.clock.now))
-            self.fault.happen(network, seconds)
+            self.fault.happen(network, seconds, self.draw)
 
     def happen_again(self) -> None:
         """Happen, and plan the next time; while the program does nothing, wait for it: it may be in a deadlock."""

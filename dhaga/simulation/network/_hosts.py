@@ -12,7 +12,10 @@ from ..._kernel.api import spawn
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.wait.current import running_waiter
 from .._errors import HostKilled
+from .._ranges import Range, check_seconds, range_of
+from .._strategies import is_number
 from ..disk import check_unsynced
+from ._host_clock import HostClock
 
 if TYPE_CHECKING:
     from ..disk import Disk
@@ -26,7 +29,10 @@ ANY = ("0.0.0.0", "::")
 
 
 class Host:
-    """One host of a simulated network. ``disk``: its own, a directory that survives a kill as far as it was synced."""
+    """One host of a simulated network. ``disk``: its own, a directory that survives a kill as far as it was synced.
+
+    ``clock``: its wall clock.
+    """
 
     def __init__(self, network: Network, name: str, address: str) -> None:
         self.network = network
@@ -36,6 +42,7 @@ class Host:
         self.is_up: bool = True
         self.starts: int = 0
         self.main: Callable[[], Any] | None = None
+        self.clock = HostClock(self, network.default_clock)
 
     def __repr__(self) -> str:
         return f"<Host {self.name} at {self.address}>"
@@ -52,6 +59,8 @@ class Host:
         kwargs.setdefault("name", f"{self.name}: {getattr(fn, '__name__', 'call')}")
         dhaga: Any = spawn(fn, *args, **kwargs)
         self.network.hosts.of_dhaga[dhaga] = self
+        if self in self.network.pauses.until:
+            self.network.pauses.hold_queued(self)
         return dhaga
 
     @property
@@ -92,8 +101,33 @@ class Host:
             run = self.network.run
             run.kill(self.network.hosts.dhagas_on(self), HostKilled(f"the host {self.name} was killed"))
             self.network.close_sockets(self)
+            self.network.pauses.forget(self)
             self.network.disks.kill(self.name, unsynced)
             run.end_caller()
+
+    def pause(self, seconds: float) -> None:
+        """Stop all threads of this host for some seconds, as the stop of a virtual machine or a SIGSTOP does.
+
+        Its timers expire late, once it goes on. Its kernel answers meanwhile, and keeps what arrives.
+        From: a dhaga of any host, which waits if it is one of this host's; main code; a callback. Raises: ValueError.
+        """
+        check_pause(seconds)
+        self.network.run.tell("the simulation", f"pauses {self.name} for {seconds:g} s")
+        self.network.pauses.begin(self, seconds)
+
+    def slow_down(self, delay: float | Range, seconds: float | None = None) -> None:
+        """Delay each thread of this host after each wake, by ``delay`` seconds, a number or a range to draw from.
+
+        It ends after some seconds; a ``delay`` of 0 also ends it. Raises: ValueError.
+        """
+        slow = range_of("delay", delay)
+        check_seconds(seconds)
+        self.network.run.tell("the simulation", f"slows {self.name}")
+        self.network.pauses.delays[self] = slow
+        if slow == (0, 0):
+            self.network.pauses.delays.pop(self)
+        elif seconds is not None:
+            self.network.at(self.network.clock.now + seconds, self.slow_down, 0)
 
     def restart(self, unsynced: str = "drawn") -> Any:
         """Kill this host if it is up, and run again what ``start`` ran. Returns: its dhaga. Raises: RuntimeError."""
@@ -171,6 +205,16 @@ class Hosts:
             raise ValueError(f"there is no host {host!r}: there are {', '.join(self.by_name)}")
         return found
 
+    def of_waiter(self, waiter: Any) -> Host | None:
+        """Return the host of a thread or of the main code; None for a call of the event loop."""
+        if isinstance(waiter, Dhaga):
+            return self.of_dhaga.get(waiter, self.first)
+        return self.first if waiter is self.network.run.scheduler.main_waiter else None
+
+    def seconds_ahead(self) -> float:
+        """Return the seconds that the wall clock of the caller's host is ahead."""
+        return self.of_caller().clock.ahead()
+
     def of_caller(self) -> Host:
         """Return the calling dhaga's host; elsewhere the main code's."""
         waiter = running_waiter()
@@ -189,6 +233,11 @@ class Hosts:
 def check_name(name: object) -> None:
     if not isinstance(name, str) or not name or name != name.strip() or name == "localhost":
         raise ValueError(f"a host has a name, such as 'server' or 'api.example.com', and not {name!r}")
+
+
+def check_pause(seconds: object) -> None:
+    if not is_number(seconds) or not 0 < seconds < float("inf"):  # type: ignore[operator]
+        raise ValueError(f"a pause is a number of seconds above 0, and not {seconds!r}")
 
 
 def canonical(address: str) -> str:

@@ -32,14 +32,17 @@ from ._end import (
     Address,
     End,
 )
+from ._host_clock import WallClock, check_clock
 from ._hosts import ANY, Host, Hosts, is_loopback
 from ._killed import close_sockets
 from ._link import Link, check_settings, drawn_link, drawn_local_link, drawn_tick
 from ._listening import Attempt, abandon_backlog
 from ._partition import Pair, Partition, pairs_between
+from ._pauses import Pauses
 from ._ports import Ports
 
 if TYPE_CHECKING:
+    from .._run import Run
     from ..disk import Disks
     from ._faults import Plan
 
@@ -55,10 +58,12 @@ class Network(Part):
 
     def __init__(self, seed: int, clock: VirtualClock) -> None:
         super().__init__(seed, clock)
+        self.default_clock = WallClock()
         self.hosts = Hosts(self)
         self.default_link = drawn_link(self.draw)
         self.local_link = drawn_local_link(self.draw)
         self.tick = drawn_tick(self.draw)
+        self.pauses = Pauses(self)
         self.links: dict[Pair, Link] = {}
         self.partitions: list[Partition] = []
         self.blocked: frozenset[Pair] = frozenset()
@@ -126,6 +131,10 @@ class Network(Part):
     def next_moment(self) -> float | None:
         """Return when something happens next on the network."""
         return min(self.calls, default=None)
+
+    def begin(self, run: Run, scheduler: Any) -> None:
+        super().begin(run, scheduler)
+        run.pauses = self.pauses
 
     # ---- sockets
 
@@ -283,6 +292,12 @@ class Network(Part):
         """Set the link of all hosts to each other, and of each to itself. Raises: ValueError."""
         self.default_link = self.local_link = Link(**check_settings(settings))
         return self.default_link
+
+    def set_clocks(self, **settings: Any) -> None:
+        """Set the wall clocks of all hosts, each by a draw of its own; see ``WallClock``. Raises: ValueError."""
+        self.default_clock = check_clock(settings)
+        for host in self.hosts.by_name.values():
+            host.clock.begin(self.default_clock)
 
     def partition(self, *groups: Iterable[Host | str] | Host | str, one_way: bool = False) -> Partition:
         """Part groups of hosts from each other; one group from all other hosts.

@@ -42,7 +42,10 @@ class Wire:
         self.held: deque[bytes | None] = deque()
         self.waiting: deque[bytes | None] = deque()
         self.stalled_until = 0.0
+        # Texts of events, made once.
         self.arrival = f"brings {target.name} bytes from {source.name}"
+        self.brings, self.sent = f"brings {target.name} ", f" bytes from {source.name}"
+        self.way = f" bytes from {source.name} for {target.name}"
 
     def __repr__(self) -> str:
         return f"<Wire from {self.source.name} to {self.target.name}, {self.on_wire} bytes under way>"
@@ -89,6 +92,7 @@ class Wire:
 
     def send(self, data: bytes) -> None:
         self.on_wire += len(data)
+        self.network.remark(("takes ", len(data), self.way))
         link = self.link
         if link.fragments and len(data) > 1 and self.network.draw.random() < link.fragments:
             cut = self.network.draw.randrange(1, len(data))
@@ -166,7 +170,7 @@ class Wire:
     def write(self, data: bytes) -> int | None:
         """Write to the target. Returns: the number of bytes; None if the target is closed."""
         target = self.target
-        self.network.tell(self.arrival)
+        self.network.tell(self.arrival, (self.brings, len(data), self.sent))
         if target.state is CLOSED:
             sent = None
         else:

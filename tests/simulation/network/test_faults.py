@@ -138,7 +138,7 @@ def test_the_numbers_of_faults_are_checked() -> None:
 @pytest.mark.parametrize(
     ("faults", "message"),
     [
-        ({"fault": []}, "faults have hosts, link, links, faults, and not 'fault'"),
+        ({"fault": []}, "faults have hosts, link, links, clock, clocks, faults, and not 'fault'"),
         ({"faults": [{"kind": "flood", "at": 1}]}, "the kind of a fault is partition"),
         ({"faults": [{"kind": "reset"}]}, "needs either at, a time, or every"),
         ({"faults": [{"kind": "reset", "at": -1}]}, "at is a range"),
@@ -157,6 +157,10 @@ def test_the_numbers_of_faults_are_checked() -> None:
             {"faults": [{"kind": "disk-full", "at": 1, "host": "a", "port": 1}]},
             "a fault disk-full takes at, every, host",
         ),
+        ({"faults": [{"kind": "slow", "at": 1, "host": "a"}]}, "a fault slow needs its delay"),
+        ({"faults": [{"kind": "clock-jump", "at": 1, "host": "a"}]}, "a fault clock-jump needs its by"),
+        ({"clocks": [{"skew": 1}]}, "the clock of a host needs host, its name"),
+        ({"clock": {"rate": 1}}, "a clock has skew, drift, and not 'rate'"),
         ({"link": {"latency": "slow"}}, "latency is a number of seconds"),
         ({"links": [{"latency": 1}]}, "needs between"),
         ({"hosts": {"a": "here"}}, "an address is one such as"),

@@ -1,0 +1,190 @@
+"""Hosts that stand still, and slow ones: none of their threads runs, and all go on later."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import dhaga
+from dhaga.simulation import Settings, Simulation, check_determinism, current, search
+from dhaga.simulation._outcome import Order
+from dhaga.simulation._search import run_one
+
+HOSTS = {"one": "", "two": ""}
+
+
+def ticking(times: list[float]) -> None:
+    for _ in range(5):
+        time.sleep(1)
+        times.append(now())
+
+
+def now() -> float:
+    return round(time.monotonic() - current().run.began_at, 3)
+
+
+def test_the_threads_of_a_paused_host_stand_and_its_timers_expire_late() -> None:
+    one: list[float] = []
+    two: list[float] = []
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.spawn(ticking, one)
+        world.network.host("two").spawn(ticking, two)
+        time.sleep(1.5)
+        host.pause(10)
+    assert one == [1, 11.5, 12.5, 13.5, 14.5] and two == [1, 2, 3, 4, 5]
+
+
+def test_each_kind_of_thread_stands_still_and_a_longer_pause_goes_on() -> None:
+    did: list[tuple[str, float]] = []
+    go = threading.Event()
+
+    def main() -> None:
+        def note(name: str) -> None:
+            did.append((name, now()))
+
+        def take(name: str) -> None:
+            go.wait()
+            note(name)
+
+        dhaga.spawn(take, "high", priority=dhaga.HIGH)
+        threading.Thread(target=take, args=("normal",)).start()
+        threading.Timer(5, note, ("timer",)).start()
+        while now() < 1:
+            time.sleep(0)
+        note("yields")
+
+    with Simulation(1, preempt=None, keep=None) as world:
+        host = world.network.host("one")
+        host.spawn(main)
+        time.sleep(0.5)
+        host.pause(10)
+        host.pause(3)
+        started = host.spawn(lambda: did.append(("new", now())))
+        go.set()
+        time.sleep(5)
+        assert did == [] and started.is_alive() and "4 threads held" in repr(world.network.pauses)
+        told = [event.what for event in world.run.log.kept]
+        assert told.count("pauses one for 10 s") == 1 and "lets one go on" not in told
+    assert {name for name, _ in did} == {"new", "high", "normal", "timer", "yields"}
+    assert all(moment == pytest.approx(10.5, abs=0.01) for _, moment in did)
+
+
+def test_a_thread_that_pauses_its_own_host_waits_and_so_does_main_code() -> None:
+    seen: list[float] = []
+
+    def stop_itself() -> None:
+        current().network.hosts.find("one").pause(7)
+        seen.append(now())
+
+    with Simulation(1, preempt=None) as world:
+        world.network.host("one").spawn(stop_itself).join()
+        world.network.hosts.first.pause(3)
+        seen.append(now())
+    assert seen == pytest.approx([7, 10], abs=0.02)
+
+
+def test_bytes_arrive_during_a_pause_and_are_read_after_it() -> None:
+    got: list[tuple[bytes, float]] = []
+
+    def serve() -> None:
+        with socket.create_server(("", 80)) as listener, listener.accept()[0] as peer:
+            while data := peer.recv(100):
+                got.append((data, now()))
+
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.spawn(serve)
+        time.sleep(1)
+        with socket.create_connection(("one", 80)) as sock:
+            host.pause(20)
+            sock.sendall(b"hello")
+            time.sleep(5)
+    assert [data for data, _ in got] == [b"hello"] and got[0][1] >= 21
+
+
+def test_a_killed_host_starts_again_without_its_pause() -> None:
+    times: list[float] = []
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.start(ticking, times)
+        time.sleep(0.5)
+        host.pause(1000)
+        time.sleep(5)
+        host.restart()
+        time.sleep(1.5)
+        assert times == [6.5]
+        time.sleep(10)
+
+
+def test_a_slow_host_goes_on_later_after_each_wake_for_a_time() -> None:
+    times: list[float] = []
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.spawn(ticking, times)
+        host.slow_down(0.5, seconds=3.5)
+        time.sleep(20)
+    assert times == pytest.approx([1.5, 3, 4, 5, 6], abs=0.02)
+
+
+def test_a_failure_and_the_end_of_a_run_wait_for_no_pause() -> None:
+    def fail() -> None:
+        time.sleep(1)
+        raise KeyError("gone")
+
+    with pytest.raises(KeyError), Simulation(1, preempt=None) as world:
+        world.network.host("two").spawn(fail)
+        world.network.hosts.first.pause(1000)
+    assert world.clock.now < world.run.began_at + 2
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.spawn(time.sleep, 1, daemon=True)
+        time.sleep(0.5)
+        host.pause(1000)
+        time.sleep(1)
+    assert world.clock.now < world.run.began_at + 20
+
+
+# ---- between two lines
+
+PAUSE = {"kind": "pause", "host": "one", "every": 5, "seconds": [5, 20]}
+
+
+def look_then_act() -> None:
+    """The holder of a lease of 3 s looks at the clock, then acts."""
+
+    def hold() -> None:
+        for _ in range(10):
+            ends_at = now() + 3
+            while now() < ends_at:
+                assert now() < ends_at + 1, "acts too late"
+                time.sleep(1)
+
+    current().network.hosts.find("one").spawn(hold, name="holder")
+
+
+def test_a_pause_falls_between_two_lines_and_its_report_names_the_line() -> None:
+    settings = Settings(strategy=dhaga.simulation.PCT(2), stalls=0, faults={"hosts": HOSTS, "faults": [PAUSE]})
+    failure = search(look_then_act, 100, settings).failures[0]
+    assert failure.kind == "AssertionError" and "holder is paused before test_pauses.py" in failure.report
+    replayed = run_one(look_then_act, settings, Order(failure.seed, failure.switches, failure.faults))
+    assert (replayed.kind, replayed.hash) == (failure.kind, failure.hash)
+    assert not search(look_then_act, 20, Settings(stalls=0, faults={"hosts": HOSTS})).failures
+
+
+def test_a_seed_pauses_at_the_same_line_twice() -> None:
+    settings = Settings(faults={"hosts": HOSTS, "faults": [PAUSE]})
+    for seed in range(5):
+        check_determinism(look_then_act, seed, settings)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), "long"])
+def test_a_pause_lasts_for_a_number_of_seconds(seconds: Any) -> None:
+    with Simulation(1) as world, pytest.raises(ValueError, match="a pause is a number of seconds above 0"):
+        world.network.hosts.first.pause(seconds)
+    with pytest.raises(ValueError, match=r"pause is a|seconds is a"):
+        Simulation(1, faults={"hosts": HOSTS, "faults": [{**PAUSE, "seconds": seconds}]})
