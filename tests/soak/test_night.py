@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kit.scripts import ROOT
 from tests.packages.test_packages import ADDRESSES
 from tests.scenarios.test_asyncio_libraries import address_of
 from tests.soak.ledger import Ledger
@@ -79,6 +80,16 @@ def test_what_is_put_in_on_purpose_is_found(
     assert main(["--hours", "1", "--seed", "2", "--app", "mischief:app"]) == 1  # it ends by what it finds
     out = capsys.readouterr().out
     assert sign in out and "FAILED" in out
+
+
+def test_the_page_tells_the_run_of_its_chart() -> None:
+    results, page = ROOT / "benchmarks/results", (ROOT / "docs/howto/operate.md").read_text()
+    record = read(results / "soak_night.jsonl")
+    assert record.about["failures"] == []
+    outages = sum(what.endswith("away") for _, what, _ in record.events)
+    told = f"{record.about['right']:,} right answers", f"{record.about['ran'] / 60:.0f} minutes", f"{outages} outages"
+    assert all(words in page for words in told), told
+    assert told[0] in (results / "soak_night.svg").read_text()
 
 
 # ---- the relay
