@@ -75,7 +75,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak hostile bench tables docs test-site package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak soak-night hostile bench tables docs test-site package format clean
 
 # The targets that a first change needs.
 FIRST := demo check format test
@@ -322,6 +322,13 @@ test-simulated: $(TOOLS)/.tools  ## the primitives' tests, by 200 schedules each
 SECONDS := 600
 soak: $(TOOLS)/.tools  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
 	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(ARGS)
+
+HOURS := 8
+NIGHT := build/soak-night
+soak-night: $(TOOLS)/.packages  ## a service under an agent, reloads, dying clients, PostgreSQL and Redis going away, for 8 hours: make soak-night HOURS=…
+	@mkdir -p build
+	status=0; $(TOOLS)/bin/python -m tests.soak.night --hours $(HOURS) --record $(NIGHT).jsonl $(ARGS) || status=1; \
+	$(TOOLS)/bin/python -m tests.soak.night.chart $(NIGHT).jsonl $(NIGHT).svg; exit $$status
 
 hostile: $(TOOLS)/.tools  ## hostile clients beside an ordinary one, whose p99 is printed: make hostile ARGS='--targets serve'
 	$(TOOLS)/bin/python -m tests.hostile $(ARGS)

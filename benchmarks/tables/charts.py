@@ -1,7 +1,7 @@
-"""Charts as SVG, in one style: `drawn(caption, draw)` calls `draw(axes)` with axes of matplotlib's."""
+"""Charts as SVG, in one style: `drawn(caption, draw)` calls `draw(axes)`; `stacked` calls several."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -33,14 +33,23 @@ class Chart:
     svg: str
 
 
-def drawn(caption: str, draw: Callable[[Axes], object], width: float = 7.0, height: float = 3.6) -> Chart:
+Draw = Callable[[Axes], object]
+
+
+def drawn(caption: str, draw: Draw, width: float = 7.0, height: float = 3.6) -> Chart:
     """Draw one chart; width and height in inches."""
+    return stacked(caption, [draw], width, height)
+
+
+def stacked(caption: str, draws: Sequence[Draw], width: float = 7.0, height: float = 3.6) -> Chart:
+    """Draw charts one below the other, over the same x-axis; width and height, in inches, are of all together."""
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.grid(visible=True, alpha=0.25)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    draw(axes)
+    all_axes = figure.subplots(len(draws), sharex=True, squeeze=False)[:, 0]
+    for axes, draw in zip(all_axes, draws, strict=True):
+        axes.grid(visible=True, alpha=0.25)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "dhaga", "svg.fonttype": "none"}):
         figure.savefig(text, format="svg", metadata={"Date": None})

@@ -246,11 +246,16 @@ class Master:
         self.terminate(self.workers.values(), number)
 
     def terminate(self, workers: Iterable[WorkerProcess], number: int) -> None:
-        """Send workers a signal that ends them, and set the deadline after which they are killed."""
+        """Send workers a signal that ends them, and set the deadline after which they are killed.
+
+        One that drains already gets no second SIGTERM, which would end its requests at once.
+        """
         seconds = {signal.SIGTERM: self.grace + 2 * CLEANUP_SECONDS, signal.SIGINT: CLEANUP_SECONDS}.get(
             signal.Signals(number), math.inf
         )
         for worker in set(workers) & set(self.workers.values()):  # not reaped yet: a pid may be reused
+            if number == signal.SIGTERM and worker.kill_at < math.inf:
+                continue
             worker.kill_at = originals.monotonic() + seconds
             worker.signal(number)
 

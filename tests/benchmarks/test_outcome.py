@@ -60,7 +60,7 @@ def test_every_result_of_an_earlier_benchmark_is_read() -> None:
     read = {outcome.name: outcome for outcome in claims.earlier()}
     assert set(read) == set(claims.EARLIER)
     of_simulations = {"simulation_published", "simulation_rivals", "simulation_speed"}
-    by_their_own = {"compat", "instructions", "leaving", "startup", "young", *of_simulations}
+    by_their_own = {"compat", "instructions", "leaving", "startup", "threading_mode", "young", *of_simulations}
     assert {path.stem for path in RESULTS.glob("*.json")} <= {*claims.EARLIER, *EXPERIMENTS, *by_their_own}
     assert all(outcome.claims or outcome.tables for outcome in read.values())
     assert all(claim.samples for outcome in read.values() for claim in outcome.claims)

@@ -1,7 +1,8 @@
 """What is expected of each suite, in a TOML file of its name, and where the suites are put.
 
 The peers' own suites (gevent's, eventlet's) measure ``dhaga.compat``. Those of programs on them (zerorpc, swift, oslo)
-show that it suffices: they import ``imports``, the real one or ours.
+show that it suffices: they import ``imports``, the real one or ours. One that runs on threads imports neither: its
+bridge patches the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ROOT = HERE.parents[1]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 NAMES = (
     *("gevent", "eventlet", "zerorpc", "swift"),
-    *("oslo.service", "oslo.log", "oslo.concurrency", "oslo.messaging"),
+    *("oslo.service", "oslo.service.threading", "oslo.log", "oslo.concurrency", "oslo.messaging"),
 )
 
 
@@ -110,7 +111,7 @@ class Environment:
             self.make(Peer.named(peer.imports))
         try:
             self.once("dhaga", "dhaga and the group peers", self.make_environment)
-            self.once(peer.requirement, peer.requirement, lambda: self.install(peer))
+            self.once(f"{peer.name} {peer.requirement}", peer.requirement, lambda: self.install(peer))
         except (subprocess.CalledProcessError, OSError) as error:
             raise Unavailable(f"{peer.requirement} cannot be installed: {error}") from error
 
@@ -151,7 +152,7 @@ class Environment:
 
     def baseline(self, peer: Peer) -> Path:
         """Return the file that says what passes with the real peer here."""
-        return self.place / f"baseline-{peer.requirement}.json"
+        return self.place / f"baseline-{peer.name}=={peer.requirement.partition('==')[2]}.json"
 
     def pip(self, *arguments: str) -> None:
         quiet = ["-qq", "--disable-pip-version-check"]

@@ -161,6 +161,22 @@ def test_reloads_one_before_the_other_has_come_about_lose_no_connection(tmp_path
         assert not any("cannot serve" in line for line in running.log)
 
 
+@pytest.mark.once
+def test_a_stop_lets_the_requests_finish_that_a_reload_has_left(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version("old")) as running:
+        (old,) = running.begin()
+        with wait_within(running) as sock:
+            running.signal(signal.SIGHUP)
+            running.serving()
+            running.signal(signal.SIGTERM)
+            running.wait_for("ends the workers with (SIGTERM)")
+            running.wait_for("ended with status 0")  # the new one, which got its signal with the old one
+            sock.sendall(b"go on")
+            assert sock.recv(100) == b"old"
+        assert running.end() == 0
+        assert f"worker {old} ended with status 0" in running.log
+
+
 # ---- in this process
 
 
