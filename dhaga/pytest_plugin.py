@@ -160,7 +160,8 @@ SIMULATED = Signature(
         Parameter(name, Parameter.KEYWORD_ONLY, default=default)
         for name, default in {
             "seeds": 200, "strategy": "mixed", "preempt": "lines", "modules": (), "allow": (),
-            "max_events": 1_000_000, "max_seconds": 2_592_000.0, "stalls": 1.0, "faults": None, "jobs": None,
+            "max_events": 1_000_000, "max_seconds": 2_592_000.0, "stalls": 1.0, "tasks": False, "faults": None,
+            "jobs": None,
         }.items()
     ]
 )  # fmt: skip

@@ -97,7 +97,7 @@ LONGEST = 420
 """The most lines of a module."""
 
 STANDARD_OBJECTS = frozenset({"_thread", "standard"})
-"""Modules of the standard library whose private attributes have the names of ours by chance."""
+"""Modules and objects of the standard library whose private attributes have the names of ours by chance."""
 
 DOTTED = re.compile(r"dhaga((?:\.\w+)+)(?::.*)?")
 

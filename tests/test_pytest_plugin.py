@@ -485,6 +485,17 @@ def test_race(dhaga_simulation):
         thread.join()
     assert total == [0, 1]
 
+@pytest.mark.dhaga_simulated(seeds=50, tasks=True)
+def test_order_of_tasks(dhaga_simulation):
+    import asyncio
+    begun = []
+    async def begin(name):
+        begun.append(name)
+    async def main():
+        await asyncio.gather(begin("first"), begin("second"))
+    asyncio.run(main())
+    assert begun == ["first", "second"]
+
 @pytest.mark.dhaga_simulated(sedes=3)
 def test_mark(): ...
 
@@ -500,7 +511,8 @@ def test_reset(dhaga_simulation):
 def test_flood(): ...
 """
     done = tests(text)
-    done.assert_outcomes(failed=3, passed=1)
+    done.assert_outcomes(failed=4, passed=1)
+    done.stdout.fnmatch_lines(["*assert *'second', 'first'* == *'first', 'second'*"])
     done.stdout.fnmatch_lines(["*ValueError: the kind of a fault is partition, *, and not 'flood'"])
     done.stdout.fnmatch_lines(["*the simulation of seed * failed in main code: AssertionError*"])
     done.stdout.fnmatch_lines(["*the unshortened run: pytest --dhaga-seed *, for test_race"])
