@@ -19,7 +19,6 @@ so does ``signal.set_wakeup_fd``, which asyncio's handler calls before a dhaga t
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -29,6 +28,7 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.errors import PatchError
+from .._kernel.platform.system import system
 from .._kernel.process import preemption_watcher, shutdown
 from ..asyncio import set_loops_of_policy
 from ..io import parking_stdin
@@ -149,7 +149,7 @@ def replace_after_fork() -> None:
         setattr(owner, name, value)
 
 
-os.register_at_fork(before=restore_for_fork, after_in_parent=replace_after_fork, after_in_child=replace_after_fork)
+system.register_at_fork(before=restore_for_fork, after_in_parent=replace_after_fork, after_in_child=replace_after_fork)
 
 
 def original(module: str, name: str) -> Any:

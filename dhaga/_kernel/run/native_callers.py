@@ -16,6 +16,8 @@ from typing import Any
 
 from greenlet import _greenlet
 
+from ..platform.system import system
+
 LOCKING = {"lxml.etree": "lxml"}
 """By a module that imports it: the folder of a package whose C code holds a lock at its calls.
 
@@ -74,7 +76,7 @@ def unwinder() -> tuple[Callable[[Callable[[int], int]], None], Callable[[int], 
     try:
         import ctypes
 
-        unwind = ctypes.CDLL("libgcc_s.so.1" if sys.platform == "linux" else None)
+        unwind = ctypes.CDLL(system.UNWINDER)
         backtrace, address_in = unwind._Unwind_Backtrace, unwind._Unwind_GetIP
         dladdr = ctypes.CDLL(None).dladdr
     except (ImportError, OSError, AttributeError):
