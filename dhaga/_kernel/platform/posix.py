@@ -25,6 +25,9 @@ from typing import Any
 INSTEAD: dict[str, str] = {}
 """Hints for names of the standard library that the system lacks. POSIX lacks none that Windows has."""
 
+MISSING_COMMANDS: dict[str, str] = {}
+"""Hints for commands of ``python -m dhaga`` that the system cannot run."""
+
 # ---- forks
 
 register_at_fork = os.register_at_fork

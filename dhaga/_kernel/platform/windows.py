@@ -32,6 +32,13 @@ INSTEAD = {
 }
 """Hints for names that the standard modules lack here."""
 
+UNIX_SOCKETS = "there are no Unix sockets; call dhaga.debug.dump() in the program"
+
+MISSING_COMMANDS = {
+    "serve": "no process forks; start a dhaga.http.wsgi.Server in the program",
+    **dict.fromkeys(("dump", "top"), UNIX_SOCKETS),
+}
+
 # ---- forks
 
 
