@@ -75,7 +75,7 @@ endif
 
 # ---- what one can make ----
 
-.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak soak-night hostile bench tables docs test-site package format clean
+.PHONY: help demo check test test-all test-pure test-debug wheel instructions format-check lint types test-programs test-frameworks test-once test-ioloop test-kqueue test-floors test-arm64 test-windows test-slow test-slow-programs test-slow-library test-anywhere test-shuffled stdlib peers stress simulations test-simulated soak soak-night hostile bench tables docs test-site package format clean
 
 # The targets that a first change needs.
 FIRST := demo check format test
@@ -228,6 +228,32 @@ test-arm64: $(if $(DHAGA_ARM64),,.venv-arm64/cpython)  ## the tests of the kerne
 	@rm -rf .venv-arm64/checkout && mkdir -p .venv-arm64/checkout && cp -R tests pyproject.toml .venv-arm64/checkout
 	cd .venv-arm64/checkout && $(ARM64)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest \
 	    -m 'not slow and not once and not process and not crowd' $(ON_ARM64) $(NOT_ON_ARM64) $(ARGS)
+endif
+
+# A CPython for Windows under Wine. DHAGA_WINDOWS is a folder with a program `python ARGUMENTS…` that runs it, with
+# greenlet, Tornado and pytest in its `site`. DHAGA_GET_WINDOWS is a program that makes such a folder. Paths of this
+# machine are Z:\… there. Dhaga is pure Python there. Left out: tests that fork, use pipes as fds, read sources as UTF-8 by
+# default, or close a loop of the program's own, a Proactor loop, for which Tornado has a thread.
+WINDOWS := $(if $(DHAGA_WINDOWS),$(abspath $(DHAGA_WINDOWS)),$(if $(DHAGA_GET_WINDOWS),$(CURDIR)/.venv-windows/cpython))
+ON_WINDOWS := tests/_sync tests/_structured tests/test_queue.py tests/test_pool.py tests/scenarios/test_portable.py \
+    $(addprefix tests/_workers/test_,dhaga_pool.py offload.py) \
+    $(addprefix tests/_kernel/test_,api.py cancellation.py current.py entries.py inner_waiter.py lap.py main_code.py scheduler.py \
+    sleep.py system.py timers.py uncaught.py wait_queue.py wait_queue_leaving.py waiter.py windows.py)
+NOT_ON_WINDOWS := --ignore=tests/_structured/test_scope_process.py $(addprefix --deselect=tests/, \
+    _workers/test_offload.py::test_a_thread_outlives_a_caller_whose_loop_was_closed \
+    _kernel/test_scheduler.py::test_a_scheduler_may_be_given_a_loop_to_run _kernel/test_waiter.py::test_only_the_waiter_makes_tickets)
+.venv-windows/cpython:
+	$(DHAGA_GET_WINDOWS) $@
+
+ifeq ($(WINDOWS),)
+test-windows:
+	@echo "nothing tested: neither DHAGA_WINDOWS nor DHAGA_GET_WINDOWS is set; see the Makefile"
+else
+test-windows: $(if $(DHAGA_WINDOWS),,.venv-windows/cpython)  ## the tests of the primitives, sockets, servers and patched programs on a CPython for Windows, under Wine
+	@rm -rf .venv-windows/checkout && mkdir -p .venv-windows/checkout && cp -R dhaga tests pyproject.toml .venv-windows/checkout
+	cd .venv-windows/checkout && cp tests/kit/wine/_wmi.py dhaga/_pytest_entry/_dhaga_pytest.py . && \
+	    $(CURDIR)/.ci/on-wine $(WINDOWS)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest \
+	    -m 'not slow and not once and not process and not crowd' $(ON_WINDOWS) $(NOT_ON_WINDOWS) $(ARGS)
 endif
 
 # The lowest versions that pyproject.toml allows: other environments have the newest. Old packages use what new Pythons

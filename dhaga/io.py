@@ -24,6 +24,7 @@ from ._iowait.offloaded_file import LAYER_FLAGS, OffloadedFile, TextFile, check_
 from ._iowait.open_fd import kind_of
 from ._iowait.open_fd import open as open_fd
 from ._kernel import originals
+from ._kernel.platform.system import system
 from ._kernel.stdlib_face import builtin_function, fall_back_to
 from ._workers.offload import shared
 
@@ -53,6 +54,10 @@ class InlineFileState(FileState):
     def finish(self, operation: Callable[..., Any], *args: Any) -> Any:
         """Run an operation."""
         return operation(*args)
+
+
+if not system.WAITS_FOR_FILES:  # nothing says that an fd is ready: an OS thread makes the call
+    del InlineFileState.finish
 
 
 class TextIOWrapper(TextFile):

@@ -22,7 +22,6 @@ getter that then competes for the lock.
 
 from __future__ import annotations
 
-import os
 import sys
 import types
 from collections import deque
@@ -33,6 +32,7 @@ from typing import Any, TypeVar
 from ._kernel import originals
 from ._kernel.arguments import check_timeout
 from ._kernel.fast.compiled import compiled
+from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.preemption import found_nothing, overlong
 from ._kernel.wait.current import this_waiter
@@ -66,7 +66,7 @@ def renew_lock() -> None:
     watching = originals.RLock()
 
 
-os.register_at_fork(after_in_child=renew_lock)
+system.register_at_fork(after_in_child=renew_lock)
 
 
 class Queue(QueueItems[T]):

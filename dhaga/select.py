@@ -277,7 +277,7 @@ def poll_watched(watcher: Any, me: Waiter, limit: float | None, poll: Callable[[
             return events
 
 
-if originals.poll is None:
+if not hasattr(standard, "poll"):
     del poll
 if originals.epoll is None:
     del epoll

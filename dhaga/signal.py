@@ -20,7 +20,7 @@ from ._kernel.process import wakeup_detour
 from ._kernel.process.signals import BLOCKING, call_in_main, on_ctrl_c, pause_queue
 from ._kernel.run.idents import os_thread_of
 from ._kernel.run.scheduler import sleep
-from ._kernel.stdlib_face import builtin_function, fall_back_to
+from ._kernel.stdlib_face import builtin_function, fall_back_to, remove_names
 from ._kernel.wait.current import clock_here, this_thread, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from .threading import current_thread, main_thread
@@ -31,7 +31,8 @@ POLL_INTERVAL = 0.02
 """Seconds between two polls of ``sigwait`` for blocked signals: 50 a second cost 0.1 % of a core."""
 
 _standard_signal, _standard_getsignal = standard.signal, standard.getsignal
-_standard_pause, _standard_sigwait = standard.pause, standard.sigwait
+_standard_pause: Any = getattr(standard, "pause", None)  # missing on Windows, as are the next two
+_standard_sigwait: Any = getattr(standard, "sigwait", None)
 _standard_sigwaitinfo: Any = getattr(standard, "sigwaitinfo", None)  # missing on macOS
 _standard_sigtimedwait: Any = getattr(standard, "sigtimedwait", None)
 _standard_pthread_kill: Any = getattr(standard, "pthread_kill", None)
@@ -182,3 +183,6 @@ def sigtimedwait(sigset: Iterable[int], timeout: float) -> Any:
     while (found := _standard_sigtimedwait(sigset, 0)) is None and (left := deadline - clock()) > 0:
         sleep(min(left, POLL_INTERVAL))
     return found
+
+
+remove_names(globals(), [name for name in __all__ if not hasattr(standard, name)])

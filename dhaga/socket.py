@@ -29,6 +29,7 @@ from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, family_of, plain, type_of
 from ._iowait.socket_sendfile import SendfileSocket
 from ._kernel.fast.compiled import compiled
+from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.turn_budget import yield_if_due
 from ._kernel.stdlib_face import fall_back_to
@@ -43,7 +44,6 @@ _standard_create_server = standard.create_server
 
 _plain_recv, _plain_recv_into, _plain_send = plain.recv, plain.recv_into, plain.send
 WAITALL, PEEK = int(standard.MSG_WAITALL), int(standard.MSG_PEEK)
-IN_PROGRESS = (errno.EINPROGRESS, errno.EALREADY)
 DEFAULT_TIMEOUT: Any = standard._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
 __getattr__: Callable[[str], Any]
@@ -228,7 +228,7 @@ class socket(SendfileSocket):
         """Return the method that waits for room: no event reports room at a named Unix socket."""
         return (
             self.retry_with_backoff
-            if address is not None and family_of(self) == standard.AF_UNIX
+            if address is not None and family_of(self) == system.AF_UNIX
             else self.write_when_ready
         )
 
@@ -244,7 +244,7 @@ class socket(SendfileSocket):
         """Connect. Parks: until connected (``write fd N``); for a name ``offload``. Raises: TimeoutError, OSError."""
         error = self.connect_errno(address)
         if error:
-            raise OSError(error, os.strerror(error))
+            raise system.socket_error(error)
 
     def connect_ex(self, address: Any, /) -> int:
         """Connect; return the errno instead of raising it."""
@@ -262,10 +262,10 @@ class socket(SendfileSocket):
         address = resolve_address(family_of(self), address)
         plain.setblocking(self, False)
         try:
-            if family_of(self) == standard.AF_UNIX:
+            if family_of(self) == system.AF_UNIX:
                 return self.retry_with_backoff(0, connect_once, address)  # type: ignore[no-any-return]
             error = plain.connect_ex(self, address)
-            if error not in IN_PROGRESS or self.call_timeout_ == 0:
+            if error not in system.CONNECT_IN_PROGRESS or self.call_timeout_ == 0:
                 return error
             me = this_waiter()
             try:
@@ -332,7 +332,7 @@ def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
 
 def socketpair(family: int | None = None, type: int = standard.SOCK_STREAM, proto: int = 0) -> tuple[socket, socket]:
     """Make two connected sockets. Source: ``socket.socketpair``."""
-    one, other = _standard_socketpair(family, type, proto)
+    one, other = _standard_socketpair(system.PAIR_FAMILY if family is None else family, type, proto)
     return adopt(one), adopt(other)
 
 

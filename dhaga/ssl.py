@@ -17,9 +17,7 @@ from __future__ import annotations
 
 import ssl as standard
 from collections.abc import Callable
-from fcntl import ioctl
 from ssl import SSLEOFError, SSLError, SSLWantReadError, SSLWantWriteError
-from termios import FIONREAD
 from types import FunctionType
 from typing import Any, Self
 
@@ -29,6 +27,7 @@ from ._iowait.openssl_errors import forget_errors
 from ._iowait.socket_base import NO_WATCHER, plain
 from ._iowait.tls_waits import HANDSHAKE_TIMED_OUT, READ_TIMED_OUT, WANTS, WRITE_TIMED_OUT, TLSWaits
 from ._kernel.fast.compiled import compiled
+from ._kernel.platform.system import system
 from ._kernel.run.fd_watch import closed_error
 from ._kernel.run.turn_budget import end_turn, yield_if_due
 from ._kernel.stdlib_face import fall_back_to
@@ -49,7 +48,6 @@ SSL_ERROR_EOF, SSL_ERROR_WANT_WRITE = standard.SSL_ERROR_EOF, standard.SSL_ERROR
 
 RECORD = 1 << 14  # bytes that one record holds at most (RFC 8446, 5.1)
 PIECE = 4 * RECORD  # bytes that OpenSSL gets at once: record by record, bulk data take a fifth more CPU time
-ZERO_BYTES = bytes(4)  # the answer of FIONREAD for an empty socket: a C int
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]
@@ -354,7 +352,7 @@ def note_pending_bytes(watcher: Any, data: Any) -> None:
     """Make the next read park at once if the fd is empty: FIONREAD costs 1 µs, a failing read 5 µs."""
     if (len(data) if data.__class__ is bytes else data) < RECORD:
         try:
-            watcher.readable = ioctl(watcher.fd, FIONREAD, ZERO_BYTES) != ZERO_BYTES
+            watcher.readable = system.has_input(watcher.fd)
         except OSError:  # the fd was closed meanwhile
             pass
 

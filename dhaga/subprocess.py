@@ -21,10 +21,12 @@ import dhaga.selectors as selectors
 import dhaga.threading as threading
 import dhaga.time as parking_time
 
-from ._iowait.child_wait import collected, standard_waitpid, wait_for_exit
+from ._iowait.child_wait import PAUSES, collected, standard_waitpid, wait_for_exit
 from ._kernel.arguments import check_seconds
+from ._kernel.backoff import backoff
 from ._kernel.foreign_names import refuse_async_with
 from ._kernel.originals import Namespace
+from ._kernel.platform.system import system
 from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import clock_of, parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
@@ -95,6 +97,11 @@ class Popen(standard.Popen[Any]):
     def _park_until_end_(self, me: Waiter, timeout: Any) -> Any:
         clock = clock_of(me)
         deadline = None if timeout is None else clock() + timeout
+        if not system.WAITS_FOR_FILES:  # the standard method would block the OS thread
+            for pause in backoff(*PAUSES):
+                if self.poll() is not None or (deadline is not None and clock() >= deadline):
+                    break
+                parking_time.sleep(pause)
         try:
             wait_for_exit(self.pid, me, timeout)
         except BaseException:

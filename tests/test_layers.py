@@ -48,11 +48,12 @@ ALLOWED: dict[str, frozenset[str]] = {
 """What each district may import, besides itself. ``dhaga`` is the package's own face."""
 
 ROOMS: dict[str, frozenset[str]] = {
-    "_kernel": frozenset(),
+    "_kernel.platform": frozenset(),
+    "_kernel": frozenset({"_kernel.platform"}),
     "_kernel.fast": frozenset({"_kernel"}),
     "_kernel.wait": frozenset({"_kernel", "_kernel.fast"}),
-    "_kernel.run": frozenset({"_kernel", "_kernel.fast", "_kernel.wait"}),
-    "_kernel.process": frozenset({"_kernel", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
+    "_kernel.run": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait"}),
+    "_kernel.process": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
     "_kernel.api": frozenset({"_kernel", "_kernel.wait", "_kernel.run", "_kernel.process"}),
 }
 """What each room of the kernel may import, besides itself. The files in none are tools, but for ``FRONT``."""

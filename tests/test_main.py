@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from dhaga import __main__ as command
+from dhaga._kernel.platform import windows
+from dhaga._kernel.platform.system import system
 from tests.kit.scripts import PATIENCE, ROOT, prints
 
 # ---- what cannot be served
@@ -31,6 +33,12 @@ def test_without_its_packages_the_command_names_the_extra() -> None:
 
 
 # ---- the command line
+
+
+def test_a_command_that_the_platform_lacks_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "MISSING_COMMANDS", windows.MISSING_COMMANDS)
+    with pytest.raises(SystemExit, match="dhaga serve does not work on this platform: no process forks; start a "):
+        command.main(["serve", "module:app"])
 
 
 def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

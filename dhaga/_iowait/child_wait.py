@@ -19,6 +19,7 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatcher
 from .._kernel.run.scheduler import sleep
 from .._kernel.stdlib_face import builtin_function
@@ -33,7 +34,9 @@ PAUSES = 0.0005, 0.02
 pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
 # The standard library's functions, taken before a patch can replace them.
-standard_waitpid, standard_wait3, standard_wait4 = os.waitpid, os.wait3, os.wait4
+standard_waitpid = os.waitpid
+standard_wait3: Any = getattr(os, "wait3", None)
+standard_wait4: Any = getattr(os, "wait4", None)
 standard_waitid: Any = getattr(os, "waitid", None)
 
 awaited: dict[FdWatcher, int] = {}
@@ -64,7 +67,7 @@ def forget_children() -> None:
     collected.clear()
 
 
-os.register_at_fork(after_in_child=forget_children)
+system.register_at_fork(after_in_child=forget_children)
 
 
 def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:

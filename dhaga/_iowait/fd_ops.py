@@ -11,7 +11,6 @@ registers it in ``hooks.before_fd_close``, through which ``close`` wakes it with
 from __future__ import annotations
 
 import errno
-import fcntl
 import operator
 import os
 import stat
@@ -23,6 +22,7 @@ from typing import Any
 from .._kernel import hooks, originals
 from .._kernel.errors import Cancelled, Expired, ParkError
 from .._kernel.own_fds import own_fds, ranges_without_own
+from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatcher, limited
 from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
 from .._kernel.stdlib_face import builtin_function
@@ -34,17 +34,16 @@ from .kernel_limits import limits_of_fd
 
 __all__ = ["close", "closerange", "read", "readinto", "readv", "sendfile", "write", "writev"]
 
-POLLIN, POLLOUT = originals.select_module.POLLIN, originals.select_module.POLLOUT
-PIPE_BUF = originals.select_module.PIPE_BUF
+POLLIN, POLLOUT, PIPE_BUF = system.POLLIN, system.POLLOUT, system.PIPE_BUF
 """Bytes that a pipe takes without blocking once it is writable at all (POSIX: writes up to PIPE_BUF are atomic)."""
 
 LINUX = sys.platform == "linux"
-MASTER = os.makedev(5, 2)
+MASTER = system.TERMINAL_MASTER
 """The device of each pseudo-terminal's master on Linux, ``/dev/ptmx``."""
 
 # The standard library's functions, taken before a patch can replace them.
 standard_open, standard_read, standard_write, standard_close = os.open, os.read, os.write, os.close
-standard_readv, standard_writev = os.readv, os.writev
+standard_readv, standard_writev = system.readv, system.writev
 standard_readinto: Any = getattr(os, "readinto", None)
 standard_closerange = os.closerange
 standard_sendfile: Any = getattr(os, "sendfile", None)
@@ -311,7 +310,7 @@ def is_open_for(fd: int, event: int) -> bool:
     """Return whether an fd was opened in the direction of the event: at the wrong end of a pipe, the event would never
     come.
     """
-    mode = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
+    mode = system.access_mode(fd)
     return mode != (os.O_WRONLY if event == POLLIN else os.O_RDONLY)
 
 

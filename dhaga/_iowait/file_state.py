@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from greenlet import getcurrent
 
 from .._kernel import originals
+from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatchers, closed_error
 from .._kernel.run.turn_budget import yield_if_due, yield_uncancelled_if_due
 from .._kernel.wait.current import this_waiter
@@ -117,7 +118,7 @@ class FileState(RLock):
                 raise closed_error()
             me = this_waiter()
             watcher = watchers.of(me)
-            (watcher.wait_readable if event == originals.select_module.POLLIN else watcher.wait_writable)(me)
+            (watcher.wait_readable if event == system.POLLIN else watcher.wait_writable)(me)
 
     def read_cached(self, fd: int, buffer: Any) -> int | None:
         """Read data that is in memory. Returns: the number of bytes; None if the read must be finished in the pool.

@@ -10,27 +10,21 @@ import _socket
 import os
 import socket as standard
 import stat
-import struct
 from typing import Any
 
+from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import UNLIMITED
 
 LIMITS = standard.SO_RCVTIMEO, standard.SO_SNDTIMEO
-
-TIMEVAL = struct.Struct("ll")
-NO_TIME = bytes(TIMEVAL.size)
 
 
 def seconds_of(sock: Any, option: int) -> float | None:
     """Return the limit that an option of a socket sets; None if there is none."""
     try:
-        value = _socket.socket.getsockopt(sock, standard.SOL_SOCKET, option, TIMEVAL.size)
+        value = _socket.socket.getsockopt(sock, standard.SOL_SOCKET, option, system.LIMIT_SIZE)
     except OSError:  # the operation itself raises a better error
         return None
-    if value == NO_TIME:
-        return None
-    seconds, microseconds = TIMEVAL.unpack(value)
-    return float(seconds + microseconds / 1e6)
+    return system.seconds_of_limit(value)
 
 
 def limits_of(sock: Any) -> tuple[float | None, float | None]:

@@ -20,6 +20,7 @@ from functools import partial
 from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, overload
 
+from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatchers
 from .._kernel.wait.current import this_waiter
 from .._workers.offload import OffloadPool, shared
@@ -65,7 +66,7 @@ class OffloadedFile(io.FileIO):
     def __init__(self, file_state: FileState, file: Any, mode: str, closefd: bool, opener: Any) -> None:
         super().__init__(file, mode, closefd, opener)
         kind = os.fstat(self.fileno()).st_mode
-        if is_stream(kind) or (stat.S_ISCHR(kind) and self.isatty()):
+        if system.WAITS_FOR_FILES and (is_stream(kind) or (stat.S_ISCHR(kind) and self.isatty())):
             # Only these can block a pool thread forever; a disk is slow, but answers.
             file_state.watchers = FdWatchers(self.fileno(), limits_of_fd(self.fileno()))
         file_state.reads_cached = bool(cached_reads.NOWAIT) and stat.S_ISREG(kind)

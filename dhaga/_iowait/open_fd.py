@@ -10,6 +10,7 @@ import os
 import stat
 from typing import Any
 
+from .._kernel.platform.system import system
 from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._workers.offload import OffloadPool
@@ -26,7 +27,7 @@ OPENS = 256
 fifos: OffloadPool = OffloadPool("os.open", OPENS)
 fifos.awaited_at_exit = False
 
-NEVER_WAITS = os.O_NONBLOCK | getattr(os, "O_PATH", 0)
+NEVER_WAITS = system.O_NONBLOCK | getattr(os, "O_PATH", 0)
 
 
 def kind_of(path: Any, dir_fd: int | None = None) -> int:
@@ -44,7 +45,7 @@ def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None)
     Parks: ``offload os.open``, while the other end of a FIFO is closed. A cancel ends only the caller's wait; the fd is
     closed once it is open.
     """
-    waits = not flags & NEVER_WAITS and flags & os.O_ACCMODE != os.O_RDWR
+    waits = not flags & NEVER_WAITS and flags & system.O_ACCMODE != os.O_RDWR
     if not waits or not stat.S_ISFIFO(kind_of(path, dir_fd)) or parking_waiter() is None:
         return standard_open(path, flags, mode, dir_fd=dir_fd)
     return offload_open(fifos, lambda: standard_open(path, flags, dir_fd=dir_fd), os.close)

@@ -24,6 +24,7 @@ from greenlet import getcurrent
 
 from .._kernel.backoff import backoff
 from .._kernel.errors import ParkError
+from .._kernel.platform.system import system
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.fd_watch import AnyFdWatcher, FdWatchers, ThreadFdWatcher
 from .._kernel.run.preemption import found_nothing, overlong
@@ -39,9 +40,8 @@ plain = _socket.socket
 family_of: Callable[[Any], int] = plain.family.__get__
 type_of: Callable[[Any], int] = plain.type.__get__
 
-# Elsewhere a send may block in spite of the flag, so there the fd itself is made non-blocking.
-DONTWAIT = int(standard.MSG_DONTWAIT) if sys.platform == "linux" else 0
-OOB, NOW = int(standard.MSG_OOB), int(standard.MSG_DONTWAIT)
+DONTWAIT, NOW = system.DONTWAIT, system.MSG_DONTWAIT
+OOB = int(standard.MSG_OOB)
 PAUSES = 0.001, 0.02
 """First and longest pause, in seconds, between two tries of an operation for which there is no event."""
 
@@ -136,7 +136,7 @@ class TimeoutSocket(standard.socket):
             self.note_limits()
             watcher.short_read_means_empty = self.short_read_means_empty()
             # A Unix socket also ends a read at passed descriptors: the poller must look again after a short one.
-            watcher.may_have_more = family_of(self) == standard.AF_UNIX
+            watcher.may_have_more = family_of(self) == system.AF_UNIX
         if self.watcher_ is NO_WATCHER and watcher.scheduler is not None and self.call_timeout_ is None:
             self.watcher_ = watcher
             # Checked again: another thread may have set a timeout, and cleared the cached watcher, just before.
@@ -160,7 +160,7 @@ class TimeoutSocket(standard.socket):
         """Return whether a short read means that the socket is empty: see ``FdWatcher``."""
         if type_of(self) != standard.SOCK_STREAM or sys.platform != "linux":
             return False
-        if family_of(self) == standard.AF_UNIX:
+        if family_of(self) == system.AF_UNIX:
             return True
         is_tcp = self.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL) == standard.IPPROTO_TCP
         # SCTP keeps message boundaries: its reads are short with more to come.

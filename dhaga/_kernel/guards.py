@@ -7,7 +7,6 @@ Imported before all modules with such lines, because it brings the import hook t
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from _thread import RLock
 from collections import deque
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .interpreter import FREE_THREADED
+from .platform.system import system
 
 
 def fence(shared: Any) -> None:
@@ -111,7 +111,7 @@ else:
                 guard._at_fork_reinit()
 
     # This module is imported first, so this comes before all else that Dhaga does in a child.
-    os.register_at_fork(after_in_child=free_in_child)
+    system.register_at_fork(after_in_child=free_in_child)
 
     from .atomic_lines import Finder
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import os
 import signal
-
-# Not signal's own: that converts each number of a mask to an enum, 40 µs for a full one.
-from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import originals
 from .context_manager import contextmanager
+from .platform.system import system
 
 FAULTS = {
     number
@@ -30,18 +28,8 @@ FAULTS = {
 GONE_SECONDS = 0.1
 """The longest wait at a fork for the end of a helper thread, which takes 0.1 ms on an idle machine."""
 
-BLOCKED: frozenset[int] = frozenset(map(int, signal.valid_signals() - FAULTS - {signal.SIGKILL, signal.SIGSTOP}))
+BLOCKED: frozenset[int] = frozenset(map(int, signal.valid_signals() - FAULTS)) - system.NEVER_BLOCKED
 """The mask of a helper thread."""
-
-
-def mask_of_caller() -> frozenset[int]:
-    """Return the signals that the calling thread blocks. Raises: errors of handlers of signals, in the main thread."""
-    return frozenset(pthread_sigmask(SIG_BLOCK, ()))
-
-
-def set_mask(mask: Iterable[int]) -> None:
-    """Block these signals in the calling thread, and no others."""
-    pthread_sigmask(SIG_SETMASK, mask)
 
 
 @contextmanager
@@ -52,12 +40,12 @@ def signals_blocked() -> Iterator[None]:
     """
     # Read first: if a handler raises in the next call, that call has blocked the signals without returning the former
     # mask.
-    former = mask_of_caller()
+    former = system.signal_mask()
     try:
-        pthread_sigmask(SIG_BLOCK, BLOCKED)
+        system.block_signals(BLOCKED)
         yield
     finally:
-        set_mask(former)
+        system.set_signal_mask(former)
 
 
 class HelperThread(originals.Thread):

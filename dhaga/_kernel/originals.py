@@ -22,6 +22,7 @@ from types import CodeType, FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import PatchError
+from .platform.system import system
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,10 +131,9 @@ Socket = socket.socket
 SelectorEventLoop = asyncio.SelectorEventLoop
 close = os.close
 getpid = os.getpid
-pipe = os.pipe
 write = os.write
 select_module = select
-poll: Any = getattr(select, "poll", None)
+poll: Any = system.poll
 epoll: Any = getattr(select, "epoll", None)
 # select's own; None where the platform lacks it.
 kqueue: Any = getattr(select, "kqueue", None)
@@ -155,9 +155,9 @@ def selector_over(kqueue: Any) -> Any:
 if TYPE_CHECKING:
     from selectors import DefaultSelector as DefaultSelector
 else:
-    DefaultSelector = selectors.DefaultSelector if kqueue is None else selector_over(kqueue)
+    DefaultSelector = system.Selector if kqueue is None else selector_over(kqueue)
 
 
 def after_fork_in_child(forget: object) -> None:
     """Arrange a call of ``forget()`` in every forked child."""
-    os.register_at_fork(after_in_child=forget)  # type: ignore[arg-type]
+    system.register_at_fork(after_in_child=forget)  # type: ignore[arg-type]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn, Self, TypeVar, cast
+
+from .platform.system import system
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,12 +19,26 @@ def fall_back_to(standard: ModuleType, face: dict[str, Any]) -> tuple[Callable[[
     """
 
     def __getattr__(name: str) -> Any:
-        return getattr(standard, name)
+        try:
+            return getattr(standard, name)
+        except AttributeError:
+            module = standard.__name__
+            if f"{module}.{name}" not in system.INSTEAD:
+                raise
+            instead = system.INSTEAD[f"{module}.{name}"]
+            raise AttributeError(f"{module}.{name} does not exist on this platform: {instead}", name=name) from None
 
     def __dir__() -> list[str]:
         return sorted({*face, *dir(standard)})
 
     return __getattr__, __dir__
+
+
+def remove_names(face: dict[str, Any], names: Iterable[str]) -> None:
+    """Remove public names from a face, so that the standard module's own are used, or a hint says what to use."""
+    for name in names:
+        face["__all__"].remove(name)
+        del face[name]
 
 
 def refuse_copy(self: object, *_: object) -> NoReturn:

@@ -20,7 +20,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import inspect
-import os
 import threading
 import weakref
 from collections import deque
@@ -32,6 +31,7 @@ from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
 from .._kernel.guards import fence
 from .._kernel.interpreter import FREE_THREADED
+from .._kernel.platform.system import system
 from .._kernel.process.shutdown import interrupted
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
@@ -380,7 +380,7 @@ def close_pools_in_child() -> None:
     guard.release()
 
 
-os.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=close_pools_in_child)
+system.register_at_fork(before=guard.acquire, after_in_parent=guard.release, after_in_child=close_pools_in_child)
 
 
 # ---- the interpreter's exit

@@ -18,7 +18,6 @@ thread (``offloaded_call.py``), pools of dhagas (``dhaga_pool.py``).
 from __future__ import annotations
 
 import functools
-import os
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -30,6 +29,7 @@ from .._kernel.arguments import check_function, check_seconds
 from .._kernel.context_manager import contextmanager
 from .._kernel.foreign_names import refuse_async_with
 from .._kernel.helper_threads import BLOCKED, GONE_SECONDS, wait_until_gone
+from .._kernel.platform.system import system
 from .._kernel.process import shutdown
 from .._kernel.wait import deadlock
 from .._kernel.wait.current import this_waiter
@@ -402,5 +402,5 @@ def reset_pools_in_child() -> None:
         pool._reset()
 
 
-os.register_at_fork(before=end_idle_threads, after_in_child=reset_pools_in_child)
+system.register_at_fork(before=end_idle_threads, after_in_child=reset_pools_in_child)
 hooks.after_dhagas_at_exit.append(wait_for_calls)

@@ -14,8 +14,9 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from .._kernel import hooks, originals
-from .._kernel.helper_threads import BLOCKED, HelperThread, mask_of_caller, set_mask
+from .._kernel.helper_threads import BLOCKED, HelperThread
 from .._kernel.interpreter import FREE_THREADED
+from .._kernel.platform.system import system
 from .._kernel.process import shutdown
 from .._kernel.wait.waiter import Waiter, logger
 from .switch_interval import URGENT, set_timer_slack, switch_interval
@@ -45,7 +46,7 @@ class ThreadCall:
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.function: Any = functools.partial(copy_context().run, fn, *args, **kwargs)
         # A process that the call starts inherits it.
-        self.mask = mask_of_caller()
+        self.mask = system.signal_mask()
         # The answer and a cancel come from two OS threads: the one that pops the caller (an atomic step) wins.
         self.callers = [caller]
         # The class under which SwitchInterval counts the call. Thread or caller, whichever pops the class first ends
@@ -193,7 +194,7 @@ class WorkerThread(HelperThread):
         # Kept between calls: a change takes 3 µs.
         if mask != self.mask:
             self.mask = mask
-            set_mask(mask)
+            system.set_signal_mask(mask)
 
 
 def is_started(thread: WorkerThread) -> bool:

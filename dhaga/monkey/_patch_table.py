@@ -11,6 +11,8 @@ import time
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from .._kernel.platform.system import system
+
 
 class Row(NamedTuple):
     """Names of a standard module that the patch replaces by names of one of our modules.
@@ -31,7 +33,8 @@ POLICIES_ARE_PRIVATE = sys.version_info >= (3, 14)
 TABLE = (
     Row("time", "dhaga.time", ("sleep",)),
     Row("time", "dhaga.time", ("pthread_getcpuclockid",), when=hasattr(time, "pthread_getcpuclockid")),
-    Row("signal", "dhaga.signal", ("getsignal", "pause", "set_wakeup_fd", "signal", "sigwait")),
+    Row("signal", "dhaga.signal", ("getsignal", "set_wakeup_fd", "signal")),
+    Row("signal", "dhaga.signal", ("pause", "sigwait"), when=hasattr(signal, "pause")),
     Row("signal", "dhaga.signal", ("pthread_kill",), when=hasattr(signal, "pthread_kill")),
     Row("signal", "dhaga.signal", ("sigtimedwait", "sigwaitinfo"), when=hasattr(signal, "sigtimedwait")),
     Row(
@@ -92,11 +95,13 @@ TABLE = (
     Row(
         "os",
         "dhaga.os",
-        (
-            *("close", "closerange", "fdopen", "open", "read", "readv", "sendfile", "system"),
-            *("wait", "wait3", "wait4", "waitpid", "write"),
-        )
-        + ("writev",),
+        ("close", "closerange", "fdopen", "open", "system"),
+    ),
+    Row(
+        "os",
+        "dhaga.os",
+        ("read", "readv", "sendfile", "wait", "wait3", "wait4", "waitpid", "write", "writev"),
+        when=system.WAITS_FOR_FILES,
     ),
     Row("os", "dhaga.os", ("eventfd_read", "eventfd_write"), when=hasattr(os, "eventfd_read")),
     Row("os", "dhaga.os", ("splice",), when=hasattr(os, "splice")),

@@ -20,7 +20,6 @@ child's main thread.
 from __future__ import annotations
 
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -30,6 +29,7 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.errors import PatchError
+from .._kernel.platform.system import system
 from .._kernel.process import preemption_watcher, shutdown
 from ..asyncio import set_loops_of_policy
 from ..io import parking_stdin
@@ -150,7 +150,7 @@ def replace_after_fork() -> None:
         setattr(owner, name, value)
 
 
-os.register_at_fork(before=restore_for_fork, after_in_parent=replace_after_fork, after_in_child=replace_after_fork)
+system.register_at_fork(before=restore_for_fork, after_in_parent=replace_after_fork, after_in_child=replace_after_fork)
 
 
 def original(module: str, name: str) -> Any:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import socket as standard
 import sys
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from .._iowait.accept_errors import ACCEPT_RETRY_SECONDS, EXHAUSTED, PEER_ERRORS
 from .._iowait.socket_base import NOW, family_of, type_of
 from .._kernel import originals
 from .._kernel.api import sleep
+from .._kernel.platform.system import system
 from .._kernel.run.microthread import Dhaga
 from ..socket import accept_once, socket
 from ._listeners import BACKLOG, format_address
@@ -157,8 +157,7 @@ class Acceptor(Dhaga):
 
 def identity(listener: socket) -> tuple[int, int, int]:
     """Return a key that duplicates of a listener share in this process; a forked child has its own acceptors."""
-    status = os.fstat(listener.fileno())
-    return originals.getpid(), status.st_dev, status.st_ino
+    return originals.getpid(), *system.identity_of_socket(listener.fileno())
 
 
 def waiting_at(listener: standard.socket) -> int:

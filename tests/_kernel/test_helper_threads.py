@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 import dhaga
-from dhaga._kernel.helper_threads import BLOCKED, mask_of_caller, signals_blocked
+from dhaga._kernel.helper_threads import BLOCKED, signals_blocked
+from dhaga._kernel.platform.system import system
 from dhaga._kernel.process.preemption_watcher import FORK_COUNTS_BEFORE_HOOKS
 from tests.kit.scripts import prints
 
@@ -81,25 +82,25 @@ def test_each_helper_thread_blocks_all_signals(tmp_path: pathlib.Path) -> None:
 def test_an_offloaded_call_has_the_mask_of_its_caller() -> None:
     """A process that it starts inherits it; while the thread is idle all signals are blocked."""
     with dhaga.OffloadPool("masks", 1) as pool:
-        assert pool.offload(mask_of_caller) == mask_of_caller()
+        assert pool.offload(system.signal_mask) == system.signal_mask()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
         try:
-            assert signal.SIGUSR2 in pool.offload(mask_of_caller)
+            assert signal.SIGUSR2 in pool.offload(system.signal_mask)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
-        assert signal.SIGUSR2 not in pool.offload(mask_of_caller)
+        assert signal.SIGUSR2 not in pool.offload(system.signal_mask)
 
 
 def test_the_mask_is_the_former_one_after_a_handler_has_raised() -> None:
     def raises(*_: object) -> None:
         raise ZeroDivisionError
 
-    before, former = mask_of_caller(), signal.signal(signal.SIGUSR2, raises)
+    before, former = system.signal_mask(), signal.signal(signal.SIGUSR2, raises)
     try:
         with pytest.raises(ZeroDivisionError), signals_blocked():
-            assert mask_of_caller() >= BLOCKED
+            assert system.signal_mask() >= BLOCKED
             signal.raise_signal(signal.SIGUSR2)
-        assert mask_of_caller() == before
+        assert system.signal_mask() == before
     finally:
         signal.signal(signal.SIGUSR2, former)
 

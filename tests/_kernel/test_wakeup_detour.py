@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from dhaga._kernel.platform.system import system
 from dhaga._kernel.process import wakeup_detour
 from tests.kit.scripts import prints
 
@@ -67,7 +68,7 @@ def test_a_signal_that_no_byte_announces_is_sent_until_its_handler_is_called(mon
         kills.append(number)
         resend.arrived = len(kills) == 3
 
-    monkeypatch.setattr(signal, "pthread_kill", kill)
+    monkeypatch.setattr(system, "send_signal", kill)
     monkeypatch.setattr(signal, "getsignal", lambda number: print)
     monkeypatch.setattr(wakeup_detour, "diverted", [1])
     resend.send(0)

@@ -7,11 +7,18 @@ ordinary from then on, so no test needs a word about it. ``make test-anywhere`` 
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
+
+from dhaga._kernel.platform.system import system
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource: Any = None  # type: ignore[no-redef]
 
 LEFT_IGNORED = {getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)}
 """Signals that Python itself ignores."""
@@ -45,7 +52,8 @@ def ignored_signals() -> list[signal.Signals]:
 
 def reset_signals() -> list[str]:
     """Python keeps what is ignored when it starts, and so do its children: Ctrl-C is lost on them."""
-    ignored, blocked = ignored_signals(), signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    ignored, blocked = ignored_signals(), system.signal_mask()
+    system.set_signal_mask([])
     for number in ignored:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     return [
@@ -68,6 +76,8 @@ def _open_standard_files() -> Iterator[str]:
 def _raise_limits() -> Iterator[str]:
     if (mask := os.umask(UMASK)) != UMASK:
         yield f"umask {mask:03o}"
+    if resource is None:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -21,6 +21,7 @@ from greenlet import getcurrent
 from .. import hooks, originals
 from ..errors import LeftBehind, ParkError
 from ..own_fds import own_fds
+from ..platform.system import system
 from ..run.attachment import schedulers
 from ..run.main_code import Main
 from ..run.microthread import Dhaga
@@ -192,5 +193,5 @@ def call_child_hooks() -> None:
             logger.exception("in a forked child: %r", hook)
 
 
-os.register_at_fork(before=watch_parks, after_in_parent=unwatch_parks, after_in_child=after_fork_in_child)
-os.register_at_fork(after_in_child=call_child_hooks)
+system.register_at_fork(before=watch_parks, after_in_parent=unwatch_parks, after_in_child=after_fork_in_child)
+system.register_at_fork(after_in_child=call_child_hooks)

@@ -11,7 +11,6 @@ scheduler.
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from .. import hooks, originals
 from ..context_manager import contextmanager
 from ..helper_threads import start_unlisted, wait_until_gone
 from ..interpreter import FREE_THREADED
+from ..platform.system import system
 from ..run import preemption
 from ..run.attachment import schedulers
 from ..run.scheduler import Scheduler
@@ -335,9 +335,9 @@ def after_fork_in_child() -> None:
             watcher.resume()
 
 
-os.register_at_fork(before=pause_for_fork)
+system.register_at_fork(before=pause_for_fork)
 if FORK_COUNTS_BEFORE_HOOKS:
     # Otherwise ``dhaga.os.fork`` resumes the watcher when it returns; after other forks the next lap does.
-    os.register_at_fork(after_in_parent=resume_after_fork)
+    system.register_at_fork(after_in_parent=resume_after_fork)
 hooks.in_forked_child.append(after_fork_in_child)
 hooks.on_scheduler.append(watch_scheduler)

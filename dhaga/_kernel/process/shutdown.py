@@ -23,7 +23,6 @@ import atexit
 import concurrent.futures.thread  # noqa: F401  (registers its exit hook before ours: the last one is called first)
 import contextlib
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from greenlet import getcurrent, greenlet
 from .. import hooks, originals
 from ..errors import Cancelled, Deadlock
 from ..fast import compiled
+from ..platform.system import system
 from ..run.attachment import schedulers
 from ..run.main_code import Main
 from ..run.microthread import Dhaga
@@ -333,9 +333,7 @@ def end_process(failure: BaseException | None) -> None:
         with contextlib.suppress(Exception):
             stream.flush()
     if isinstance(failure, KeyboardInterrupt):
-        # The process dies by the signal, as Python does, so that a shell sees the Ctrl-C.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
+        system.end_by_ctrl_c()
     os._exit(status & 0xFF)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import originals
 from ..own_fds import own_fds
+from ..platform.system import system
 from ..run.loop import SignalPipe, set_wakeup_fd
 
 # Seconds until a signal is sent once more if its handler has not been called: it came just before a system call began,
@@ -62,7 +63,7 @@ class Resend:
             # First, because it may arrive before this thread runs on.
             self.times += 1
             # A real signal, because it also ends a system call.
-            signal.pthread_kill(originals.main_thread().ident or 0, self.number)
+            system.send_signal(originals.main_thread().ident or 0, self.number)
         return True
 
 
@@ -123,7 +124,7 @@ def give_back() -> None:
                 numbers.remove(resend.number)
         with suppress(OSError):  # full: C's own write would also be lost
             if numbers:
-                originals.write(fd, bytes(numbers))
+                system.write_wakeup(fd, bytes(numbers))
     del resends[: len(gone)]
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import hooks, originals
 from ..fast.compiled import known_layout
+from ..platform.system import system
 from ..wait.waiter import TIMED_OUT, Waiter
 
 if TYPE_CHECKING:
@@ -193,18 +194,18 @@ class ThreadFdWatcher:
 
     def wait_readable(self, me: Waiter, timeout: float | None = None) -> object:
         """Block until the fd may be read. Returns and raises: as ``FdWatcher.wait_readable``."""
-        outcome = self.wait(originals.select_module.POLLIN, timeout)
+        outcome = self.wait(system.POLLIN, timeout)
         if outcome is not TIMED_OUT:
             self.readable = True
         return outcome
 
     def wait_writable(self, me: Waiter, timeout: float | None = None) -> object:
         """Block until the fd may be written. Returns and raises: as ``FdWatcher.wait_writable``."""
-        return self.wait(originals.select_module.POLLOUT, timeout)
+        return self.wait(system.POLLOUT, timeout)
 
     def wait(self, event: int, timeout: float | None) -> object:
         """Block until the event, the close or the timeout comes. Returns: TIMED_OUT. Raises: OSError (EBADF)."""
-        read_end, write_end = originals.pipe()
+        read_end, write_end = system.open_wakeup_pipe()
         self.wakeup_fds.append(write_end)
         try:
             ready = self.closed or self.poll(event, read_end, timeout)
@@ -212,8 +213,8 @@ class ThreadFdWatcher:
             # close() holds the lock while it writes: after this no write can reach a pipe that is closed below.
             with self.lock:
                 self.wakeup_fds.remove(write_end)
-            originals.close(write_end)
-            originals.close(read_end)
+            system.close_wakeup(write_end)
+            system.close_wakeup(read_end)
         if self.closed:
             raise closed_error()
         return ready or TIMED_OUT
@@ -221,7 +222,7 @@ class ThreadFdWatcher:
     def poll(self, event: int, read_end: int, timeout: float | None) -> Any:
         poll = originals.poll()
         poll.register(self.fd, event)
-        poll.register(read_end, originals.select_module.POLLIN)
+        poll.register(read_end, system.POLLIN)
         return poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
     def close(self) -> None:
@@ -229,7 +230,7 @@ class ThreadFdWatcher:
         self.closed = True
         with self.lock:
             for write_end in self.wakeup_fds:
-                originals.write(write_end, b"!")
+                system.write_wakeup(write_end, b"!")
 
 
 AnyFdWatcher: TypeAlias = FdWatcher | ThreadFdWatcher

@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 
+from ..platform.system import system
 from .attachment import schedulers
 from .main_code import Main
 from .microthread import Dhaga, next_ident
@@ -64,6 +65,6 @@ def os_thread_of(ident: int) -> int:
 def is_dhaga_ident(ident: int) -> bool:
     """Return whether a number is the ident of a dhaga, present or past, and not an OS thread's."""
     # ``itertools.count`` cannot be read without advancing it.
-    if 0 <= ident < next_ident():
+    if system.IDENTS_ABOVE <= ident < next_ident():
         return True
     return first_by_address < sys.maxsize and ident not in sys._current_frames()

@@ -5,11 +5,10 @@ Because the loop's handlers are level-triggered, an fd is registered only while 
 
 from __future__ import annotations
 
-import os
-
 from tornado.ioloop import IOLoop
 
 from .. import originals
+from ..platform.system import system
 from .fd_watch import READ, WRITE, FdWatcher, closed_error
 from .poller import Poller
 
@@ -37,7 +36,7 @@ class IOLoopPoller(Poller):
         if duplicate is not None:
             self.ioloop.update_handler(duplicate, events_of(interest))
         else:
-            duplicate = os.dup(watcher.fd)
+            duplicate = system.duplicate(watcher.fd)
             self.open_duplicates.add(duplicate)
             try:
                 self.ioloop.add_handler(duplicate, self.handle, events_of(interest))
@@ -68,7 +67,7 @@ class IOLoopPoller(Poller):
         if duplicate in self.open_duplicates:
             self.open_duplicates.remove(duplicate)
             self.ioloop.remove_handler(duplicate)
-            originals.close(duplicate)
+            system.close_duplicate(duplicate)
 
     def handle(self, duplicate: int, events: int) -> None:
         """Pass an event of the loop on. The loop runs, so the scheduler is asleep: a wake starts a lap."""
@@ -100,7 +99,7 @@ class IOLoopPoller(Poller):
     def abandon(self) -> None:
         # The child's copies.
         for duplicate in self.open_duplicates:
-            originals.close(duplicate)
+            system.close_duplicate(duplicate)
         super().abandon()
         self.duplicate_of.clear()
         self.open_duplicates.clear()

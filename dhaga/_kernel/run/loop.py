@@ -19,6 +19,7 @@ from typing import Any
 from .. import originals
 from ..fast.compiled import compiled
 from ..own_fds import above_standard_fds, own_fds
+from ..platform.system import system
 from ..wait.deadlock import DeadlockWatch
 
 # The standard library's own.
@@ -181,7 +182,7 @@ class HubSelector(originals.DefaultSelector):
         """
         try:
             poll = originals.poll()
-            poll.register(self.fileno(), originals.select_module.POLLIN)
+            poll.register(self.fileno(), system.POLLIN)
             return bool(poll.poll(0))
         # A selector without an fd, or a closed one. True is the safe answer: a thread that may go on rules a deadlock
         # out.

@@ -22,6 +22,7 @@ from ..fast.compiled import compiled
 from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
 from ..guards import GuardedTogether, fence
 from ..interpreter import FREE_THREADED
+from ..platform.system import system
 from ..wait.cancellation import PendingErrors
 from ..wait.current import check_own_loop, this_waiter
 from ..wait.waiter import TIMED_OUT, Waiter, WaitTarget, claim
@@ -49,7 +50,7 @@ COMPACT_ABOVE = 8
 # A dhaga has failed while callers waited for its result: the excepthook was not called.
 WITHHELD = object()
 
-next_ident = itertools.count(1).__next__
+next_ident = itertools.count(system.IDENTS_ABOVE + 1).__next__
 
 NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from greenlet import _greenlet
 
+from ..platform.system import system
+
 LOCKING = {"lxml.etree": "lxml"}
 """Packages whose C code calls Python with a lock held: the folder of each, by a module that imports it.
 
@@ -75,7 +77,7 @@ def unwinder() -> tuple[Callable[[Callable[[int], int]], None], Callable[[int], 
     try:
         import ctypes
 
-        unwind = ctypes.CDLL("libgcc_s.so.1" if sys.platform == "linux" else None)
+        unwind = ctypes.CDLL(system.UNWINDER)
         backtrace, address_in = unwind._Unwind_Backtrace, unwind._Unwind_GetIP
         dladdr = ctypes.CDLL(None).dladdr
     except (ImportError, OSError, AttributeError):

@@ -52,7 +52,8 @@ def ctypes_functions() -> tuple[Callable[[], int], Callable[[int], Any]] | None:
         import ctypes
     except ImportError:
         return None
-    address = ctypes.PyDLL(None).PyThreadState_GetDict
+    # An item, and not an attribute, which others share: its type is set below.
+    address = ctypes.pythonapi["PyThreadState_GetDict"]
     # As an address: the result is a borrowed reference.
     address.restype = ctypes.c_void_p
     return address, lambda place: ctypes.cast(place, ctypes.py_object).value

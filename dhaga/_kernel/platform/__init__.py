@@ -1,0 +1,1 @@
+"""The room of what the operating system decides: ``posix`` and ``windows``, of which ``system`` names one."""

@@ -1,0 +1,220 @@
+"""The names of ``posix`` on Windows: no forks, no signal masks, and only sockets can be waited for.
+
+A socket's ``fileno()`` is a handle there, of which ``os.dup``, ``os.read`` and ``os.close`` know nothing.
+Rejected: a Proactor loop, which announces the end of an operation instead of readiness. All sockets of Dhaga, Tornado
+and asyncio's ``add_reader`` ask for readiness.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import errno
+import os
+import select
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+INSTEAD = {
+    **dict.fromkeys(("os.fork", "os.forkpty"), "no process forks here: start one with dhaga.subprocess"),
+    **dict.fromkeys(
+        ("os.wait", "os.wait3", "os.wait4", "os.waitid", "os.pidfd_open", "signal.SIGCHLD"),
+        "wait for a process with dhaga.subprocess.Popen(...).wait()",
+    ),
+    **dict.fromkeys(("os.readv", "os.preadv", "os.RWF_NOWAIT"), "read the file with dhaga.open"),
+    **dict.fromkeys(("os.writev", "os.pwritev", "os.sendfile", "os.splice"), "write with dhaga.open"),
+    **dict.fromkeys(("signal.pause", "signal.sigwait"), "wait for a dhaga.threading.Event that a handler sets"),
+    **dict.fromkeys(("select.poll", "select.epoll", "select.kqueue"), "wait with dhaga.selectors"),
+}
+"""Hints for names that the standard modules lack here."""
+
+UNIX_SOCKETS = "there are no Unix sockets; call dhaga.debug.dump() in the program"
+
+MISSING_COMMANDS = {
+    "serve": "no process forks; start a dhaga.http.wsgi.Server in the program",
+    **dict.fromkeys(("dump", "top"), UNIX_SOCKETS),
+}
+
+# ---- forks
+
+
+def register_at_fork(
+    *,
+    before: Callable[[], Any] | None = None,
+    after_in_parent: Callable[[], Any] | None = None,
+    after_in_child: Callable[[], Any] | None = None,
+) -> None:
+    """Do nothing: no process forks here."""
+
+
+# ---- threads
+
+IDENTS_ABOVE = 1 << 32
+"""Idents of OS threads have 32 bits, and are used again."""
+
+UNWINDER = "no library walks the C stack here"
+
+# ---- signals
+
+NEVER_BLOCKED: frozenset[int] = frozenset()
+
+
+def signal_mask() -> frozenset[int]:
+    """Return no signals: a Ctrl-C comes in a thread that the system starts for it."""
+    return frozenset()
+
+
+def set_signal_mask(mask: Iterable[int]) -> None:
+    """Do nothing, as no thread can block a signal."""
+
+
+def block_signals(numbers: Iterable[int]) -> None:
+    """Do nothing, as no thread can block a signal."""
+
+
+def send_signal(ident: int, number: int) -> None:
+    """Call a signal's handler in the main thread. No signal ends a system call here."""
+    _thread.interrupt_main(number)  # type: ignore[arg-type]
+
+
+STATUS_CONTROL_C_EXIT = 0xC000013A
+
+
+def end_by_ctrl_c() -> None:
+    """End the process with the status that a shell takes for a Ctrl-C, as Python does."""
+    os._exit(STATUS_CONTROL_C_EXIT - (1 << 32))  # C takes a signed number
+
+
+# ---- sockets, as file descriptors
+
+POLLIN, POLLOUT = 1, 4
+"""The values of poll(2) on systems that have it."""
+
+standard_select = select.select
+
+
+class Selector(selectors.SelectSelector):
+    """The standard selector, over the standard ``select`` even where a patch replaces it."""
+
+    def fileno(self) -> int:
+        """Return -1: the set has no fd."""
+        return -1
+
+    def _select(self, readers: Any, writers: Any, _: object, timeout: float | None = None) -> Any:
+        # A refused connection is reported only in the third set.
+        readable, writable, failed = standard_select(readers, writers, writers, timeout)
+        return readable, [*writable, *failed], []
+
+
+class poll:
+    """``select.poll`` over ``select.select``, for sockets: at most 512 of them."""
+
+    def __init__(self) -> None:
+        self.events_by_fd: dict[int, int] = {}
+
+    def register(self, fd: Any, events: int = POLLIN | POLLOUT) -> None:
+        """Watch a socket for POLLIN or POLLOUT."""
+        self.events_by_fd[fd if isinstance(fd, int) else fd.fileno()] = events
+
+    def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        """Wait for an event, at most ``timeout`` milliseconds. Returns: pairs of a socket and its events."""
+        seconds = None if timeout is None or timeout < 0 else timeout / 1000
+        readers = [fd for fd, events in self.events_by_fd.items() if events & POLLIN]
+        writers = [fd for fd, events in self.events_by_fd.items() if events & POLLOUT]
+        if not self.events_by_fd:  # select refuses empty sets
+            time.sleep(seconds or 0)
+            return []
+        # A refused connection is reported only in the third set.
+        readable, writable, failed = standard_select(readers, writers, list(self.events_by_fd), seconds)
+        found = dict.fromkeys(readable, POLLIN)
+        for fd in writable:
+            found[fd] = found.get(fd, 0) | POLLOUT
+        for fd in failed:
+            found[fd] = found.get(fd, 0) | self.events_by_fd[fd]
+        return list(found.items())
+
+
+standard_socketpair = socket.socketpair
+
+
+def open_wakeup_pipe() -> tuple[int, int]:
+    """Return two connected sockets: select(2) knows no pipes here."""
+    one, other = standard_socketpair()
+    return one.detach(), other.detach()
+
+
+def write_wakeup(fd: int, data: bytes) -> int:
+    """Write to a wakeup pipe."""
+    end = _socket.socket(fileno=fd)
+    try:
+        return end.send(data)
+    finally:
+        end.detach()
+
+
+close_wakeup: Callable[[int], None] = _socket.close
+
+duplicate: Callable[[int], int] = _socket.dup
+close_duplicate: Callable[[int], None] = _socket.close
+
+# ---- other file descriptors
+
+O_NONBLOCK, O_ACCMODE = 0, os.O_RDONLY | os.O_WRONLY | os.O_RDWR
+
+PIPE_BUF = 512
+"""The least that POSIX allows."""
+
+TERMINAL_MASTER = -1
+
+readv: Any = None
+writev: Any = None
+
+WAITS_FOR_FILES = False
+
+NEVER_PARKING_OS_CALLS = (
+    *("eventfd_read", "eventfd_write", "fork", "forkpty", "read", "readinto", "readv", "sendfile", "splice", "wait"),
+    *("wait3", "wait4", "waitid", "waitpid", "write", "writev"),
+)
+
+
+def access_mode(fd: int) -> int:
+    """Return O_RDWR: the system does not say for what a file was opened."""
+    return os.O_RDWR
+
+
+# ---- sockets
+
+AF_UNIX = -1
+PAIR_FAMILY: int | None = int(socket.AF_INET)
+MSG_DONTWAIT = DONTWAIT = 0
+CONNECT_IN_PROGRESS = (errno.EWOULDBLOCK, errno.EINPROGRESS, errno.EALREADY)
+
+DWORD = struct.Struct("I")
+LIMIT_SIZE = DWORD.size
+
+
+def seconds_of_limit(value: bytes) -> float | None:
+    """Return the value of SO_RCVTIMEO or SO_SNDTIMEO, milliseconds here, in seconds; None if there is no limit."""
+    (milliseconds,) = DWORD.unpack(value)
+    return milliseconds / 1e3 if milliseconds else None
+
+
+def socket_error(number: int) -> OSError:
+    """Return the error of a call on a socket, whose numbers are the system's own."""
+    from ctypes import FormatError  # type: ignore[attr-defined]
+
+    return OSError(0, FormatError(number).strip(), None, number)
+
+
+def identity_of_socket(fd: int) -> tuple[int, int]:
+    """Return the number of a socket: the system does not say which ones are its duplicates."""
+    return 0, fd
+
+
+def has_input(fd: int) -> bool:
+    """Return whether a socket has bytes to read, or has ended."""
+    return bool(standard_select([fd], [], [], 0)[0])
