@@ -112,7 +112,8 @@ class HubSelector(originals.DefaultSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.fd: int = self.fileno()
+        # Selectors of some platforms have no fd.
+        self.fd: int = self.fileno() if hasattr(self, "fileno") else -1
         self.idle_callbacks = deque()
         # Its own fd and the loop's self-pipe.
         self.protected_fds: set[int] = set()
@@ -122,7 +123,6 @@ class HubSelector(originals.DefaultSelector):
 
     def protect(self, *files: Any) -> None:
         """Count the fds of these, until the selector is closed, as Dhaga's own."""
-        # Selectors of some platforms have no fd.
         fds = {each.fileno() for each in files if hasattr(each, "fileno")}
         self.protected_fds |= fds
         own_fds.update(fds)
