@@ -102,7 +102,7 @@ WAITS_FOR_FILES = True
 """Whether pipes, terminals and processes can be waited for, and not only sockets."""
 
 NEVER_PARKING_OS_CALLS: tuple[str, ...] = ()
-"""Functions of ``dhaga.os`` that cannot park, as the system cannot wait for what they wait for."""
+"""Functions of ``dhaga.os`` that cannot park: the system cannot wait for what they wait for."""
 
 
 def access_mode(fd: int) -> int:

@@ -69,11 +69,11 @@ def signal_mask() -> frozenset[int]:
 
 
 def set_signal_mask(mask: Iterable[int]) -> None:
-    """Do nothing, as no thread can block a signal."""
+    """Do nothing: no thread can block a signal."""
 
 
 def block_signals(numbers: Iterable[int]) -> None:
-    """Do nothing, as no thread can block a signal."""
+    """Do nothing: no thread can block a signal."""
 
 
 def send_signal(ident: int, number: int) -> None:
