@@ -182,9 +182,21 @@ def test_a_seed_pauses_at_the_same_line_twice() -> None:
         check_determinism(look_then_act, seed, settings)
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("inf"), "long"])
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), "long"])
 def test_a_pause_lasts_for_a_number_of_seconds(seconds: Any) -> None:
     with Simulation(1) as world, pytest.raises(ValueError, match="a pause is a number of seconds above 0"):
         world.network.hosts.first.pause(seconds)
     with pytest.raises(ValueError, match=r"pause is a|seconds is a"):
         Simulation(1, faults={"hosts": HOSTS, "faults": [{**PAUSE, "seconds": seconds}]})
+
+
+@pytest.mark.parametrize("delay", [-1, float("inf"), float("nan"), "long", (2, 1)])
+def test_the_delay_of_a_slow_host_is_a_range_of_seconds(delay: Any) -> None:
+    with Simulation(1) as world, pytest.raises(ValueError, match="delay is a"):
+        world.network.hosts.first.slow_down(delay)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), "long"])
+def test_a_host_is_slow_for_a_number_of_seconds(seconds: Any) -> None:
+    with Simulation(1) as world, pytest.raises(ValueError, match="seconds is a number above 0"):
+        world.network.hosts.first.slow_down(0.5, seconds)
