@@ -151,10 +151,8 @@ class HubSelector(originals.DefaultSelector):
         watch = self.watch
         try:
             if watch is not None and watch.scheduler.count_runnable():
-                return super().select(0) if has_event(self.fd) else []
-            if watch is None:
-                return super().select(timeout)
-            if timeout is not None:
+                return self.select(0)
+            if watch is None or timeout is not None:
                 return super().select(timeout)
             try:
                 return super().select(watch.begin())
