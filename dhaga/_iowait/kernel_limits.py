@@ -19,7 +19,7 @@ LIMITS = standard.SO_RCVTIMEO, standard.SO_SNDTIMEO
 
 
 def seconds_of(sock: Any, option: int) -> float | None:
-    """Return the limit that an option of a socket sets; None if there is none."""
+    """Return the limit that a socket option sets, in seconds; None: no limit."""
     try:
         value = _socket.socket.getsockopt(sock, standard.SOL_SOCKET, option, system.LIMIT_SIZE)
     except OSError:  # the operation itself raises a better error

@@ -72,7 +72,7 @@ class Events:
         return self.tool is not None
 
     def free_tool(self) -> None:
-        """Disarm all, and free the tool's id; no-op if there is none."""
+        """Disarm all schedulers, and free the id of the tool. No-op without a tool."""
         for scheduler in [*self._armed, *self._flights]:
             self.disarm(scheduler)
         with self.arming:
