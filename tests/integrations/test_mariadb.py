@@ -6,7 +6,6 @@ The package has no wheel: it is built with the headers of MariaDB Connector/C, s
 from __future__ import annotations
 
 import threading
-import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,30 +13,22 @@ import pytest
 
 import dhaga
 from dhaga.pool import Pool
+from tests.integrations.mariadb_server import LOST, connection_options
 from tests.kit.scripts import prints
-from tests.scenarios.test_asyncio_libraries import address_of
 
 mariadb = pytest.importorskip("mariadb")
 
 from dhaga.integrations import mariadb as integration  # noqa: E402
 
 FEW = 10
-LOST = {2006, 2013}
-"""The library's numbers of its errors for a lost server."""
 
 
 @pytest.fixture
 def options() -> Iterator[dict[str, Any]]:
     """What connects to the server, with the integration installed."""
-    url = urllib.parse.urlsplit(address_of("DHAGA_MARIADB", "mysql://root@127.0.0.1:3306/test"))
+    connects = connection_options()
     integration.install()
-    yield {
-        "host": url.hostname,
-        "port": url.port or 3306,
-        "user": url.username or "root",
-        "password": url.password or "",
-        "database": url.path.strip("/"),
-    }
+    yield connects
     integration.uninstall()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 import dhaga
 from dhaga.pool import Pool
+from tests.integrations.mariadb_server import LOST, connection_options
 from tests.kit.scripts import prints
-from tests.scenarios.test_asyncio_libraries import address_of
 
 MySQLdb = pytest.importorskip("MySQLdb")
 connections = pytest.importorskip("MySQLdb.connections")
@@ -20,22 +19,14 @@ connections = pytest.importorskip("MySQLdb.connections")
 from dhaga.integrations import mysqlclient as integration  # noqa: E402
 
 FEW = 10
-LOST = {2006, 2013}
-"""The library's numbers of its errors for a lost server."""
 
 
 @pytest.fixture
 def options() -> Iterator[dict[str, Any]]:
     """What connects to the server, with the integration installed."""
-    url = urllib.parse.urlsplit(address_of("DHAGA_MARIADB", "mysql://root@127.0.0.1:3306/test"))
+    connects = connection_options()
     integration.install()
-    yield {
-        "host": url.hostname,
-        "port": url.port or 3306,
-        "user": url.username or "root",
-        "password": url.password or "",
-        "database": url.path.strip("/"),
-    }
+    yield connects
     integration.uninstall()
 
 
