@@ -374,17 +374,23 @@ def children(program: str) -> dict[str, Callable[[], Any]]:
 # ---- connecting
 
 
+def full_listener() -> socket.socket:
+    """Return a listener that accepts nothing, and whose backlog is full."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+    kept.append(listener)
+    for _ in range(4):
+        waiting = socket.socket()
+        waiting.setblocking(False)
+        waiting.connect_ex(listener.getsockname())
+        kept.append(waiting)
+    return listener
+
+
 def connects() -> dict[str, Callable[[], Any]]:
     refused = socket.create_server(("127.0.0.1", 0))
     nobody = refused.getsockname()
     refused.close()
-    full = socket.create_server(("127.0.0.1", 0), backlog=0)
-    kept.append(full)
-    for _ in range(4):
-        waiting = socket.socket()
-        waiting.setblocking(False)
-        waiting.connect_ex(full.getsockname())
-        kept.append(waiting)
+    full = full_listener()
     dying = socket.create_server(("127.0.0.1", 0))
     kept.append(dying)
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.kit.certificates import certificate
-from tests.kit.layers import in_turn, report, said
+from tests.kit.layers import full_listener, in_turn, report, said
 
 SECONDS = 0.05
 TIMEVAL = struct.pack("ll", 0, 50_000)
@@ -49,14 +49,7 @@ def silent() -> tuple[str, int]:
 
 def full() -> tuple[str, int]:
     """Return the address of a server that does not accept."""
-    server = socket.create_server(("127.0.0.1", 0), backlog=0)
-    kept.append(server)
-    for _ in range(4):
-        waiting = socket.socket()
-        waiting.setblocking(False)
-        waiting.connect_ex(server.getsockname())
-        kept.append(waiting)
-    address: tuple[str, int] = server.getsockname()
+    address: tuple[str, int] = full_listener().getsockname()
     return address
 
 
