@@ -282,13 +282,11 @@ class Sleeper:
         self.laps_due = 0
         self._counted_switches = self._uncounted_from = self._switches_left = self.laps = 0
         self.busy_seconds = self._lap_began = 0.0
-        self.timers = SimpleNamespace(heap=[])
-        self._loop_timer = SimpleNamespace(handle=None)
+        self._loop_timer = SimpleNamespace(arm=int)
         self.mode = SimpleNamespace(is_over=bool, on_lap_end=int)
         self.loop = SimpleNamespace(call_soon=lambda *_: self.wake_loop())
 
     _continue_lap = clock = int
-    _new_work = _preempted = _low = ()
 
     def count_runnable(self) -> int:
         return len(self.run_queue)

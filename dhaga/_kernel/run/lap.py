@@ -129,13 +129,12 @@ class Lap(SchedulerState):
         self._uncounted_from = self._switches_left
         self.laps += 1
         self.busy_seconds += self.clock() - self._lap_began
-        if self.timers.heap or self._loop_timer.handle is not None:
-            self._loop_timer.arm()
+        self._loop_timer.arm()
         self.asleep = True
         # Checked after setting the flag: earlier appends are seen here, later wakers see the flag.
         if FREE_THREADED:
             self.fence_queues()
-        if self.run_queue or self._new_work or self._preempted or self._low:
+        if self.count_runnable():
             self.asleep = False
             self.loop.call_soon(self._continue_lap, self.laps)
         if self.mode.is_over():
