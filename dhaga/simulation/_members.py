@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._kernel.run.run_queues import HighQueue
@@ -86,3 +88,36 @@ def waiter_behind(entry: Any, earlier: int = 0) -> Any:
     if type(entry) is NewQueue:
         return entry.not_started[earlier]
     return entry.waiters[earlier] if type(entry) is HighQueue else entry
+
+
+def waiters_behind(queue: Iterable[Any]) -> list[Any]:
+    """Return the waiters that the entries of a run queue stand for, in the same order."""
+    seen: dict[int, int] = {}
+    found = []
+    for entry in queue:
+        earlier = seen.get(id(entry), 0)
+        seen[id(entry)] = earlier + 1
+        found.append(waiter_behind(entry, earlier))
+    return found
+
+
+def remove_all(
+    queue: deque[Any], unwanted: Callable[[Any], bool], beside: list[Any] | None = None
+) -> list[tuple[Any, Any]]:
+    """Remove the entries of some waiters from a run queue. Returns: each entry with its waiter, in order.
+
+    ``beside``: a list in the same order, which loses the same places.
+    """
+    removed = []
+    for place, waiter in reversed(list(enumerate(waiters_behind(queue)))):
+        if unwanted(waiter):
+            entry = queue[place]
+            removed.append((entry, waiter))
+            if type(entry) is NewQueue:
+                entry.not_started.remove(waiter)
+            elif type(entry) is HighQueue:
+                entry.waiters.remove(waiter)
+            del queue[place]
+            if beside is not None:
+                del beside[place]
+    return removed[::-1]

@@ -14,7 +14,7 @@ from .._kernel.run.run_queues import HighQueue, LowQueue
 from .._kernel.run.scheduler import NewQueue, Scheduler
 from ._errors import HostKilled, LimitReached, Stopped
 from ._events import Log, Shown
-from ._members import CLOCK, Member, Members, waiter_behind
+from ._members import CLOCK, Member, Members, remove_all, waiter_behind, waiters_behind
 from ._pause import pause
 from ._strategies import Chooser
 from ._switches import Switch
@@ -88,6 +88,7 @@ class Run:
         self.next_moment: Callable[[], float | None] = lambda: None
         # Of hosts that stand still, and pauses that begin at a point.
         self.pauses: Any = None
+        self.low: Any = None
         self.strikes: list[Any] = []
         self.has_points = False
 
@@ -356,13 +357,7 @@ class SimulatedQueue(ChosenQueue):
 
     def waiters(self) -> list[Any]:
         """Return the waiters behind the entries."""
-        seen: dict[int, int] = {}
-        found = []
-        for entry in self:
-            earlier = seen.get(id(entry), 0)
-            seen[id(entry)] = earlier + 1
-            found.append(waiter_behind(entry, earlier))
-        return found
+        return waiters_behind(self)
 
     def members(self) -> list[Member]:
         """Return the members behind the entries."""
@@ -372,19 +367,7 @@ class SimulatedQueue(ChosenQueue):
 
     def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
         """Remove the entries of some waiters. Returns: each entry with its waiter, in order."""
-        removed = []
-        self.members()
-        for place, waiter in reversed(list(enumerate(self.waiters()))):
-            if unwanted(waiter):
-                entry = self[place]
-                removed.append((entry, waiter))
-                if type(entry) is NewQueue:
-                    entry.not_started.remove(waiter)
-                elif type(entry) is HighQueue:
-                    entry.waiters.remove(waiter)
-                del self[place]
-                del self.ready[place]
-        return removed[::-1]
+        return remove_all(self, unwanted, self.members())
 
     def choose(self) -> int:
         return self.run.next_index(self.members())

@@ -50,6 +50,7 @@ from .disk._installed import install_disks
 from .network import Faults, Network
 from .network._faults import numbers_from
 from .network._installed import install_network
+from .network._pauses import HoldingLowQueue
 
 MAX_EVENTS = 1_000_000
 MAX_SECONDS = 30 * 86_400.0
@@ -248,7 +249,12 @@ class Simulation:
         selector = SimulatedSelector(self.clock)
         selector.run = self.run
         selector.has_outside = bool(self.outside.allowed & {"network", "processes", "threads"})
-        self.scheduler = new_virtual_scheduler(selector, lambda: SimulatedQueue(self.run), new_starts=False)
+        self.scheduler = new_virtual_scheduler(
+            selector,
+            lambda: SimulatedQueue(self.run),
+            new_starts=False,
+            new_low=lambda owner: HoldingLowQueue(owner, self.run),
+        )
         self.run.begin(self.scheduler)
         self.network.begin(self.run, self.scheduler)
         self.run.next_moment = self.network.next_moment

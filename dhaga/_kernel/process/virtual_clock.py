@@ -16,6 +16,7 @@ from ..errors import Cancelled
 from ..run.attachment import schedulers
 from ..run.loop import HubSelector
 from ..run.run_modes import ImplicitMode
+from ..run.run_queues import LowQueue
 from ..run.scheduler import Scheduler
 from ..wait.deadlock import DeadlockWatch
 from .shutdown import ended_schedulers
@@ -99,11 +100,15 @@ class JumpingSelector(HubSelector):
 
 
 def new_virtual_scheduler(
-    selector: JumpingSelector, new_queue: Callable[[], deque[Any]] | None = None, new_starts: bool = True
+    selector: JumpingSelector,
+    new_queue: Callable[[], deque[Any]] | None = None,
+    new_starts: bool = True,
+    new_low: Callable[[Scheduler], LowQueue] = LowQueue,
 ) -> Scheduler:
     """Return a scheduler for the main code of this thread, on the selector's clock.
 
-    ``new_queue``: makes its run queue, and the queues of dhagas that have not started unless ``new_starts`` is false.
+    ``new_queue``: makes its run queue, and the queues of dhagas that have not started unless ``new_starts`` is false;
+    ``new_low``: the queue of its LOW dhagas.
     """
     loop = originals.SelectorEventLoop(selector)
     loop.time = selector.clock  # type: ignore[method-assign]
@@ -116,6 +121,7 @@ def new_virtual_scheduler(
         scheduler.run_queue = new_queue()
         for starter in scheduler.new_queues if new_starts else ():
             starter.not_started = new_queue()
+    scheduler._low = new_low(scheduler)
     ImplicitMode(scheduler)
     return scheduler
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._kernel.run.run_queues import HighQueue
+from ..._kernel.run.run_queues import HighQueue, LowQueue
 from ..._kernel.run.scheduler import NewQueue
-from .._members import waiter_behind
+from .._members import remove_all, waiter_behind
 from .._pause import pause_caller
 from .._ranges import Range
 
 if TYPE_CHECKING:
-    from .._run import SimulatedQueue
+    from ..._kernel.run.scheduler import Scheduler
+    from .._run import Run, SimulatedQueue
     from ._hosts import Host
     from ._network import Network
 
@@ -21,11 +22,15 @@ LONGEST = 6
 
 
 class Held(NamedTuple):
-    """A runnable thread that waits outside the run queue. ``entry``: the one that would stand for it there."""
+    """A runnable thread that waits outside its queue. ``entry``: the one that would stand for it there.
+
+    ``low``: the queue, if it is the one of LOW threads.
+    """
 
     entry: Any
     waiter: Any
     host: Host
+    low: HoldingLowQueue | None
 
 
 class Strike:
@@ -48,6 +53,27 @@ class Strike:
             self.host.pause(self.seconds)
 
 
+class HoldingLowQueue(LowQueue):
+    """The LOW waiters of a simulation, without those that are held."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, scheduler: Scheduler, run: Run) -> None:
+        super().__init__(scheduler)
+        self.run = run
+        run.low = self
+
+    def append(self, entry: Any) -> None:
+        is_held = self.run.pauses is not None and self.run.pauses.holds(entry, self)
+        super().append(entry)  # in any case: one that yields must not take the next entry of the run queue unseen
+        if is_held:
+            self.pop()
+
+    def add(self, entry: Any) -> None:
+        """Append an entry, whether its host stands still or not."""
+        super().append(entry)
+
+
 class Pauses:
     """The paused and the slow hosts of a network, and their threads that are held."""
 
@@ -66,8 +92,8 @@ class Pauses:
 
     # ---- from the run queue
 
-    def holds(self, entry: Any) -> bool:
-        """Hold the thread behind a new entry of the run queue, if its host stands still or is slow."""
+    def holds(self, entry: Any, low: HoldingLowQueue | None = None) -> bool:
+        """Hold the thread behind a new entry of the run queue, or the LOW one, if its host stands still or is slow."""
         run = self.network.run
         if not (self.until or self.delays) or run.over or run.failure is not None:
             return False
@@ -76,7 +102,7 @@ class Pauses:
         # One that yields takes the next entry of the queue unseen: it must be there.
         if host is None or (host not in self.until and host not in self.delays) or run.yields_now(waiter):
             return False
-        held = Held(entry, waiter, host)
+        held = Held(entry, waiter, host, low)
         take_out(held)
         self.held.append(held)
         if host not in self.until:
@@ -84,10 +110,14 @@ class Pauses:
         return True
 
     def hold_queued(self, host: Host) -> None:
-        """Hold the threads of a host that are in the run queue."""
-        hosts = self.network.hosts
-        for entry, waiter in self.queue.remove_all(lambda waiter: hosts.of_waiter(waiter) is host):
-            self.held.append(Held(entry, waiter, host))
+        """Hold the threads of a host that are runnable."""
+
+        def is_on_host(waiter: Any) -> bool:
+            return self.network.hosts.of_waiter(waiter) is host
+
+        low = self.network.run.low
+        self.held += [Held(*found, host, None) for found in self.queue.remove_all(is_on_host)]
+        self.held += [Held(*found, host, low) for found in remove_all(low, is_on_host)]
 
     def go_on(self, held: Held) -> None:
         """Resume a thread of a slow host, unless the host stands still now."""
@@ -135,7 +165,9 @@ class Pauses:
         for held in threads:
             self.held.remove(held)
             put_back(held)
-            if type(held.entry) is HighQueue:
+            if held.low is not None:
+                held.low.add(held.entry)
+            elif type(held.entry) is HighQueue:
                 self.queue.prepend(held.entry)
             else:
                 self.queue.add(held.entry)

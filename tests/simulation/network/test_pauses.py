@@ -52,6 +52,7 @@ def test_each_kind_of_thread_stands_still_and_a_longer_pause_goes_on() -> None:
             note(name)
 
         dhaga.spawn(take, "high", priority=dhaga.HIGH)
+        dhaga.spawn(take, "low", priority=dhaga.LOW)
         threading.Thread(target=take, args=("normal",)).start()
         threading.Timer(5, note, ("timer",)).start()
         while now() < 1:
@@ -67,11 +68,50 @@ def test_each_kind_of_thread_stands_still_and_a_longer_pause_goes_on() -> None:
         started = host.spawn(lambda: did.append(("new", now())))
         go.set()
         time.sleep(5)
-        assert did == [] and started.is_alive() and "4 threads held" in repr(world.network.pauses)
+        assert did == [] and started.is_alive() and "5 threads held" in repr(world.network.pauses)
         told = [event.what for event in world.run.log.kept]
         assert told.count("pauses one for 10 s") == 1 and "lets one go on" not in told
-    assert {name for name, _ in did} == {"new", "high", "normal", "timer", "yields"}
+    assert {name for name, _ in did} == {"new", "high", "low", "normal", "timer", "yields"}
     assert all(moment == pytest.approx(10.5, abs=0.01) for _, moment in did)
+
+
+def test_low_threads_that_can_run_stand_still_and_only_those_of_the_host() -> None:
+    turns: list[tuple[str, float]] = []
+
+    def take_turns(name: str) -> None:
+        go.wait()
+        for _ in range(3):
+            turns.append((name, now()))
+            dhaga.sleep(0)
+
+    with Simulation(1, preempt=None) as world:
+        go = threading.Event()
+        one, two = world.network.host("one"), world.network.host("two")
+        for name, host in (("a", one), ("b", one), ("c", two)):
+            host.spawn(lambda name=name: dhaga.spawn(take_turns, name, priority=dhaga.LOW))
+        time.sleep(1)
+        go.set()
+        one.pause(10)
+        time.sleep(5)
+        assert turns == [("c", 1.0)] * 3
+        time.sleep(6)
+    assert sorted(turns[3:]) == [("a", 11.0)] * 3 + [("b", 11.0)] * 3
+
+
+def test_a_low_thread_of_a_slow_host_waits_for_each_turn() -> None:
+    turns: list[float] = []
+
+    def take_turns() -> None:
+        for _ in range(3):
+            dhaga.sleep(0)
+            turns.append(now())
+
+    with Simulation(1, preempt=None) as world:
+        host = world.network.host("one")
+        host.slow_down(2)
+        host.spawn(lambda: dhaga.spawn(take_turns, priority=dhaga.LOW))
+        time.sleep(20)
+    assert turns == [4, 6, 8]
 
 
 def test_a_thread_that_pauses_its_own_host_waits_and_so_does_main_code() -> None:
