@@ -242,6 +242,7 @@ def mkdir(path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
     add(
         place, Directory(place.disk, place.shown, real.lstat(place.real_path).st_mode & 0o7777), "creates the directory"
     )
+    stamp(place.disk, place.real_path)
 
 
 def add(place: Place, inode: Inode, what: str) -> None:

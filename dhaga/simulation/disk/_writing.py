@@ -12,6 +12,7 @@ from ... import os as ours
 from .._clocks import WALL_START
 from ._active import disks_of_caller, refused
 from ._disk import Disk, os_error
+from ._disks import Disks
 from ._inodes import File, Inode, Resize, Write
 from ._real import real
 
@@ -37,8 +38,23 @@ def inode_behind(fd: Any) -> Inode | None:
 
 def stamp(disk: Disk, where: Any) -> None:
     """Set the time of a file's last change by the virtual clock."""
-    now = round((disk.disks.clock.now + WALL_START) * 1e9)
-    real.utime(where, ns=(now, now))
+    real.utime(where, ns=now_of(disk.disks))
+
+
+def now_of(disks: Disks) -> tuple[int, int]:
+    """Return the virtual time for ``os.utime``."""
+    now = round((disks.clock.now + WALL_START) * 1e9)
+    return now, now
+
+
+def utime(path: Any, times: Any = None, *, dir_fd: int | None = None, follow_symlinks: bool = True, **ns: Any) -> None:
+    """Set the times of a file, of a disk or not; without ``times``, to the virtual time. Source: ``os.utime``."""
+    disks = disks_of_caller()
+    if disks is not None and times is None and not ns:
+        ns = {"ns": now_of(disks)}
+    elif times is not None:
+        ns = {**ns, "times": times}
+    real.utime(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks, **ns)
 
 
 def octets(data: Any) -> bytes:
@@ -227,7 +243,7 @@ READS = {name: checked(name) for name in ("read", "readv", "pread", "preadv", "r
 WRITES: list[Any] = [write, writev, pwrite, pwritev, ftruncate, posix_fallocate, sendfile, copy_file_range, splice]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in WRITES + [fsync, fdatasync, sync, *READS.values()]
+    for function in WRITES + [fsync, fdatasync, sync, utime, *READS.values()]
     if hasattr(os, function.__name__)
 }
 """The functions of ``os`` by their names."""

@@ -105,6 +105,48 @@ def test_the_model_knows_all_that_a_program_does(seed: int) -> None:
         check_tree(host.disk)
 
 
+def age(path: Path) -> int:
+    return round(time.time() - path.stat().st_mtime)
+
+
+def test_each_change_sets_the_virtual_time_of_what_it_changes() -> None:
+    with disk_of() as host:
+        path = host.disk.path
+        file, directory = path / "file", path / "directory"
+        changes: list[tuple[Callable[[], object], Path]] = [
+            (lambda: open(file, "w").close(), file),
+            (directory.mkdir, directory),
+            (lambda: file.write_bytes(b"data"), file),
+            (lambda: os.truncate(file, 2), file),
+            (file.touch, file),
+            (lambda: os.utime(directory), directory),
+            (lambda: file.rename(path / "other"), path),
+            ((path / "other").unlink, path),
+        ]
+        for change, changed in changes:
+            time.sleep(1000)
+            change()
+            assert age(changed) == 0
+            time.sleep(1000)
+            assert age(changed) == 1000
+
+
+def test_given_times_are_kept_and_without_them_the_virtual_time_is_set_on_any_file(tmp_path: Path) -> None:
+    (tmp_path / "real").touch()
+    with disk_of() as host:
+        file = host.disk.path / "file"
+        file.touch()
+        os.utime(file, (3, 5))
+        os.utime(host.disk.path, ns=(3, 5), follow_symlinks=False)
+        assert (file.stat().st_mtime, host.disk.path.stat().st_mtime_ns) == (5, 5)
+        with pytest.raises(ValueError, match="you may specify either"):
+            os.utime(file, (3, 5), ns=(3, 5))
+        with pytest.raises(TypeError, match="unexpected"):
+            os.utime(file, bonk=1)  # type: ignore[call-arg]
+        (tmp_path / "real").touch()
+        assert age(tmp_path / "real") == 0 and os.utime in os.supports_fd
+
+
 def test_hard_links_modes_and_symbolic_links_survive() -> None:
     with disk_of() as host:
         path = host.disk.path
