@@ -57,7 +57,7 @@ class End:
         self.state = NEW
         self.error = 0
         # Whether the program has shut its sending side down, and whether it has closed the socket.
-        self.ended = self.hung_up = False
+        self.ended = self.hung_up = self.broken_off = False
         self.local: Address | None = None
         self.remote: Address | None = None
         self.options: dict[tuple[int, int], Any] = {}
@@ -148,6 +148,7 @@ class End:
                 except OSError:
                     pass
         self.error = errno.ECONNRESET
+        self.broken_off = True
         self.close()
 
     def close(self) -> None:

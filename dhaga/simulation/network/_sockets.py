@@ -239,7 +239,7 @@ def getpeername(self: Any) -> Any:
     end = end_of(self)
     if end is None:
         return plain.getpeername(self)
-    if end.remote is None or end.state not in (CONNECTED, CLOSED):
+    if end.remote is None or end.state not in (CONNECTED, CLOSED) or end.broken_off:
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
     return end.form(end.remote)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import select
 import socket
+import struct
 import threading
 import time
 
@@ -84,3 +86,23 @@ def test_a_closed_listener_resets_what_it_has_not_accepted() -> None:
             threading.Timer(1, listener.close).start()
             with pytest.raises(ConnectionResetError):
                 sock.recv(10)
+
+
+def break_off(client: socket.socket) -> None:
+    """Close a connection by a reset."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_the_peer_of_a_connection_that_was_reset_is_not_known(simulated: bool) -> None:
+    with Simulation(1) if simulated else contextlib.nullcontext(), socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        peer, _ = listener.accept()
+        with peer:
+            break_off(client)
+            assert select.select([peer], [], [], 5) == ([peer], [], [])
+            with pytest.raises(OSError, match="not connected"):
+                peer.getpeername()
+            with pytest.raises(ConnectionResetError):
+                peer.recv(1)
