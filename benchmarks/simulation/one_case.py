@@ -14,15 +14,20 @@ from typing import Any
 import dhaga.monkey
 from dhaga._cli.simulate import start_again
 from dhaga.simulation import Outcome, Settings, search
+from dhaga.simulation._outcome import Order
+from dhaga.simulation._search import run_one
+from dhaga.simulation._standard import replaced
 from dhaga.simulation._strategies import strategy_of
 
 
 def import_packages(program: str) -> None:
-    """Import what a program imports, patched, once for all runs: each of them forks from this state."""
+    """Import what a program imports, once for all runs: each of them forks from this state.
+
+    From: a block in which names are replaced, as packages keep some of them: ``def cache(timer=time.monotonic)``.
+    """
     for name in collections.abc.__all__:  # where releases of before Python 3.10 look for them
         if not hasattr(collections, name):
             setattr(collections, name, getattr(collections.abc, name))
-    dhaga.monkey.patch()
     with open(program) as file:
         body: list[ast.stmt] = [
             node for node in ast.parse(file.read()).body if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -52,17 +57,24 @@ def find(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def replay(order: dict[str, Any]) -> dict[str, Any]:
-    """Run a failing seed again and again."""
-    seeds = [order["seed"]] * order["times"]
-    program = partial(runpy.run_path, order["program"], run_name="__main__")
+    """Run a failing seed again and again; if it failed in the first run of a search, then also without switches."""
     settings = settings_of(order, order["strategy"])
-    found = search(program, seeds, settings, keep_going=True, **order["search"])
-    return {"same": sum((each.hash, each.kind) == (order["hash"], order["kind"]) for each in found.failures)}
+    program = partial(runpy.run_path, order["program"], run_name="__main__")
+    times = order["times"]
+    if order["strategy"] == "mixed":
+        again = Order(order["seed"], switches="")
+        failures = [run_one(program, settings, again, **order["search"]) for _ in range(times)]
+    else:
+        found = search(program, [order["seed"]] * times, settings, keep_going=True, **order["search"])
+        failures = found.failures[found.runs - times :]  # without the first run of the search, if that fails too
+    return {"same": sum((each.hash, each.kind) == (order["hash"], order["kind"]) for each in failures)}
 
 
 if __name__ == "__main__":
     if sys.flags.hash_randomization:
         start_again()
     wanted = json.loads(sys.argv[1])
-    import_packages(wanted["program"])
-    print(json.dumps(find(wanted) if "seeds" in wanted else replay(wanted)))
+    dhaga.monkey.patch()
+    with replaced():
+        import_packages(wanted["program"])
+        print(json.dumps(find(wanted) if "seeds" in wanted else replay(wanted)))

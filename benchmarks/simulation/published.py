@@ -24,7 +24,7 @@ SEEDS_OF_MISSED = 500
 
 REPLAYS = 100
 
-SEEDS_WITHOUT = 200
+SEEDS_WITHOUT = 500
 """Seeds of a later release, which must all pass."""
 
 REAL_SECONDS = 20.0
@@ -34,7 +34,8 @@ REAL_SECONDS = 20.0
 class Case:
     """A published defect: the packages that have it, where their lines are interrupted, and its error.
 
-    ``missed``: why it is not found.
+    ``fixed_python``: a later CPython without the defect, if it is one of the standard library. ``missed``: why it is
+    not found.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Case:
     requires: list[str] = field(default_factory=list)
     fixed: list[str] = field(default_factory=list)
     python: str = field(default_factory=version_here)
+    fixed_python: str = ""
     preempt: str = "lines"
     missed: str = ""
 
@@ -60,10 +62,12 @@ class Case:
         common = {"program": str(self.program), "modules": self.modules, "preempt": self.preempt}
         return {**common, "search": {"real_seconds": REAL_SECONDS}, **more}
 
-    def run(self, requires: list[str], order: dict[str, Any]) -> dict[str, Any]:
+    def run(self, requires: list[str], order: dict[str, Any], version: str = "") -> dict[str, Any]:
         """Run an order in the environment of a release. Raises: NoEnvironment."""
-        python = environment_of(requires, self.python)
-        command = [str(python), "-m", "benchmarks.simulation.one_case", json.dumps(order)]
+        python = environment_of(requires, version or self.python)
+        # No frozen modules: their lines, of importlib for example, could not be interrupted.
+        unfrozen = ["-X", "frozen_modules=off"]
+        command = [str(python), *unfrozen, "-m", "benchmarks.simulation.one_case", json.dumps(order)]
         ended = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, check=False)
         if ended.returncode:
             raise NoEnvironment(f"{self.name}: {ended.stderr.strip()}")
@@ -80,9 +84,11 @@ class Case:
             result |= {key: found[key] for key in ("seed", "strategy", "events")}
             again = {key: found[key] for key in ("seed", "strategy", "kind", "hash")}
             result["replayed"] = self.run(self.requires, self.order(times=REPLAYS, **again))["same"]
-            if self.fixed:
-                later = self.run(self.fixed, self.order(seeds=SEEDS_WITHOUT, strategy="mixed"))
-                result["later"] = {"releases": self.fixed, "runs": later["runs"], "error": later.get("kind", "")}
+            if self.fixed or self.fixed_python:
+                order = self.order(seeds=SEEDS_WITHOUT, strategy="mixed")
+                later = self.run(self.fixed, order, self.fixed_python)
+                releases = self.fixed or [f"CPython {self.fixed_python}"]
+                result["later"] = {"releases": releases, "runs": later["runs"], "error": later.get("kind", "")}
         elif result["error"]:
             result["text"] = found["report"][-2000:]
         return result
@@ -98,8 +104,17 @@ def cases(names: Iterable[str] = ()) -> list[Case]:
     return [Case(name, **table[name]) for name in wanted]
 
 
-HEAD = """| release | defect | error | seeds | seconds | replayed |
-|---|---|---|---|---|---|"""
+HEAD = """| release | defect | error | seeds | seconds | replayed | later release |
+|---|---|---|---|---|---|---|"""
+
+
+def later_release(found: dict[str, Any]) -> str:
+    """Say how many seeds of a release without the defect pass."""
+    if "later" not in found:
+        return ""
+    later = found["later"]
+    name = later["releases"][0].replace("==", " ").split()[-1]
+    return f"{name}: {later['error'] or 'passes'}, {later['runs']:,}"
 
 
 def table(results: dict[str, Any]) -> str:
@@ -112,6 +127,7 @@ def table(results: dict[str, Any]) -> str:
         release = f"[{found['releases'][0].replace('==', ' ')}]({case.report})"
         if "replayed" in found:
             cells = [found["error"], f"{found['runs']:,}", f"{found['seconds']:g}", f"{found['replayed']} of {REPLAYS}"]
+            cells.append(later_release(found))
             lines.append(f"| {release} | {case.title} | {' | '.join(cells)} |")
         else:
             missed.append(f"- {release}, {found['runs']:,} seeds: {case.missed or found['error'] or 'not found'}.")
