@@ -141,7 +141,7 @@ def test_given_times_are_kept_and_without_them_the_virtual_time_is_set_on_any_fi
         assert (file.stat().st_mtime, host.disk.path.stat().st_mtime_ns) == (5, 5)
         with pytest.raises(ValueError, match="you may specify either"):
             os.utime(file, (3, 5), ns=(3, 5))
-        with pytest.raises(TypeError, match="unexpected"):
+        with pytest.raises(TypeError, match="bonk"):
             os.utime(file, bonk=1)  # type: ignore[call-arg]
         (tmp_path / "real").touch()
         assert age(tmp_path / "real") == 0 and os.utime in os.supports_fd
