@@ -6,6 +6,8 @@ this table.
 | ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
+| ``on_park_error``          | ``Waiter._throw_error``, with the error that a park is  | ``asyncio``               |
+|                            | about to raise                                          |                           |
 | ``on_preemption``          | ``preemption.end_turn``, with the dhaga or main code    | ``debug/_instrumentation``|
 |                            | and the line where its turn ends                        |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
@@ -18,9 +20,9 @@ this table.
 |                            | None: the usual one                                     |                           |
 | ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
-| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
+| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``run/program_loop``      |
 |                            | scheduler                                               |                           |
-| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``,              |
+| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``run/program_loop``,     |
 |                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
 | ``left_at_exit``           | ``shutdown.is_told``, whether a dhaga is left where it  | ``threading``, ``thread``,|
@@ -49,6 +51,8 @@ on_spawn: Callable[[Any], object] | None = None
 
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
 on_wake: Callable[[Any], object] | None = None
+
+on_park_error: Callable[[Any, BaseException], object] | None = None
 
 on_preemption: Callable[[Any, str], object] | None = None
 
