@@ -534,7 +534,8 @@ async def main():
         for _ in range(2):
             group.create_task(asyncio.to_thread(time.sleep, 0))
     await asyncio.sleep(0)
-ends = [struck(main, {error}, steps) for steps in range(1, 60)]
-assert all(end in ([{name!r}], [None]) for end in ends), ends
-print(ends.count([{name!r}]) > 10)
+# What the loop says is left out: 3.11's shutdown of an executor cannot be cancelled without a word of asyncio's.
+ends = [struck(main, {error}, steps)[0] for steps in range(1, 60)]
+assert set(ends) <= {{{name!r}, None}}, ends
+print(ends.count({name!r}) > 10)
 """) == ["True"]
