@@ -370,7 +370,7 @@ dhaga.monkey.patch()
 import os, sys, threading
 import dhaga, sqlalchemy
 
-url = sqlalchemy.make_url(os.environ["DHAGA_POSTGRES"]).set(drivername="postgresql+psycopg2")
+url = sqlalchemy.engine.make_url(os.environ["DHAGA_POSTGRES"]).set(drivername="postgresql+psycopg2")
 engine = sqlalchemy.create_engine(url, pool_size=3, max_overflow=0, pool_timeout=30)
 
 def ask(n, seconds=0):
