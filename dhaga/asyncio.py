@@ -30,7 +30,7 @@ from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
 from ._kernel.process.signals import on_ctrl_c
 from ._kernel.run.microthread import Dhaga
-from ._kernel.run.program_loop import beside_scheduler, runs_loop
+from ._kernel.run.program_loop import beside_scheduler
 from ._kernel.wait.current import this_thread
 from ._sync.local import local
 from ._workers.offload import OffloadPool
@@ -58,10 +58,10 @@ MAX_THREADS = 1000
 # ---- loops inside of dhagas
 
 
-def report_to_loop(me: Any, error: BaseException) -> None:
-    """Report an error that ends a park in a waiter's loop to that loop. From: ``hooks.on_park_error``."""
+def report_to_loop(_: object, error: BaseException) -> None:
+    """Report an error that ends a park in a loop to that loop. From: ``hooks.on_park_error``."""
     loop = _get_running_loop()
-    if runs_loop(me) and isinstance(loop, SelectorEventLoop) and not isinstance(error, KeyboardInterrupt | SystemExit):
+    if isinstance(loop, SelectorEventLoop) and not isinstance(error, KeyboardInterrupt | SystemExit):
         loop.expect(error)
 
 
