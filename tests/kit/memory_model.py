@@ -73,6 +73,10 @@ def later(one: View, other: View) -> View:
     return tuple(map(max, one, other))
 
 
+def moved(view: View, at: int, slot: int) -> View:
+    return (*view[:at], view[at] + 1, *view[at + 1 :]) if view[at] >= slot else view
+
+
 class Model:
     def __init__(self, programs: list[Program], start: Mapping[str, Any]) -> None:
         self.programs = programs
@@ -156,34 +160,39 @@ class Model:
 
     def read(self, state: State, number: int, step: Step, at: int, index: int) -> State:
         me, message = state.threads[number], state.places[at][index]
-        here = tuple(max(seen, index) if place == at else seen for place, seen in enumerate(me.now))
+        here = (*me.now[:at], index, *me.now[at + 1 :])
         now = later(here, message.view) if step.order in ACQUIRES else here
         me = me._replace(now=now, acquired=later(later(me.acquired, here), message.view))
         return self.sent(self.with_thread(state, number, me), number, message.value)
 
     def write(self, state: State, number: int, step: Step, at: int, slot: int, read: View | None = None) -> State:
-        def moved(view: View) -> View:
-            return tuple(seen + (place == at and seen >= slot) for place, seen in enumerate(view))
-
-        state = State(
-            tuple(tuple(each._replace(view=moved(each.view)) for each in place) for place in state.places),
-            tuple(
-                Thread(each.sent, moved(each.now), moved(each.acquired), moved(each.released)) for each in state.threads
-            ),
-            moved(state.fences),
-            tuple((holder, moved(view)) for holder, view in state.locks),
-        )
+        if slot < len(state.places[at]):
+            state, read = self.with_room(state, at, slot), read and moved(read, at, slot)
         me = state.threads[number]
-        here = tuple(slot if place == at else seen for place, seen in enumerate(me.now))
-        own = tuple(slot if place == at else seen for place, seen in enumerate(me.released))
+        here = (*me.now[:at], slot, *me.now[at + 1 :])
+        own = (*me.released[:at], slot, *me.released[at + 1 :])
         view = here if step.order in RELEASES else own
         if read is not None:
-            view = later(view, moved(read))
+            view = later(view, read)
         messages = state.places[at]
         messages = (*messages[:slot], Message(step.value, view, read is not None), *messages[slot:])
         state = state._replace(places=(*state.places[:at], messages, *state.places[at + 1 :]))
         state = self.with_thread(state, number, me._replace(now=here, acquired=later(me.acquired, here)))
         return state if read is not None else self.sent(state, number)
+
+    def with_room(self, state: State, at: int, slot: int) -> State:
+        """Move the messages of a place from this one on."""
+        return State(
+            tuple(
+                tuple(each._replace(view=moved(each.view, at, slot)) for each in messages) for messages in state.places
+            ),
+            tuple(
+                Thread(each.sent, *(moved(view, at, slot) for view in (each.now, each.acquired, each.released)))
+                for each in state.threads
+            ),
+            moved(state.fences, at, slot),
+            tuple((holder, moved(view, at, slot)) for holder, view in state.locks),
+        )
 
     def fence(self, state: State, number: int, step: Step, at: int) -> State:
         me = state.threads[number]

@@ -58,7 +58,6 @@ def explored(handshake: Make) -> tuple[set[str], Found, bool]:
     return steps.used, found, holds
 
 
-@pytest.mark.long("33,000 states of a guard in a child")
 @pytest.mark.parametrize("handshake", HANDSHAKES)
 def test_a_handshake_holds_in_every_order(handshake: Make) -> None:
     _, found, holds = explored(handshake)
@@ -66,7 +65,6 @@ def test_a_handshake_holds_in_every_order(handshake: Make) -> None:
     assert len(found.results) >= 1 and found.states >= 30
 
 
-@pytest.mark.long("the same")
 @pytest.mark.parametrize("name", ORDERED)
 def test_each_order_is_needed_or_listed_as_surplus(name: str) -> None:
     using = [each for each in HANDSHAKES if name in explored(each)[0]]
