@@ -94,6 +94,33 @@ districts use has no underscore, and a docstring. Those of ``monkey``, and two o
 standard's own.
 """
 
+RECORDS = frozenset({"_kernel.hooks"})
+"""Modules whose names other districts set: that is what they are for."""
+
+SET_ELSEWHERE: dict[str, frozenset[str]] = {
+    "aio": frozenset(
+        {"_kernel.run.microthread.Dhaga.__sqlalchemy_greenlet_provider__", "_kernel.run.microthread.Dhaga.parent"}
+    ),
+    "compat": frozenset({"select.immediate.yield_at_each", "socket.socket._sock", "socket.socket.fd"}),
+    "faces": frozenset({"_kernel.wait.current.this_thread.loop_may_block"}),
+    "integrations": frozenset({"select.immediate.in_a_row"}),
+    "monkey": frozenset(
+        {"_kernel.process.shutdown.threads_are_dhagas", "_sync.lock.RLock.__module__", "socket.socket.__repr__"}
+    ),
+    "pytest_plugin": frozenset({"testing.seed"}),
+    "simulation": frozenset(
+        {
+            *("_iowait.offloaded_file.OffloadedFile.__bases__", "_structured.scope.next_number"),
+            *("_kernel.wait.current.this_thread.main", "asyncio.SelectorEventLoop.__init__"),
+            *("socket._plain_recv", "socket.plain", "socket.socket.name"),
+        }
+    ),
+    "testing": frozenset({"_kernel.wait.current.this_thread.main"}),
+}
+"""What a district sets of another one's modules, classes and objects. Nothing is to be added here: what others may set
+is a hook.
+"""
+
 LONGEST = 420
 """The most lines of a module."""
 
@@ -286,3 +313,62 @@ def test_a_private_attribute_of_another_district_would_be_found() -> None:
     )
     assert private_attributes_defined(tree) == {"_a", "_b", "_c", "_d"}
     assert set(private_attributes_read(tree)) == {("_e", "x"), ("_f", "y")}
+
+
+# ---- what a district sets of another
+
+
+def owners_in(name: str, tree: ast.AST) -> dict[str, str]:
+    """Return the names that a module has for modules, classes and objects of other districts, each with its origin."""
+    package = name.split(".") if MODULES[name].name == "__init__.py" and name else name.split(".")[:-1]
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias, module in zip(node.names, modules_in(node, package), strict=False):
+                if district_of(module) != district_of(name) and module not in RECORDS:
+                    is_module = (module in MODULES and module.rpartition(".")[2] == alias.name) and (
+                        node.module is None or node.module.rpartition(".")[2] != alias.name
+                    )
+                    found[alias.asname or alias.name] = module if is_module else f"{module}.{alias.name}"
+    for node in ast.walk(tree):  # a second name, for type checkers: ``names: Any = ours``
+        if isinstance(node, ast.AnnAssign) and node.value is not None and (dotted := ast.unparse(node.value)) in found:
+            found[ast.unparse(node.target)] = found[dotted]
+    return found
+
+
+def attributes_set(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Give each attribute that is set or deleted, and of what: by a statement, by ``setattr``, in a log."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield ast.unparse(node.value), node.attr
+        elif isinstance(node, ast.Call):
+            called, *arguments = map(ast.unparse, (node.func, *node.args))
+            if arguments and arguments[0] in ("setattr", "delattr"):  # to be called later
+                called, *arguments = arguments
+            if len(arguments) > 1 and (called in ("setattr", "delattr") or called.endswith("log.set")):
+                yield arguments[0], arguments[1].strip("'")
+
+
+def foreign_attributes_set(name: str, tree: ast.AST) -> set[str]:
+    """Return what a module sets of the modules, classes and objects of other districts."""
+    owners = owners_in(name, tree)
+    split = [(*of.partition("."), attribute) for of, attribute in attributes_set(tree)]
+    return {f"{owners[first]}{dot}{rest}.{attribute}" for first, dot, rest, attribute in split if first in owners}
+
+
+@pytest.mark.long("parses every file of the package")
+def test_no_district_sets_an_attribute_of_another() -> None:
+    found: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        found.setdefault(district_of(name), set()).update(foreign_attributes_set(name, ast.parse(path.read_text())))
+    assert {district: names for district, names in found.items() if names} == SET_ELSEWHERE
+
+
+def test_an_attribute_that_is_set_of_another_district_would_be_found() -> None:
+    tree = ast.parse(
+        "from .. import socket as ours\nfrom ..socket import socket\nfrom .._kernel import hooks, originals\n"
+        "from . import _names\nnames: Any = ours\nnames.a = hooks.b = _names.c = 1\nsetattr(ours.socket, 'd', 2)\n"
+        "log.set(socket, 'e', 3)\nundoing.callback(setattr, originals, 'f', 4)\ndel socket.g\n"
+    )
+    found = foreign_attributes_set("simulation._standard", tree)
+    assert found == {"socket.a", "socket.socket.d", "socket.socket.e", "_kernel.originals.f", "socket.socket.g"}

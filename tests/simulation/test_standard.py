@@ -39,6 +39,61 @@ def test_everything_is_as_before_after_the_block(error: BaseException | None) ->
     assert not monkey.is_patched()
 
 
+def attributes_of(modules: list[types.ModuleType]) -> dict[str, object]:
+    """Return the attributes of modules, and of the classes that are made there."""
+    found: dict[str, object] = {}
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            found[f"{module.__name__}.{name}"] = value
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                found |= {f"{module.__name__}.{name}.{each}": method for each, method in list(vars(value).items())}
+                found[f"{module.__name__}.{name}.__bases__"] = [*value.__bases__]
+    return {name: value for name, value in found.items() if not isinstance(value, types.ModuleType)}
+
+
+def changes(before: dict[str, object], now: dict[str, object]) -> set[str]:
+    """Return the names of attributes that are another object, are new or are gone; bases are compared."""
+    names = before.keys() | now.keys()
+    return {
+        name
+        for name in names
+        if before.get(name) is not now.get(name) and (name[-9:] != "__bases__" or before[name] != now[name])
+    }
+
+
+def test_a_simulation_changes_of_dhaga_only_what_is_meant_to_be_set() -> None:
+    _standard.patch_late()
+    try:
+        names = [key for key in sys.modules if key.startswith("dhaga") and not key.startswith("dhaga.simulation")]
+        modules = [sys.modules[name] for name in names]
+        before = attributes_of(modules)
+        with Simulation(0):
+            changed = changes(before, attributes_of(modules))
+        hooks = {name for name in changed if name.startswith("dhaga._kernel.hooks.")}
+        assert {name for name in changed - hooks if not name.endswith("getaddrinfo")} == CHANGED
+        assert changes(before, attributes_of(modules)) == set()
+    finally:
+        monkey.unpatch()
+
+
+CHANGED = {
+    "dhaga.excepthook",  # a hook of programs, which may set it
+    "dhaga._iowait.offloaded_file.OffloadedFile.__bases__",
+    "dhaga._structured.scope.next_number",
+    "dhaga.asyncio.SelectorEventLoop.__init__",
+    "dhaga.io.standard_open",
+    *(f"dhaga.socket.{name}" for name in ("_plain_recv", "plain")),
+    *(f"dhaga.socket.socket.{name}" for name in ("__init__", "bind", "listen", "getpeername", "getsockname")),
+    *(f"dhaga.socket.socket.{name}" for name in ("getsockopt", "setsockopt")),
+    *(f"dhaga.{module}.get{name}" for module in ("_iowait.dns", "socket") for name in ("fqdn", "nameinfo")),
+    *(
+        f"dhaga.{module}.{name}"
+        for module in ("_iowait.dns", "socket")
+        for name in ("gethostbyaddr", "gethostbyname", "gethostbyname_ex", "resolve_address")
+    ),
+}
+
+
 def test_an_enclosing_block_replaces_it_once() -> None:
     with _standard.replaced():
         lock = threading.Lock
