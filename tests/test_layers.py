@@ -94,7 +94,7 @@ districts use has no underscore, and a docstring. Those of ``monkey``, and two o
 standard's own.
 """
 
-RECORDS = frozenset({"_kernel.hooks"})
+RECORDS = frozenset({"_kernel.hooks", "_kernel.outside"})
 """Modules whose names other districts set: that is what they are for."""
 
 SET_ELSEWHERE: dict[str, frozenset[str]] = {

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import monkey
-from .._iowait import dns
 from .._kernel.context_manager import contextmanager
 from .._kernel.process.preemption_watcher import suspended
 from ..io import standard_open
@@ -77,11 +76,10 @@ def replace() -> None:
 
 def rebind_in_dhaga() -> None:
     """Replace the functions that Dhaga's own modules have bound, apart from the simulation's."""
-    pairs: list[tuple[Any, Any]] = [*_names.IN_DHAGA, (standard_open, _files.simulated_open)]
+    pairs: list[tuple[Any, Any]] = [(standard_open, _files.simulated_open)]
     replaced = {id(standard): ours for standard, ours in pairs}
     for key, module in list(sys.modules.items()):
         if key.partition(".")[0] == "dhaga" and not key.startswith("dhaga.simulation."):
             for name, value in list(vars(module).items()):
-                # The real look-ups call this one. Modules that are imported later take ours from there.
-                if id(value) in replaced and (module, name) != (dns, "standard_getaddrinfo"):
+                if id(value) in replaced:
                     log.set(module, name, replaced[id(value)])

@@ -31,7 +31,7 @@ from .._kernel.run.microthread import Dhaga
 from .._kernel.wait import deadlock
 from .._kernel.wait.current import on_event_loop, this_thread
 from ..monkey._rebind import PatchLog
-from . import _clocks, _standard
+from . import _clocks, _here, _standard
 from ._clocks import SimulatedClock
 from ._coroutines import ProgramLoops
 from ._errors import Stopped
@@ -223,7 +223,7 @@ class Simulation:
     def __enter__(self) -> Self:
         if isinstance(getcurrent(), Dhaga) or on_event_loop():
             raise RuntimeError("a Simulation is for main code: it cannot take over a running loop")
-        if active:
+        if _here.running is not None:
             raise RuntimeError("a Simulation is under way: they cannot be nested")
         self.end = Undoing()
         try:
@@ -238,8 +238,6 @@ class Simulation:
         standard = _standard.replaced()
         standard.__enter__()
         stack.callback(standard.__exit__, None, None, None)
-        active.append(self)
-        stack.callback(active.remove, self)
         stack.callback(setattr, this_thread, "main", this_thread.main)
         this_thread.main = None
         if gc.isenabled():
@@ -268,6 +266,8 @@ class Simulation:
             stack.callback(part.uninstall)
         _clocks.use(self.clock)
         stack.callback(_clocks.use, None)
+        _here.begin(self)
+        stack.callback(_here.end)
         stack.callback(self.abandon)
         stack.callback(setattr, self.run, "over", True)
         if self.points is not None:
@@ -330,12 +330,8 @@ class Simulation:
             self.run.fail(args.exc_value)
 
 
-active: list[Simulation] = []
-"""The simulation that is under way in this process, if any."""
-
-
 def current() -> Simulation:
     """Return the simulation that is under way. Raises: RuntimeError without one."""
-    if not active:
+    if _here.running is None:
         raise RuntimeError("no simulation is under way here")
-    return active[-1]
+    return _here.running

@@ -96,6 +96,8 @@ WITHOUT_TESTS = {
     "simulation/network/_partition.py": "by test_network.py: what programs see of it",
     "simulation/network/_ports.py": "by test_network.py: what programs see of them",
     "simulation/network/_wire.py": "by test_network.py: what programs see of it",
+    "_kernel/outside.py": "by tests/simulation/test_standard.py: a simulation sets nothing else of Dhaga",
+    "simulation/_here.py": "by test_outside.py and test_world.py: other OS threads, and one simulation at a time",
     "simulation/_part.py": "by test_network.py and test_disk.py, whose draws and events these are",
     "simulation/_pause.py": "by test_offload.py and test_disk.py, whose calls take a virtual time",
     "simulation/_ranges.py": "by test_faults.py and test_disk.py, which give wrong ones",

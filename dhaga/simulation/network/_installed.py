@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._kernel import hooks
+from ..._kernel import hooks, outside
 from ...monkey._rebind import PatchLog
+from .._here import here
 from .._undoing import Undoing
 from . import _names, _sockets
 from ._network import Network
@@ -17,10 +18,9 @@ def install_network(network: Network, undoing: Undoing) -> None:
     log = PatchLog()
     undoing.callback(log.undo)
     log.set(hooks, "on_spawn", noting_spawns(network))
+    log.set(outside, "names_of_caller", names_of_caller)
     _sockets.install()
     undoing.callback(_sockets.uninstall)
-    _sockets.use(network)
-    undoing.callback(_sockets.use, None)
 
 
 def noting_spawns(network: Network) -> Any:
@@ -35,4 +35,6 @@ def noting_spawns(network: Network) -> Any:
     return note_spawn
 
 
-_names.use(_sockets.network_of_caller)
+def names_of_caller() -> Any:
+    """Return the look-ups of the simulation, in its OS thread."""
+    return None if here() is None else _names

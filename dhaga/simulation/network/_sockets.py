@@ -12,17 +12,14 @@ import errno
 import os
 import socket as standard
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ... import socket as ours
 from ..._iowait.socket_base import TimeoutSocket
-from ..._kernel import originals
 from .._errors import NotSimulated
+from .._here import found_network, network_of_caller
 from ._end import CLOSED, CONNECTED, LISTENING, NEW, Address, End, standard_fstat
 from ._names import numeric
-
-if TYPE_CHECKING:
-    from ._network import Network
 
 plain = _socket.socket
 INTERNET = (standard.AF_INET, standard.AF_INET6)
@@ -31,19 +28,6 @@ KIND = 0xF
 """The bits of a socket's type without SOCK_NONBLOCK and SOCK_CLOEXEC."""
 
 PASSED_ON = {standard.SO_SNDBUF, standard.SO_RCVBUF}
-
-network: Network | None = None
-"""The network of the simulation that runs in this process."""
-
-
-def use(simulated: Network | None) -> None:
-    global network
-    network = simulated
-
-
-def network_of_caller() -> Network | None:
-    """Return the network, in the OS thread of its simulation; None elsewhere."""
-    return network if network is not None and network.thread == originals.get_ident() else None
 
 
 def end_of(sock: Any) -> End | None:
@@ -68,11 +52,6 @@ def target_of(end: End, address: Any, call: str) -> Address:
     if not isinstance(port, int) or not 0 <= port <= 65_535:
         raise OverflowError(f"{call}(): port must be 0-65535.")
     return numeric(found_network(), host), port
-
-
-def found_network() -> Network:
-    assert network is not None
-    return network
 
 
 # ---- making
