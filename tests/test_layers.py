@@ -112,7 +112,6 @@ SET_ELSEWHERE: dict[str, frozenset[str]] = {
         {
             *("_iowait.offloaded_file.OffloadedFile.__bases__", "_structured.scope.next_number"),
             *("_kernel.wait.current.this_thread.main", "asyncio.SelectorEventLoop.__init__"),
-            *("socket._plain_recv", "socket.plain", "socket.socket.name"),
         }
     ),
     "testing": frozenset({"_kernel.wait.current.this_thread.main"}),

@@ -5,6 +5,10 @@ hooks.
 |-------------------------|-----------------------------------------------------------|-------------------------------|
 | ``names_of_caller``     | ``_iowait/dns``, for the functions that look names up in  | ``network/_names``            |
 |                         | the caller's OS thread; None: the real ones               |                               |
+| ``new_socket``          | each new ``dhaga.socket``: returns other arguments for it; | ``network/_sockets``          |
+|                         | None: those of the caller                                 |                               |
+| ``sockets``             | ``dhaga.socket``, for the functions of this class with    | ``network/_sockets``          |
+|                         | addresses and options, and to receive; real: C's          |                               |
 
 A simulation runs in one OS thread. Calls from others, and for objects that are not simulated, still reach the operating
 system. No door is on a hot path.
@@ -12,7 +16,12 @@ system. No door is on a hot path.
 
 from __future__ import annotations
 
+import _socket
 from collections.abc import Callable
 from typing import Any
 
 names_of_caller: Callable[[], Any] | None = None
+
+new_socket: Callable[..., tuple[int, int, int, int | None]] | None = None
+
+sockets: type[_socket.socket] = _socket.socket

@@ -82,9 +82,6 @@ CHANGED = {
     "dhaga._structured.scope.next_number",
     "dhaga.asyncio.SelectorEventLoop.__init__",
     "dhaga.io.standard_open",
-    *(f"dhaga.socket.{name}" for name in ("_plain_recv", "plain")),
-    *(f"dhaga.socket.socket.{name}" for name in ("__init__", "bind", "listen", "getpeername", "getsockname")),
-    *(f"dhaga.socket.socket.{name}" for name in ("getsockopt", "setsockopt")),
 }
 
 

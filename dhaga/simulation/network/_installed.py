@@ -19,8 +19,8 @@ def install_network(network: Network, undoing: Undoing) -> None:
     undoing.callback(log.undo)
     log.set(hooks, "on_spawn", noting_spawns(network))
     log.set(outside, "names_of_caller", names_of_caller)
-    _sockets.install()
-    undoing.callback(_sockets.uninstall)
+    log.set(outside, "new_socket", _sockets.new_socket)
+    log.set(outside, "sockets", _sockets.Calls)
 
 
 def noting_spawns(network: Network) -> Any:
