@@ -9,6 +9,10 @@ hooks.
 |                         | None: those of the caller                                 |                               |
 | ``sockets``             | ``dhaga.socket``, for the functions of this class with    | ``network/_sockets``          |
 |                         | addresses and options, and to receive; real: C's          |                               |
+| ``open_file``           | ``dhaga.io``, for the file objects that do not park       | ``disk/_files``               |
+| ``offloaded_file``      | ``_iowait/offloaded_file``, for the class of raw files;   | ``disk/_files``               |
+|                         | None: ``OffloadedFile``                                   |                               |
+| ``next_scope``          | ``_structured/scope``, for the number of a new scope      | counts from 1                 |
 
 A simulation runs in one OS thread. Calls from others, and for objects that are not simulated, still reach the operating
 system. No door is on a hot path.
@@ -17,11 +21,19 @@ system. No door is on a hot path.
 from __future__ import annotations
 
 import _socket
+import builtins
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import IO, Any
 
 names_of_caller: Callable[[], Any] | None = None
 
 new_socket: Callable[..., tuple[int, int, int, int | None]] | None = None
 
 sockets: type[_socket.socket] = _socket.socket
+
+open_file: Callable[..., IO[Any]] = builtins.open
+
+offloaded_file: type[Any] | None = None
+
+next_scope: Callable[[], int] = itertools.count(1).__next__

@@ -15,8 +15,7 @@ import threading
 import uuid
 from typing import Any
 
-from .._kernel import originals
-from .._structured import scope
+from .._kernel import originals, outside
 from ..monkey._rebind import PatchLog, Replacement
 
 WORD = 1 << 64
@@ -93,7 +92,7 @@ class Randomness:
         global draws
         draws = self.draws
         self.log.set(threading, "_counter", itertools.count(1).__next__)
-        self.log.set(scope, "next_number", itertools.count(1).__next__)
+        self.log.set(outside, "next_scope", itertools.count(1).__next__)
         self.log.set(tempfile, "_name_sequence", None)
         # Without libuuid, time, node and sequence come from Python's functions.
         self.log.set(uuid, "_generate_time_safe", None)

@@ -1,7 +1,7 @@
 """The functions of the standard library that a simulation replaces. Without a simulation they do as before.
 
-So a search replaces them once for all its runs: finding all names that modules have bound takes 20 ms, and the names in
-Dhaga's own modules, which a patch leaves out, 2 ms and the copies of a thousand pages in each forked process.
+So a search replaces them once for all its runs: finding all names that modules have bound takes 20 ms. Dhaga's own
+modules are not searched: they call the operating system through ``_kernel/outside.py``.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from .. import monkey
 from .._kernel.context_manager import contextmanager
 from .._kernel.process.preemption_watcher import suspended
-from ..io import standard_open
 from ..monkey import _other_hubs
 from ..monkey._patcher import patch_after, replacements
 from ..monkey._preconditions import early_packages
 from ..monkey._rebind import PatchLog, rebind
 from . import _clocks, _outside, _randomness
-from .disk import _files
 from .disk import _installed as _disk
 from .network import _names
 
@@ -66,20 +63,8 @@ def replace() -> None:
         log.set(module, name, ours)
     log.set(random.Random, "seed", _randomness.seed_generator)
     rebind(wanted, log)
-    rebind_in_dhaga()
     _clocks.set_datetime(simulated=True)
     executors = sys.modules.get("concurrent.futures.thread")
     if executors is not None:
         # Imported before the patch, it has an OS lock, and starts threads while it holds it.
         log.set(executors, "_global_shutdown_lock", threading.Lock())
-
-
-def rebind_in_dhaga() -> None:
-    """Replace the functions that Dhaga's own modules have bound, apart from the simulation's."""
-    pairs: list[tuple[Any, Any]] = [(standard_open, _files.simulated_open)]
-    replaced = {id(standard): ours for standard, ours in pairs}
-    for key, module in list(sys.modules.items()):
-        if key.partition(".")[0] == "dhaga" and not key.startswith("dhaga.simulation."):
-            for name, value in list(vars(module).items()):
-                if id(value) in replaced:
-                    log.set(module, name, replaced[id(value)])
