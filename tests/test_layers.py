@@ -108,8 +108,6 @@ SET_ELSEWHERE: dict[str, frozenset[str]] = {
         {"_kernel.process.shutdown.threads_are_dhagas", "_sync.lock.RLock.__module__", "socket.socket.__repr__"}
     ),
     "pytest_plugin": frozenset({"testing.seed"}),
-    "simulation": frozenset({"_kernel.wait.current.this_thread.main", "asyncio.SelectorEventLoop.__init__"}),
-    "testing": frozenset({"_kernel.wait.current.this_thread.main"}),
 }
 """What a district sets of another one's modules, classes and objects. Nothing is to be added here: what others may set
 is a hook.

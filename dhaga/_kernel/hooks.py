@@ -1,9 +1,10 @@
 """Hooks of the kernel: districts above it listen here. Each callback from the kernel to a higher district goes through
-this table.
+this table. Calls to the operating system that a simulation answers: ``outside.py``.
 
 | hook                       | called by, and when                                     | listener                  |
 |----------------------------|---------------------------------------------------------|---------------------------|
-| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
+| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``,   |
+|                            |                                                         | ``simulation``            |
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
 | ``on_preemption``          | ``preemption.end_turn``, with the dhaga or main code    | ``debug/_instrumentation``|
@@ -20,6 +21,7 @@ this table.
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
 |                            | scheduler                                               |                           |
+| ``on_event_loop``          | ``asyncio.SelectorEventLoop``, with each new loop       | ``simulation``            |
 | ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``,              |
 |                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
@@ -64,6 +66,8 @@ on_offload: Callable[[Any], Any] | None = None
 on_first_wait: Callable[[], object] | None = None
 
 on_main_code: Callable[[Any], object] | None = None
+
+on_event_loop: Callable[[Any], object] | None = None
 
 # Callbacks by fd: select() and friends watch a bare number, and the object that closes the fd knows nothing of them.
 # Dictionaries, because one of many callbacks is removed in O(1).

@@ -11,6 +11,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .._kernel import hooks
 from .._kernel.errors import Cancelled
 from .._kernel.process.virtual_clock import MAX_CANCELS
 from ..asyncio import SelectorEventLoop
@@ -32,16 +33,14 @@ class ProgramLoops:
 
     def watch(self, log: PatchLog) -> None:
         """Note each loop that is made until the log is undone."""
-        init = SelectorEventLoop.__init__
+        log.set(hooks, "on_event_loop", self.note_loop)
 
-        def noting_init(loop: SelectorEventLoop, *arguments: Any, **options: Any) -> None:
-            init(loop, *arguments, **options)
-            self.made.append(weakref.ref(loop))
-            if self.run is not None:
-                standard: Any = loop  # asyncio's own attribute, which no call replaces
-                standard._ready = TaskQueue(self.run, len(self.made))
-
-        log.set(SelectorEventLoop, "__init__", noting_init)
+    def note_loop(self, loop: SelectorEventLoop) -> None:
+        """Note a new loop. From: ``hooks.on_event_loop``."""
+        self.made.append(weakref.ref(loop))
+        if self.run is not None:
+            standard: Any = loop  # asyncio's own attribute, which no call replaces
+            standard._ready = TaskQueue(self.run, len(self.made))
 
     def close_coroutines(self) -> None:
         """Close the coroutines of all unfinished tasks. Parks: while their ``finally`` blocks do."""

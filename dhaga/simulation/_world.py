@@ -26,10 +26,11 @@ from .._kernel.process.virtual_clock import (
     cancel_dhagas,
     close_after_cancels,
     new_virtual_scheduler,
+    set_main_aside,
 )
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait import deadlock
-from .._kernel.wait.current import on_event_loop, this_thread
+from .._kernel.wait.current import on_event_loop
 from ..monkey._rebind import PatchLog
 from . import _clocks, _here, _standard
 from ._clocks import SimulatedClock
@@ -238,8 +239,7 @@ class Simulation:
         standard = _standard.replaced()
         standard.__enter__()
         stack.callback(standard.__exit__, None, None, None)
-        stack.callback(setattr, this_thread, "main", this_thread.main)
-        this_thread.main = None
+        stack.callback(set_main_aside())
         if gc.isenabled():
             gc.disable()
             stack.callback(gc.enable)
