@@ -15,8 +15,6 @@ this table. Calls to the operating system that a simulation answers: ``outside.p
 |                            |                                                         | watcher``                 |
 | ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
 |                            |                                                         | watcher``                 |
-| ``on_offload``             | ``OffloadPool``, for the class of a caller's threads,   | ``simulation``            |
-|                            | None: the usual one                                     |                           |
 | ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
@@ -59,8 +57,6 @@ on_lap: Callable[[], object] | None = None
 
 # True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Any, bool], object]] = []
-
-on_offload: Callable[[Any], Any] | None = None
 
 # None again at interpreter exit, once no handler can start a dhaga.
 on_first_wait: Callable[[], object] | None = None

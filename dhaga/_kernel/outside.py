@@ -12,6 +12,8 @@ hooks.
 | ``open_file``           | ``dhaga.io``, for the file objects that do not park       | ``disk/_files``               |
 | ``offloaded_file``      | ``_iowait/offloaded_file``, for the class of raw files;   | ``disk/_files``               |
 |                         | None: ``OffloadedFile``                                   |                               |
+| ``pool_thread``         | ``_workers/offloaded_call``, for the class of the threads | ``_offload``                  |
+|                         | that make a caller's calls; None: ``WorkerThread``        |                               |
 | ``next_scope``          | ``_structured/scope``, for the number of a new scope      | counts from 1                 |
 
 A simulation runs in one OS thread. Calls from others, and for objects that are not simulated, still reach the operating
@@ -35,5 +37,7 @@ sockets: type[_socket.socket] = _socket.socket
 open_file: Callable[..., IO[Any]] = builtins.open
 
 offloaded_file: type[Any] | None = None
+
+pool_thread: Callable[[Any], type[Any] | None] | None = None
 
 next_scope: Callable[[], int] = itertools.count(1).__next__

@@ -81,7 +81,7 @@ class SimulatedThread(WorkerThread):
 
 
 def threads_of(run: Run, draw: random.Random) -> Callable[[Waiter], Any]:
-    """Return the listener of ``hooks.on_offload`` for a run."""
+    """Return the door ``outside.pool_thread`` for a run."""
     kind = type("SimulatedThread", (SimulatedThread,), {"run_of": run, "draw": draw})
 
     def class_for(me: Waiter) -> Any:

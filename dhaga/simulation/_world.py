@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from greenlet import getcurrent
 
-from .._kernel import hooks
+from .._kernel import outside
 from .._kernel.api import sleep
 from .._kernel.errors import Deadlock
 from .._kernel.foreign_names import refuse_async_with
@@ -259,7 +259,7 @@ class Simulation:
         stack.callback(log.undo)
         log.set(threading, "excepthook", self.on_thread_error)
         log.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
-        log.set(hooks, "on_offload", threads_of(self.run, self.draws.schedule))
+        log.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
         self.loops.watch(log)
         for part in (self.randomness, self.outside):
             part.install()
