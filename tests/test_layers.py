@@ -337,7 +337,8 @@ def attributes_set(tree: ast.AST) -> Iterator[tuple[str, str]]:
             called, *arguments = map(ast.unparse, (node.func, *node.args))
             if arguments and arguments[0] in ("setattr", "delattr"):  # to be called later
                 called, *arguments = arguments
-            if len(arguments) > 1 and (called in ("setattr", "delattr") or called.endswith("log.set")):
+            is_log = called.endswith(".set") and len(arguments) == 3
+            if is_log or (called in ("setattr", "delattr") and len(arguments) > 1):
                 yield arguments[0], arguments[1].strip("'")
 
 

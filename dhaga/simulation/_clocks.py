@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .._kernel import originals
 from .._kernel.process.virtual_clock import VirtualClock
 from ..monkey._rebind import Replacement
+from ._here import here
 
 WALL_START = 1_767_225_600.0 - 1000.0
 """The seconds that ``time.time`` adds to the clock: a run begins on 2026-01-01 at 0:00 UTC."""
@@ -40,7 +40,6 @@ class SimulatedClock(VirtualClock):
         self.now = START
         self.readings = 0
         self.read_at = START
-        self.thread = originals.get_ident()
         # Of the calling host's wall clock, in seconds.
         self.ahead: Callable[[], float] = lambda: 0.0
 
@@ -55,16 +54,14 @@ class SimulatedClock(VirtualClock):
         return self.now + self.readings * READING
 
 
-clock: SimulatedClock | None = None
-"""The clock of the simulation that runs in this process."""
-
 standard = {name: getattr(time, name) for name in dir(time) if callable(getattr(time, name))}
 """The standard functions of ``time``, by name."""
 
 
 def simulated_now() -> float | None:
     """Return the time of the simulation, in its OS thread; None elsewhere."""
-    return clock.read() if clock is not None and clock.thread == originals.get_ident() else None
+    simulation = here()
+    return None if simulation is None else simulation.clock.read()
 
 
 def seconds_clock(name: str, read: Callable[[], float | None]) -> tuple[Callable[[], float], Callable[[], int]]:
@@ -85,11 +82,10 @@ def seconds_clock(name: str, read: Callable[[], float | None]) -> tuple[Callable
 
 def wall_now() -> float | None:
     """Return what the wall clock of the caller's host shows; None outside a simulation."""
-    now = simulated_now()
-    if now is None:
+    simulation = here()
+    if simulation is None:
         return None
-    assert clock is not None
-    return now + WALL_START + clock.ahead()
+    return simulation.clock.read() + WALL_START + simulation.clock.ahead()
 
 
 def broken_down(name: str) -> Callable[..., Any]:
@@ -132,12 +128,6 @@ def replacements() -> dict[str, Callable[..., Any]]:
 
 REPLACED = [Replacement(time, name, ours, standard[name]) for name, ours in replacements().items()]
 """The functions of ``time``."""
-
-
-def use(simulated: SimulatedClock | None) -> None:
-    """Make the program read this clock; None: the real ones."""
-    global clock
-    clock = simulated
 
 
 # ---- datetime

@@ -15,9 +15,9 @@ from .._kernel import hooks
 from .._kernel.errors import Cancelled
 from .._kernel.process.virtual_clock import MAX_CANCELS
 from ..asyncio import SelectorEventLoop
-from ..monkey._rebind import PatchLog
 from ._errors import Stopped
 from ._tasks import TaskQueue
+from ._undoing import Undoing
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -31,9 +31,9 @@ class ProgramLoops:
         self.run = run
         self.made: list[weakref.ref[SelectorEventLoop]] = []
 
-    def watch(self, log: PatchLog) -> None:
-        """Note each loop that is made until the log is undone."""
-        log.set(hooks, "on_event_loop", self.note_loop)
+    def watch(self, undoing: Undoing) -> None:
+        """Note each loop that is made until the end."""
+        undoing.set(hooks, "on_event_loop", self.note_loop)
 
     def note_loop(self, loop: SelectorEventLoop) -> None:
         """Note a new loop. From: ``hooks.on_event_loop``."""

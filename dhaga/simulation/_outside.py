@@ -16,6 +16,8 @@ from typing import Any
 from .._kernel import originals
 from ..monkey._rebind import Replacement
 from ._errors import NotSimulated
+from ._here import here
+from ._undoing import Undoing
 
 _posixsubprocess: Any
 try:
@@ -83,27 +85,22 @@ class Outside:
     def __init__(self, allowed: Iterable[str]) -> None:
         self.allowed = check_kinds(allowed)
         self.addresses: set[Any] = set()
-        self.thread = originals.get_ident()
 
-    def install(self) -> None:
-        global outside, hooked
-        outside = self
+    def install(self, undoing: Undoing) -> None:
+        """Refuse calls from the start of the simulation until its end."""
+        global hooked
         if not hooked:
             hooked = True
             sys.addaudithook(on_audit)
         if not STARTS_ARE_AUDITED:
-            originals.namespaces["threading"]["_start_new_thread"] = start_new_thread
-
-    def uninstall(self) -> None:
-        global outside
-        outside = None
-        if not STARTS_ARE_AUDITED:
-            originals.namespaces["threading"]["_start_new_thread"] = originals.start_new_thread
+            namespace = originals.namespaces["threading"]
+            namespace["_start_new_thread"] = start_new_thread
+            undoing.callback(namespace.__setitem__, "_start_new_thread", originals.start_new_thread)
 
     def check(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Raise NotSimulated if an event leaves the simulation."""
         kind = EVENTS[event]
-        if kind in self.allowed or self.thread != originals.get_ident():
+        if kind in self.allowed:
             return
         if event in ("socket.bind", "socket.connect", "socket.sendto") and isinstance(arguments[1], (str, bytes)):
             if event == "socket.bind":
@@ -135,21 +132,18 @@ def refused(call: str, arguments: tuple[Any, ...], kind: str) -> NotSimulated:
     )
 
 
-outside: Outside | None = None
-"""Of the simulation that runs in this process."""
-
 hooked = False
 
 
 def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if outside is not None and event in EVENTS:
-        outside.check(event, arguments)
+    if event in EVENTS and (simulation := here()) is not None:
+        simulation.outside.check(event, arguments)
 
 
 def start_new_thread(*arguments: Any) -> Any:
     """Start a thread of Dhaga's own, unless a simulation refuses it: on CPython 3.11."""
-    if outside is not None:
-        outside.check("_thread.start_new_thread", arguments)
+    if (simulation := here()) is not None:
+        simulation.outside.check("_thread.start_new_thread", arguments)
     return originals.start_new_thread(*arguments)
 
 
@@ -157,8 +151,9 @@ def refusing_timer(name: str) -> Callable[..., Any]:
     real = getattr(signal, name)
 
     def timer(*arguments: Any) -> Any:
-        if outside is not None and arguments[name == "setitimer" :][:1] != (0,):  # 0 turns a timer off
-            outside.check(f"signal.{name}", arguments)
+        turns_off = arguments[name == "setitimer" :][:1] == (0,)
+        if not turns_off and (simulation := here()) is not None:
+            simulation.outside.check(f"signal.{name}", arguments)
         return real(*arguments)
 
     return timer
@@ -172,8 +167,9 @@ TRACKER = b"from multiprocessing.resource_tracker "
 
 def refusing_fork_exec(arguments: Any, *others: Any) -> Any:
     """Start a process, unless a simulation refuses it: ``multiprocessing`` does so by spawn and forkserver."""
-    if outside is not None and not any(os.fsencode(each).startswith(TRACKER) for each in arguments):
-        outside.check("fork_exec", (arguments,))
+    simulation = here()
+    if simulation is not None and not any(os.fsencode(each).startswith(TRACKER) for each in arguments):
+        simulation.outside.check("fork_exec", (arguments,))
     return standard_fork_exec(arguments, *others)
 
 

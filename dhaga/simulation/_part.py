@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from .._kernel import originals
 from .._kernel.process.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """One part. ``name`` names it in the events, ``draws`` its draws; ``thread`` is the OS thread that it serves."""
+    """One part. ``name`` names it in the events, ``draws`` its draws."""
 
     name: str
     draws: str
@@ -25,7 +24,6 @@ class Part:
         self.seed = seed
         self.draw = random.Random(f"{self.draws} {seed}")
         self.clock = clock
-        self.thread = originals.get_ident()
 
     def begin(self, run: Run, scheduler: Any) -> None:
         """Bind the part to its run."""

@@ -15,8 +15,10 @@ import threading
 import uuid
 from typing import Any
 
-from .._kernel import originals, outside
-from ..monkey._rebind import PatchLog, Replacement
+from .._kernel import outside
+from ..monkey._rebind import Replacement
+from ._here import here
+from ._undoing import Undoing
 
 WORD = 1 << 64
 
@@ -27,16 +29,12 @@ class Draws:
     def __init__(self, seed: int) -> None:
         self.schedule: random.Random = random.Random(f"schedule {seed}")
         self.program: random.Random = random.Random(f"program {seed}")
-        self.thread = originals.get_ident()
-
-
-draws: Draws | None = None
-"""The draws of the simulation that runs in this process."""
 
 
 def draws_of_caller() -> random.Random | None:
     """Return the draws for the program, in the OS thread of its simulation; None elsewhere."""
-    return draws.program if draws is not None and draws.thread == originals.get_ident() else None
+    simulation = here()
+    return None if simulation is None else simulation.draws.program
 
 
 standard_urandom = os.urandom
@@ -81,33 +79,18 @@ REPLACED = [
 """The functions of ``os`` and ``ssl``. ``random.Random.seed`` is replaced in the class."""
 
 
-class Randomness:
-    """The states of the standard library that one simulation sets, and gives back."""
-
-    def __init__(self, found: Draws) -> None:
-        self.draws = found
-        self.log = PatchLog()
-
-    def install(self) -> None:
-        global draws
-        draws = self.draws
-        self.log.set(threading, "_counter", itertools.count(1).__next__)
-        self.log.set(outside, "next_scope", itertools.count(1).__next__)
-        self.log.set(tempfile, "_name_sequence", None)
-        # Without libuuid, time, node and sequence come from Python's functions.
-        self.log.set(uuid, "_generate_time_safe", None)
-        self.log.set(uuid, "_last_timestamp", None)
-        self.log.set(uuid, "_node", self.draws.program.getrandbits(48) | 1 << 40)
-        self.former_state = random.getstate()
-        random.seed(self.draws.program.randrange(WORD))
-        # Drawn in any case: whether another package has imported NumPy must not change the program's draws.
-        seed = self.draws.program.randrange(1 << 32)
-        if (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.seed(seed)
-
-    def uninstall(self) -> None:
-        global draws
-        if draws is self.draws:
-            draws = None
-            random.setstate(self.former_state)
-            self.log.undo()
+def install_draws(draws: Draws, undoing: Undoing) -> None:
+    """Set the states of the standard library that are drawn, until the calls of ``undoing`` are made."""
+    undoing.callback(random.setstate, random.getstate())
+    undoing.set(threading, "_counter", itertools.count(1).__next__)
+    undoing.set(outside, "next_scope", itertools.count(1).__next__)
+    undoing.set(tempfile, "_name_sequence", None)
+    # Without libuuid, time, node and sequence come from Python's functions.
+    undoing.set(uuid, "_generate_time_safe", None)
+    undoing.set(uuid, "_last_timestamp", None)
+    undoing.set(uuid, "_node", draws.program.getrandbits(48) | 1 << 40)
+    random.seed(draws.program.randrange(WORD))
+    # Drawn in any case: whether another package has imported NumPy must not change the program's draws.
+    seed = draws.program.randrange(1 << 32)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed)

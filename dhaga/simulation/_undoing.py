@@ -1,4 +1,4 @@
-"""The end of a simulation: the calls that undo its parts.
+"""The end of a simulation: the attributes that it has set, and the calls that undo its parts.
 
 Not a standard ``ExitStack``: it sets attributes of the errors that it lets through, which some errors refuse.
 """
@@ -18,6 +18,11 @@ class Undoing:
     def callback(self, function: Callable[..., object], *arguments: Any) -> None:
         """Register a call."""
         self.calls.append((function, arguments))
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set an attribute of a module or class, which must have it, until the end."""
+        self.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, value)
 
     def close(self) -> None:
         """Make all calls, even if some fail. Raises: the error of the last one that failed."""

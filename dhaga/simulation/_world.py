@@ -31,8 +31,7 @@ from .._kernel.process.virtual_clock import (
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait import deadlock
 from .._kernel.wait.current import on_event_loop
-from ..monkey._rebind import PatchLog
-from . import _clocks, _here, _standard
+from . import _here, _standard
 from ._clocks import SimulatedClock
 from ._coroutines import ProgramLoops
 from ._errors import Stopped
@@ -40,7 +39,7 @@ from ._events import KEPT, Log
 from ._offload import threads_of
 from ._outside import Outside
 from ._points import KINDS, NewPoints, Program
-from ._randomness import Draws, Randomness
+from ._randomness import Draws, install_draws
 from ._report import report_of
 from ._run import Failure, Run, SimulatedQueue
 from ._strategies import Strategy, is_number, strategy_of
@@ -187,7 +186,6 @@ class Simulation:
         self.clock.ahead = self.network.hosts.seconds_ahead
         self.run.has_points = preempt is not None
         self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
-        self.randomness = Randomness(self.draws)
         self.loops = ProgramLoops(self.run if tasks else None)
 
     def __repr__(self) -> str:
@@ -255,17 +253,12 @@ class Simulation:
         install_disks(self.disks, stack)
         if self.faults is not None:
             self.faults.apply(self.network, self.only_faults)
-        log = PatchLog()
-        stack.callback(log.undo)
-        log.set(threading, "excepthook", self.on_thread_error)
-        log.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
-        log.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
-        self.loops.watch(log)
-        for part in (self.randomness, self.outside):
-            part.install()
-            stack.callback(part.uninstall)
-        _clocks.use(self.clock)
-        stack.callback(_clocks.use, None)
+        stack.set(threading, "excepthook", self.on_thread_error)
+        stack.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
+        stack.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
+        self.loops.watch(stack)
+        install_draws(self.draws, stack)
+        self.outside.install(stack)
         _here.begin(self)
         stack.callback(_here.end)
         stack.callback(self.abandon)

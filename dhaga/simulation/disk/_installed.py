@@ -10,9 +10,9 @@ import sys
 from ... import os as ours
 from ..._kernel import outside
 from ...io import open as ours_open
-from ...monkey._rebind import PatchLog, Replacement
+from ...monkey._rebind import Replacement
 from .._undoing import Undoing
-from . import _active, _audit, _naming, _writing
+from . import _audit, _naming, _writing
 from ._disks import Disks
 from ._files import OffloadedDiskFile, simulated_open, standard_open
 
@@ -28,15 +28,11 @@ SUPPORTING = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "sup
 def install_disks(disks: Disks, undoing: Undoing) -> None:
     """Use disks until the calls of ``undoing`` are made."""
     undoing.callback(disks.end)
-    log = PatchLog()
-    undoing.callback(log.undo)
-    log.set(builtins, "open", simulated_open)
-    log.set(sys.modules["_io"], "open", simulated_open)
-    log.set(outside, "open_file", simulated_open)
-    log.set(outside, "offloaded_file", OffloadedDiskFile)
+    undoing.set(builtins, "open", simulated_open)
+    undoing.set(sys.modules["_io"], "open", simulated_open)
+    undoing.set(outside, "open_file", simulated_open)
+    undoing.set(outside, "offloaded_file", OffloadedDiskFile)
     for name in SUPPORTING:
         known = getattr(os, name)
-        log.set(os, name, known | {each.ours for each in REPLACED if each.standard in known})
+        undoing.set(os, name, known | {each.ours for each in REPLACED if each.standard in known})
     _audit.watch()
-    _active.use(disks)
-    undoing.callback(_active.use, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ..._kernel import hooks, outside
-from ...monkey._rebind import PatchLog
 from .._here import here
 from .._undoing import Undoing
 from . import _names, _sockets
@@ -15,12 +14,10 @@ from ._network import Network
 def install_network(network: Network, undoing: Undoing) -> None:
     """Use a network until the calls of ``undoing`` are made."""
     undoing.callback(network.end)
-    log = PatchLog()
-    undoing.callback(log.undo)
-    log.set(hooks, "on_spawn", noting_spawns(network))
-    log.set(outside, "names_of_caller", names_of_caller)
-    log.set(outside, "new_socket", _sockets.new_socket)
-    log.set(outside, "sockets", _sockets.Calls)
+    undoing.set(hooks, "on_spawn", noting_spawns(network))
+    undoing.set(outside, "names_of_caller", names_of_caller)
+    undoing.set(outside, "new_socket", _sockets.new_socket)
+    undoing.set(outside, "sockets", _sockets.Calls)
 
 
 def noting_spawns(network: Network) -> Any:
