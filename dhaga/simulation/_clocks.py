@@ -15,12 +15,7 @@ from typing import Any
 from .._kernel.process.virtual_clock import VirtualClock
 from ..monkey._rebind import Replacement
 from ._here import here
-
-WALL_START = 1_767_225_600.0 - 1000.0
-"""The seconds that ``time.time`` adds to the clock: a run begins on 2026-01-01 at 0:00 UTC."""
-
-START = 1000.0
-"""The first reading of ``time.monotonic``. Not 0, as a machine has been up for a while."""
+from ._part import START, WALL_START
 
 READING = 1e-9
 """Seconds that a reading of a clock takes: no two readings are equal, and a rate is no division by 0."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._strategies import is_number
-
 Range = tuple[float, float]
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def range_of(name: str, value: Any, least: float | None = 0.0) -> Range:

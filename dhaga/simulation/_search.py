@@ -20,8 +20,9 @@ from .._kernel import originals
 from ._exhaustive import Schedules
 from ._limit import GRACE, late_text
 from ._outcome import Child, Order, Outcome, Program, Settings, start_child
+from ._ranges import is_number
 from ._standard import replaced
-from ._strategies import Exhaustive, is_number
+from ._strategies import Exhaustive
 from ._world import check_count
 from .disk import remove_folders_of
 

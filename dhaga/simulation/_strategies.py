@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import Any
 
 from ._members import Clock, Member
+from ._ranges import is_number
 
 LONGEST_STRETCH = 10_000
 """Points of one member without a park, after which the others run: it may poll for what they do."""
@@ -325,7 +326,3 @@ def check_whole(name: str, value: object) -> None:
     """Check a whole number from 1, or None. Raises: ValueError."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
         raise ValueError(f"the {name} is a whole number from 1, and not {value!r}")
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

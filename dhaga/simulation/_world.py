@@ -40,9 +40,10 @@ from ._offload import threads_of
 from ._outside import Outside
 from ._points import KINDS, NewPoints, Program
 from ._randomness import Draws, install_draws
+from ._ranges import is_number
 from ._report import report_of
 from ._run import Failure, Run, SimulatedQueue
-from ._strategies import Strategy, is_number, strategy_of
+from ._strategies import Strategy, strategy_of
 from ._switches import ReplayingChooser, Switch
 from ._undoing import Undoing
 from .disk import Disks

@@ -16,7 +16,7 @@ from ..._kernel import originals
 from ..._kernel.process.virtual_clock import VirtualClock
 from .._errors import NotSimulated
 from .._part import Part
-from .._strategies import is_number
+from .._ranges import is_number
 from ._datagrams import Datagrams
 from ._end import (
     ANSWERED,
