@@ -55,8 +55,27 @@ ROOMS: dict[str, frozenset[str]] = {
     "_kernel.run": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait"}),
     "_kernel.process": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
     "_kernel.api": frozenset({"_kernel", "_kernel.wait", "_kernel.run", "_kernel.process"}),
+    "simulation._base": frozenset(),
+    "simulation._schedule": frozenset({"simulation._base"}),
+    "simulation.disk": frozenset({"simulation._base"}),
+    "simulation.network": frozenset({"simulation._base", "simulation._schedule", "simulation.disk"}),
+    "simulation._standard": frozenset(
+        {"simulation._base", "simulation._schedule", "simulation.disk", "simulation.network"}
+    ),
+    "simulation._world": frozenset(
+        {"simulation._base", "simulation._schedule", "simulation.disk", "simulation.network", "simulation._standard"}
+    ),
+    "simulation._search": frozenset(
+        {
+            *("simulation._base", "simulation._schedule", "simulation.disk", "simulation.network"),
+            *("simulation._standard", "simulation._world"),
+        }
+    ),
+    "simulation._history": frozenset(),
 }
-"""What each room of the kernel may import, besides itself. The files in none are tools, but for ``FRONT``."""
+"""What each room of the kernel and of the simulation may import of its district, besides itself. The kernel's files in
+no room are tools, but for ``FRONT``.
+"""
 
 FRONT = ("_kernel", "_kernel.api", "_kernel.spawn_later")
 """On top of the rooms."""
@@ -178,23 +197,28 @@ def test_a_module_imports_only_from_the_districts_that_its_own_may() -> None:
 
 
 def room_of(name: str) -> str:
-    return "_kernel.api" if name in FRONT else name.rpartition(".")[0]
+    """Return the room that a module is in; "" of a district without rooms."""
+    rooms = (room for room in ROOMS if f"{name}.".startswith(f"{room}."))
+    return "_kernel.api" if name in FRONT else max(rooms, key=len, default="")
 
 
-def test_a_module_of_the_kernel_imports_only_from_the_rooms_that_its_own_may() -> None:
-    beyond = {}
-    for name, path in MODULES.items():
-        if district_of(name) == "_kernel" and (path.name != "__init__.py" or name == "_kernel"):
-            own = room_of(name)
-            beyond[name] = {each for each in imports_of(name) if room_of(each) not in ROOMS[own] | {own}}
-    assert {name: modules for name, modules in beyond.items() if modules} == {}
+IN_ROOMS = [name for name in MODULES if room_of(name)]
 
 
-def test_the_rooms_of_the_kernel_allow_no_more_than_is_used() -> None:
+def rooms_used(name: str) -> set[str]:
+    """Return the other rooms of its district that a module imports from."""
+    return {room_of(each) for each in imports_of(name) if district_of(each) == district_of(name)} - {room_of(name)}
+
+
+def test_a_module_imports_only_from_the_rooms_that_its_own_may() -> None:
+    beyond = {name: rooms_used(name) - ROOMS[room_of(name)] for name in IN_ROOMS}
+    assert {name: rooms for name, rooms in beyond.items() if rooms} == {}
+
+
+def test_the_rooms_allow_no_more_than_is_used() -> None:
     used: dict[str, set[str]] = {room: set() for room in ROOMS}
-    for name in MODULES:
-        if district_of(name) == "_kernel" and name not in ROOMS.keys() - {"_kernel", "_kernel.api"}:
-            used[room_of(name)] |= {room_of(each) for each in imports_of(name)}
+    for name in IN_ROOMS:
+        used[room_of(name)] |= rooms_used(name)
     assert {room: allowed - used[room] for room, allowed in ROOMS.items() if allowed - used[room]} == {}
 
 
@@ -359,9 +383,9 @@ def test_no_district_sets_an_attribute_of_another() -> None:
 
 def test_an_attribute_that_is_set_of_another_district_would_be_found() -> None:
     tree = ast.parse(
-        "from .. import socket as ours\nfrom ..socket import socket\nfrom .._kernel import hooks, originals\n"
+        "from ... import socket as ours\nfrom ...socket import socket\nfrom ..._kernel import hooks, originals\n"
         "from . import _names\nnames: Any = ours\nnames.a = hooks.b = _names.c = 1\nsetattr(ours.socket, 'd', 2)\n"
         "log.set(socket, 'e', 3)\nundoing.callback(setattr, originals, 'f', 4)\ndel socket.g\n"
     )
-    found = foreign_attributes_set("simulation._standard", tree)
+    found = foreign_attributes_set("simulation._standard.standard", tree)
     assert found == {"socket.a", "socket.socket.d", "socket.socket.e", "_kernel.originals.f", "socket.socket.g"}

@@ -12,7 +12,7 @@ hooks.
 | ``open_file``           | ``dhaga.io``, for the file objects that do not park       | ``disk/_files``               |
 | ``offloaded_file``      | ``_iowait/offloaded_file``, for the class of raw files;   | ``disk/_files``               |
 |                         | None: ``OffloadedFile``                                   |                               |
-| ``pool_thread``         | ``_workers/offloaded_call``, for the class of the threads | ``_offload``                  |
+| ``pool_thread``         | ``_workers/offloaded_call``, for the class of the threads | ``_standard/offload``         |
 |                         | that make a caller's calls; None: ``WorkerThread``        |                               |
 | ``next_scope``          | ``_structured/scope``, for the number of a new scope      | counts from 1                 |
 

@@ -1,7 +1,7 @@
 """One offloaded call: its function and context, the race of its answer with a cancel, and the thread that makes it.
 
 A thread takes the calls of its pool, one after the other, until the pool has none for it. A simulation has a class of
-threads of its own, which are dhagas (``simulation/_offload.py``).
+threads of its own, which are dhagas (``simulation/_standard/offload.py``).
 
 Not here: the backlog, and when a thread starts, is idle and ends (``offload.py``).
 """

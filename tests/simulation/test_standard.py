@@ -16,7 +16,8 @@ import dhaga
 from dhaga import monkey
 from dhaga._kernel.process import preemption_watcher
 from dhaga._kernel.run import preemption
-from dhaga.simulation import Simulation, _standard, search
+from dhaga.simulation import Simulation, search
+from dhaga.simulation._standard import standard
 
 
 def state() -> list[object]:
@@ -62,7 +63,7 @@ def changes(before: dict[str, object], now: dict[str, object]) -> set[str]:
 
 
 def test_a_simulation_changes_of_dhaga_only_what_is_meant_to_be_set() -> None:
-    _standard.patch_late()
+    standard.patch_late()
     try:
         names = [key for key in sys.modules if key.startswith("dhaga") and not key.startswith("dhaga.simulation")]
         modules = [sys.modules[name] for name in names]
@@ -78,7 +79,7 @@ def test_a_simulation_changes_of_dhaga_only_what_is_meant_to_be_set() -> None:
 
 
 def test_an_enclosing_block_replaces_it_once() -> None:
-    with _standard.replaced():
+    with standard.replaced():
         lock = threading.Lock
         with Simulation(0):
             assert threading.Lock is lock
@@ -87,7 +88,7 @@ def test_an_enclosing_block_replaces_it_once() -> None:
 
 
 def test_a_patched_program_stays_patched() -> None:
-    _standard.patch_late()
+    standard.patch_late()
     try:
         with Simulation(0):
             pass
@@ -108,12 +109,12 @@ def test_nothing_is_preempted_by_real_time_in_a_patched_program() -> None:
         thread.start()
         thread.join()
 
-    _standard.patch_late()
+    standard.patch_late()
     preemption_watcher.turn_on()
     try:
         watcher = preemption_watcher.watcher
         assert watcher is not None
-        with _standard.replaced():
+        with standard.replaced():
             assert preemption_watcher.watcher is None and preemption.default_quantum is None
             assert search(sleep_in_a_thread, 3).complete  # not even in the forked process of a run
         assert preemption_watcher.watcher is not None and preemption.default_quantum == preemption.QUANTUM

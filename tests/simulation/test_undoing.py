@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga.simulation._undoing import Undoing
+from dhaga.simulation._base.undoing import Undoing
 
 
 def test_calls_are_made_the_last_first_and_once() -> None:

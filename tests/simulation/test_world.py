@@ -13,14 +13,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import dhaga
-from dhaga.simulation import LimitReached, Simulation, _standard, current
+from dhaga.simulation import LimitReached, Simulation, current
+from dhaga.simulation._standard import standard
 from tests.kit.races import run_threads
 
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
     """Patch once: in a process with the modules of all tests, a patch takes 0.2 s."""
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

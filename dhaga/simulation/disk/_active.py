@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._errors import NotSimulated
-from .._here import here
+from .._base.errors import NotSimulated
+from .._base.here import here
 from ._tree import WAYS_OUT
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ... import os as ours
 from ..._kernel import outside
 from ...io import open as ours_open
 from ...monkey._rebind import Replacement
-from .._undoing import Undoing
+from .._base.undoing import Undoing
 from . import _audit, _naming, _writing
 from ._disks import Disks
 from ._files import OffloadedDiskFile, simulated_open, standard_open

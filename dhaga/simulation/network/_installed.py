@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..._kernel import hooks, outside
-from .._here import here
-from .._undoing import Undoing
+from .._base.here import here
+from .._base.undoing import Undoing
 from . import _names, _sockets
 from ._network import Network
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._iowait import dns
 from ...monkey._rebind import Replacement
-from .._here import found_network, network_of_caller
+from .._base.here import found_network, network_of_caller
 from ._hosts import ANY, Host, canonical, is_loopback
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import os
 import socket as standard
 from typing import Any
 
-from .._errors import NotSimulated
-from .._here import found_network, network_of_caller
+from .._base.errors import NotSimulated
+from .._base.here import found_network, network_of_caller
 from ._end import CLOSED, CONNECTED, LISTENING, NEW, Address, End, standard_fstat
 from ._names import numeric
 
