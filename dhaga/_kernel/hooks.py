@@ -1,9 +1,10 @@
 """Hooks of the kernel: districts above it listen here. Each callback from the kernel to a higher district goes through
-this table.
+this table. Calls to the operating system that a simulation answers: ``outside.py``.
 
 | hook                       | called by, and when                                     | listener                  |
 |----------------------------|---------------------------------------------------------|---------------------------|
-| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
+| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``,   |
+|                            |                                                         | ``simulation``            |
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
 | ``on_park_error``          | ``Waiter._throw_error``, with the error that a park is  | ``asyncio``               |
@@ -16,12 +17,11 @@ this table.
 |                            |                                                         | watcher``                 |
 | ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
 |                            |                                                         | watcher``                 |
-| ``on_offload``             | ``OffloadPool``, for the class of a caller's threads,   | ``simulation``            |
-|                            | None: the usual one                                     |                           |
 | ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
 | ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``run/program_loop``      |
 |                            | scheduler                                               |                           |
+| ``on_event_loop``          | ``asyncio.SelectorEventLoop``, with each new loop       | ``simulation``            |
 | ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``run/program_loop``,     |
 |                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
@@ -62,12 +62,12 @@ on_lap: Callable[[], object] | None = None
 # True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Any, bool], object]] = []
 
-on_offload: Callable[[Any], Any] | None = None
-
 # None again at interpreter exit, once no handler can start a dhaga.
 on_first_wait: Callable[[], object] | None = None
 
 on_main_code: Callable[[Any], object] | None = None
+
+on_event_loop: Callable[[Any], object] | None = None
 
 # Callbacks by fd: select() and friends watch a bare number, and the object that closes the fd knows nothing of them.
 # Dictionaries, because one of many callbacks is removed in O(1).
