@@ -28,7 +28,7 @@ from .._sync.semaphore import Semaphore
 __all__ = ["PoolQueue", "install", "uninstall"]
 
 ATTRIBUTE = "_queue_class"
-"""Of QueuePool: the class of a new pool's queue."""
+"""The attribute of QueuePool that holds the class of a new pool's queue."""
 
 COME_MEANWHILE: Any = object()
 """The result of a wait that has ended before it began: there is a connection in the queue."""
