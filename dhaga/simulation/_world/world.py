@@ -327,7 +327,8 @@ class Simulation:
 
 
 def current() -> Simulation:
-    """Return the simulation that is under way. Raises: RuntimeError without one."""
-    if here.running is None:
+    """Return the simulation of the calling OS thread. Raises: RuntimeError without one."""
+    simulation = here.here()
+    if simulation is None:
         raise RuntimeError("no simulation is under way here")
-    return here.running
+    return simulation
