@@ -27,7 +27,7 @@ from ..simulation._search.limit import limited
 from ..simulation._search.outcome import Order, Outcome, Settings, run_here
 from ..simulation._search.search import REAL_SECONDS, Findings, progress_line, search
 from ..simulation._search.shrink import shrink
-from ..simulation._standard.outside import KINDS as OUTSIDE
+from ..simulation._standard.unsimulated import KINDS as OUTSIDE
 from ..simulation._world.report import failure_text
 from ..simulation._world.world import MAX_EVENTS, MAX_SECONDS, STALLS
 from ..simulation.network import Faults

@@ -98,7 +98,7 @@ WITHOUT_TESTS = {
     "simulation/network/_ports.py": "by test_network.py: what programs see of them",
     "simulation/network/_wire.py": "by test_network.py: what programs see of it",
     "_kernel/outside.py": "by tests/simulation/test_standard.py: a simulation sets nothing else of Dhaga",
-    "simulation/_base/here.py": "by test_outside.py and test_world.py: other OS threads, and one simulation at a time",
+    "simulation/_base/here.py": "by test_unsimulated.py and test_world.py: other OS threads, one at a time",
     "simulation/_base/part.py": "by test_network.py and test_disk.py, whose draws and events these are",
     "simulation/_base/pause.py": "by test_offload.py and test_disk.py, whose calls take a virtual time",
     "simulation/_base/ranges.py": "by test_faults.py and test_disk.py, which give wrong ones",
@@ -110,7 +110,7 @@ WITHOUT_TESTS = {
     "simulation/disk/_real.py": "by test_tree.py: the calls behind it",
     "simulation/disk/_survival.py": "by test_disk.py: what a kill leaves",
     "simulation/disk/_writing.py": "by test_files.py and test_disk.py: the functions of os for fds",
-    "simulation/_base/errors.py": "raised in tests/simulation/test_world.py, test_outside.py and test_determinism.py",
+    "simulation/_base/errors.py": "raised in test_world.py, test_unsimulated.py and test_determinism.py",
     "debug/_helper_thread.py": "by tests/debug/test_thread_server.py and test_watchdog.py, whose threads these are",
 }
 """Modules that tests of another name exercise, and which: each ``test_x.py`` in the text is one of these."""

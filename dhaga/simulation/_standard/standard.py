@@ -21,7 +21,7 @@ from ...monkey._preconditions import early_packages
 from ...monkey._rebind import PatchLog, rebind
 from ..disk import _installed as _disk
 from ..network import _names
-from . import clocks, outside, randomness
+from . import clocks, randomness, unsimulated
 
 log = PatchLog()
 """The replaced functions, while any simulation or search is under way."""
@@ -58,7 +58,7 @@ def patch_late() -> None:
 
 def replace() -> None:
     tempfile.gettempdir()  # the first call draws names, to try the folder
-    wanted = [*clocks.REPLACED, *randomness.REPLACED, *outside.REPLACED, *_names.REPLACED, *_disk.REPLACED]
+    wanted = [*clocks.REPLACED, *randomness.REPLACED, *unsimulated.REPLACED, *_names.REPLACED, *_disk.REPLACED]
     for module, name, ours, _ in wanted:
         log.set(module, name, ours)
     log.set(random.Random, "seed", randomness.seed_generator)

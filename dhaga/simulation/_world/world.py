@@ -3,7 +3,7 @@
 In the block the standard library is patched, and the main code has a scheduler of its own. All that the outside world
 would decide comes from the seed: who runs next (``_schedule/run.py``), preemptions (``_schedule/points.py``), time
 (``_standard/clocks.py``) and randomness (``_standard/randomness.py``). A call that leaves the simulation is an error
-(``_standard/outside.py``).
+(``_standard/unsimulated.py``).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from .._schedule.switches import ReplayingChooser, Switch
 from .._standard.clocks import SimulatedClock
 from .._standard.coroutines import ProgramLoops
 from .._standard.offload import threads_of
-from .._standard.outside import Outside
 from .._standard.randomness import Draws, install_draws
 from .._standard.standard import replaced
+from .._standard.unsimulated import Unsimulated
 from ..disk import Disks
 from ..disk._installed import install_disks
 from ..network import Faults, Network
@@ -180,10 +180,10 @@ class Simulation:
         chooser = replayed or self.strategy.chooser(self.draws.schedule)
         self.clock = SimulatedClock()
         self.run = Run(chooser, self.clock, Log(keep), max_events, max_seconds, stalls)
-        self.outside = Outside(allow)
+        self.unsimulated = Unsimulated(allow)
         self.network = Network(seed, self.clock)
         self.disks = self.network.disks = Disks(self.network)
-        self.network.allows_real = "network" in self.outside.allowed
+        self.network.allows_real = "network" in self.unsimulated.allowed
         self.faults = None if faults is None else Faults.of(faults)
         self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
         self.clock.ahead = self.network.hosts.seconds_ahead
@@ -246,7 +246,7 @@ class Simulation:
             stack.callback(gc.enable)
         selector = SimulatedSelector(self.clock)
         selector.run = self.run
-        selector.has_outside = bool(self.outside.allowed & {"network", "processes", "threads"})
+        selector.has_outside = bool(self.unsimulated.allowed & {"network", "processes", "threads"})
         self.scheduler = new_virtual_scheduler(selector, lambda: SimulatedQueue(self.run), new_starts=False)
         self.run.begin(self.scheduler)
         self.network.begin(self.run, self.scheduler)
@@ -261,7 +261,7 @@ class Simulation:
         stack.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
         self.loops.watch(stack)
         install_draws(self.draws, stack)
-        self.outside.install(stack)
+        self.unsimulated.install(stack)
         here.begin(self)
         stack.callback(here.end)
         stack.callback(self.abandon)

@@ -79,7 +79,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     return found
 
 
-class Outside:
+class Unsimulated:
     """The kinds that one simulation allows. ``addresses``: Unix sockets that the program itself has bound."""
 
     def __init__(self, allowed: Iterable[str]) -> None:
@@ -137,13 +137,13 @@ hooked = False
 
 def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
     if event in EVENTS and (simulation := here()) is not None:
-        simulation.outside.check(event, arguments)
+        simulation.unsimulated.check(event, arguments)
 
 
 def start_new_thread(*arguments: Any) -> Any:
     """Start a thread of Dhaga's own, unless a simulation refuses it: on CPython 3.11."""
     if (simulation := here()) is not None:
-        simulation.outside.check("_thread.start_new_thread", arguments)
+        simulation.unsimulated.check("_thread.start_new_thread", arguments)
     return originals.start_new_thread(*arguments)
 
 
@@ -153,7 +153,7 @@ def refusing_timer(name: str) -> Callable[..., Any]:
     def timer(*arguments: Any) -> Any:
         turns_off = arguments[name == "setitimer" :][:1] == (0,)
         if not turns_off and (simulation := here()) is not None:
-            simulation.outside.check(f"signal.{name}", arguments)
+            simulation.unsimulated.check(f"signal.{name}", arguments)
         return real(*arguments)
 
     return timer
@@ -169,7 +169,7 @@ def refusing_fork_exec(arguments: Any, *others: Any) -> Any:
     """Start a process, unless a simulation refuses it: ``multiprocessing`` does so by spawn and forkserver."""
     simulation = here()
     if simulation is not None and not any(os.fsencode(each).startswith(TRACKER) for each in arguments):
-        simulation.outside.check("fork_exec", (arguments,))
+        simulation.unsimulated.check("fork_exec", (arguments,))
     return standard_fork_exec(arguments, *others)
 
 
