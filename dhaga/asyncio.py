@@ -85,8 +85,9 @@ class SelectorEventLoop(standard.SelectorEventLoop):
         self.expected: BaseException | None = None
         self.interrupted_by: BaseException | None = None
         super().__init__(DefaultSelector() if selector is None else selector)
-        if hooks.on_event_loop is not None:
-            hooks.on_event_loop(self)
+        on_event_loop = hooks.on_event_loop
+        if on_event_loop is not None:
+            on_event_loop(self)
 
     def run_forever(self) -> None:
         """Run until ``stop``. Parks: ``read fd N``, while the loop is idle."""

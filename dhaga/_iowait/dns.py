@@ -34,7 +34,8 @@ def answerable(look_up: F) -> F:
 
     @functools.wraps(look_up)
     def answer(*arguments: Any, **options: Any) -> Any:
-        names = None if outside.names_of_caller is None else outside.names_of_caller()
+        names_of_caller = outside.names_of_caller  # read once, because another OS thread may unset it
+        names = None if names_of_caller is None else names_of_caller()
         return (look_up if names is None else getattr(names, look_up.__name__))(*arguments, **options)
 
     return cast(F, answer)

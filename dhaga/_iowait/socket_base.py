@@ -56,8 +56,9 @@ class TimeoutSocket(standard.socket):
     __slots__ = ("call_timeout_", "mode_set", "sends_until_check", "watcher_", "watchers_")
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
-        if outside.new_socket is not None:
-            family, type, proto, fileno = outside.new_socket(self, family, type, proto, fileno)
+        new_socket = outside.new_socket  # read once, because another OS thread may unset it
+        if new_socket is not None:
+            family, type, proto, fileno = new_socket(self, family, type, proto, fileno)
         self.watcher_: Any = NO_WATCHER
         self.watchers_: FdWatchers = FdWatchers(-1)
         # Whether we know the fd's mode: a foreign fd's mode is unknown until a timeout is set.

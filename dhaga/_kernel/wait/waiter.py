@@ -188,8 +188,9 @@ class Waiter:
         if error is None:
             error, self._error = self._error, None
             assert error is not None
-        if hooks.on_park_error is not None:
-            hooks.on_park_error(self, error)
+        on_park_error = hooks.on_park_error
+        if on_park_error is not None:
+            on_park_error(self, error)
         try:
             raise error
         finally:
