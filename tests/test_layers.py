@@ -129,7 +129,7 @@ SET_ELSEWHERE: dict[str, frozenset[str]] = {
     "pytest_plugin": frozenset({"testing.seed"}),
 }
 """What a district sets of another one's modules, classes and objects. Nothing is to be added here: what others may set
-is a hook.
+is a hook or a door.
 """
 
 LONGEST = 420

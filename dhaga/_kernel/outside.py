@@ -1,11 +1,11 @@
 """Doors: the calls to the operating system that a simulation answers. It sets these names, and no others of Dhaga but
-hooks.
+hooks, ``dhaga.excepthook`` among them.
 
 | door                    | called by, and when                                       | in a simulation               |
 |-------------------------|-----------------------------------------------------------|-------------------------------|
 | ``names_of_caller``     | ``_iowait/dns``, for the functions that look names up in  | ``network/_names``            |
 |                         | the caller's OS thread; None: the real ones               |                               |
-| ``new_socket``          | each new ``dhaga.socket``: returns other arguments for it; | ``network/_sockets``          |
+| ``new_socket``          | each new ``dhaga.socket``: returns its real arguments;    | ``network/_sockets``          |
 |                         | None: those of the caller                                 |                               |
 | ``sockets``             | ``dhaga.socket``, for the functions of this class with    | ``network/_sockets``          |
 |                         | addresses and options, and to receive; real: C's          |                               |
@@ -17,7 +17,7 @@ hooks.
 | ``next_scope``          | ``_structured/scope``, for the number of a new scope      | counts from 1                 |
 
 A simulation runs in one OS thread. Calls from others, and for objects that are not simulated, still reach the operating
-system. No door is on a hot path.
+system. The compiled paths pass no door; ``socket.recv`` in Python looks one attribute more up.
 """
 
 from __future__ import annotations
