@@ -14,10 +14,10 @@ from typing import Any
 import dhaga.monkey
 from dhaga._cli.simulate import start_again
 from dhaga.simulation import Outcome, Settings, search
-from dhaga.simulation._outcome import Order
-from dhaga.simulation._search import run_one
-from dhaga.simulation._standard import replaced
-from dhaga.simulation._strategies import strategy_of
+from dhaga.simulation._schedule.strategies import strategy_of
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
+from dhaga.simulation._standard.standard import replaced
 
 
 def import_packages(program: str) -> None:

@@ -18,6 +18,7 @@ from ..run.loop import HubSelector
 from ..run.run_modes import ImplicitMode
 from ..run.run_queues import LowQueue
 from ..run.scheduler import Scheduler
+from ..wait.current import this_thread
 from ..wait.deadlock import DeadlockWatch
 from .shutdown import ended_schedulers
 
@@ -124,6 +125,16 @@ def new_virtual_scheduler(
     scheduler._low = new_low(scheduler)
     ImplicitMode(scheduler)
     return scheduler
+
+
+def set_main_aside() -> Callable[[], None]:
+    """Leave this OS thread without main code, for ``new_virtual_scheduler``. Returns: a function that undoes it."""
+    outer, this_thread.main = this_thread.main, None
+
+    def restore() -> None:
+        this_thread.main = outer
+
+    return restore
 
 
 def abandon(scheduler: Scheduler) -> None:

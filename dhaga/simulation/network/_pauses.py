@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._kernel.run.run_queues import HighQueue, LowQueue
 from ..._kernel.run.scheduler import NewQueue
-from .._members import remove_all, waiter_behind
-from .._pause import pause_caller
-from .._ranges import Range
+from .._base.pause import pause_caller
+from .._base.ranges import Range
+from .._schedule.members import remove_all, waiter_behind
 
 if TYPE_CHECKING:
     from ..._kernel.run.scheduler import Scheduler
-    from .._run import Run, SimulatedQueue
+    from .._schedule.run import Run, SimulatedQueue
     from ._hosts import Host
     from ._network import Network
 
