@@ -92,9 +92,10 @@ class InnerCondition(Condition):
             return False
         me, waiters = this_waiter(), self._owner._waiters_
         me.prepare_park(waiters.reason, waiters)
-        waiters.append(me.parked)
-        if self._owner._state_() > self._state_checked:
-            me._end_park(CHANGED)
+        ticket = me.parked
+        waiters.append(ticket)
+        if self._owner._state_() > self._state_checked and me.undo_park():
+            me.wake_from(ticket, CHANGED)
         saved = self._release_save()
         wake: Any = TIMED_OUT
         try:

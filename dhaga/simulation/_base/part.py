@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .._schedule.run import Run
 
 START = 1000.0
-"""The first reading of ``time.monotonic``. Not 0, as a machine has been up for a while."""
+"""The first reading of ``time.monotonic``. Not 0: a machine has been up for a while."""
 
 WALL_START = 1_767_225_600.0 - START
 """The seconds that ``time.time`` adds to the clock: a run begins on 2026-01-01 at 0:00 UTC."""

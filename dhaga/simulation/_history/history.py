@@ -1,7 +1,7 @@
 """Histories: the calls that clients made, with their results, to be checked against a model of what they called.
 
-A history of concurrent calls is *linearizable* if each call can be given one moment between its begin and its end, so
-that the model, called at these moments, has the same results. It needs no simulation, but is most of use in one.
+A history of concurrent calls is *linearizable* if one moment can be found for each call, between its begin and end, so
+that a model called at these moments has the same results. Histories need no simulation, but are most useful in one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Call:
             self.ended_at, self.ended = time.monotonic(), next(self.history.order)
 
     def cancel(self) -> None:
-        """Remove the call from the history, as it had no effect and never will."""
+        """Remove the call from the history: it had no effect and never will."""
         self.history.calls.remove(self)
 
 

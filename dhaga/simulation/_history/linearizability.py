@@ -41,7 +41,7 @@ class Search:
     """A search over the calls of one part of a history.
 
     A configuration is a set of calls that have had their moment, as bits of a number, and the state after them.
-    ``longest``: the calls of the longest order that was found, ``state`` the state after it, ``refused``: those which
+    ``longest``: the calls of the longest order found; ``state``: the state after that order; ``refused``: calls that
     could come next by their times, but not by their results.
     """
 

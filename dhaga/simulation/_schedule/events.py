@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 @lru_cache(1 << 14)
 def without_fds(what: str) -> str:
-    """Return the text of an event for its hash. Kept, as it takes 0.7 µs, and each park at a socket has such a text."""
+    """Return the text of an event for its hash. Kept: making one takes 0.7 µs, and each park at a socket has one."""
     return FD.sub("fd", what)
 
 

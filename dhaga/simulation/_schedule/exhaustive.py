@@ -15,7 +15,7 @@ from .members import Member
 from .strategies import LONGEST_STRETCH, Chooser
 
 Decision = tuple[int, int, bool]
-"""Of how many choices which one was taken, and whether all but the first are preemptions."""
+"""The number of choices, the choice taken, and whether all but the first are preemptions."""
 
 
 class ExhaustiveChooser(Chooser):

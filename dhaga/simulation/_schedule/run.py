@@ -284,7 +284,7 @@ class Run:
         return True
 
     def release_paused(self) -> None:
-        """Resume the threads of paused hosts, as the run is over."""
+        """Resume the threads of paused hosts: the run is over."""
         if self.pauses is not None:
             self.pauses.release_all()
 

@@ -4,8 +4,9 @@ A chooser is asked when a member parks (``next_of``), and at points between two 
 when its countdown ``points_left`` has reached 0: so most points cost a subtraction.
 
 Source: S. Burckhardt, P. Kothari, M. Musuvathi, S. Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees of
-Finding Bugs (2010), for PCT. Differences: a yield lowers the priority, and so does a long stretch without a park, as a
-loop that polls would starve all others; without the length of the program, early steps are more likely to be changes.
+Finding Bugs (2010), for PCT. Differences: a yield lowers the priority, and so does a long stretch without a park: a
+loop that polls would starve all others. Early steps are more likely to be changes, because the length of the program is
+not known.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Chooser:
         return 0 if ready else None
 
     def ask_again(self) -> None:
-        """Ask at the next point, as no switch was possible at this one."""
+        """Ask at the next point: no switch was possible at this one."""
         self.points_left = 1
 
     def became_ready(self, member: Member) -> None:
@@ -279,7 +280,7 @@ class Mixed(Strategy):
 class Exhaustive(Strategy):
     """Every schedule with at most ``preemptions`` preemptions, one after the other: for small programs.
 
-    Only ``search`` can use it, as each run depends on the earlier ones.
+    Only ``search`` can use it, because each run depends on the earlier ones.
     """
 
     preemptions: int = 2
@@ -302,7 +303,7 @@ NAMES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "mixed": (Mixed, (int,)),
     "exhaustive": (Exhaustive, (int,)),
 }
-"""By name: the class, and the types of its parameters."""
+"""The class of each name, and the types of its parameters."""
 
 
 def strategy_of(value: Strategy | str) -> Strategy:

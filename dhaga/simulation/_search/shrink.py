@@ -140,7 +140,7 @@ class Failing:
 
 
 def shrink(program: Program, settings: Settings, outcome: Outcome, real_seconds: float = REAL_SECONDS) -> Outcome:
-    """Return the smallest run found that fails as this one does, with its lines; the same one if it cannot be replayed.
+    """Return the smallest run with the failure of ``outcome``, and its lines; else ``outcome``, if a replay passes.
 
     First faults are taken away, then switches; if more than two are left, the runs with a single preemption are tried.
     """

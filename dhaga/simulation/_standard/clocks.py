@@ -1,6 +1,6 @@
 """The standard library's clocks, on the clock of the simulation: ``time`` and ``datetime``.
 
-The methods of ``datetime`` are changed in the class itself, as modules have imported that class.
+The methods of ``datetime`` are changed in the class itself, because modules have imported that class.
 """
 
 from __future__ import annotations

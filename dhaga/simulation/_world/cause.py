@@ -117,7 +117,7 @@ class Reading:
         self.nearest: Sequence[Line] = outcome.nearest_lines
 
     def conflict(self, number: int) -> Conflict | None:
-        """Return the lines that a switch orders, of the thread that it stops or of the one that it lets run."""
+        """Return the lines that a switch orders: of the stopped thread, or of the thread that runs instead."""
         around = self.around_the_stop(number)
         if self.switches[number].preempts or (around is not None and around.name):
             return around
@@ -178,7 +178,7 @@ def clash(one: Line, other: Line) -> str:
 
 @cache
 def names_of(file: str, line: int) -> Names:
-    """Return the shared names of a line, as its source tells."""
+    """Return the shared names in the source of a line."""
     private = private_names(file, line)
     touched, written = set(), set()
     for node in nodes_of(file).get(line, ()):

@@ -44,7 +44,7 @@ def side_by_side(lines: Iterable[Line], names: Sequence[str], members_shown: Abs
 
 
 def cut(stretch: list[Line], index: int, count: int) -> list[tuple[int, str]]:
-    """Return the rows of a stretch: its first lines if it follows a switch, its last ones if one follows it."""
+    """Return the rows of a stretch: the first lines after a switch, the last ones before a switch."""
     first = stretch[:AROUND] if index else []
     last = stretch[-AROUND:] if index < count - 1 else []
     if len(stretch) <= len(first) + len(last):

@@ -66,7 +66,7 @@ STALLS = 1.0
 
 
 class SimulatedSelector(JumpingSelector):
-    """A selector that finds a deadlock at once, as nothing outside could wake a dhaga."""
+    """A selector that finds a deadlock at once: nothing outside could wake a dhaga."""
 
     run: Run
     is_shared = True
@@ -122,16 +122,15 @@ def is_failure(error: BaseException) -> bool:
 class Simulation:
     """Run a block of main code, and all threads that it starts, by a seed.
 
-    ``strategy``: who runs next, an object or its name (``mixed``, ``random``, ``pct:3``, ``fifo``); ``preempt``:
-    ``"lines"`` or ``"instructions"`` of the program, between which threads are also switched; ``modules``: installed
-    packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
-    (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
-    ``stalls``: seconds of the virtual clock for which threads stand still between lines, all together;
-    ``tasks``: the strategy also orders the ready tasks of asyncio loops;
-    ``switches``: a schedule to replay instead;
-    ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
-    happen, as a report shows them.
-    The block ends once all threads but daemons have ended; coroutines that are still suspended are closed. An error
+    ``strategy``: who runs next, an object or its name (``mixed``, ``random``, ``pct:3``, ``fifo``). ``preempt``:
+    ``"lines"`` or ``"instructions"`` of the program: threads are also switched between them. ``modules``: installed
+    packages that count as the program's. ``allow``: kinds of real calls that are let through. ``max_events``
+    (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them.
+    ``stalls``: the sum of the virtual seconds for which threads stand still between lines. ``tasks``: the strategy
+    also orders the ready tasks of asyncio loops. ``switches``: a schedule to replay instead. ``faults``: of the
+    ``network``, as data or the path of a TOML file. ``only_faults``: the numbers of the faults that happen, from a
+    report.
+    The block ends once all threads but daemons have ended. Coroutines that are still suspended are closed. An error
     of any thread ends the run, and is raised with the report as its note. Raises: TypeError, ValueError, PatchError,
     and what the program raises.
 

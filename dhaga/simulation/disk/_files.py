@@ -81,7 +81,7 @@ class DiskFile(FileIO):
         return super().readinto(buffer)
 
     def abandon(self) -> None:
-        """Close the file, as its program is dead."""
+        """Close the file: its program is dead."""
         FileIO.close(self)
 
 

@@ -293,7 +293,7 @@ def refusing(name: str) -> Callable[..., Any]:
     return make
 
 
-# ---- listing: in an order that the seed draws, as none is promised
+# ---- listing: in an order that the seed draws: none is promised
 
 
 class Entries:

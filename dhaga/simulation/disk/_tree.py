@@ -54,7 +54,7 @@ def rebuild(disk: Disk) -> None:
 
 
 def fill(disk: Disk, directory: Directory, path: str, made: dict[int, str]) -> None:
-    """Make the entries of a directory. ``made``: the first path of each file, as it may have several names."""
+    """Make the entries of a directory. ``made``: the first path of each file: a file may have several names."""
     directory.entries = dict(directory.durable)
     for name, inode in sorted(directory.entries.items()):
         place = f"{path}/{name}"

@@ -1,7 +1,7 @@
 """Datagrams: each finds its way by itself, and may be lost, doubled or overtaken.
 
-A socket of the program holds one datagram at a time, as the sender's address is known only for that one; the others
-wait here.
+A socket of the program holds one datagram at a time, because the sender's address is known only for that one. The
+others wait here.
 """
 
 from __future__ import annotations

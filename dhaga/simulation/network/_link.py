@@ -25,10 +25,10 @@ SHARES = ("loss", "duplicates", "reordered", "fragments")
 class Link:
     """The properties of a wire.
 
-    ``latency``: seconds, a number or a range (lowest, highest) to draw from; ``bandwidth``: bytes a second, None: no
-    limit; ``loss``: the share of datagrams that are lost, and of segments of a stream that are sent again;
-    ``duplicates``: of datagrams that arrive twice; ``reordered``: of datagrams that later ones overtake;
-    ``fragments``: of segments that arrive in two parts. Raises: TypeError, ValueError.
+    ``latency``: seconds, a number or a range (lowest, highest) to draw from. ``bandwidth``: bytes a second, None: no
+    limit. ``loss``: the share of lost datagrams, and of segments of a stream that are sent again. ``duplicates``: the
+    share of datagrams that arrive twice. ``reordered``: the share of datagrams that later ones overtake.
+    ``fragments``: the share of segments that arrive in two parts. Raises: TypeError, ValueError.
     """
 
     latency: float | Range = (0.0005, 0.005)

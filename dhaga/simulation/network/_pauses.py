@@ -156,7 +156,7 @@ class Pauses:
         self.held = [held for held in self.held if held.host is not host]
 
     def release_all(self) -> None:
-        """Resume all threads, as the run is over."""
+        """Resume all threads: the run is over."""
         self.until.clear()
         self.release([*self.held])
 

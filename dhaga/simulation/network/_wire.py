@@ -1,8 +1,8 @@
 """``Wire``: one direction of a connection. It carries bytes in order, with what their link and its faults do to them.
 
-A wire takes what its source has sent as soon as the program lets the event loop run, so at the time of the send; it
-gives them to its target when they arrive. At most ``WINDOW`` bytes are on the wire: then the source's send buffer
-fills, as with a real connection whose peer does not read.
+A wire takes the bytes of a send as soon as the program lets the event loop run, so at the time of the send, and gives
+them to the target when they arrive. At most ``WINDOW`` bytes are on the wire. Then the source's send buffer fills, as
+with a real connection whose peer does not read.
 """
 
 from __future__ import annotations
