@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dhaga
 from dhaga import socket, ssl
-from dhaga._kernel import originals
 from tests.kit.certificates import NAME, client_context, server_context
 
 LOCAL = ("127.0.0.1", 0)
-INTERNET = (socket.AF_INET, socket.AF_INET6)
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
@@ -55,17 +53,10 @@ def fill(sock: Any) -> bytes:
     sent = bytearray()
     former = sock.gettimeout()
     sock.settimeout(0)
-    refused = 0
-    while refused < (20 if sock.family in INTERNET else 1):  # TCP finds room until all has arrived
-        data = bytes([len(sent) >> 14 & 255]) * (1 << 14)
-        try:
+    with suppress(ssl.SSLWantWriteError):
+        while True:
+            data = bytes([len(sent) >> 14 & 255]) * (1 << 14)
             sock.send(data)
-        except ssl.SSLWantWriteError:
-            refused += 1
-            if sock.family in INTERNET:
-                originals.thread_sleep(0.005)
-        else:
-            refused = 0
             sent += data
     sock.settimeout(former)
     return bytes(sent + sock.pending_piece)
