@@ -4,11 +4,6 @@ A program may block its own loop, close it, and cancel all of its tasks. So each
 one: the standard loop over a selector that parks. While the loop is idle, or one of its coroutines blocks, other
 dhagas run. Its coroutines see the thread identity, locals and locks of the dhaga that runs the loop.
 
-An OS thread can show one running loop at a time, and shows none in dhagas and main code (``_kernel/run/scheduler.py``).
-A waiter that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks;
-whenever it parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in
-``beside_scheduler``, or later, if another OS thread than the main one gets its scheduler only within the loop.
-
 Rejected: the scheduler's loop for all, because a coroutine that blocks would stop all dhagas (use that loop with
 ``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
 signals. Only a loop that waits in C (uvloop) gets an OS thread, if a dhaga runs it with ``run`` or a Runner.
@@ -21,9 +16,10 @@ import contextlib
 import os
 import signal
 import sys
-from asyncio import _get_running_loop, _set_running_loop
+from asyncio import _get_running_loop
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeVar
 
 from greenlet import getcurrent
@@ -31,12 +27,11 @@ from greenlet import getcurrent
 from ._kernel import hooks, originals
 from ._kernel.api import spawn
 from ._kernel.context_manager import contextmanager
-from ._kernel.errors import Cancelled, Expired
+from ._kernel.errors import Cancelled
 from ._kernel.process.signals import on_ctrl_c
-from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
-from ._kernel.run.scheduler import Scheduler
-from ._kernel.wait.current import parking_waiter, this_thread
+from ._kernel.run.program_loop import beside_scheduler
+from ._kernel.wait.current import this_thread
 from ._sync.local import local
 from ._workers.offload import OffloadPool
 from .selectors import DefaultSelector
@@ -56,11 +51,6 @@ if sys.version_info >= (3, 14):  # the public name is deprecated there, like pol
 else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
-TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether Python keeps the current task per OS thread, like the running loop; older Pythons keep a task for each loop.
-"""
-
-swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 MAX_THREADS = 1000
 """The number of loops of other implementations that run at once, each in an OS thread."""
 
@@ -68,114 +58,36 @@ MAX_THREADS = 1000
 # ---- loops inside of dhagas
 
 
-class LoopRun:
-    """One run of a program's loop by a waiter; ``hooks``: the asyncgen hooks that apply outside that loop."""
-
-    def __init__(self) -> None:
-        self.hooks: tuple[Any, ...] = sys.get_asyncgen_hooks()
-
-
-loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
-"""The waiters that run a loop of the program, by scheduler. Only the scheduler's OS thread uses its entry."""
+def report_to_loop(_: object, error: BaseException) -> None:
+    """Report an error that ends a park in a loop to that loop. From: ``hooks.on_park_error``."""
+    loop = _get_running_loop()
+    if isinstance(loop, SelectorEventLoop) and not isinstance(error, KeyboardInterrupt | SystemExit):
+        loop.expect(error)
 
 
-def around_park(me: Any, switch_away: Callable[[], None]) -> None:
-    """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the outer hooks.
-
-    ``Scheduler.around_park`` calls this function while any of its waiters runs a loop.
-    """
-    loop_run = loop_runs[me.scheduler].get(me)
-    if loop_run is None:
-        switch_away()
-        return
-    loop, hooks = _get_running_loop(), sys.get_asyncgen_hooks()
-    task = None if loop is None or not TASK_IS_OF_THREAD else swap_task(loop, None)
-    _set_running_loop(None)
-    sys.set_asyncgen_hooks(*loop_run.hooks)
-    try:
-        switch_away()
-    finally:
-        loop_run.hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(*hooks)
-        _set_running_loop(loop)
-        if task is not None:
-            swap_task(loop, task)
-
-
-def runs_loop(me: Any) -> bool:
-    """Return whether a waiter runs a loop of the program."""
-    return me in loop_runs.get(me.scheduler, ())
-
-
-def begin_loop_run(me: Any) -> None:
-    """Mark ``me`` as running a loop of its own, which other waiters do not see."""
-    scheduler = me.scheduler
-    loop_runs.setdefault(scheduler, {})[me] = LoopRun()
-    scheduler.add_around_park(around_park)
-
-
-def end_loop_run(me: Any) -> None:
-    """Mark ``me`` as no longer running a loop of its own. No-op in a forked child that got a new scheduler."""
-    scheduler = me.scheduler
-    if not runs_loop(me):
-        return
-    sys.set_asyncgen_hooks(*loop_runs[scheduler].pop(me).hooks)
-    if not loop_runs[scheduler]:
-        scheduler.remove_around_park(around_park)
-        del loop_runs[scheduler]
-
-
-@contextmanager
-def beside_scheduler() -> Iterator[None]:
-    """Context manager for a program that runs its own loop, and may park in it."""
-    if _get_running_loop() is not None:
-        yield  # nested: the standard code refuses that
-        return
-    me = parking_waiter()
-    if me is None:
-        try:
-            yield
-        finally:
-            end_late_loop_run()
-    elif runs_loop(me):
-        yield
-    else:
-        begin_loop_run(me)
-        try:
-            yield
-        finally:
-            end_loop_run(me)
-
-
-def begin_late_loop_run(main: Main) -> None:
-    """Begin a run of main code that gets its scheduler only within the loop. From: ``hooks.on_main_code``."""
-    if getattr(_get_running_loop(), "parks", False):
-        begin_loop_run(main)
-        # The current hooks are the loop's; there were none outside.
-        loop_runs[main.scheduler][main].hooks = (None, None)
-
-
-hooks.on_main_code = begin_late_loop_run
-
-
-def end_late_loop_run() -> None:
-    """End the run that ``begin_late_loop_run`` began, if it did."""
-    if this_thread.main is not None and runs_loop(this_thread.main):
-        end_loop_run(this_thread.main)
+hooks.on_park_error = report_to_loop
 
 
 class SelectorEventLoop(standard.SelectorEventLoop):
     """An event loop that parks while it is idle. Source: ``asyncio.SelectorEventLoop``.
 
-    A cancel or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when the future has
-    ended.
+    A cancel, kill or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when the future
+    has ended. If it strikes where a coroutine or callback blocks, it is raised there first.
     """
 
     parks = True
     """Tells the kernel that dhagas spawned here belong to the scheduler of the waiter that runs the loop."""
 
     def __init__(self, selector: Any = None) -> None:
+        # The future of run_until_complete.
+        self.awaited: standard.Future[Any] | None = None
+        # The error that ended the last park outside tasks, and the one to raise at the end of this run.
+        self.expected: BaseException | None = None
+        self.interrupted_by: BaseException | None = None
         super().__init__(DefaultSelector() if selector is None else selector)
+        on_event_loop = hooks.on_event_loop
+        if on_event_loop is not None:
+            on_event_loop(self)
 
     def run_forever(self) -> None:
         """Run until ``stop``. Parks: ``read fd N``, while the loop is idle."""
@@ -185,6 +97,9 @@ class SelectorEventLoop(standard.SelectorEventLoop):
             except Cancelled:
                 self.silence_left_tasks()
                 raise
+            if self.awaited is None and self.interrupted_by is not None:
+                error, self.interrupted_by = self.interrupted_by, None
+                raise error
 
     def silence_left_tasks(self) -> None:
         """Suppress warnings about unfinished tasks of a daemon that the interpreter's exit has cancelled."""
@@ -197,23 +112,78 @@ class SelectorEventLoop(standard.SelectorEventLoop):
         with beside_scheduler():
             if _get_running_loop() is not None or self.is_closed() or self.is_running():
                 return super().run_until_complete(future)  # raises the RuntimeError of asyncio
-            return self.run_task(standard.ensure_future(future, loop=self))
+            awaited: Any = standard.ensure_future(future, loop=self)
+            if awaited is not future:
+                awaited._log_destroy_pending = False
+            self.awaited = awaited
+            awaited.add_done_callback(self.stop_after)
+            try:
+                self.run_awaited(awaited)
+                return awaited.result()
+            except BaseException as error:
+                if awaited is not future and awaited.done() and not awaited.cancelled():
+                    awaited.exception()  # else it is logged as never retrieved
+                if self.interrupted_by is None or not is_end_of_cancel(error, self.interrupted_by):
+                    raise
+                raise self.interrupted_by from error
+            finally:
+                self.awaited = self.expected = self.interrupted_by = None
+                awaited.remove_done_callback(self.stop_after)
 
-    def run_task(self, future: standard.Future[T]) -> T:
-        """Run until the future is done; each cancel of the caller cancels it once, and is raised at its end."""
-        cancelled_by: BaseException | None = None
+    def stop_after(self, future: Any) -> None:
+        """Stop after the end of ``awaited``; a run that has ended earlier does not stop the next one."""
+        if future is self.awaited:
+            self.stop()
+
+    def run_awaited(self, awaited: Any) -> None:
+        """Run until the future is done; each interruption of the caller cancels it once, and is raised at its end."""
         while True:
             try:
-                return super().run_until_complete(future)
-            except standard.CancelledError as error:
-                if cancelled_by is None or not future.done():
+                self.run_forever()
+            except BaseException as error:
+                if error is not self.expected or awaited.done():
                     raise
-                raise cancelled_by from error
-            except (Cancelled, Expired) as error:
-                if future.done():
-                    raise
-                cancelled_by = error
-                future.cancel()
+                self.interrupt(error)
+            else:
+                break
+        if not awaited.done():
+            raise RuntimeError("Event loop stopped before Future completed.")
+
+    def expect(self, error: BaseException) -> None:
+        """Prepare for an error that a park of this loop is about to raise: no task may keep it."""
+        task = standard.current_task(self)
+        if task is None:
+            self.expected = error
+        elif task is not self.awaited and not isinstance(error, Exception):
+            task.add_done_callback(partial(self.pass_on, error))
+
+    def pass_on(self, error: BaseException, task: standard.Task[Any]) -> None:
+        """Interrupt the run if a task has ended by an error that was meant for the caller."""
+        if not task.cancelled() and task.exception() is error:
+            self.interrupt(error)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Report an error of a callback. One that was meant for the caller interrupts the run instead."""
+        error: Any = context.get("exception")
+        if error is not self.expected or error is None or isinstance(error, Exception):
+            super().call_exception_handler(context)
+        else:
+            self.interrupt(error)
+
+    def interrupt(self, error: BaseException) -> None:
+        """Cancel what the caller awaits, or stop; the error is raised at the end of the run."""
+        self.interrupted_by = error
+        if self.awaited is None:
+            self.stop()
+        else:
+            self.awaited.cancel()
+
+
+def is_end_of_cancel(error: BaseException, interruption: BaseException) -> bool:
+    """Return whether a cancelled future ends so: by CancelledError, or by the group in which a TaskGroup raises."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(type(interruption))[1] is None
+    return isinstance(error, standard.CancelledError)
 
 
 # ---- asyncio.run
@@ -294,7 +264,7 @@ class RunInThread:
                 return call.result()
             except standard.CancelledError as error:
                 raise (cancelled_by or error) from error
-            except (Cancelled, Expired) as error:
+            except BaseException as error:
                 if call.has_ended:
                     raise
                 cancelled_by = error

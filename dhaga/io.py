@@ -9,7 +9,6 @@ patch replaces the built-in ``open`` and ``os.fdopen``. ``io.FileIO`` is a class
 
 from __future__ import annotations
 
-import builtins
 import getpass
 import io as standard
 import os
@@ -20,17 +19,16 @@ from typing import IO, Any, TypeAlias
 
 from ._iowait import offloaded_file
 from ._iowait.file_state import FileState
-from ._iowait.offloaded_file import LAYER_FLAGS, OffloadedFile, TextFile, check_mode, stack_layers
+from ._iowait.offloaded_file import TextFile, check_mode, new_raw_file, stack_layers
 from ._iowait.open_fd import kind_of
 from ._iowait.open_fd import open as open_fd
-from ._kernel import originals
+from ._kernel import originals, outside
 from ._kernel.platform.system import system
 from ._kernel.stdlib_face import builtin_function, fall_back_to
 from ._workers.offload import shared
 
 __all__ = ["TextIOWrapper", "open"]
 
-standard_open: Callable[..., IO[Any]] = builtins.open
 standard_text = standard.TextIOWrapper
 _standard_raw_input: Any = vars(getpass)["_raw_input"]
 
@@ -95,11 +93,11 @@ def open(
     elif opener is not None or stat.S_ISCHR(kind):
         # Only an open file shows whether it is a terminal.
         try:
-            return standard_open(file, mode, buffering, *options, closefd, unless_stream(opener or open_fd))
+            return outside.open_file(file, mode, buffering, *options, closefd, unless_stream(opener or open_fd))
         except StreamOpened as stream:
             fd = stream.fd
         return parking_file(file, mode, buffering, options, closefd, lambda *_: fd)
-    return standard_open(file, mode, buffering, *options, closefd, opener)
+    return outside.open_file(file, mode, buffering, *options, closefd, opener)
 
 
 WARNS_OF_ENCODING = bool(sys.flags.warn_default_encoding)
@@ -118,7 +116,7 @@ def parking_file(
     encoding, errors, newline = options
     if "b" not in mode:
         encoding = standard.text_encoding(encoding)
-    raw = OffloadedFile(InlineFileState(), file, mode.translate(LAYER_FLAGS), closefd, opener)
+    raw = new_raw_file(InlineFileState(), file, mode, closefd, opener)
     by_size = standard.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) and "b" in mode else buffering
     return stack_layers(raw, mode, by_size, encoding, errors, newline)  # type: ignore[no-any-return]
 

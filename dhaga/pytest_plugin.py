@@ -196,7 +196,7 @@ def in_simulations(fn: Callable[..., Any], name: str, mark: pytest.Mark) -> Call
 def simulate(call: Callable[[], object], name: str, arguments: dict[str, Any]) -> None:
     """Search the seeds for a failure of a test, and fail by it."""
     from .simulation import Settings, search, shrink
-    from .simulation._strategies import strategy_of
+    from .simulation._schedule.strategies import strategy_of
 
     __tracebackhide__ = True
     seeds, jobs = arguments.pop("seeds"), arguments.pop("jobs")
@@ -210,9 +210,9 @@ def simulate(call: Callable[[], object], name: str, arguments: dict[str, Any]) -
 
 def fail_simulated(call: Callable[[], object], settings: Any, name: str, failed: Any) -> NoReturn:
     """Repeat a failing run here, so that pytest shows its error, with the lines around its switches."""
-    from .simulation._outcome import run_in
-    from .simulation._report import failure_text
-    from .simulation._switches import switches_from
+    from .simulation._schedule.switches import switches_from
+    from .simulation._search.outcome import run_in
+    from .simulation._world.report import failure_text
     from .simulation.network._faults import numbers_from
 
     __tracebackhide__ = True

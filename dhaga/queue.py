@@ -32,6 +32,8 @@ from typing import Any, TypeVar
 from ._kernel import originals
 from ._kernel.arguments import check_timeout
 from ._kernel.fast.compiled import compiled
+from ._kernel.guards import fence
+from ._kernel.interpreter import FREE_THREADED
 from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.preemption import found_nothing, overlong
@@ -149,6 +151,8 @@ class Queue(QueueItems[T]):
             me._value = item
             self._putters_.append(me.parked)
             # Check again: a get() without the mutex may have made room before this putter was queued.
+            if FREE_THREADED and self._stock_ is not None:
+                fence(self._stock_)
             self._admit_putters_()
         finally:
             mutex._free = True

@@ -28,6 +28,7 @@ from ._iowait.dns import getnameinfo as getnameinfo
 from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, family_of, plain, type_of
 from ._iowait.socket_sendfile import SendfileSocket
+from ._kernel import outside
 from ._kernel.fast.compiled import compiled
 from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
@@ -42,7 +43,7 @@ standard_socket = standard.socket
 _standard_socketpair = standard.socketpair
 _standard_create_server = standard.create_server
 
-_plain_recv, _plain_recv_into, _plain_send = plain.recv, plain.recv_into, plain.send
+_plain_recv_into, _plain_send = plain.recv_into, plain.send
 WAITALL, PEEK = int(standard.MSG_WAITALL), int(standard.MSG_PEEK)
 DEFAULT_TIMEOUT: Any = standard._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 
@@ -76,7 +77,7 @@ class socket(SendfileSocket):
         while True:  # read_when_ready() for a dhaga without timeout: a fifth of an echo
             if watcher.readable:
                 try:
-                    data = _plain_recv(self, bufsize, DONTWAIT)
+                    data = outside.sockets.recv(self, bufsize, DONTWAIT)
                 except BlockingIOError:
                     watcher.readable = False
                 else:
@@ -94,8 +95,8 @@ class socket(SendfileSocket):
             buffer = bytearray(bufsize)
             return bytes(buffer[: self.recv_all_(buffer, flags)])
         if bufsize == 0:
-            return _plain_recv(self, 0, flags)  # never waits
-        data: bytes = self.read_when_ready(flags, _plain_recv, bufsize, flags | DONTWAIT)
+            return outside.sockets.recv(self, 0, flags)  # never waits
+        data: bytes = self.read_when_ready(flags, outside.sockets.recv, bufsize, flags | DONTWAIT)
         if len(data) < bufsize and not flags:
             self.note_drained()
         return data
@@ -133,22 +134,22 @@ class socket(SendfileSocket):
     @calls_out
     def recvfrom(self, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]:
         """Receive, with the sender's address. Parks: as ``recv``."""
-        return self.read_when_ready(flags, plain.recvfrom, bufsize, flags | DONTWAIT)  # type: ignore[no-any-return]
+        return self.read_when_ready(flags, outside.sockets.recvfrom, bufsize, flags | DONTWAIT)  # type: ignore[no-any-return]
 
     @calls_out
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
         """Receive into a buffer, with the sender's address. Parks: as ``recv``."""
-        return self.read_when_ready(flags, plain.recvfrom_into, buffer, nbytes, flags | DONTWAIT)  # type: ignore[no-any-return]
+        return self.read_when_ready(flags, outside.sockets.recvfrom_into, buffer, nbytes, flags | DONTWAIT)  # type: ignore[no-any-return]
 
     @calls_out
     def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """Receive with ancillary data. Parks: as ``recv``."""
-        return self.read_when_ready(flags, plain.recvmsg, bufsize, ancbufsize, flags | DONTWAIT)
+        return self.read_when_ready(flags, outside.sockets.recvmsg, bufsize, ancbufsize, flags | DONTWAIT)
 
     @calls_out
     def recvmsg_into(self, buffers: Iterable[Any], ancbufsize: int = 0, flags: int = 0, /) -> Any:
         """Receive into buffers, with ancillary data. Parks: as ``recv``."""
-        return self.read_when_ready(flags, plain.recvmsg_into, list(buffers), ancbufsize, flags | DONTWAIT)
+        return self.read_when_ready(flags, outside.sockets.recvmsg_into, list(buffers), ancbufsize, flags | DONTWAIT)
 
     # ---- sending
 
@@ -206,11 +207,11 @@ class socket(SendfileSocket):
         Returns: the number of bytes, on a stream as ``send``.
         """
         if not 1 <= len(rest) <= 2:
-            return plain.sendto(self, data, *rest)  # which raises the standard TypeError
+            return outside.sockets.sendto(self, data, *rest)  # which raises the standard TypeError
         flags = rest[0] if len(rest) == 2 else 0
         address = resolve_address(family_of(self), rest[-1])
         self.count_send(flags)
-        sent: int = self.writer_to(address)(flags, plain.sendto, data, flags | DONTWAIT, address)
+        sent: int = self.writer_to(address)(flags, outside.sockets.sendto, data, flags | DONTWAIT, address)
         return sent if data.__class__ is bytes and sent == len(data) else self.send_whole_(data, sent, flags)
 
     def sendmsg(
@@ -220,7 +221,7 @@ class socket(SendfileSocket):
         address = resolve_address(family_of(self), address)
         self.count_send(flags)
         send, parts = self.writer_to(address), list(buffers)
-        sent: int = send(flags, plain.sendmsg, parts, list(ancdata), flags | DONTWAIT, address)
+        sent: int = send(flags, outside.sockets.sendmsg, parts, list(ancdata), flags | DONTWAIT, address)
         whole = sent == sum(memoryview(part).nbytes for part in parts)
         return sent if whole else self.send_whole_(b"".join(parts), sent, flags)
 
@@ -264,7 +265,7 @@ class socket(SendfileSocket):
         try:
             if family_of(self) == system.AF_UNIX:
                 return self.retry_with_backoff(0, connect_once, address)  # type: ignore[no-any-return]
-            error = plain.connect_ex(self, address)
+            error = outside.sockets.connect_ex(self, address)
             if error not in system.CONNECT_IN_PROGRESS or self.call_timeout_ == 0:
                 return error
             me = this_waiter()
@@ -273,7 +274,7 @@ class socket(SendfileSocket):
             except BlockingIOError:  # SO_SNDTIMEO
                 return error
             # connect(2): writability means that the attempt is over, and SO_ERROR says how.
-            return self.getsockopt(standard.SOL_SOCKET, standard.SO_ERROR)
+            return self.getsockopt(standard.SOL_SOCKET, standard.SO_ERROR)  # type: ignore[no-any-return]
         finally:
             self.reset_blocking()
 
@@ -295,7 +296,7 @@ def accept_once(sock: socket) -> Any:
     """Try to accept once. Raises: BlockingIOError if no connection waits."""
     # At each accept: a process that shares the listener may have made it blocking, and would stop this thread.
     plain.setblocking(sock, False)
-    return plain._accept(sock)  # type: ignore[attr-defined]
+    return outside.sockets._accept(sock)  # type: ignore[attr-defined]
 
 
 def accept_in_burst(sock: Any) -> tuple[Any, Any]:
@@ -309,7 +310,7 @@ def accept_in_burst(sock: Any) -> tuple[Any, Any]:
 
 def connect_once(sock: socket, address: Any) -> int:
     """Try to connect a Unix socket once; return an errno. Raises: BlockingIOError while the backlog is full."""
-    error = plain.connect_ex(sock, address)
+    error = outside.sockets.connect_ex(sock, address)
     if error == errno.EAGAIN:
         raise BlockingIOError(error, os.strerror(error))
     return error

@@ -33,7 +33,14 @@ from ._kernel.foreign_names import refuse_async_with
 from ._kernel.process.preemption_events import Events, monitoring
 from ._kernel.process.shutdown import retire_closed_guests
 from ._kernel.process.victims import EventWatch, ParkWatch
-from ._kernel.process.virtual_clock import ClockSince, JumpingSelector, VirtualClock, abandon, new_virtual_scheduler
+from ._kernel.process.virtual_clock import (
+    ClockSince,
+    JumpingSelector,
+    VirtualClock,
+    abandon,
+    new_virtual_scheduler,
+    set_main_aside,
+)
 from ._kernel.run.attachment import schedulers
 from ._kernel.run.chosen_queue import ShuffledQueue
 from ._kernel.run.microthread import Dhaga
@@ -73,7 +80,7 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
     if (shared := shared_clock()) is not None:
         yield ClockSince(shared)
         return
-    outer, this_thread.main = this_thread.main, None
+    restore = set_main_aside()
     order = seed if shuffle is None else shuffle
     new_queue = None if order is None else partial(ShuffledQueue, order)
     scheduler = new_virtual_scheduler(JumpingSelector(clock := VirtualClock()), new_queue)
@@ -82,7 +89,7 @@ def virtual_clock(shuffle: int | None = None) -> Iterator[VirtualClock]:
         problems = leftovers(scheduler)
     finally:
         abandon(scheduler)
-        this_thread.main = outer
+        restore()
     assert not problems, f"left over: {'; '.join(problems)}"
 
 

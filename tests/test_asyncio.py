@@ -14,6 +14,7 @@ import dhaga.monkey
 dhaga.monkey.patch()
 import asyncio, contextvars, os, signal, socket, sys, threading, time
 import dhaga, dhaga.asyncio
+from dhaga._kernel.run.program_loop import loop_runs
 
 def together(function, count):
     "Call a function in so many threads at once."
@@ -45,7 +46,7 @@ def outcome(function):
 
 def says(code: str) -> list[str]:
     """Run a patched program, which leaves nobody in a loop."""
-    return prints(HEAD + code + "\nassert not dhaga.asyncio.loop_runs and asyncio._get_running_loop() is None\n")
+    return prints(HEAD + code + "\nassert not loop_runs and asyncio._get_running_loop() is None\n")
 
 
 def test_several_hundred_loops_run_at_once_in_one_thread() -> None:
@@ -451,3 +452,90 @@ line = sys._getframe().f_lineno - 1
 loop.close()
 print(*((w.category.__name__, w.filename, line - w.lineno) for w in caught))
 """) == ["('DeprecationWarning', '<string>', 0)"]
+
+
+# ---- what strikes a dhaga while its loop runs
+
+STRIKES = """
+from dhaga.compat import gevent
+
+class Struck(BaseException):
+    "What a greenlet is killed with."
+
+async def blocks():
+    time.sleep(30)
+
+async def waits_for_a_child():
+    await asyncio.wait([asyncio.create_task(blocks())])
+    await job()
+
+async def leaves_a_child_alone():
+    child = asyncio.create_task(blocks())
+    await job()
+
+async def gathers():
+    await asyncio.gather(blocks(), return_exceptions=True)
+    await job()
+
+async def groups():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(blocks())
+        group.create_task(job())
+
+async def calls_back():
+    asyncio.get_running_loop().call_soon(time.sleep, 30)
+    await job()
+
+async def handles_it():
+    child = asyncio.create_task(within(blocks))
+    await child
+    return "handled"
+
+async def within(what):
+    try:
+        await what()
+    except BaseException:
+        return
+
+def struck(main, error, steps=3):
+    "Strike a greenlet that runs a loop after some laps. Returns: how it ended, and what its loop said of it."
+    said = []
+    def caller():
+        try:
+            with asyncio.Runner() as runner:
+                runner.get_loop().set_exception_handler(lambda loop, context: said.append(context["message"]))
+                result = runner.run(main())
+            dhaga.sleep(0)
+            return result
+        except BaseException as error:
+            return type(error).__name__
+    victim = gevent.spawn(caller)
+    for _ in range(steps):
+        dhaga.sleep(0)
+    victim.kill(error) if error else dhaga.Dhaga.cancel(victim, "why")
+    victim.join()
+    return [victim.value, *said]
+"""
+
+
+@pytest.mark.parametrize("error, name", [("None", "Cancelled"), ("gevent.GreenletExit", "GreenletExit")])
+def test_no_task_or_callback_keeps_what_ends_its_dhaga(error: str, name: str) -> None:
+    assert says(f"""{STRIKES}
+for main in (blocks, job, waits_for_a_child, leaves_a_child_alone, gathers, groups, calls_back, handles_it):
+    print(*struck(main, {error}))
+""") == [*7 * [name], "handled"]
+
+
+@pytest.mark.parametrize("error, name", [("None", "Cancelled"), ("Struck", "Struck")])
+def test_a_dhaga_is_ended_in_whatever_lap_of_its_loop(error: str, name: str) -> None:
+    assert says(f"""{STRIKES}
+async def main():
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(asyncio.to_thread(time.sleep, 0))
+    await asyncio.sleep(0)
+# What the loop says is left out: 3.11's shutdown of an executor cannot be cancelled without a word of asyncio's.
+ends = [struck(main, {error}, steps)[0] for steps in range(1, 60)]
+assert set(ends) <= {{{name!r}, None}}, ends
+print(ends.count({name!r}) > 10)
+""") == ["True"]

@@ -55,8 +55,27 @@ ROOMS: dict[str, frozenset[str]] = {
     "_kernel.run": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait"}),
     "_kernel.process": frozenset({"_kernel", "_kernel.platform", "_kernel.fast", "_kernel.wait", "_kernel.run"}),
     "_kernel.api": frozenset({"_kernel", "_kernel.wait", "_kernel.run", "_kernel.process"}),
+    "simulation._base": frozenset(),
+    "simulation._schedule": frozenset({"simulation._base"}),
+    "simulation.disk": frozenset({"simulation._base"}),
+    "simulation.network": frozenset({"simulation._base", "simulation._schedule", "simulation.disk"}),
+    "simulation._standard": frozenset(
+        {"simulation._base", "simulation._schedule", "simulation.disk", "simulation.network"}
+    ),
+    "simulation._world": frozenset(
+        {"simulation._base", "simulation._schedule", "simulation.disk", "simulation.network", "simulation._standard"}
+    ),
+    "simulation._search": frozenset(
+        {
+            *("simulation._base", "simulation._schedule", "simulation.disk", "simulation.network"),
+            *("simulation._standard", "simulation._world"),
+        }
+    ),
+    "simulation._history": frozenset(),
 }
-"""What each room of the kernel may import, besides itself. The files in none are tools, but for ``FRONT``."""
+"""What each room of the kernel and of the simulation may import of its district, besides itself. The kernel's files in
+no room are tools, but for ``FRONT``.
+"""
 
 FRONT = ("_kernel", "_kernel.api", "_kernel.spawn_later")
 """On top of the rooms."""
@@ -92,6 +111,25 @@ PRIVATE_READ: dict[str, frozenset[str]] = {
 """Private attributes that a district reads although another one defines them. Nothing is to be added here: what other
 districts use has no underscore, and a docstring. Those of ``monkey``, and two of an RLock in ``_kernel``, are the
 standard's own.
+"""
+
+RECORDS = frozenset({"_kernel.hooks", "_kernel.outside"})
+"""Modules whose names other districts set: that is what they are for."""
+
+SET_ELSEWHERE: dict[str, frozenset[str]] = {
+    "aio": frozenset(
+        {"_kernel.run.microthread.Dhaga.__sqlalchemy_greenlet_provider__", "_kernel.run.microthread.Dhaga.parent"}
+    ),
+    "compat": frozenset({"select.immediate.yield_at_each", "socket.socket._sock", "socket.socket.fd"}),
+    "faces": frozenset({"_kernel.wait.current.this_thread.loop_may_block"}),
+    "integrations": frozenset({"select.immediate.in_a_row"}),
+    "monkey": frozenset(
+        {"_kernel.process.shutdown.threads_are_dhagas", "_sync.lock.RLock.__module__", "socket.socket.__repr__"}
+    ),
+    "pytest_plugin": frozenset({"testing.seed"}),
+}
+"""What a district sets of another one's modules, classes and objects. Nothing is to be added here: what others may set
+is a hook or a door.
 """
 
 LONGEST = 420
@@ -159,23 +197,28 @@ def test_a_module_imports_only_from_the_districts_that_its_own_may() -> None:
 
 
 def room_of(name: str) -> str:
-    return "_kernel.api" if name in FRONT else name.rpartition(".")[0]
+    """Return the room that a module is in; "" of a district without rooms."""
+    rooms = (room for room in ROOMS if f"{name}.".startswith(f"{room}."))
+    return "_kernel.api" if name in FRONT else max(rooms, key=len, default="")
 
 
-def test_a_module_of_the_kernel_imports_only_from_the_rooms_that_its_own_may() -> None:
-    beyond = {}
-    for name, path in MODULES.items():
-        if district_of(name) == "_kernel" and (path.name != "__init__.py" or name == "_kernel"):
-            own = room_of(name)
-            beyond[name] = {each for each in imports_of(name) if room_of(each) not in ROOMS[own] | {own}}
-    assert {name: modules for name, modules in beyond.items() if modules} == {}
+IN_ROOMS = [name for name in MODULES if room_of(name)]
 
 
-def test_the_rooms_of_the_kernel_allow_no_more_than_is_used() -> None:
+def rooms_used(name: str) -> set[str]:
+    """Return the other rooms of its district that a module imports from."""
+    return {room_of(each) for each in imports_of(name) if district_of(each) == district_of(name)} - {room_of(name)}
+
+
+def test_a_module_imports_only_from_the_rooms_that_its_own_may() -> None:
+    beyond = {name: rooms_used(name) - ROOMS[room_of(name)] for name in IN_ROOMS}
+    assert {name: rooms for name, rooms in beyond.items() if rooms} == {}
+
+
+def test_the_rooms_allow_no_more_than_is_used() -> None:
     used: dict[str, set[str]] = {room: set() for room in ROOMS}
-    for name in MODULES:
-        if district_of(name) == "_kernel" and name not in ROOMS.keys() - {"_kernel", "_kernel.api"}:
-            used[room_of(name)] |= {room_of(each) for each in imports_of(name)}
+    for name in IN_ROOMS:
+        used[room_of(name)] |= rooms_used(name)
     assert {room: allowed - used[room] for room, allowed in ROOMS.items() if allowed - used[room]} == {}
 
 
@@ -286,3 +329,63 @@ def test_a_private_attribute_of_another_district_would_be_found() -> None:
     )
     assert private_attributes_defined(tree) == {"_a", "_b", "_c", "_d"}
     assert set(private_attributes_read(tree)) == {("_e", "x"), ("_f", "y")}
+
+
+# ---- what a district sets of another
+
+
+def owners_in(name: str, tree: ast.AST) -> dict[str, str]:
+    """Return the names that a module has for modules, classes and objects of other districts, each with its origin."""
+    package = name.split(".") if MODULES[name].name == "__init__.py" and name else name.split(".")[:-1]
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias, module in zip(node.names, modules_in(node, package), strict=False):
+                if district_of(module) != district_of(name) and module not in RECORDS:
+                    is_module = (module in MODULES and module.rpartition(".")[2] == alias.name) and (
+                        node.module is None or node.module.rpartition(".")[2] != alias.name
+                    )
+                    found[alias.asname or alias.name] = module if is_module else f"{module}.{alias.name}"
+    for node in ast.walk(tree):  # a second name, for type checkers: ``names: Any = ours``
+        if isinstance(node, ast.AnnAssign) and node.value is not None and (dotted := ast.unparse(node.value)) in found:
+            found[ast.unparse(node.target)] = found[dotted]
+    return found
+
+
+def attributes_set(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Give each attribute that is set or deleted, and of what: by a statement, by ``setattr``, in a log."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            yield ast.unparse(node.value), node.attr
+        elif isinstance(node, ast.Call):
+            called, *arguments = map(ast.unparse, (node.func, *node.args))
+            if arguments and arguments[0] in ("setattr", "delattr"):  # to be called later
+                called, *arguments = arguments
+            is_log = called.endswith(".set") and len(arguments) == 3
+            if is_log or (called in ("setattr", "delattr") and len(arguments) > 1):
+                yield arguments[0], arguments[1].strip("'")
+
+
+def foreign_attributes_set(name: str, tree: ast.AST) -> set[str]:
+    """Return what a module sets of the modules, classes and objects of other districts."""
+    owners = owners_in(name, tree)
+    split = [(*of.partition("."), attribute) for of, attribute in attributes_set(tree)]
+    return {f"{owners[first]}{dot}{rest}.{attribute}" for first, dot, rest, attribute in split if first in owners}
+
+
+@pytest.mark.long("parses every file of the package")
+def test_no_district_sets_an_attribute_of_another() -> None:
+    found: dict[str, set[str]] = {}
+    for name, path in MODULES.items():
+        found.setdefault(district_of(name), set()).update(foreign_attributes_set(name, ast.parse(path.read_text())))
+    assert {district: names for district, names in found.items() if names} == SET_ELSEWHERE
+
+
+def test_an_attribute_that_is_set_of_another_district_would_be_found() -> None:
+    tree = ast.parse(
+        "from ... import socket as ours\nfrom ...socket import socket\nfrom ..._kernel import hooks, originals\n"
+        "from . import _names\nnames: Any = ours\nnames.a = hooks.b = _names.c = 1\nsetattr(ours.socket, 'd', 2)\n"
+        "log.set(socket, 'e', 3)\nundoing.callback(setattr, originals, 'f', 4)\ndel socket.g\n"
+    )
+    found = foreign_attributes_set("simulation._standard.standard", tree)
+    assert found == {"socket.a", "socket.socket.d", "socket.socket.e", "_kernel.originals.f", "socket.socket.g"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import select as standard
 from typing import Any
 
@@ -43,6 +44,26 @@ def test_a_change_that_fails_raises_or_is_an_event() -> None:
             kqueue.control([reads(one, select.KQ_EV_ENABLE)], 0)
         (failed,) = kqueue.control([reads(one, select.KQ_EV_ENABLE)], 1)
         assert failed.flags & select.KQ_EV_ERROR and failed.data == errno.ENOENT
+    kqueue.close()
+
+
+def test_closing_an_fd_ends_its_registration_and_the_next_file_of_the_number_has_none() -> None:
+    """kqueue(2): "Calling close() on a file descriptor will remove any kevents that reference the descriptor"; ENOENT:
+    "The event could not be found to be modified or deleted". The poller tells a reused number by that.
+    """
+    kqueue = select.kqueue()
+    with pair() as (one, _):
+        number = one.detach()
+        kqueue.control([reads(number, select.KQ_EV_ADD)], 0)
+        kqueue.control([reads(number, select.KQ_EV_ENABLE)], 0)
+        os.close(number)
+        with pair() as (new, peer):
+            assert number in (new.fileno(), peer.fileno())
+            for flags in (select.KQ_EV_ENABLE, select.KQ_EV_DISABLE, select.KQ_EV_DELETE):
+                with pytest.raises(FileNotFoundError):
+                    kqueue.control([reads(number, flags)], 0)
+            kqueue.control([reads(number, select.KQ_EV_ADD)], 0)
+            kqueue.control([reads(number, select.KQ_EV_ENABLE)], 0)
     kqueue.close()
 
 

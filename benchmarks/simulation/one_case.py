@@ -14,7 +14,7 @@ from typing import Any
 import dhaga.monkey
 from dhaga._cli.simulate import start_again
 from dhaga.simulation import Outcome, Settings, search
-from dhaga.simulation._strategies import strategy_of
+from dhaga.simulation._schedule.strategies import strategy_of
 
 
 def import_packages(program: str) -> None:

@@ -18,18 +18,18 @@ from typing import Any
 
 from .._kernel.errors import PatchError
 from .._kernel.run.call_outs import calls_out
-from ..simulation._determinism import check_determinism
-from ..simulation._errors import NotDeterministic
-from ..simulation._limit import limited
-from ..simulation._outcome import Order, Outcome, Settings, run_here
-from ..simulation._outside import KINDS as OUTSIDE
-from ..simulation._points import KINDS as POINTS
-from ..simulation._report import failure_text
-from ..simulation._search import REAL_SECONDS, Findings, progress_line, search
-from ..simulation._shrink import shrink
-from ..simulation._strategies import Exhaustive, Strategy, strategy_of
-from ..simulation._switches import switches_from
-from ..simulation._world import MAX_EVENTS, MAX_SECONDS, STALLS
+from ..simulation._base.errors import NotDeterministic
+from ..simulation._schedule.points import KINDS as POINTS
+from ..simulation._schedule.strategies import Exhaustive, Strategy, strategy_of
+from ..simulation._schedule.switches import switches_from
+from ..simulation._search.determinism import check_determinism
+from ..simulation._search.limit import limited
+from ..simulation._search.outcome import Order, Outcome, Settings, run_here
+from ..simulation._search.search import REAL_SECONDS, Findings, progress_line, search
+from ..simulation._search.shrink import shrink
+from ..simulation._standard.unsimulated import KINDS as OUTSIDE
+from ..simulation._world.report import failure_text
+from ..simulation._world.world import MAX_EVENTS, MAX_SECONDS, STALLS
 from ..simulation.network import Faults
 from ..simulation.network._faults import numbers_from
 from . import run

@@ -7,12 +7,16 @@ the functions of ``dhaga.socket``, which also connects.
 from __future__ import annotations
 
 import _socket
+import functools
 import socket as standard
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from .._kernel import outside
 from .._kernel.stdlib_face import builtin_function
 from .._workers.offload import SharedPool
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The standard library's functions, taken before a patch can replace them.
 standard_getaddrinfo: Callable[..., list[Any]] = standard.getaddrinfo
@@ -23,6 +27,18 @@ standard_getfqdn = standard.getfqdn
 look_ups = SharedPool("dhaga-dns")
 
 NUMERIC_NAME = standard.NI_NUMERICHOST | standard.NI_NUMERICSERV
+
+
+def answerable(look_up: F) -> F:
+    """Decorate a look-up: a simulation answers it by its own function of this name."""
+
+    @functools.wraps(look_up)
+    def answer(*arguments: Any, **options: Any) -> Any:
+        names_of_caller = outside.names_of_caller  # read once, because another OS thread may unset it
+        names = None if names_of_caller is None else names_of_caller()
+        return (look_up if names is None else getattr(names, look_up.__name__))(*arguments, **options)
+
+    return cast(F, answer)
 
 
 def is_numeric(host: Any) -> bool:
@@ -44,6 +60,7 @@ def needs_lookup(host: Any) -> bool:
     return bool(host) and isinstance(host, (str, bytes, bytearray)) and not is_numeric(host)
 
 
+@answerable
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> list[Any]:
     """Resolve a host to addresses. Parks: ``offload``, unless the host is numeric. Source: ``socket.getaddrinfo``."""
     if needs_lookup(host):
@@ -51,7 +68,14 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
     return standard_getaddrinfo(host, port, family, type, proto, flags)
 
 
+@answerable
+def getaddrinfo_at_once(*arguments: Any, **options: Any) -> list[Any]:
+    """Resolve a host in the calling OS thread, which may block. Source: ``socket.getaddrinfo``."""
+    return standard_getaddrinfo(*arguments, **options)
+
+
 @builtin_function
+@answerable
 def gethostbyname(hostname: str, /) -> str:
     """Resolve a host to an IPv4 address. Parks: ``offload``, unless it is numeric. Source: ``socket.gethostbyname``."""
     if needs_lookup(hostname):
@@ -60,18 +84,21 @@ def gethostbyname(hostname: str, /) -> str:
 
 
 @builtin_function
+@answerable
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve a host to its names and IPv4 addresses. Parks: ``offload``. Source: ``socket.gethostbyname_ex``."""
     return look_ups.offload(_socket.gethostbyname_ex, hostname)
 
 
 @builtin_function
+@answerable
 def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
     """Resolve an address to a host. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
     return look_ups.offload(_socket.gethostbyaddr, address)
 
 
 @builtin_function
+@answerable
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """Resolve an address to names. Parks: ``offload``, unless for numbers only. Source: ``socket.getnameinfo``."""
     if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:
@@ -79,6 +106,7 @@ def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     return look_ups.offload(_socket.getnameinfo, sockaddr, flags)
 
 
+@answerable
 def getfqdn(name: str = "") -> str:
     """Return the fully qualified name of a host. Parks: ``offload``. Source: ``socket.getfqdn``."""
     return look_ups.offload(standard_getfqdn, name)
@@ -96,5 +124,5 @@ def resolve_address(family: int, address: Any) -> Any:
     if host == "<broadcast>" or not needs_lookup(host):
         return address
     # The socket type only limits the answer to one entry per address; the port does not matter.
-    found = look_ups.offload(standard_getaddrinfo, host, None, family, _socket.SOCK_DGRAM)[0][4]
+    found = getaddrinfo(host, None, family, _socket.SOCK_DGRAM)[0][4]
     return (found[0], port, *(rest or found[2:]))

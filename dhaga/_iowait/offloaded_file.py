@@ -20,6 +20,7 @@ from functools import partial
 from operator import methodcaller
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, overload
 
+from .._kernel import outside
 from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatchers
 from .._kernel.wait.current import this_waiter
@@ -166,6 +167,12 @@ class OffloadedFile(io.FileIO):
                 # Leave the pollers before the number can be reused.
                 self.file_state.watchers.close()
             self.file_state.finish(super().close)
+
+
+def new_raw_file(file_state: FileState, file: Any, mode: str, closefd: bool, opener: Opener | None) -> OffloadedFile:
+    """Open the raw file for a mode of ``open``."""
+    kind = outside.offloaded_file or OffloadedFile
+    return kind(file_state, file, mode.translate(LAYER_FLAGS), closefd, opener)
 
 
 @one_at_a_time(*READ_METHODS, *COMMON_METHODS)
@@ -368,7 +375,7 @@ def open(
         encoding = io.text_encoding(encoding)
 
     def make() -> Any:
-        raw = OffloadedFile(file_state, file, mode.translate(LAYER_FLAGS), closefd, opener)
+        raw = new_raw_file(file_state, file, mode, closefd, opener)
         return stack_layers(raw, mode, buffering, encoding, errors, newline)
 
     return offload_open(file_state.pool, make, methodcaller("close"))

@@ -22,6 +22,7 @@ from typing import Any, TypeGuard
 
 from greenlet import getcurrent
 
+from .._kernel import outside
 from .._kernel.backoff import backoff
 from .._kernel.errors import ParkError
 from .._kernel.platform.system import system
@@ -55,6 +56,9 @@ class TimeoutSocket(standard.socket):
     __slots__ = ("call_timeout_", "mode_set", "sends_until_check", "watcher_", "watchers_")
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
+        new_socket = outside.new_socket  # read once, because another OS thread may unset it
+        if new_socket is not None:
+            family, type, proto, fileno = new_socket(self, family, type, proto, fileno)
         self.watcher_: Any = NO_WATCHER
         self.watchers_: FdWatchers = FdWatchers(-1)
         # Whether we know the fd's mode: a foreign fd's mode is unknown until a timeout is set.
@@ -70,6 +74,28 @@ class TimeoutSocket(standard.socket):
         """Remove the fd from every poller before it is closed, and wake its waiters with EBADF."""
         self.watcher_ = NO_WATCHER
         self.watchers_.close()
+
+    # ---- through a door: they are the standard's
+
+    def bind(self, address: Any, /) -> None:
+        """Bind to an address. Source: ``socket.socket.bind``."""
+        outside.sockets.bind(self, address)
+
+    def listen(self, backlog: int = min(standard.SOMAXCONN, 128), /) -> None:
+        """Begin to listen. Source: ``socket.socket.listen``."""
+        outside.sockets.listen(self, backlog)
+
+    def getsockname(self) -> Any:
+        """Return the own address. Source: ``socket.socket.getsockname``."""
+        return outside.sockets.getsockname(self)
+
+    def getpeername(self) -> Any:
+        """Return the peer's address. Source: ``socket.socket.getpeername``."""
+        return outside.sockets.getpeername(self)
+
+    def getsockopt(self, level: int, option: int, *buflen: int) -> Any:
+        """Return the value of an option. Source: ``socket.socket.getsockopt``."""
+        return outside.sockets.getsockopt(self, level, option, *buflen)
 
     # ---- timeouts
 
@@ -146,7 +172,7 @@ class TimeoutSocket(standard.socket):
 
     def setsockopt(self, level: int, optname: int, *value: Any) -> None:
         """Set an option. SO_RCVTIMEO, SO_SNDTIMEO limit the waits of a socket without a timeout. Source: socket(7)."""
-        plain.setsockopt(self, level, optname, *value)
+        outside.sockets.setsockopt(self, level, optname, *value)
         if level == standard.SOL_SOCKET and optname in LIMITS:
             self.note_limits()
 

@@ -1,11 +1,14 @@
 """Hooks of the kernel: districts above it listen here. Each callback from the kernel to a higher district goes through
-this table.
+this table. Calls to the operating system that a simulation answers: ``outside.py``.
 
 | hook                       | called by, and when                                     | listener                  |
 |----------------------------|---------------------------------------------------------|---------------------------|
-| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``    |
+| ``on_spawn``               | ``Scheduler.admit``, with each new dhaga                | ``debug/_spawn_sites``,   |
+|                            |                                                         | ``simulation``            |
 | ``on_wake``                | ``Waiter.deliver_wake``, before each wake, in the       | ``debug/_instrumentation``|
 |                            | waker's thread                                          |                           |
+| ``on_park_error``          | ``Waiter._throw_error``, with the error that a park is  | ``asyncio``               |
+|                            | about to raise                                          |                           |
 | ``on_preemption``          | ``preemption.end_turn``, with the dhaga or main code    | ``debug/_instrumentation``|
 |                            | and the line where its turn ends                        |                           |
 | ``on_scheduler``           | ``Scheduler._attach`` (True), ``_detach_thread`` (False)| ``debug/_instrumentation``|
@@ -14,13 +17,12 @@ this table.
 |                            |                                                         | watcher``                 |
 | ``on_lap``                 | ``Lap._run``, before the dhagas of a lap run            | ``process/preemption_     |
 |                            |                                                         | watcher``                 |
-| ``on_offload``             | ``OffloadPool``, for the class of a caller's threads,   | ``simulation``            |
-|                            | None: the usual one                                     |                           |
 | ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
-| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``asyncio``               |
+| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``run/program_loop``      |
 |                            | scheduler                                               |                           |
-| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``asyncio``,              |
+| ``on_event_loop``          | ``asyncio.SelectorEventLoop``, with each new loop       | ``simulation``            |
+| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``run/program_loop``,     |
 |                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
 | ``left_at_exit``           | ``shutdown.is_told``, whether a dhaga is left where it  | ``threading``, ``thread``,|
@@ -50,6 +52,8 @@ on_spawn: Callable[[Any], object] | None = None
 # Read at every wake. A global that is None costs a wake 2 ns; an empty list would cost a loop.
 on_wake: Callable[[Any], object] | None = None
 
+on_park_error: Callable[[Any, BaseException], object] | None = None
+
 on_preemption: Callable[[Any, str], object] | None = None
 
 # Set while the preemption watcher sleeps; read once a lap.
@@ -58,12 +62,12 @@ on_lap: Callable[[], object] | None = None
 # True once a scheduler is bound to its thread, False when it releases the thread.
 on_scheduler: list[Callable[[Any, bool], object]] = []
 
-on_offload: Callable[[Any], Any] | None = None
-
 # None again at interpreter exit, once no handler can start a dhaga.
 on_first_wait: Callable[[], object] | None = None
 
 on_main_code: Callable[[Any], object] | None = None
+
+on_event_loop: Callable[[Any], object] | None = None
 
 # Callbacks by fd: select() and friends watch a bare number, and the object that closes the fd knows nothing of them.
 # Dictionaries, because one of many callbacks is removed in O(1).

@@ -20,7 +20,6 @@ Rejected: a cancel that is raised once, as ``Dhaga.cancel`` does. A child that s
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from contextvars import Context
@@ -29,7 +28,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from greenlet import GreenletExit, getcurrent
 
-from .._kernel import originals
+from .._kernel import originals, outside
 from .._kernel.api import current
 from .._kernel.arguments import checked_timeout
 from .._kernel.errors import Cancelled, Expired
@@ -42,7 +41,6 @@ from .._kernel.wait.cancellation import ScopeCancel, block_number, pending_error
 from .._kernel.wait.current import scheduler_of_caller
 from .._kernel.wait.waiter import Waiter
 
-next_number = itertools.count(1).__next__
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -90,7 +88,7 @@ class Scope:
 
     def __init__(self, timeout: float | None = None, name: str | None = None) -> None:
         self.timeout: float | None = checked_timeout(timeout)
-        self.name: str = name or str(next_number())
+        self.name: str = name or str(outside.next_scope())
         self._moves_on = False
         self._entered = self._leaving = False
         self.cancel_called: bool = False

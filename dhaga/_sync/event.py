@@ -98,6 +98,9 @@ class Event(ConditionInside):
             me.wake_parked(True)  # set() came between the check of the flag and here, and does not know this waiter
         return me.park_within(timeout) is not TIMED_OUT
 
+    def _state_(self) -> bool:
+        return self._flag
+
     def _serve_(self, n: int) -> None:
         # Whether the flag is set or not.
         while n > 0 and self._waiters_.wake_first() is not None:

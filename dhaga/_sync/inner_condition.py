@@ -3,9 +3,14 @@
 They notify it after a change by hand (``with semaphore._cond: semaphore._value += 1; semaphore._cond.notify()``), and
 subclasses wait for it. The waiters of the condition are in the primitive's own queue. So a wake of the primitive's
 waiters reaches them, and a notify wakes the waiters of the primitive.
+
+The primitive changes without the condition's lock. A change between a waiter's check and its wait would be missed, so a
+wait returns at once if a permit has come, or the event was set, since the waiter got the lock.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from .._kernel.arguments import check_wait_timeout
 from .._kernel.guards import Guarded
@@ -16,6 +21,9 @@ from .condition import Condition
 from .lock import Lock
 
 __all__ = ["ConditionInside", "InnerCondition"]
+
+CHANGED = object()
+"""The value of a wait that ends at once."""
 
 
 class ConditionInside(Guarded):
@@ -37,6 +45,10 @@ class ConditionInside(Guarded):
         """Wake up to ``n`` waiters, for a notify of the condition."""
         raise NotImplementedError
 
+    def _state_(self) -> int:
+        """Return the number that a waiter of the condition checks; a higher one is worth another check."""
+        raise NotImplementedError
+
     def _take_back_(self) -> None:
         """Restore what a waiter of the condition was handed: such a waiter checks the state itself."""
 
@@ -51,6 +63,18 @@ class InnerCondition(Condition):
     def __init__(self, owner: ConditionInside) -> None:
         super().__init__(Lock())
         self._owner = owner
+        self._state_checked = owner._state_()
+        self.acquire = self._acquire
+
+    def __enter__(self) -> Any:
+        return self._acquire()
+
+    def _acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock, and note the state that the caller is about to check."""
+        acquired: bool = self._lock.acquire(blocking, timeout)
+        if acquired:
+            self._state_checked = self._owner._state_()
+        return acquired
 
     def wait(self, timeout: float | None = None) -> bool:
         """Release the lock, wait until a waiter of the primitive would be woken, and acquire the lock again.
@@ -64,19 +88,23 @@ class InnerCondition(Condition):
             check_wait_timeout(timeout)
         if timeout is not None and timeout <= 0:
             self._acquire_restore(self._release_save())
+            self._state_checked = self._owner._state_()
             return False
         me, waiters = this_waiter(), self._owner._waiters_
         me.prepare_park(waiters.reason, waiters)
         waiters.append(me.parked)
+        if self._owner._state_() > self._state_checked:
+            me._end_park(CHANGED)
         saved = self._release_save()
-        woken = False
+        wake: Any = TIMED_OUT
         try:
-            woken = me.park_within(timeout) is not TIMED_OUT
+            wake = me.park_within(timeout)
         finally:
             self._acquire_restore(saved)
-            if woken:
+            if wake is not TIMED_OUT and wake is not CHANGED:
                 self._owner._take_back_()
-        return woken
+            self._state_checked = self._owner._state_()
+        return wake is not TIMED_OUT
 
     def notify(self, n: int = 1) -> None:
         """Serve up to ``n`` waiters of the primitive. Raises: RuntimeError if the lock is not held."""

@@ -87,6 +87,9 @@ class Semaphore(ConditionInside):
     def _serve_(self, n: int) -> None:
         self._hand_out_permits_()
 
+    def _state_(self) -> int:
+        return self._value
+
     def _take_back_(self) -> None:
         self._value += 1  # atomic
 

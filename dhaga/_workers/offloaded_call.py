@@ -1,7 +1,7 @@
 """One offloaded call: its function and context, the race of its answer with a cancel, and the thread that makes it.
 
 A thread takes the calls of its pool, one after the other, until the pool has none for it. A simulation has a class of
-threads of its own, which are dhagas (``simulation/_offload.py``).
+threads of its own, which are dhagas (``simulation/_standard/offload.py``).
 
 Not here: the backlog, and when a thread starts, is idle and ends (``offload.py``).
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
-from .._kernel import hooks, originals
+from .._kernel import originals, outside
 from .._kernel.helper_threads import BLOCKED, HelperThread
 from .._kernel.interpreter import FREE_THREADED
 from .._kernel.platform.system import system
@@ -204,8 +204,8 @@ def is_started(thread: WorkerThread) -> bool:
 
 def thread_class_for(me: Waiter) -> type[WorkerThread]:
     """Return the class of the threads that make a waiter's calls: in a simulation they are dhagas."""
-    on_offload = hooks.on_offload
-    return WorkerThread if on_offload is None else on_offload(me) or WorkerThread
+    pool_thread = outside.pool_thread
+    return WorkerThread if pool_thread is None else pool_thread(me) or WorkerThread
 
 
 class CurrentPool(originals.local):

@@ -10,7 +10,7 @@ calls from blocking code neither start a second run nor end the scheduler's, nor
 
 Rejected: installing at the import of ``dhaga``, also in programs that never await there; installing on Python 3.11 to
 3.13, where the standard function creates a loop in the main thread, which programs may run in another thread. From 3.16
-on there is no hook, as event loop policies are gone.
+on there is no hook: event loop policies are gone.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def install() -> None:
     policy = asyncio_events._get_event_loop_policy()
     kind = type(policy)
     if getattr(kind, "get_event_loop", None) is asyncio_events._BaseDefaultEventLoopPolicy.get_event_loop:
-        # Not a new policy, as this one knows the loops that threads have set.
+        # Not a new policy: this one knows the loops that threads have set.
         policy.__class__ = type(kind.__name__, (PolicyOfBlockingCode, kind), {"__module__": kind.__module__})
 
 
@@ -153,6 +153,6 @@ class SharedLoop(originals.SelectorEventLoop):
         super().stop()
 
     def close(self) -> None:
-        """Close the loop once its scheduler has ended; do nothing before, as its dhagas still need it."""
+        """Close the loop once its scheduler has ended; do nothing before: its dhagas still need it."""
         if not self.scheduler.thread_ident:
             super().close()

@@ -96,7 +96,7 @@ def is_folder(host: str) -> bool:
 
 
 def addresses(options: dict[str, str]) -> Iterator[Address]:
-    """Yield the places of a connection string in order. Parks: while names are looked up, as libpq has done before."""
+    """Yield the places of a connection string in order. Parks: while names are looked up, like libpq before it."""
     hosts, numbers, ports = (options.get(name, "").split(",") for name in ("host", "hostaddr", "port"))
     count = max(len(hosts), len(numbers))
     for index in range(count):

@@ -20,7 +20,7 @@ def cut_off(fd: int) -> None:
 
 
 def answers(fd: int, timeout: float | None) -> bool:
-    """Return whether the server answers in time; if not, the connection is cut off, as it is on a cancel.
+    """Return whether the server answers in time; if not, the connection is cut off, like on a cancel.
 
     Parks: until the first byte of the answer (``poll``).
     """

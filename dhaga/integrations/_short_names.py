@@ -13,7 +13,7 @@ TABLES = {
     "celery.concurrency": ("ALIASES", "dhaga.integrations.celery:TaskPool"),
     "gunicorn.workers": ("SUPPORTED_WORKERS", "dhaga.integrations.gunicorn.Worker"),
 }
-"""By module: its table of names, and our entry for it."""
+"""The table of names of each module, and our entry for it."""
 
 NAME = "dhaga"
 

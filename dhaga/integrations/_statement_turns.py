@@ -99,7 +99,7 @@ class StatementTurns:
         return False
 
     def _keep(self, error: BaseException) -> bool:
-        """Keep an error for ``run``, as C would drop it. Returns: whether SQLite is to end the statement."""
+        """Keep an error for ``run``, because C would drop it. Returns: whether SQLite is to end the statement."""
         me = running_waiter()
         if not self._calls and me is not None:
             me.cancel_with(error)

@@ -2,7 +2,7 @@
 
 libcurl waits in C for the whole transfer. curl_cffi has modes for the threads of gevent and eventlet that do the same,
 but only for requests without a stream; this holds for each ``Curl.perform``. A cancel or a ``Timeout`` waits for the
-end of the transfer, as the handle is in that thread's hands: limit it with the request's own ``timeout``.
+end of the transfer: the handle is in that thread's hands: limit it with the request's own ``timeout``.
 ``AsyncSession`` waits on its event loop, and needs no hook. Under ``dhaga.monkey.patch`` a post-import hook installs it
 as soon as curl_cffi is imported.
 """

@@ -8,13 +8,14 @@ own ``AsyncWorker`` reads and answers requests: its settings, limits, hooks and 
 the rest: accepting, the wait for the next request, heartbeat, signals, the stop.
 
 The main code only sends heartbeats: it parks on gunicorn's own self-pipe ``PIPE``, into which gunicorn's signal
-handlers and ``wake_heartbeat`` write. (As the pipe and the handlers are gunicorn's, ``_kernel.run.loop.WakeupPipe``
-cannot replace them.) Signal handlers that log or exit do so in a dhaga, as no handler may switch. A connection is idle
-while ``timeout_ctx`` is entered; it is then in ``idle_deadlines``, in the order of the deadlines, as all have the same
-keepalive. To end it, its receiving side is shut down: data already received is still answered. A stop closes the
-listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. As with gunicorn's own
-asynchronous workers, there is no time limit for a body that stalls or trickles in, or for a client that reads nothing.
-gunicorn advises a proxy in front for that; ``python -m dhaga serve`` has ``http.limits``.
+handlers and ``wake_heartbeat`` write. (``_kernel.run.loop.WakeupPipe`` cannot replace them: the pipe and the handlers
+are gunicorn's.) Signal handlers that log or exit do so in a dhaga: no handler may switch.
+
+A connection is idle while ``timeout_ctx`` is entered. It is then in ``idle_deadlines``, in the order of the deadlines:
+all have the same keepalive. To end it, its receiving side is shut down: data already received is still answered. A stop
+closes the listeners, ends idle connections after a moment, and cancels the rest after ``graceful_timeout``. As with
+gunicorn's own asynchronous workers, there is no time limit for a body that stalls or trickles in, or for a client that
+reads nothing. gunicorn advises a proxy in front for that; ``python -m dhaga serve`` has ``http.limits``.
 
 Rejected: the parser of ``http``, which refuses a little more. gunicorn's settings have their meaning in its own parser,
 the PROXY protocol and HTTP/2 included, and hooks and log formats read its request objects.

@@ -3,9 +3,9 @@
 A query in the text protocol is sent, the dhaga parks until the server answers, and the answer is read. Commits,
 rollbacks and other commands of a connection do the same. What has no such halves runs in an OS thread while its caller
 is parked (``dhaga.offload``): the connect, ``ping``, ``reset``, ``change_user``, ``reconnect``, prepared and bulk
-statements, further results, and the sending of a long query. A cancel waits for the end of such a call, except for the
-connect, because that thread uses the connection. The rows of a result are read in C, as they follow their first bytes:
-over a slow line a large result blocks.
+statements, further results, and the sending of a long query. A cancel waits for the end of such a call, because its
+thread uses the connection; the connect is an exception. The rows of a result are read in C right after its first
+bytes: over a slow line a large result blocks.
 As in threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). If the wait ends by a cancel or a
 timeout, the connection is cut off, because the next query would get this answer.
 Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as mariadb is imported.

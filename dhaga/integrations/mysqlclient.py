@@ -3,11 +3,11 @@
 A query is sent, the dhaga parks until the server answers, and the answer is read (``send_query``, ``fileno`` and
 ``read_query_result`` of the C API). A commit, a rollback and autocommit are queries. What has no such halves runs in an
 OS thread while its caller is parked (``dhaga.offload``): the connect, with its name look-up and handshakes, ``ping``,
-further results, and the sending of a long query. A cancel waits for the end of such a call, except for the connect, as
-that thread uses the connection. The rows of a result are read in C, as they follow their first bytes: over a slow line
-a large result blocks.
+further results, and the sending of a long query. A cancel waits for the end of such a call, because
+its thread uses the connection; the connect is an exception. The rows of a result are read in C right after its first
+bytes: over a slow line a large result blocks.
 As in threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). If the wait ends by a cancel or a
-timeout, the connection is cut off, as the next query would get this answer.
+timeout, the connection is cut off: the next query would get this answer.
 Under ``dhaga.monkey.patch`` a post-import hook installs it as soon as MySQLdb is imported.
 """
 

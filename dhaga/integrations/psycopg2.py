@@ -61,7 +61,7 @@ def uninstall() -> None:
 def wait(connection: Any) -> None:
     """Wait until libpq has finished its step. Parks: ``read fd N``; a plain thread and the event loop block.
 
-    If this raises, as on a cancel, psycopg2 closes the connection, as its protocol state is unknown then.
+    If this raises, as on a cancel, psycopg2 closes the connection, because its protocol state is unknown then.
     Raises: the server's error.
     """
     me = parking_waiter()
@@ -206,7 +206,7 @@ class LockedConnection(extensions.connection):  # type: ignore[misc]
 class LockedCursor(extensions.cursor):  # type: ignore[misc]
     """A cursor whose queries, and the calls of its connection, run one at a time.
 
-    Fetching takes no lock, as all rows have arrived by then. With a lock a row would take 0.6 µs instead of 0.15.
+    Fetching takes no lock: all rows have arrived by then. With a lock a row would take 0.6 µs instead of 0.15.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:

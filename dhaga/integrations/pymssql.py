@@ -1,7 +1,7 @@
 """pymssql on dhagas: ``install()`` makes its connections park where FreeTDS would wait.
 
 It uses ``pymssql.set_wait_callback``, which pymssql calls between a query and its answer. The connect runs in an OS
-thread while its caller is parked (``dhaga.offload``). The rows of a result are read in C, as they follow their first
+thread while its caller is parked (``dhaga.offload``). The rows of a result are read in C right after its first
 bytes: over a slow line a large result blocks. The ``timeout`` of a connection counts from the first byte of an answer:
 limit a silent server with ``dhaga.Timeout``.
 As in threads, only one dhaga at a time may use a connection (DB API, threadsafety 1). A callback of another package is

@@ -2,7 +2,7 @@
 
 SQLite waits in C for the locks of other connections, up to ``timeout`` seconds; meanwhile no dhaga of the thread can
 run and release one. ``install`` replaces ``Connection`` and ``Cursor`` with classes that set the timeout in C to 0 and
-retry until the connection's timeout. ``executescript`` still waits in C, as its first statements must not run again. A
+retry until the connection's timeout. ``executescript`` still waits in C: its first statements must not run again. A
 statement in a transaction that already holds a lock waits in C for a moment at each try: only SQLite can tell that two
 such transactions would wait for each other, and refuses one at once. ``_statement_turns.py`` is about long statements.
 """

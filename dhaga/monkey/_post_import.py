@@ -36,6 +36,7 @@ HOOKED = {
     "psycopg2": "dhaga.integrations.psycopg2",
     "pymssql": "dhaga.integrations.pymssql",
     "snowflake.connector._internal.api_client.bridge": "dhaga.integrations.snowflake",
+    "sqlalchemy.pool.impl": "dhaga.integrations.sqlalchemy",
     "sqlite3": "dhaga.integrations.sqlite3",
     "multiprocessing.synchronize": "dhaga.monkey._standard_bases",
     "MySQLdb.connections": "dhaga.integrations.mysqlclient",

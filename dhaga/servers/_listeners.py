@@ -13,6 +13,7 @@ import socket as standard
 import stat
 from typing import Any, TypeAlias
 
+from .._iowait.dns import getaddrinfo_at_once
 from ..socket import create_server, fromfd, socket
 
 Address: TypeAlias = "tuple[str | None, int] | str | os.PathLike[str] | standard.socket | list[Address]"
@@ -26,9 +27,8 @@ The kernel drops the SYN of further ones, and their clients retry after a second
 
 UNAVAILABLE = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
 
-# Taken at import, before a patch can replace them.
+# Taken at import, before a patch can replace it.
 standard_socket = standard.socket
-standard_getaddrinfo = standard.getaddrinfo
 
 
 def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -> list[socket]:
@@ -71,7 +71,7 @@ def duplicate(listener: standard.socket) -> socket:
 def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) -> list[socket]:
     """Listen at each address of a host, on one port; for port 0, all use the port of the first listener."""
     try:
-        found = standard_getaddrinfo(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
+        found = getaddrinfo_at_once(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
     except standard.gaierror as error:
         raise standard.gaierror(error.errno, f"{error.strerror}: the host {host!r}") from None
     listeners: list[socket] = []

@@ -30,6 +30,7 @@ LEFT_OUT = frozenset(
         "pymssql",
         "pyopenssl",
         "snowflake",
+        "sqlalchemy",
         "trio",
         "zmq",
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga import socket
+from dhaga._kernel.fast.accelerator import fast_paths
 from dhaga._kernel.run.edge_pollers import EdgeTriggered, Epoll
 from dhaga._kernel.run.fd_watch import READ, WRITE, FdWatcher
 from dhaga.testing import settle, virtual_clock
-from tests.kit.pollers import has_epoll, poller_here
+from tests.kit.pollers import has_epoll, has_kqueue, poller_here
 
 
 class Counting:
@@ -112,6 +114,38 @@ def test_a_watcher_that_another_thread_unregisters_at_the_same_time_does_no_harm
         poller.watchers = dict(poller.watchers)
         if isinstance(poller, EdgeTriggered):  # the fd is still in its set
             poller.unwatch(one.fileno(), READ)
+
+
+@has_kqueue
+@pytest.mark.skipif(not isinstance(fast_paths, ModuleType), reason="a look from Python releases the interpreter lock")
+def test_a_kqueue_without_an_event_is_not_asked() -> None:
+    asked: list[int] = []
+
+    class Asked:
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+        def control(self, changes: Any, most: int, timeout: float) -> Any:
+            found = self.real.control(changes, most, timeout)
+            if not changes:
+                asked.append(len(found))
+            return found
+
+    one, other = socket.socketpair()
+    with one, other:
+        reader = dhaga.spawn(one.recv, 10)
+        settle()
+        poller = poller_here()
+        poller.kqueue = Asked(poller.kqueue)
+        poller.poll()
+        assert not asked
+        other.send(b"x")
+        poller.poll()
+        assert len(asked) == 1 and reader.result(30) == b"x"
+        poller.kqueue = poller.kqueue.real
 
 
 def test_what_a_short_read_leaves_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

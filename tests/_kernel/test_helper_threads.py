@@ -51,7 +51,7 @@ def test_one_module_starts_helper_threads() -> None:
     assert list(thread_makers()) == [
         "_kernel/helper_threads.py: originals.start_new_thread",
         "_kernel/run/run_modes.py: originals.Thread",  # a scheduler's, which the program asks for
-        "simulation/_outside.py: originals.start_new_thread",  # for the program
+        "simulation/_standard/unsimulated.py: originals.start_new_thread",  # for the program
     ]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import dhaga
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
-from dhaga.threading import BoundedSemaphore, Semaphore
+from dhaga.threading import BoundedSemaphore, Event, Semaphore
 from tests.kit.parking import parked, victim
 
 both = pytest.mark.parametrize("kind", [Semaphore, BoundedSemaphore])
@@ -262,3 +263,16 @@ def test_a_subclass_waits_by_the_inner_condition_of_a_semaphore() -> None:
         assert parked(permits.take_two).result() is False and clock() == 9
         with pytest.raises(RuntimeError, match="un-acquired lock"):
             permits._cond.notify()
+
+
+@pytest.mark.parametrize("primitive", [Semaphore, Event])
+def test_a_change_between_the_check_and_the_wait_for_an_inner_condition_is_not_missed(primitive: Any) -> None:
+    with virtual_clock() as clock:
+        changed = primitive(0) if primitive is Semaphore else primitive()
+        with changed._cond:
+            (changed.release if primitive is Semaphore else changed.set)()
+            assert changed._cond.wait(9) and clock() == 0
+            assert not changed._cond.wait(9) and clock() == 9
+            assert not changed._cond.wait(0)
+        assert changed._waiters_.parked() == 0
+        assert changed.acquire(timeout=0) if primitive is Semaphore else changed.is_set()

@@ -28,8 +28,8 @@ from dhaga._sync.semaphore import Semaphore
 from dhaga._workers.future import guard
 from dhaga._workers.offload import pools
 from dhaga.simulation import Mixed, Settings, Simulation
-from dhaga.simulation._points import NewPoints, Program
-from dhaga.simulation._standard import replaced
+from dhaga.simulation._schedule.points import NewPoints, Program
+from dhaga.simulation._standard.standard import replaced
 
 PACKAGE = Path(dhaga.__file__).parent
 

@@ -44,8 +44,8 @@ REAL_DEADLINES = {
 PROGRAMS_CLOCKS = {
     "_cli/top_terminal.py": "a program of its own",
     "integrations/celery/_jobs.py": "Celery compares it with its own reading",
-    "simulation/_history.py": "times in the program's own terms, which a report shows",
-    "simulation/_search.py": "the search, outside its simulations",
+    "simulation/_history/history.py": "times in the program's own terms, which a report shows",
+    "simulation/_search/search.py": "the search, outside its simulations",
     "time.py": "the face of time",
 }
 """Modules that read the program's clocks by name, and why."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dhaga.simulation import Outcome, Settings, search, shrink
-from dhaga.simulation._cause import cause_of, clash, names_of
-from dhaga.simulation._report import failure_text
+from dhaga.simulation._world.cause import cause_of, clash, names_of
+from dhaga.simulation._world.report import failure_text
 from tests.kit.races import RACES
 
 SOURCE = """\

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from dhaga._kernel import originals
-from dhaga.simulation import Simulation, _standard
+from dhaga.simulation import Simulation
+from dhaga.simulation._standard import standard
 from dhaga.testing import virtual_clock
 
 HOUR = 3600.0
@@ -22,7 +23,7 @@ HOUR = 3600.0
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

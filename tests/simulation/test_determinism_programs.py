@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from dhaga.simulation import Outcome, Settings, _standard
-from dhaga.simulation._outcome import Order
-from dhaga.simulation._search import run_one
+from dhaga.simulation import Outcome, Settings
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
+from dhaga.simulation._standard import standard
 from tests.kit.races import RACES
 from tests.kit.simulated_programs import PROGRAMS
 
@@ -31,7 +32,7 @@ OF_OTHER_EVENTS = {"executor_map", "executor_as_completed"}
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 
@@ -57,6 +58,6 @@ def test_all_pythons_run_a_seed_in_the_same_way_without_preemption() -> None:
 
 
 if __name__ == "__main__":
-    with _standard.replaced():
+    with standard.replaced():
         hashes = {name: run(ALL[name], None).hash for name in ALL if name not in OF_OTHER_EVENTS}
     RECORDED.write_text(json.dumps(hashes, indent=1) + "\n")

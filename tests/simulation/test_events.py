@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dhaga.simulation._events import Event, Log, folded
-from dhaga.simulation._members import Member, Members
+from dhaga.simulation._schedule.events import Event, Log, folded
+from dhaga.simulation._schedule.members import Member, Members
 
 
 def test_an_event_in_words_has_the_time_since_the_begin() -> None:

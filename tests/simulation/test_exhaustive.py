@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from dhaga.simulation._exhaustive import ExhaustiveChooser, Schedules
-from dhaga.simulation._members import Member
+from dhaga.simulation._schedule.exhaustive import ExhaustiveChooser, Schedules
+from dhaga.simulation._schedule.members import Member
 
 RUNNING, ONE, TWO = (Member(number, "") for number in range(3))
 

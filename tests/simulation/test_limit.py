@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dhaga.simulation import Settings, search
-from dhaga.simulation._limit import limited
+from dhaga.simulation._search.limit import limited
 from tests.kit.scripts import ROOT
 
 pytestmark = pytest.mark.once

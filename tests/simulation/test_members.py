@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from dhaga.simulation._members import Members
+from dhaga.simulation._schedule.members import Members
 
 
 def test_members_are_numbered_by_their_first_step_and_calls_of_the_loop_share_one() -> None:

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from dhaga.simulation import PCT, Exhaustive, Settings
-from dhaga.simulation._outcome import Order, run_here
-from dhaga.simulation._search import run_one
+from dhaga.simulation._search.outcome import Order, run_here
+from dhaga.simulation._search.search import run_one
 
 
 def pass_on() -> None:

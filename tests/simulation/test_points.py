@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga.simulation import Settings, Simulation, _standard, search
-from dhaga.simulation._points import Program, source_line
-from dhaga.simulation._strategies import strategy_of
-from dhaga.simulation._switches import switches_from
+from dhaga.simulation import Settings, Simulation, search
+from dhaga.simulation._schedule.points import Program, source_line
+from dhaga.simulation._schedule.strategies import strategy_of
+from dhaga.simulation._schedule.switches import switches_from
+from dhaga.simulation._standard import standard
 
 MONITORING: Any = getattr(sys, "monitoring", None)
 """From CPython 3.12 on."""
@@ -23,7 +24,7 @@ MONITORING: Any = getattr(sys, "monitoring", None)
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

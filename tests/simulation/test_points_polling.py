@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from dhaga.simulation import LimitReached, Settings, Simulation, search
-from dhaga.simulation._strategies import strategy_of
+from dhaga.simulation._schedule.strategies import strategy_of
 
 
 def poll_for_a_thread() -> None:

@@ -16,7 +16,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dhaga.simulation import Simulation, _standard
+from dhaga.simulation import Simulation
+from dhaga.simulation._standard import standard
 
 DRAWS: dict[str, Callable[[], object]] = {
     "random": random.random,
@@ -36,7 +37,7 @@ DRAWS: dict[str, Callable[[], object]] = {
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from dhaga.simulation import Outcome, Simulation
-from dhaga.simulation._report import failure_text, members_of
+from dhaga.simulation._world.report import failure_text, members_of
 
 
 def test_members_of_switches_are_those_that_they_name() -> None:

@@ -10,13 +10,14 @@ import pytest
 import dhaga
 from dhaga._kernel import originals
 from dhaga._kernel.run.scheduler import begin_new_work
-from dhaga.simulation import Simulation, _standard
-from dhaga.simulation._switches import switches_from
+from dhaga.simulation import Simulation
+from dhaga.simulation._schedule.switches import switches_from
+from dhaga.simulation._standard import standard
 
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

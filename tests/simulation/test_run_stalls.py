@@ -11,11 +11,11 @@ import pytest
 
 import dhaga
 from dhaga.simulation import Simulation
-from dhaga.simulation._outcome import Order, Settings, run_here
-from dhaga.simulation._search import search
-from dhaga.simulation._shrink import shrink
-from dhaga.simulation._strategies import strategy_of
-from dhaga.simulation._switches import switches_from
+from dhaga.simulation._schedule.strategies import strategy_of
+from dhaga.simulation._schedule.switches import switches_from
+from dhaga.simulation._search.outcome import Order, Settings, run_here
+from dhaga.simulation._search.search import search
+from dhaga.simulation._search.shrink import shrink
 
 pytestmark = pytest.mark.once
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from dhaga.simulation import FIFO, Exhaustive, Findings, Outcome, Settings, _standard, search
-from dhaga.simulation._outcome import Order
-from dhaga.simulation._search import run_one
+from dhaga.simulation import FIFO, Exhaustive, Findings, Outcome, Settings, search
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
+from dhaga.simulation._standard import standard
 from tests.kit.races import RACES, lost_update, run_threads
 
 SEEDS = 500
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.once
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 

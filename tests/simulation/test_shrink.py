@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dhaga.simulation import Settings, current, search, shrink
-from dhaga.simulation._shrink import Shrinking
-from dhaga.simulation._switches import Switch, switches_from
+from dhaga.simulation._schedule.switches import Switch, switches_from
+from dhaga.simulation._search.shrink import Shrinking
 from tests.kit.races import RACES
 
 pytestmark = pytest.mark.once

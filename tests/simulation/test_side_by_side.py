@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dhaga.simulation._side_by_side import ROWS, side_by_side
+from dhaga.simulation._world.side_by_side import ROWS, side_by_side
 
 NAMES = ["main code", "Thread-1", "Thread-2"]
 

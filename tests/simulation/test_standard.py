@@ -16,7 +16,8 @@ import dhaga
 from dhaga import monkey
 from dhaga._kernel.process import preemption_watcher
 from dhaga._kernel.run import preemption
-from dhaga.simulation import Simulation, _standard, search
+from dhaga.simulation import Simulation, search
+from dhaga.simulation._standard import standard
 
 
 def state() -> list[object]:
@@ -39,8 +40,46 @@ def test_everything_is_as_before_after_the_block(error: BaseException | None) ->
     assert not monkey.is_patched()
 
 
+def attributes_of(modules: list[types.ModuleType]) -> dict[str, object]:
+    """Return the attributes of modules, and of the classes that are made there."""
+    found: dict[str, object] = {}
+    for module in modules:
+        for name, value in list(vars(module).items()):
+            found[f"{module.__name__}.{name}"] = value
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                found |= {f"{module.__name__}.{name}.{each}": method for each, method in list(vars(value).items())}
+                found[f"{module.__name__}.{name}.__bases__"] = [*value.__bases__]
+    return {name: value for name, value in found.items() if not isinstance(value, types.ModuleType)}
+
+
+def changes(before: dict[str, object], now: dict[str, object]) -> set[str]:
+    """Return the names of attributes that are another object, are new or are gone; bases are compared."""
+    names = before.keys() | now.keys()
+    return {
+        name
+        for name in names
+        if before.get(name) is not now.get(name) and (name[-9:] != "__bases__" or before[name] != now[name])
+    }
+
+
+def test_a_simulation_changes_of_dhaga_only_what_is_meant_to_be_set() -> None:
+    standard.patch_late()
+    try:
+        names = [key for key in sys.modules if key.startswith("dhaga") and not key.startswith("dhaga.simulation")]
+        modules = [sys.modules[name] for name in names]
+        before = attributes_of(modules)
+        with Simulation(0):
+            changed = changes(before, attributes_of(modules))
+        records = ("dhaga._kernel.hooks.", "dhaga._kernel.outside.")
+        # The last is a hook of programs.
+        assert {name for name in changed if not name.startswith(records)} == {"dhaga.excepthook"}
+        assert changes(before, attributes_of(modules)) == set()
+    finally:
+        monkey.unpatch()
+
+
 def test_an_enclosing_block_replaces_it_once() -> None:
-    with _standard.replaced():
+    with standard.replaced():
         lock = threading.Lock
         with Simulation(0):
             assert threading.Lock is lock
@@ -49,7 +88,7 @@ def test_an_enclosing_block_replaces_it_once() -> None:
 
 
 def test_a_patched_program_stays_patched() -> None:
-    _standard.patch_late()
+    standard.patch_late()
     try:
         with Simulation(0):
             pass
@@ -70,12 +109,12 @@ def test_nothing_is_preempted_by_real_time_in_a_patched_program() -> None:
         thread.start()
         thread.join()
 
-    _standard.patch_late()
+    standard.patch_late()
     preemption_watcher.turn_on()
     try:
         watcher = preemption_watcher.watcher
         assert watcher is not None
-        with _standard.replaced():
+        with standard.replaced():
             assert preemption_watcher.watcher is None and preemption.default_quantum is None
             assert search(sleep_in_a_thread, 3).complete  # not even in the forked process of a run
         assert preemption_watcher.watcher is not None and preemption.default_quantum == preemption.QUANTUM

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from dhaga.simulation import FIFO, PCT, Exhaustive, Mixed, Random
-from dhaga.simulation._members import Member
-from dhaga.simulation._strategies import LONGEST_STRETCH, Chooser, Strategy, strategy_of
+from dhaga.simulation._schedule.members import Member
+from dhaga.simulation._schedule.strategies import LONGEST_STRETCH, Chooser, Strategy, strategy_of
 
 
 def members(count: int, chooser: Chooser) -> list[Member]:

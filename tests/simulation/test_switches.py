@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga.simulation._members import Member
-from dhaga.simulation._switches import ReplayingChooser, Switch, switches_from
+from dhaga.simulation._schedule.members import Member
+from dhaga.simulation._schedule.switches import ReplayingChooser, Switch, switches_from
 
 
 def test_the_text_of_switches_can_be_read_back() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dhaga.simulation import PCT, Exhaustive, Random, Settings, Simulation, check_determinism, search, shrink
-from dhaga.simulation._report import failure_text
+from dhaga.simulation._world.report import failure_text
 
 pytestmark = pytest.mark.once
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga.simulation._undoing import Undoing
+from dhaga.simulation._base.undoing import Undoing
 
 
 def test_calls_are_made_the_last_first_and_once() -> None:
@@ -24,3 +24,15 @@ def test_the_calls_after_one_that_fails_are_made() -> None:
     with pytest.raises(KeyError, match="missing"):
         undoing.close()
     assert made == [2, 1]
+
+
+def test_an_attribute_that_was_set_twice_gets_its_first_value_back() -> None:
+    class Owner:
+        value = 0
+
+    undoing = Undoing()
+    undoing.set(Owner, "value", 1)
+    undoing.set(Owner, "value", 2)
+    assert Owner.value == 2
+    undoing.close()
+    assert Owner.value == 0

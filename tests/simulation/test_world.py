@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import dhaga
-from dhaga.simulation import LimitReached, Simulation, _standard, current
+from dhaga._kernel import originals
+from dhaga.simulation import LimitReached, Simulation, current
+from dhaga.simulation._standard import standard
 from tests.kit.races import run_threads
 
 
 @pytest.fixture(autouse=True, scope="module")
 def replaced_once() -> Iterator[None]:
     """Patch once: in a process with the modules of all tests, a patch takes 0.2 s."""
-    with _standard.replaced():
+    with standard.replaced():
         yield
 
 
@@ -266,8 +268,20 @@ def test_a_dhaga_and_a_coroutine_cannot_begin_one() -> None:
 
 
 def test_the_current_simulation_is_the_one_under_way() -> None:
-    with Simulation(0) as world:
+    seen: list[object] = []
+
+    def look_elsewhere() -> None:
+        try:
+            seen.append(current())
+        except RuntimeError as error:
+            seen.append(str(error))
+
+    with Simulation(0, allow=["threads"]) as world:
         assert current() is world
+        thread = originals.Thread(target=look_elsewhere)  # a real one
+        thread.start()
+        thread.join()
+    assert seen == ["no simulation is under way here"]
     with pytest.raises(RuntimeError, match="no simulation is under way"):
         current()
 

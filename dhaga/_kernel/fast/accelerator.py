@@ -3,11 +3,10 @@
 Python is the source of truth. A compiled part makes something faster and changes no behaviour; where it was not built,
 cannot be imported, or is switched off (``DHAGA_PURE=1``: all of them), the same happens in pure Python.
 
-``_frame_chunks.c``: CPython's frames live in chunks of 16 KB, and each greenlet has one mapped at its first call and
-unmapped at its end; the part keeps up to ``CHUNKS`` ended ones of each OS thread for its next greenlets, which makes
-spawn + join three times as fast, and the addresses of others. It replaces the arena allocator of the whole process, so
-other greenlets and OS threads also gain, and it can be switched off by itself: ``DHAGA_CHUNKS=0``, or another cap,
-``DHAGA_CHUNKS=N``.
+``_frame_chunks.c``: CPython's frames live in chunks of 16 KB. Each greenlet has a chunk mapped at its first call and
+unmapped at its end. The part keeps up to ``CHUNKS`` chunks of each OS thread for its next greenlets, so spawn + join is
+three times as fast. The arena allocator of the whole process is replaced, so other greenlets and OS threads also gain.
+``DHAGA_CHUNKS=0`` switches the part off; ``DHAGA_CHUNKS=N`` sets another cap.
 ``_fast_paths.c``: the shortest ways through the kernel and the primitives, see ``compiled.py``; ``DHAGA_FAST_PATHS=0``.
 """
 

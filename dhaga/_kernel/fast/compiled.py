@@ -6,8 +6,8 @@ calls the tagged function in every other one. ``fast_paths/compiled_functions.h`
 returns the Python function of either mode. ``DHAGA_FAST_PATHS=0`` and ``DHAGA_PURE=1`` leave the Python functions where
 they are.
 
-The common case: a dhaga calls, with nothing pending; no hook, trace function or asyncio loop takes part; the object is
-of our class, whose compiled methods are not replaced, with the usual types in its slots; arguments are positional,
+The common case: a dhaga calls, with nothing pending, and no hook, trace function or asyncio loop takes part. The object
+is of our class, with the usual types in its slots, and its compiled methods are not replaced. Arguments are positional,
 and a timeout is None or above 0. A comment beside a tag, ``# C: …``, says what C assumes beyond that.
 
 A class whose slots the fast paths read, and which has no compiled method of its own, is tagged ``@known_layout``.

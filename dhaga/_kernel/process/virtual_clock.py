@@ -17,6 +17,7 @@ from ..run.attachment import schedulers
 from ..run.loop import HubSelector
 from ..run.run_modes import ImplicitMode
 from ..run.scheduler import Scheduler
+from ..wait.current import this_thread
 from ..wait.deadlock import DeadlockWatch
 from .shutdown import ended_schedulers
 
@@ -118,6 +119,16 @@ def new_virtual_scheduler(
             starter.not_started = new_queue()
     ImplicitMode(scheduler)
     return scheduler
+
+
+def set_main_aside() -> Callable[[], None]:
+    """Leave this OS thread without main code, for ``new_virtual_scheduler``. Returns: a function that undoes it."""
+    outer, this_thread.main = this_thread.main, None
+
+    def restore() -> None:
+        this_thread.main = outer
+
+    return restore
 
 
 def abandon(scheduler: Scheduler) -> None:

@@ -22,6 +22,7 @@ from .. import originals
 from ..fast.compiled import compiled
 from ..own_fds import own_fds
 from .fd_watch import READ, WRITE, FdWatcher, closed_error, wake_all
+from .loop import has_event
 from .poller import Poller
 
 select = originals.select_module
@@ -265,7 +266,8 @@ class Kqueue(EdgeTriggered):
         self.change(fd, interest, self.kq.KQ_EV_DELETE)
 
     def poll(self) -> None:
-        found = self.kqueue.control(None, BATCH, 0)
+        # control() releases the interpreter lock: has_event() says what that costs other threads.
+        found = self.kqueue.control(None, BATCH, 0) if has_event(self.kqueue.fileno()) else []
         self.events += len(found)
         for event in found:
             watcher = self.watchers.get(event.ident)

@@ -152,4 +152,4 @@ def raise_interrupt(me: Waiter) -> None:
     for error in list(me.pending_errors):
         if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
             me.pending_errors.remove(error)
-            raise error
+            me._throw_error(error)

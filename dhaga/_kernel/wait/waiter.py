@@ -143,7 +143,7 @@ class Waiter:
         Raises: Cancelled, Expired.
         """
         if self.pending_errors:
-            raise self.pending_errors.pop(0)
+            self._throw_error(self.pending_errors.pop(0))
         # The ticket comes last: from here on a timeout or a cancel may ask for the target.
         self.wait_target = target
         self.park_reason = reason
@@ -183,10 +183,14 @@ class Waiter:
         finally:
             scheduler.timers.discard(entry)
 
-    def _throw_error(self) -> NoReturn:
-        """Raise the error this waiter was woken with."""
-        error, self._error = self._error, None
-        assert error is not None
+    def _throw_error(self, error: BaseException | None = None) -> NoReturn:
+        """Raise a pending error, or the one this waiter was woken with."""
+        if error is None:
+            error, self._error = self._error, None
+            assert error is not None
+        on_park_error = hooks.on_park_error
+        if on_park_error is not None:
+            on_park_error(self, error)
         try:
             raise error
         finally:

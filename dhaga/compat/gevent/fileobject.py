@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import io as ours
 from ..._iowait.offloaded_file import open as open_offloaded
+from ..._kernel import outside
 
 __all__ = ["FileObject", "FileObjectBlock", "FileObjectPosix", "FileObjectThread"]
 
@@ -119,7 +120,7 @@ def FileObjectBlock(
 ) -> Any:
     """Return a file over a path, an fd or a file, whose operations block."""
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
-    return named(ours.standard_open(file, mode, **options), given)
+    return named(outside.open_file(file, mode, **options), given)
 
 
 FileObject = FileObjectPosix

@@ -73,7 +73,7 @@ def run_acks(hub: Any) -> None:
 
 
 def run_ready_acks(hub: Any) -> bool:
-    """Run the acknowledgements that are ready. Returns: whether there were any, as each may have queued another."""
+    """Run the acknowledgements that are ready. Returns: whether there were any: each may have queued another."""
     ran_any = False
     for callback in hub._pop_ready():
         if not is_ack(callback):

@@ -168,7 +168,7 @@ class Job(Future[None]):
             self.report("error_callback", ExceptionInfo())
 
     def report(self, name: str, *args: Any) -> None:
-        """Call one of Celery's callbacks; its error is logged, as no caller handles it."""
+        """Call one of Celery's callbacks; its error is logged, because no caller handles it."""
         callback = self.callbacks.get(name)
         if callback is None:
             return

@@ -13,7 +13,7 @@ from ...monkey import PatchError, _doors
 
 OWN_PACKAGES = ("celery", "kombu")
 """Packages that may be imported before the patch. Their classes derived from Thread follow the patch;
-``celery._state._TLS``, derived from ``local``, need not, as it keeps the current app, the same for all threads.
+``celery._state._TLS``, derived from ``local``, need not: it keeps the current app, the same for all threads.
 """
 
 NAME = "dhaga.integrations.celery:TaskPool"

@@ -116,7 +116,7 @@ class CommandBatcher:
             entry.set_results([answers.popleft() for _ in entry.commands])
 
     def exchange(self, commands: list[tuple[Any, ...]]) -> deque[Any]:
-        """Return the answers; retried once, as an idle connection may have been lost since the last batch."""
+        """Return the answers; retried once, because an idle connection may have been lost since the last batch."""
         if self.client is None:
             return self.exchange_once(commands)
         try:

@@ -2,7 +2,7 @@
 
 Over Redis the connections themselves park, for every call of a task to its backend, and concurrent results are
 pipelined (``_redis_batches``). Other backends store through an offload pool. Only storing is offloaded: a chord's
-counting and reading of results stay in the task's thread, as they depend on the current task.
+counting and reading of results stay in the task's thread, because they depend on the current task.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ResultStore:
         return self.store(task_id, result, state, *args, **kwargs)
 
     def accept_result(self, job: Job, task_id: str, state: str) -> bool:
-        """Disarm the job, as the task's own code has ended.
+        """Disarm the job: the task's own code has ended.
 
         Returns: False if the task was revoked, but continued.
         """

@@ -103,7 +103,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         self.watchdog: Any = None
 
     def on_start(self) -> None:
-        """Start the OS threads: not before, as the worker may have been forked from the process that made the pool."""
+        """Start the OS threads: not before: the worker may have been forked from the process that made the pool."""
         warn_of_foreign(self.options, self.forking_enable)
         if (line := unpatched_line()) is not None:
             logger.warning(line)
@@ -124,7 +124,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
         signals.worker_process_init.send(sender=None)
 
     def wake_on_shutdown(self, **about: Any) -> None:
-        """Wake the consumer, which may wait long for its next task, so that it sees its shutdown at once."""
+        """Wake the consumer at its shutdown: it may wait long for the next task."""
         if self._hub is not None:
             wake_hub(self._hub)
 
@@ -211,7 +211,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
     def finish(self, job: Job) -> None:
         """Discard an ended task and start waiting ones.
 
-        If the consumer's thread has a loop, the loop starts them; its signal handlers do not, as they stop the worker.
+        If the consumer's thread has a loop, the loop starts them; its signal handlers do not: they stop the worker.
         """
         with self.lock:
             self.running -= 1

@@ -1,8 +1,8 @@
 """Sockets of pyzmq: ``send`` and ``recv`` park, and each call that consumes libzmq's signal wakes the other waiters.
 
 A socket has one fd. libzmq signals it once for all events (a message, room in a pipe, the end of the context) since the
-last look, and any call on the socket may look and so consume the signal: a ``send`` consumes the one that another
-dhaga's ``recv`` is parked for. So a call is tried without waiting; if it would wait, it makes libzmq look, tries again,
+last look. Any call on the socket may look and so consume the signal: a ``send`` consumes the one that another dhaga's
+``recv`` is parked for. So a call is tried without waiting; if it would wait, it makes libzmq look, tries again,
 and only then parks for the fd. Each call that looks (``send``, ``recv``, ``poll``, ``connect``, the option EVENTS, even
 the try before a park) wakes the socket's other waiters if there are events for them.
 Rejected: parking until EVENTS has POLLOUT. A ROUTER with ROUTER_MANDATORY always has it, although a send to a peer with

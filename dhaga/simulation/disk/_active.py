@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..._kernel import originals
-from .._errors import NotSimulated
+from .._base.errors import NotSimulated
+from .._base.here import here
 from ._tree import WAYS_OUT
 
 if TYPE_CHECKING:
     from ._disks import Disks
 
-disks: Disks | None = None
-
-
-def use(simulated: Disks | None) -> None:
-    global disks
-    disks = simulated
-
 
 def disks_of_caller() -> Disks | None:
     """Return the disks, in the OS thread of their simulation and once there is one; None elsewhere."""
-    return disks if disks is not None and disks.folder and disks.thread == originals.get_ident() else None
+    simulation = here()
+    return simulation.disks if simulation is not None and simulation.disks.folder else None
 
 
 def refused(call: str, place: str, reason: str) -> NotSimulated:

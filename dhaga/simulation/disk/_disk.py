@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._ranges import Range, check_seconds, check_share, range_of
+from .._base.ranges import Range, check_seconds, check_share, range_of
 from ._inodes import Change, Directory, Entry, File, Inode, Resize, Step, needed_for, without
 from ._survival import KEPT, Survival
 from ._tree import check_tree, rebuild

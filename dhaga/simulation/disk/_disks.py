@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
-from .._part import Part
-from .._pause import pause_caller
+from .._base.part import Part
+from .._base.pause import pause_caller
 from ._disk import Disk
 from ._inodes import Directory, File, Inode
 from ._real import own_calls, real, remove_below

@@ -10,7 +10,7 @@ import io
 from typing import Any
 
 from ..._iowait.offloaded_file import OffloadedFile, check_mode
-from ...io import standard_open
+from ..._kernel import outside
 from ._active import disks_of_caller
 from ._inodes import File
 from ._naming import open_fd, place_of
@@ -18,6 +18,7 @@ from ._real import own_calls
 from ._writing import file_behind, octets, resize, write_at
 
 FileIO = io.FileIO
+standard_open = outside.open_file
 
 
 def open_as_file(path: Any, flags: int) -> int:
@@ -149,6 +150,5 @@ def is_on_disk(file: Any, opener: Any) -> bool:
 simulated_open = Open()
 
 
-def use_in_offloaded_files(log: Any) -> None:
-    """Put our raw file below the files of ``dhaga.open``."""
-    log.set(OffloadedFile, "__bases__", (DiskFile,))
+class OffloadedDiskFile(OffloadedFile, DiskFile):
+    """The raw file of ``dhaga.open``, whose system calls are those of our raw file."""

@@ -8,13 +8,13 @@ import os
 import sys
 
 from ... import os as ours
+from ..._kernel import outside
 from ...io import open as ours_open
-from ...io import standard_open
-from ...monkey._rebind import PatchLog, Replacement
-from .._undoing import Undoing
-from . import _active, _audit, _naming, _writing
+from ...monkey._rebind import Replacement
+from .._base.undoing import Undoing
+from . import _audit, _naming, _writing
 from ._disks import Disks
-from ._files import simulated_open, use_in_offloaded_files
+from ._files import OffloadedDiskFile, simulated_open, standard_open
 
 REPLACED = [
     Replacement(os, name, function, getattr(ours, name))
@@ -28,14 +28,11 @@ SUPPORTING = ("supports_dir_fd", "supports_fd", "supports_follow_symlinks", "sup
 def install_disks(disks: Disks, undoing: Undoing) -> None:
     """Use disks until the calls of ``undoing`` are made."""
     undoing.callback(disks.end)
-    log = PatchLog()
-    undoing.callback(log.undo)
-    log.set(builtins, "open", simulated_open)
-    log.set(sys.modules["_io"], "open", simulated_open)
-    use_in_offloaded_files(log)
+    undoing.set(builtins, "open", simulated_open)
+    undoing.set(sys.modules["_io"], "open", simulated_open)
+    undoing.set(outside, "open_file", simulated_open)
+    undoing.set(outside, "offloaded_file", OffloadedDiskFile)
     for name in SUPPORTING:
         known = getattr(os, name)
-        log.set(os, name, known | {each.ours for each in REPLACED if each.standard in known})
+        undoing.set(os, name, known | {each.ours for each in REPLACED if each.standard in known})
     _audit.watch()
-    _active.use(disks)
-    undoing.callback(_active.use, None)

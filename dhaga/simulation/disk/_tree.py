@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._errors import NotSimulated
+from .._base.errors import NotSimulated
 from ._inodes import Directory, File, Link
 from ._real import own_calls, read_all, real, remove_below, write_all
 

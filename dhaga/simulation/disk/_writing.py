@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import os as ours
-from .._clocks import WALL_START
+from .._base.part import WALL_START
 from ._active import disks_of_caller, refused
 from ._disk import Disk, os_error
 from ._inodes import File, Inode, Resize, Write

@@ -37,8 +37,7 @@ import tomllib
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._ranges import Range, check_share, range_of
-from .._strategies import is_number
+from .._base.ranges import Range, check_share, is_number, range_of
 from ..disk import CALLS, check_calls, check_unsynced
 from ._host_clock import WallClock, check_clock
 from ._hosts import Host, canonical, check_name

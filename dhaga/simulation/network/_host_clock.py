@@ -7,8 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._ranges import Range, range_of
-from .._strategies import is_number
+from .._base.ranges import Range, is_number, range_of
 
 if TYPE_CHECKING:
     from ._hosts import Host

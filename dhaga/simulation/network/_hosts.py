@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 from ..._kernel.api import spawn
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.wait.current import running_waiter
-from .._errors import HostKilled
-from .._ranges import Range, check_seconds, range_of
-from .._strategies import is_number
+from .._base.errors import HostKilled
+from .._base.ranges import Range, check_seconds, is_number, range_of
 from ..disk import check_unsynced
 from ._host_clock import HostClock
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._kernel import hooks
-from ...monkey._rebind import PatchLog
-from .._undoing import Undoing
+from ..._kernel import hooks, outside
+from .._base.here import here
+from .._base.undoing import Undoing
 from . import _names, _sockets
 from ._network import Network
 
@@ -14,13 +14,10 @@ from ._network import Network
 def install_network(network: Network, undoing: Undoing) -> None:
     """Use a network until the calls of ``undoing`` are made."""
     undoing.callback(network.end)
-    log = PatchLog()
-    undoing.callback(log.undo)
-    log.set(hooks, "on_spawn", noting_spawns(network))
-    _sockets.install()
-    undoing.callback(_sockets.uninstall)
-    _sockets.use(network)
-    undoing.callback(_sockets.use, None)
+    undoing.set(hooks, "on_spawn", noting_spawns(network))
+    undoing.set(outside, "names_of_caller", names_of_caller)
+    undoing.set(outside, "new_socket", _sockets.new_socket)
+    undoing.set(outside, "sockets", _sockets.Calls)
 
 
 def noting_spawns(network: Network) -> Any:
@@ -35,4 +32,6 @@ def noting_spawns(network: Network) -> Any:
     return note_spawn
 
 
-_names.use(_sockets.network_of_caller)
+def names_of_caller() -> Any:
+    """Return the look-ups of the simulation, in its OS thread."""
+    return None if here() is None else _names

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .._ranges import Range, check_share, range_of
-from .._strategies import is_number
+from .._base.ranges import Range, check_share, is_number, range_of
 
 RETRANSMISSION = 0.2
 """Seconds after which a stream sends a lost segment again, at first: Linux's TCP_RTO_MIN. Each try doubles it."""

@@ -1,35 +1,20 @@
-"""Names: ``getaddrinfo`` and its kin, answered by the hosts of the simulation. Without one they are the usual ones."""
+"""Names: ``getaddrinfo`` and its kin, answered by the hosts of the simulation: the door ``outside.names_of_caller``."""
 
 from __future__ import annotations
 
+import _socket
 import socket as standard
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ... import socket as ours
-from ..._iowait.dns import getaddrinfo as real_getaddrinfo
-from ..._iowait.dns import getfqdn as real_getfqdn
-from ..._iowait.dns import gethostbyaddr as real_gethostbyaddr
-from ..._iowait.dns import gethostbyname as real_gethostbyname
-from ..._iowait.dns import gethostbyname_ex as real_gethostbyname_ex
-from ..._iowait.dns import getnameinfo as real_getnameinfo
-from ..._iowait.dns import resolve_address as real_resolve_address
-from ..._iowait.dns import standard_getaddrinfo
+from ..._iowait import dns
 from ...monkey._rebind import Replacement
+from .._base.here import found_network, network_of_caller
 from ._hosts import ANY, Host, canonical, is_loopback
 
 if TYPE_CHECKING:
     from ._network import Network
 
 SERVICES = {"http": 80, "https": 443, "ftp": 21, "smtp": 25, "domain": 53}
-
-active: Callable[[], Network | None] = lambda: None  # noqa: E731  # set by the world
-
-
-def use(find: Callable[[], Network | None]) -> None:
-    """Set the function that finds the network of the caller."""
-    global active
-    active = find
 
 
 def numeric(network: Network, host: Any) -> str:
@@ -54,7 +39,7 @@ def address_of(network: Network, host: str) -> str:
         return network.hosts.find(host.rstrip(".")).address
     except ValueError:
         if network.allows_real:
-            return str(real_gethostbyname(host))
+            return str(dns.look_ups.offload(_socket.gethostbyname, host))
         raise network.not_simulated(f"getaddrinfo({host!r})", f"no host of the simulation is named {host}") from None
 
 
@@ -72,9 +57,7 @@ def port_of(service: Any) -> int:
 
 def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> list[Any]:
     """Resolve a host of the simulation. Source: ``socket.getaddrinfo``."""
-    network = active()
-    if network is None:
-        return real_getaddrinfo(host, port, family, type, proto, flags)
+    network = found_network()
     if host in (None, ""):
         address = "0.0.0.0" if flags & standard.AI_PASSIVE else "127.0.0.1"
     else:
@@ -99,25 +82,22 @@ def getaddrinfo(host: Any, port: Any, family: int = 0, type: int = 0, proto: int
     ]
 
 
+getaddrinfo_at_once = getaddrinfo
+
+
 def gethostbyname(hostname: str, /) -> str:
     """Return the address of a host of the simulation. Source: ``socket.gethostbyname``."""
-    network = active()
-    return real_gethostbyname(hostname) if network is None else numeric(network, hostname)
+    return numeric(found_network(), hostname)
 
 
 def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
     """Return the name and address of a host of the simulation. Source: ``socket.gethostbyname_ex``."""
-    network = active()
-    if network is None:
-        return real_gethostbyname_ex(hostname)
-    return hostname, [], [numeric(network, hostname)]
+    return hostname, [], [numeric(found_network(), hostname)]
 
 
 def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
     """Return the host of the simulation at an address. Source: ``socket.gethostbyaddr``."""
-    network = active()
-    if network is None:
-        return real_gethostbyaddr(address)
+    network = found_network()
     found = numeric(network, address)
     return name_at(network, found), [], [found]
 
@@ -133,18 +113,14 @@ def name_at(network: Network, address: str) -> str:
 
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
     """Return the name of the host of the simulation at an address. Source: ``socket.getnameinfo``."""
-    network = active()
-    if network is None:
-        return real_getnameinfo(sockaddr, flags)
+    network = found_network()
     address = numeric(network, sockaddr[0])
     return (address if flags & standard.NI_NUMERICHOST else name_at(network, address)), str(sockaddr[1])
 
 
 def getfqdn(name: str = "") -> str:
     """Return the full name of a host of the simulation. Source: ``socket.getfqdn``."""
-    network = active()
-    if network is None:
-        return real_getfqdn(name)
+    network = found_network()
     if not name or name in ANY:
         return network.hosts.of_caller().name
     try:
@@ -155,31 +131,11 @@ def getfqdn(name: str = "") -> str:
 
 def gethostname() -> str:
     """Return the name of the caller's host. Source: ``socket.gethostname``."""
-    network = active()
+    network = network_of_caller()
     return standard_gethostname() if network is None else network.hosts.of_caller().name
-
-
-def resolve_address(family: int, address: Any) -> Any:
-    """Return an address unchanged: the network resolves it. Source: ``dns.resolve_address``."""
-    return real_resolve_address(family, address) if active() is None else address
 
 
 standard_gethostname = standard.gethostname
 
-IN_DHAGA: list[tuple[Any, Any]] = [
-    (standard_getaddrinfo, getaddrinfo),
-    (real_getaddrinfo, getaddrinfo),
-    (real_gethostbyname, gethostbyname),
-    (real_gethostbyname_ex, gethostbyname_ex),
-    (real_gethostbyaddr, gethostbyaddr),
-    (real_getnameinfo, getnameinfo),
-    (real_getfqdn, getfqdn),
-    (real_resolve_address, resolve_address),
-]
-"""The functions that Dhaga's own modules have bound, each with ours."""
-
-REPLACED = [
-    Replacement(standard, name, globals()[name], getattr(ours, name))
-    for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo", "getfqdn")
-] + [Replacement(standard, "gethostname", gethostname, standard_gethostname)]
-"""The functions of ``socket``."""
+REPLACED = [Replacement(standard, "gethostname", gethostname, standard_gethostname)]
+"""The function of ``socket`` that Dhaga does not have."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..._kernel import originals
 from ..._kernel.process.virtual_clock import VirtualClock
-from .._errors import NotSimulated
-from .._part import Part
-from .._strategies import is_number
+from .._base.errors import NotSimulated
+from .._base.part import Part
+from .._base.ranges import is_number
 from ._datagrams import Datagrams
 from ._end import (
     ANSWERED,
@@ -42,7 +42,7 @@ from ._pauses import Pauses
 from ._ports import Ports
 
 if TYPE_CHECKING:
-    from .._run import Run
+    from .._schedule.run import Run
     from ..disk import Disks
     from ._faults import Plan
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._kernel.run.run_queues import HighQueue
 from ..._kernel.run.scheduler import NewQueue
-from .._members import waiter_behind
-from .._pause import pause_caller
-from .._ranges import Range
+from .._base.pause import pause_caller
+from .._base.ranges import Range
+from .._schedule.members import waiter_behind
 
 if TYPE_CHECKING:
-    from .._run import SimulatedQueue
+    from .._schedule.run import SimulatedQueue
     from ._hosts import Host
     from ._network import Network
 

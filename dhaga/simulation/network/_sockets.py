@@ -1,7 +1,7 @@
 """The methods of sockets, on the network of the simulation. Other sockets keep their real methods.
 
-``dhaga.socket`` parks and then calls ``_socket.socket``; ``Calls`` is put before that. ``recv`` and ``send`` stay as
-they are: they work on the real fd of the program's end.
+``dhaga.socket`` calls them through the doors ``outside.new_socket`` and ``outside.sockets``. ``send`` works on the real
+fd of the program's end.
 """
 
 from __future__ import annotations
@@ -11,18 +11,12 @@ import contextlib
 import errno
 import os
 import socket as standard
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ... import socket as ours
-from ..._iowait.socket_base import TimeoutSocket
-from ..._kernel import originals
-from .._errors import NotSimulated
+from .._base.errors import NotSimulated
+from .._base.here import found_network, network_of_caller
 from ._end import CLOSED, CONNECTED, LISTENING, NEW, Address, End, standard_fstat
 from ._names import numeric
-
-if TYPE_CHECKING:
-    from ._network import Network
 
 plain = _socket.socket
 INTERNET = (standard.AF_INET, standard.AF_INET6)
@@ -31,19 +25,6 @@ KIND = 0xF
 """The bits of a socket's type without SOCK_NONBLOCK and SOCK_CLOEXEC."""
 
 PASSED_ON = {standard.SO_SNDBUF, standard.SO_RCVBUF}
-
-network: Network | None = None
-"""The network of the simulation that runs in this process."""
-
-
-def use(simulated: Network | None) -> None:
-    global network
-    network = simulated
-
-
-def network_of_caller() -> Network | None:
-    """Return the network, in the OS thread of its simulation; None elsewhere."""
-    return network if network is not None and network.thread == originals.get_ident() else None
 
 
 def end_of(sock: Any) -> End | None:
@@ -70,19 +51,16 @@ def target_of(end: End, address: Any, call: str) -> Address:
     return numeric(found_network(), host), port
 
 
-def found_network() -> Network:
-    assert network is not None
-    return network
-
-
 # ---- making
 
 
-def init(self: Any, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None) -> None:
-    """Make a socket; one of the internet families is a socket of the simulation."""
+def new_socket(sock: Any, family: int, type: int, proto: int, fileno: int | None) -> tuple[int, int, int, int | None]:
+    """Return the arguments for a new socket: one of the internet families is a socket of the simulation."""
     found = network_of_caller()
+    if found is None:
+        return family, type, proto, fileno
     end = None
-    if found is not None and fileno is None and family in (-1, *INTERNET):
+    if fileno is None and family in (-1, *INTERNET):
         family = standard.AF_INET if family == -1 else int(family)
         type = standard.SOCK_STREAM if type == -1 else int(type)
         proto = 0 if proto == -1 else proto
@@ -90,23 +68,17 @@ def init(self: Any, family: int = -1, type: int = -1, proto: int = -1, fileno: i
             raise NotSimulated("socket() of this type is not simulated: SOCK_STREAM and SOCK_DGRAM are")
         end = found.new_end(found.hosts.of_caller(), family, type & KIND, proto)
         fileno = end.fd
-    elif found is not None and fileno is not None and fileno >= 0:
+    elif fileno is not None and fileno >= 0:
         end = found.ends.get(standard_fstat(fileno).st_ino)
         if end is not None and family == -1:
             family, type, proto = end.family, end.kind, 0
-    real_init(self, family, type, proto, fileno)
     if end is not None:
-        end.objects.add(self)
+        end.objects.add(sock)
+    return family, type, proto, fileno
 
 
-real_init: Callable[..., None] = TimeoutSocket.__init__
-
-
-# ---- the calls of _socket.socket that dhaga.socket makes
-
-
-class Calls(plain):
-    """The methods of ``_socket.socket`` for ``dhaga.socket``."""
+class Calls:
+    """The functions of ``_socket.socket`` that ``dhaga.socket`` calls with addresses and options, and to receive."""
 
     @staticmethod
     def accept_fd(sock: Any) -> tuple[int, Any]:
@@ -122,7 +94,7 @@ class Calls(plain):
         return other.fd, other.form(other.remote)
 
     @staticmethod
-    def connect_ex(sock: Any, address: Any) -> int:  # type: ignore[override]
+    def connect_ex(sock: Any, address: Any) -> int:
         end = end_of(sock)
         if end is None:
             return plain.connect_ex(sock, address)
@@ -143,45 +115,96 @@ class Calls(plain):
         return send_datagram(end, sock, bytes(data), rest[-1])
 
     @staticmethod
-    def sendmsg(sock: Any, buffers: Any, ancdata: Any, flags: int, address: Any) -> int:  # type: ignore[override]
+    def sendmsg(sock: Any, buffers: Any, ancdata: Any, flags: int, address: Any) -> int:
         end = end_of(sock)
         if end is None or address is None:
             return plain.sendmsg(sock, buffers, ancdata, flags, address)
         return send_datagram(end, sock, b"".join(buffers), address)
 
     @staticmethod
-    def recvfrom(sock: Any, size: int, flags: int = 0) -> tuple[bytes, Any]:  # type: ignore[override]
+    def recvfrom(sock: Any, size: int, flags: int = 0) -> tuple[bytes, Any]:
         data, address = plain.recvfrom(sock, size, flags)
         return data, source_of(sock, address, flags)
 
     @staticmethod
-    def recvfrom_into(sock: Any, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:  # type: ignore[override]
+    def recvfrom_into(sock: Any, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
         got, address = plain.recvfrom_into(sock, buffer, nbytes, flags)
         return got, source_of(sock, address, flags)
 
     @staticmethod
-    def recvmsg(sock: Any, size: int, ancillary: int = 0, flags: int = 0) -> Any:  # type: ignore[override]
+    def recvmsg(sock: Any, size: int, ancillary: int = 0, flags: int = 0) -> Any:
         *found, address = plain.recvmsg(sock, size, ancillary, flags)
         return (*found, source_of(sock, address, flags))
 
     @staticmethod
-    def recvmsg_into(sock: Any, buffers: Any, ancillary: int = 0, flags: int = 0) -> Any:  # type: ignore[override]
+    def recvmsg_into(sock: Any, buffers: Any, ancillary: int = 0, flags: int = 0) -> Any:
         *found, address = plain.recvmsg_into(sock, buffers, ancillary, flags)
         return (*found, source_of(sock, address, flags))
 
+    @staticmethod
+    def recv(sock: Any, size: int, flags: int = 0) -> bytes:
+        """Receive. Raises: OSError (ENOTCONN) for a stream that is not connected, which its fd cannot say."""
+        try:
+            return plain.recv(sock, size, flags)
+        except BlockingIOError:
+            end = end_of(sock)
+            if end is not None and end.is_stream and end.state in (NEW, LISTENING):
+                raise OSError(errno.ENOTCONN, "Transport endpoint is not connected") from None
+            raise
+
+    @staticmethod
+    def bind(sock: Any, address: Any) -> None:
+        end = end_of(sock)
+        if end is None:
+            plain.bind(sock, address)
+            return
+        found_network().ports.bind(end, target_of(end, address, "bind"))
+
+    @staticmethod
+    def listen(sock: Any, backlog: int = 128) -> None:
+        end = end_of(sock)
+        if end is None:
+            plain.listen(sock, backlog)
+            return
+        found_network().ports.listen(end, backlog)
+
+    @staticmethod
+    def getsockname(sock: Any) -> Any:
+        end = end_of(sock)
+        return plain.getsockname(sock) if end is None else end.form(end.local)
+
+    @staticmethod
+    def getpeername(sock: Any) -> Any:
+        end = end_of(sock)
+        if end is None:
+            return plain.getpeername(sock)
+        if end.remote is None or end.state not in (CONNECTED, CLOSED):
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        return end.form(end.remote)
+
+    @staticmethod
+    def setsockopt(sock: Any, level: int, option: int, *value: Any) -> None:
+        end = end_of(sock)
+        if end is None:
+            plain.setsockopt(sock, level, option, *value)
+            return
+        if level == standard.SOL_SOCKET and option in PASSED_ON:
+            plain.setsockopt(sock, level, option, *value)
+        end.options[int(level), int(option)] = value[0] if value else None
+
+    @staticmethod
+    def getsockopt(sock: Any, level: int, option: int, buflen: int | None = None) -> Any:
+        end = end_of(sock)
+        size = () if buflen is None else (buflen,)
+        if end is None or (level == standard.SOL_SOCKET and option in PASSED_ON):
+            return plain.getsockopt(sock, level, option, *size)
+        found = option_of(end, level, option)
+        if buflen is None:
+            return found if isinstance(found, int) else int.from_bytes(found[:4], "little")
+        return (found if isinstance(found, bytes) else int(found).to_bytes(4, "little", signed=True))[:buflen]
+
 
 Calls._accept = Calls.accept_fd  # type: ignore[attr-defined]
-
-
-def recv(sock: Any, size: int, flags: int = 0) -> bytes:
-    """Receive. Raises: OSError (ENOTCONN) for a stream that is not connected, which its fd cannot say."""
-    try:
-        return plain.recv(sock, size, flags)
-    except BlockingIOError:
-        end = end_of(sock)
-        if end is not None and end.is_stream and end.state in (NEW, LISTENING):
-            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected") from None
-        raise
 
 
 def make_real(sock: Any, end: End) -> None:
@@ -211,60 +234,6 @@ def source_of(sock: Any, address: Any, flags: int) -> Any:
     return source
 
 
-# ---- methods that dhaga.socket inherits
-
-
-def bind(self: Any, address: Any, /) -> None:
-    end = end_of(self)
-    if end is None:
-        plain.bind(self, address)
-        return
-    found_network().ports.bind(end, target_of(end, address, "bind"))
-
-
-def listen(self: Any, backlog: int = 128, /) -> None:
-    end = end_of(self)
-    if end is None:
-        plain.listen(self, backlog)
-        return
-    found_network().ports.listen(end, backlog)
-
-
-def getsockname(self: Any) -> Any:
-    end = end_of(self)
-    return plain.getsockname(self) if end is None else end.form(end.local)
-
-
-def getpeername(self: Any) -> Any:
-    end = end_of(self)
-    if end is None:
-        return plain.getpeername(self)
-    if end.remote is None or end.state not in (CONNECTED, CLOSED):
-        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
-    return end.form(end.remote)
-
-
-def setsockopt(self: Any, level: int, option: int, *value: Any) -> None:
-    end = end_of(self)
-    if end is None:
-        plain.setsockopt(self, level, option, *value)
-        return
-    if level == standard.SOL_SOCKET and option in PASSED_ON:
-        plain.setsockopt(self, level, option, *value)
-    end.options[int(level), int(option)] = value[0] if value else None
-
-
-def getsockopt(self: Any, level: int, option: int, buflen: int | None = None, /) -> Any:
-    end = end_of(self)
-    size = () if buflen is None else (buflen,)
-    if end is None or (level == standard.SOL_SOCKET and option in PASSED_ON):
-        return plain.getsockopt(self, level, option, *size)
-    found = option_of(end, level, option)
-    if buflen is None:
-        return found if isinstance(found, int) else int.from_bytes(found[:4], "little")
-    return (found if isinstance(found, bytes) else int(found).to_bytes(4, "little", signed=True))[:buflen]
-
-
 def option_of(end: End, level: int, option: int) -> Any:
     if level == standard.SOL_SOCKET:
         if option == standard.SO_ERROR:
@@ -278,30 +247,3 @@ def option_of(end: End, level: int, option: int) -> Any:
         if option in own:
             return own[option]
     return end.options.get((level, option), 0)
-
-
-METHODS: dict[str, Callable[..., Any]] = {
-    "__init__": init,
-    "bind": bind,
-    "listen": listen,
-    "getsockname": getsockname,
-    "getpeername": getpeername,
-    "setsockopt": setsockopt,
-    "getsockopt": getsockopt,
-}
-
-
-def install() -> None:
-    """Put these methods before the real ones."""
-    for name, method in METHODS.items():
-        setattr(ours.socket, name, method)
-    # Through Any: to type checkers these are names of other types.
-    names: Any = ours
-    names.plain, names._plain_recv = Calls, recv
-
-
-def uninstall() -> None:
-    for name in METHODS:
-        delattr(ours.socket, name)
-    names: Any = ours
-    names.plain, names._plain_recv = plain, plain.recv

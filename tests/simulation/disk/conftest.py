@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dhaga.simulation._standard import replaced
+from dhaga.simulation._standard.standard import replaced
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,7 +9,8 @@ import pytest
 
 from dhaga import socket as dhaga_socket
 from dhaga._iowait import dns
-from dhaga.simulation import Simulation, _standard
+from dhaga.simulation import Simulation
+from dhaga.simulation._standard import standard
 
 
 def test_getaddrinfo_answers_with_the_hosts_of_the_simulation() -> None:
@@ -42,6 +43,6 @@ def test_an_allowed_name_is_looked_up_for_real(monkeypatch: pytest.MonkeyPatch) 
 
 def test_outside_a_simulation_the_replaced_names_are_the_real_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_socket, "gethostbyname", lambda name: {"elsewhere": "192.0.2.7"}[name])
-    with _standard.replaced():
+    with standard.replaced():
         assert socket.gethostbyname("elsewhere") == dns.gethostbyname("elsewhere") == "192.0.2.7"
         assert dhaga_socket.getaddrinfo("127.0.0.1", 1, type=socket.SOCK_STREAM)[0][4] == ("127.0.0.1", 1)

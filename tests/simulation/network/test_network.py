@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dhaga.simulation import NotSimulated, Settings, Simulation, check_determinism, search
-from dhaga.simulation._outcome import Order
-from dhaga.simulation._search import run_one
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
 
 from . import notifications
 from .programs import PROGRAMS

@@ -11,8 +11,8 @@ import pytest
 
 import dhaga
 from dhaga.simulation import Settings, Simulation, check_determinism, current, search
-from dhaga.simulation._outcome import Order
-from dhaga.simulation._search import run_one
+from dhaga.simulation._search.outcome import Order
+from dhaga.simulation._search.search import run_one
 
 HOSTS = {"one": "", "two": ""}
 

@@ -12,12 +12,15 @@ Why that excludes:
   thread has the kernel put one into each running thread of this process (membarrier) between its write and its read.
 - If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. If it has not
   seen it, the other thread reads `busy`, and waits until it is 0. That read acquires what the release has written.
+- A bias of before a fork is void: its thread is gone, and a new one may have the same identity. So the epoch is read
+  before the bias, and renew() writes it last.
 - A guard is biased once: a late write to `busy` by the formerly biased thread is never taken for another thread's.
 - Within its steps the biased thread may acquire again (a finalizer): then `busy` is above 0 already, the other thread
   waits, and the bias does not matter.
 - The other thread waits detached from the interpreter, so that the biased one can collect garbage in its step.
 
 STREAK also keeps primitives that pass from thread to thread, and short-lived ones, from paying for a membarrier.
+tests/scenarios/test_memory_order.py runs all of it in every order that C11 allows.
 Rejected: a bias from the start, for that reason; a bias that can come again, which needs a count for each period. */
 
 #include <pthread.h>
@@ -171,7 +174,7 @@ acquire_guard(guard *self)
     uintptr_t me = _Py_ThreadId();
     unsigned int busy;
 
-    if (LOAD(self->bias) == me && LOAD(self->epoch) == epoch) {
+    if (LOAD_ACQUIRE(self->epoch) == epoch && LOAD(self->bias) == me) {
         busy = LOAD(self->busy);
         STORE(self->busy, busy + 1);
         __atomic_signal_fence(__ATOMIC_SEQ_CST); /* for the compiler; the processor's is fence_all_threads() */

@@ -1,0 +1,1 @@
+"""Shared by all rooms of a simulation: its parts, errors, ranges, the present simulation and its end."""

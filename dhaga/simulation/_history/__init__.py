@@ -1,0 +1,1 @@
+"""The calls that a program made, and whether an order explains them."""

@@ -1,0 +1,1 @@
+"""Who runs next, and where a member is switched between lines."""

@@ -1,0 +1,83 @@
+"""Every schedule of a small program, those with the fewest preemptions first.
+
+A run follows a prefix of choices and then takes the first choice each time. It reports all its decisions, and each
+other choice after the prefix is a new prefix, up to the bound of preemptions.
+
+Source: M. Musuvathi, S. Qadeer: Iterative Context Bounding for Systematic Testing of Multithreaded Programs (2007).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+
+from .members import Member
+from .strategies import LONGEST_STRETCH, Chooser
+
+Decision = tuple[int, int, bool]
+"""Of how many choices which one was taken, and whether all but the first are preemptions."""
+
+
+class ExhaustiveChooser(Chooser):
+    """Follows the choices of a prefix, then takes the first each time."""
+
+    stalls = True
+
+    def __init__(self, prefix: Sequence[int], preemptions: int) -> None:
+        self.prefix = prefix
+        self.preemptions_left = preemptions
+        self.points_left = 1 if preemptions else LONGEST_STRETCH
+        self.decisions: list[Decision] = []
+
+    def choose(self, options: int, preempts: bool) -> int:
+        place = len(self.decisions)
+        taken = self.prefix[place] if place < len(self.prefix) else 0
+        self.decisions.append((options, taken, preempts))
+        return taken
+
+    def next_of(self, parked: Member, ready: Sequence[Member]) -> int:
+        return self.choose(len(ready), False)
+
+    def at_point(self, running: Member, ready: Sequence[Member]) -> int | None:
+        if not self.preemptions_left:
+            return super().at_point(running, ready)
+        self.points_left = 1
+        if not ready:
+            return None
+        taken = self.choose(1 + len(ready), True)
+        if not taken:
+            return None
+        self.preemptions_left -= 1
+        if not self.preemptions_left:
+            self.points_left = LONGEST_STRETCH
+        return taken - 1
+
+
+class Schedules:
+    """The prefixes that are still to be run."""
+
+    def __init__(self, preemptions: int) -> None:
+        self.preemptions = preemptions
+        self.heap: list[tuple[int, int, list[int]]] = [(0, 0, [])]
+        self.number = 0
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return self
+
+    def __next__(self) -> list[int]:
+        if not self.heap:
+            raise StopIteration
+        return heapq.heappop(self.heap)[2]
+
+    def add(self, prefix_length: int, decisions: Iterable[Decision]) -> None:
+        """Add the prefixes that branch off a run."""
+        taken: list[int] = []
+        preemptions = 0
+        for place, (options, choice, preempts) in enumerate(decisions):
+            cost = preemptions + preempts
+            if place >= prefix_length and cost <= self.preemptions:
+                for other in range(1, options):
+                    self.number += 1
+                    heapq.heappush(self.heap, (cost, self.number, [*taken, other]))
+            taken.append(choice)
+            preemptions += preempts and bool(choice)

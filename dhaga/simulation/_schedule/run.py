@@ -1,0 +1,410 @@
+"""A run: the members, the chooser, the events, and the run queue through which the scheduler asks who is next."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from greenlet import getcurrent
+
+from ..._kernel.process.virtual_clock import VirtualClock
+from ..._kernel.run.chosen_queue import ChosenQueue
+from ..._kernel.run.run_queues import HighQueue, LowQueue
+from ..._kernel.run.scheduler import NewQueue, Scheduler
+from .._base.errors import HostKilled, LimitReached, Stopped
+from .._base.pause import pause
+from .events import Log, Shown
+from .members import CLOCK, Member, Members, waiter_behind
+from .strategies import Chooser
+from .switches import Switch
+
+YIELDS_BEFORE_JUMP = 1000
+"""After this number of yields in a row, with nothing else runnable, the clock moves on: they poll for a deadline."""
+
+EVENTS_PER_COLLECTION = 20_000
+"""Events between two collections of garbage: by itself, the interpreter would collect at other moments in each run."""
+
+
+kept_for_good: list[Any] = []
+"""Dhagas of killed hosts: dropping one would run its ``finally`` blocks."""
+
+
+class Failure:
+    """Why a run failed: its error, and the member in which it came."""
+
+    def __init__(self, error: BaseException, member: Member) -> None:
+        self.error = error
+        self.member = member
+
+    @property
+    def kind(self) -> str:
+        """The name of the error's class, by which failures are compared."""
+        return type(self.error).__name__
+
+
+class Run:
+    """One run of a seed. ``running`` is the member that runs, or has run last."""
+
+    scheduler: Scheduler
+
+    def __init__(
+        self, chooser: Chooser, clock: VirtualClock, log: Log, max_events: int, max_seconds: float, stalls: float = 0.0
+    ) -> None:
+        self.chooser = chooser
+        self.clock = clock
+        self.log = log
+        self.max_events = max_events
+        self.max_seconds = max_seconds
+        self.began_at = clock.now
+        self.ends_at = clock.now + max_seconds
+        self.stall_seconds_left = stalls
+        self.members = Members()
+        chooser.clock = self.members.clock
+        self.switches: list[Switch] = []
+        # Of each switch: the number of lines before it, and the line that it stops before a point. With kept lines.
+        self.marks: list[tuple[int, str, int]] = []
+        self.lines: Sequence[Any] | None = None
+        self.point = "", 0
+        # Of threads whose loop runs a task in drawn order.
+        self.tasks: dict[Member, Member] = {}
+        self.faults: list[Any] = []
+        self.invariants: list[Callable[[], object]] = []
+        self.failure: Failure | None = None
+        self.over = False
+        self.yields = 0
+        self.points_before = 0
+        self.has_yielded = False
+        self.forced: Member | None = None
+        self.dead: set[Any] = set()
+        # Of offload pools: the dhagas that stand for their threads.
+        self.pool_of: dict[Any, Any] = {}
+        self.threads: list[Any] = []
+        self.place = ""
+        self.waiter: Any = None
+        # Of the waiter's last park when it began to run.
+        self.ticket: Any = None
+        # When something happens next outside the dhagas: on the network.
+        self.next_moment: Callable[[], float | None] = lambda: None
+        # Of hosts that stand still, and pauses that begin at a point.
+        self.pauses: Any = None
+        self.strikes: list[Any] = []
+        self.has_points = False
+
+    def begin(self, scheduler: Scheduler) -> None:
+        """Bind the run to its scheduler; the main code is the first member, and runs."""
+        self.scheduler = scheduler
+        self.waiter = scheduler.main_waiter
+        self.running = self.members.of(self.waiter)
+
+    # ---- from the run queue
+
+    def note_ready(self, entry: Any) -> Member:
+        """Note that an entry was put into the run queue. Returns: the member behind it."""
+        waiter = waiter_behind(entry, -1)
+        member = self.members.of(waiter)
+        if self.yields_now(waiter):
+            self.has_yielded = True
+            self.chooser.has_yielded(member)
+        self.chooser.became_ready(member)
+        return member
+
+    def yields_now(self, waiter: Any) -> bool:
+        """Return whether a waiter that gets ready is the one that runs."""
+        return waiter is self.waiter and getcurrent() is getattr(waiter, "own_greenlet", waiter)
+
+    def next_index(self, ready: list[Member]) -> int:
+        """Return the index of the member that runs next."""
+        forced, self.forced = self.forced, None
+        if forced is not None and forced in ready:
+            return ready.index(forced)
+        return self.choose(self.running, ready)
+
+    def choose(self, parked: Member, ready: list[Member]) -> int:
+        """Return the index of the member that runs after a park of another one."""
+        parked.parks += 1
+        index = self.chooser.next_of(parked, ready) if len(ready) > 1 else 0
+        if index:
+            self.add_switch(Switch(parked.number, False, parked.parks, ready[index].number))
+        return index
+
+    def note_task(self, last: Member, why: str, following: Member) -> None:
+        """Note that a task of the running thread's loop runs from now on."""
+        self.log.add(self.clock.now, last.number, why, following.number)
+        self.tasks[self.running] = following
+        if self.log.count >= self.max_events:
+            self.fail_limit(f"{self.max_events:,} events")
+
+    def shown(self) -> Member:
+        """Return the member that a line is shown of: the running one, or the task that its loop runs."""
+        return self.tasks.get(self.running, self.running)
+
+    def add_switch(self, switch: Switch) -> None:
+        """Add a switch that differs from plain order."""
+        self.switches.append(switch)
+        if self.lines is not None:
+            self.marks.append((len(self.lines), *(self.point if switch.preempts else ("", 0))))
+
+    def note_switch(self, member: Member, waiter: Any) -> None:
+        """Note that a member runs from now on."""
+        what = self.reason()
+        if self.failure is None and not self.over:
+            self.log.add(self.clock.now, self.running.number, what, member.number)
+        self.running, self.waiter = member, waiter
+        self.ticket = getattr(waiter, "parked", None)
+        self.points_before = member.points
+        if self.log.count >= self.max_events:
+            self.fail_limit(f"{self.max_events:,} events")
+        if self.log.count % EVENTS_PER_COLLECTION == 0:
+            gc.collect()
+        for invariant in self.invariants:
+            self.check(invariant)
+
+    def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
+        """Add an event of a part of the simulation: ``the network``, ``the disk``. ``shown``: its text in reports."""
+        member = self.members.of_name(name)
+        if self.failure is None and not self.over:
+            self.log.add(self.clock.now, member.number, what, shown=shown)
+
+    def remark(self, name: str, shown: Shown) -> None:
+        """Add what only a report shows of a part of the simulation."""
+        if self.failure is None and not self.over:
+            self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
+
+    def reason(self) -> str:
+        """Return why the running member stops."""
+        place, self.place = self.place, ""
+        yielded, self.has_yielded = self.has_yielded, False
+        if place:
+            return place
+        if yielded:
+            self.count_yield()
+            return "yields"
+        self.yields = 0
+        waiter = self.waiter
+        if getattr(waiter, "has_ended", False):
+            return "ends"
+        if not hasattr(waiter, "park_reason"):
+            return "is called"
+        # A yield may be no park, and leave the reason of an earlier one.
+        return f"waits for {waiter.park_reason if waiter.parked is not self.ticket else 'sleep'}"
+
+    def count_yield(self) -> None:
+        """Move the clock if all that runs polls for a deadline."""
+        self.yields += 1
+        if self.yields > YIELDS_BEFORE_JUMP * (1 + len(self.scheduler.run_queue)):
+            self.yields = 0
+            self.clock.now = max(self.clock.now, self.next_deadline() or self.clock.now)
+
+    def next_deadline(self) -> float | None:
+        """Return when a timer fires next, or something happens on the network."""
+        moments = [self.scheduler.timers.next_deadline(), self.next_moment()]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # ---- points
+
+    def choices(self, ready: list[Member]) -> list[Member]:
+        """Return who may be next at a point: the ready ones, and the clock if a deadline is near."""
+        if not self.chooser.stalls:
+            return ready
+        deadline = self.next_deadline()
+        if deadline is None or not 0 < deadline - self.clock.now <= self.stall_seconds_left:
+            return ready
+        return [*ready, self.members.clock]
+
+    def stall(self, me: Any, place: str) -> None:
+        """Delay the caller until the next deadline, at a point; others run meanwhile."""
+        deadline = self.next_deadline()
+        assert deadline is not None
+        seconds = deadline - self.clock.now
+        self.stall_seconds_left -= seconds
+        self.add_switch(Switch(self.running.number, True, self.running.points, CLOCK))
+        self.place = f"stands still for {seconds:g} s before {place}"
+        pause(self.scheduler, me, seconds, "the clock")
+
+    def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
+        """Switch to another member instead of the caller, at a point."""
+        self.add_switch(Switch(self.running.number, True, self.running.points, ready[index].number))
+        self.forced = ready[index]
+        self.place = f"is preempted before {place}"
+        # Not a park: cancels and timeouts stay pending.
+        me.wake_queue.append_preempted(me, self.running)
+        me.park_within(None)
+
+    # ---- kills
+
+    def kill(self, dhagas: Sequence[Any], error: HostKilled) -> None:
+        """End dhagas where they are: none of their lines runs any more. The caller is one of them: it never returns."""
+        if not dhagas:
+            return
+        self.dead.update(dhagas)
+        kept_for_good.extend(dhagas)
+        for dhaga in dhagas:
+            self.scheduler.end_where_it_is(dhaga, error)
+            if isinstance(dhaga.wake_queue, LowQueue) and dhaga in dhaga.wake_queue:
+                dhaga.wake_queue.remove(dhaga)
+        queue = self.scheduler.run_queue
+        assert isinstance(queue, SimulatedQueue)
+        queue.remove_all(self.dead.__contains__)
+        for thread in [thread for thread in self.threads if thread.dhaga in self.dead]:
+            thread.leave()
+
+    def end_caller(self) -> None:
+        """Switch away from the caller for good if it is dead."""
+        me: Any = getcurrent()
+        if me in self.dead:
+            me.prepare_uncancellable("nothing: its host was killed")
+            me.park_within(None)
+
+    def stretch(self) -> int:
+        """Return the points that the running member has taken since it runs."""
+        return self.running.points - self.points_before
+
+    def fail_spinning(self, place: str) -> None:
+        """Fail the run, and end what spins. Raises: Stopped."""
+        self.fail_limit(f"{self.max_events:,} points without an event, the last before {place}")
+        raise Stopped("the simulation has failed")
+
+    def wait_for_deadline(self, me: Any) -> None:
+        """Wait for the next timer, as a member polls while all others wait; no-op without one."""
+        deadline = self.next_deadline()
+        if deadline is not None:
+            pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
+
+    def strike(self, me: Any, place: str) -> bool:
+        """Begin a pause that is due at a point. Returns: whether one was."""
+        due = next((strike for strike in self.strikes if strike.is_due(me)), None)
+        if due is None:
+            return False
+        self.strikes.remove(due)
+        self.place = f"is paused before {place}"
+        due.happen()
+        self.place = ""
+        return True
+
+    def release_paused(self) -> None:
+        """Resume the threads of paused hosts, as the run is over."""
+        if self.pauses is not None:
+            self.pauses.release_all()
+
+    # ---- failures
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the first failure, and end the main code."""
+        if self.failure is None and not self.over:
+            self.failure = Failure(error, self.running)
+            self.release_paused()
+            self.log.add(self.clock.now, self.running.number, f"fails: {type(error).__name__}")
+            main = self.scheduler.main_waiter
+            if main is not None:
+                main.cancel_with(Stopped("the simulation has failed"))
+
+    def fail_limit(self, what: str) -> None:
+        if self.failure is None:
+            self.fail(
+                LimitReached(
+                    f"the run has not ended after {what}, and may never end: max_events and max_seconds are its limits"
+                )
+            )
+
+    def check(self, invariant: Callable[[], object]) -> None:
+        try:
+            holds = invariant()
+        except Exception as error:
+            self.fail(error)
+            return
+        if holds is False:
+            name = getattr(invariant, "__qualname__", repr(invariant))
+            self.fail(AssertionError(f"the invariant {name} does not hold"))
+
+
+class SimulatedQueue(ChosenQueue):
+    """The run queue of a simulation. ``ready`` holds the members behind its entries, in the same order."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+        self.ready: list[Member] = []
+        # Once there are HIGH dhagas, entries also come at the head.
+        self.in_order = True
+
+    def append(self, entry: Any) -> None:
+        if self.run.dead and entry in self.run.dead:
+            return
+        if self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.add(entry)
+
+    def add(self, entry: Any) -> None:
+        """Append an entry, whether its host stands still or not."""
+        super().append(entry)
+        self.ready.append(self.run.note_ready(entry))
+
+    def append_preempted(self, me: Any, member: Member) -> None:
+        """Append a member that was preempted: it goes on being ready, and has not yielded."""
+        super().append(me)
+        self.ready.append(member)
+
+    def appendleft(self, entry: Any) -> None:
+        if type(entry) is not HighQueue or self.run.pauses is None or not self.run.pauses.holds(entry):
+            self.prepend(entry)
+
+    def prepend(self, entry: Any) -> None:
+        """Append an entry at the head, whether its host stands still or not."""
+        super().appendleft(entry)
+        self.run.note_ready(entry)
+        self.in_order = False
+
+    def waiters(self) -> list[Any]:
+        """Return the waiters behind the entries."""
+        seen: dict[int, int] = {}
+        found = []
+        for entry in self:
+            earlier = seen.get(id(entry), 0)
+            seen[id(entry)] = earlier + 1
+            found.append(waiter_behind(entry, earlier))
+        return found
+
+    def members(self) -> list[Member]:
+        """Return the members behind the entries."""
+        if not self.in_order:
+            self.ready = [self.run.members.of(waiter) for waiter in self.waiters()]
+        return self.ready
+
+    def remove_all(self, unwanted: Callable[[Any], bool]) -> list[tuple[Any, Any]]:
+        """Remove the entries of some waiters. Returns: each entry with its waiter, in order."""
+        removed = []
+        self.members()
+        for place, waiter in reversed(list(enumerate(self.waiters()))):
+            if unwanted(waiter):
+                entry = self[place]
+                removed.append((entry, waiter))
+                if type(entry) is NewQueue:
+                    entry.not_started.remove(waiter)
+                elif type(entry) is HighQueue:
+                    entry.waiters.remove(waiter)
+                del self[place]
+                del self.ready[place]
+        return removed[::-1]
+
+    def choose(self) -> int:
+        return self.run.next_index(self.members())
+
+    def take(self, index: int) -> Any:
+        member = self.members().pop(index)
+        waiter = self[index]
+        if type(waiter) is NewQueue:
+            waiter = self.bring_forward(waiter, index)
+        elif type(waiter) is HighQueue:
+            waiter = waiter.waiters[0]
+        entry = super().take(index)
+        self.run.note_switch(member, waiter)
+        return entry
+
+    def bring_forward(self, entry: NewQueue, index: int) -> Any:
+        """Put the chosen NEW dhaga first: the hub starts that one."""
+        starts = entry.not_started
+        place = sum(each is entry for each in list(self)[:index]) if index else 0
+        waiter = starts[place]
+        del starts[place]
+        starts.appendleft(waiter)
+        return waiter

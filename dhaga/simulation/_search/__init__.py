@@ -1,0 +1,1 @@
+"""Many runs: searches, shrinking, comparisons."""

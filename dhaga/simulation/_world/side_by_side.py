@@ -1,0 +1,57 @@
+"""The lines around the switches of a run, a column for each member."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+
+from .._schedule.points import source_line
+
+AROUND = 3
+"""Lines shown before and after a switch."""
+
+ROWS = 60
+"""The last rows that are shown."""
+
+WIDTH = 116
+"""Characters of all columns."""
+
+NARROWEST = 12
+"""Characters of a column, at least."""
+
+LONGEST = 100
+"""Characters of a line that are shown."""
+
+Line = tuple[int, str, int]
+"""A line that ran: the number of its member, its file, its number."""
+
+
+def side_by_side(lines: Iterable[Line], names: Sequence[str], members_shown: AbstractSet[int]) -> str:
+    """Return the lines that these members ran around each switch, the earliest first; empty without a switch."""
+    seen = [line for line in lines if line[0] in members_shown]
+    stretches = [list(group) for _, group in groupby(seen, key=lambda line: line[0])]
+    shown = [cut(stretch, index, len(stretches)) for index, stretch in enumerate(stretches)]
+    rows = [row for stretch in shown for row in stretch][-ROWS:]
+    members = sorted({member for member, _ in rows})
+    if len(members) < 2:
+        return ""
+    width = max(NARROWEST, WIDTH // len(members))
+    head = "".join(names[member][: width - 2].ljust(width) for member in members).rstrip()
+    # Each row has text in one column only, which may go on over those to its right.
+    return "\n".join([head, *(" " * (width * members.index(member)) + text[:LONGEST] for member, text in rows)])
+
+
+def cut(stretch: list[Line], index: int, count: int) -> list[tuple[int, str]]:
+    """Return the rows of a stretch: its first lines if it follows a switch, its last ones if one follows it."""
+    first = stretch[:AROUND] if index else []
+    last = stretch[-AROUND:] if index < count - 1 else []
+    if len(stretch) <= len(first) + len(last):
+        return [row(line) for line in stretch]
+    return [*map(row, first), *([(stretch[0][0], "...")] if first and last else []), *map(row, last)]
+
+
+def row(line: Line) -> tuple[int, str]:
+    member, file, number = line
+    return member, f"{os.path.basename(file)}:{number}  {source_line(file, number)}"

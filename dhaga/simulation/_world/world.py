@@ -1,0 +1,334 @@
+"""``Simulation``: one run of a seed, as a block of main code.
+
+In the block the standard library is patched, and the main code has a scheduler of its own. All that the outside world
+would decide comes from the seed: who runs next (``_schedule/run.py``), preemptions (``_schedule/points.py``), time
+(``_standard/clocks.py``) and randomness (``_standard/randomness.py``). A call that leaves the simulation is an error
+(``_standard/unsimulated.py``).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from greenlet import getcurrent
+
+from ..._kernel import outside
+from ..._kernel.api import sleep
+from ..._kernel.errors import Deadlock
+from ..._kernel.foreign_names import refuse_async_with
+from ..._kernel.process.virtual_clock import (
+    JumpingSelector,
+    cancel_dhagas,
+    close_after_cancels,
+    new_virtual_scheduler,
+    set_main_aside,
+)
+from ..._kernel.run.microthread import Dhaga
+from ..._kernel.wait import deadlock
+from ..._kernel.wait.current import on_event_loop
+from .._base import here
+from .._base.errors import Stopped
+from .._base.ranges import is_number
+from .._base.undoing import Undoing
+from .._schedule.events import KEPT, Log
+from .._schedule.points import KINDS, NewPoints, Program
+from .._schedule.run import Failure, Run, SimulatedQueue
+from .._schedule.strategies import Strategy, strategy_of
+from .._schedule.switches import ReplayingChooser, Switch
+from .._standard.clocks import SimulatedClock
+from .._standard.coroutines import ProgramLoops
+from .._standard.offload import threads_of
+from .._standard.randomness import Draws, install_draws
+from .._standard.standard import replaced
+from .._standard.unsimulated import Unsimulated
+from ..disk import Disks
+from ..disk._installed import install_disks
+from ..network import Faults, Network
+from ..network._faults import numbers_from
+from ..network._installed import install_network
+from .report import report_of
+
+MAX_EVENTS = 1_000_000
+MAX_SECONDS = 30 * 86_400.0
+
+CHECKS = 100
+"""The number of times that ``eventually`` checks its condition."""
+
+STALLS = 1.0
+"""Seconds of the virtual clock for which the threads of a run stand still between lines, all together."""
+
+
+class SimulatedSelector(JumpingSelector):
+    """A selector that finds a deadlock at once, as nothing outside could wake a dhaga."""
+
+    run: Run
+    is_shared = True
+    has_outside = False
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is not None or self.idle_callbacks or self.has_outside:
+            events = super().select(timeout)
+        else:
+            events = super().select(0)
+            if not events and self.scheduler is not None and not self.scheduler.count_runnable():
+                self.raise_deadlock()
+        return events
+
+    def jump(self, seconds: float) -> None:
+        super().jump(seconds)
+        if self.clock.now > self.run.ends_at:
+            self.run.fail_limit(f"{self.run.max_seconds:g} s of virtual time")
+
+    def raise_deadlock(self) -> None:
+        scheduler = self.scheduler
+        assert scheduler is not None
+        main = scheduler.main_waiter
+        assert main is not None
+        self.run.fail(Deadlock(deadlock.describe(main, [scheduler])))
+        if not scheduler.count_runnable():
+            # It waits for what it must get, as after Condition.wait(), and never will: nothing runs after it any more.
+            main.wake_parked(error=Stopped("the simulation has failed"))
+
+
+FaultsLike = Faults | Mapping[str, Any] | str | os.PathLike[str]
+
+
+def check_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} is a whole number from 1, and not {value!r}")
+
+
+def check_seed(seed: object) -> None:
+    """Check a seed. Raises: TypeError, ValueError."""
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"a seed is a whole number, and not {seed!r}")
+    if seed < 0:
+        raise ValueError(f"a seed is a whole number from 0, and not {seed}")
+
+
+def is_failure(error: BaseException) -> bool:
+    """Return whether an error of the main code fails the run: ``sys.exit()`` does not, nor does a Ctrl-C."""
+    return error.code not in (None, 0) if isinstance(error, SystemExit) else isinstance(error, Exception)
+
+
+@refuse_async_with()
+class Simulation:
+    """Run a block of main code, and all threads that it starts, by a seed.
+
+    ``strategy``: who runs next, an object or its name (``mixed``, ``random``, ``pct:3``, ``fifo``); ``preempt``:
+    ``"lines"`` or ``"instructions"`` of the program, between which threads are also switched; ``modules``: installed
+    packages that count as the program's; ``allow``: kinds of real calls that are let through; ``max_events``
+    (also: points without an event), ``max_seconds`` (of the virtual clock): the run fails beyond them;
+    ``stalls``: seconds of the virtual clock for which threads stand still between lines, all together;
+    ``tasks``: the strategy also orders the ready tasks of asyncio loops;
+    ``switches``: a schedule to replay instead;
+    ``faults``: of the ``network``, as data or the path of a TOML file; ``only_faults``: the numbers of those that
+    happen, as a report shows them.
+    The block ends once all threads but daemons have ended; coroutines that are still suspended are closed. An error
+    of any thread ends the run, and is raised with the report as its note. Raises: TypeError, ValueError, PatchError,
+    and what the program raises.
+
+    >>> import threading, time
+    >>> from dhaga.simulation import Simulation
+    >>> with Simulation(seed=1):
+    ...     started = time.monotonic()
+    ...     threading.Event().wait(3600)  # an hour, in no time
+    ...     round(time.monotonic() - started)
+    False
+    3600
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        strategy: Strategy | str = "mixed",
+        preempt: str | None = "lines",
+        modules: Iterable[str] = (),
+        allow: Iterable[str] = (),
+        max_events: int = MAX_EVENTS,
+        max_seconds: float = MAX_SECONDS,
+        stalls: float = STALLS,
+        tasks: bool = False,
+        switches: Iterable[Switch] | None = None,
+        keep: int | None = KEPT,
+        keep_lines: bool = False,
+        faults: FaultsLike | None = None,
+        only_faults: Iterable[str] | None = None,
+    ) -> None:
+        check_seed(seed)
+        check_count("max_events", max_events)
+        if not is_number(max_seconds) or not max_seconds > 0:
+            raise ValueError(f"max_seconds is a number of seconds above 0, and not {max_seconds!r}")
+        if not is_number(stalls) or not stalls >= 0:
+            raise ValueError(f"stalls is a number of seconds from 0, and not {stalls!r}")
+        if preempt is not None and preempt not in KINDS:
+            raise ValueError(f"preempt is {' or '.join(map(repr, KINDS))}, or None, and not {preempt!r}")
+        if isinstance(modules, str):
+            raise TypeError(f"modules takes several names, [{modules!r}], and not {modules!r}")
+        self.seed = seed
+        self.strategy: Strategy = strategy_of(strategy)
+        self.preempt = preempt
+        self.draws = Draws(seed)
+        replayed = None if switches is None else ReplayingChooser(switches)
+        chooser = replayed or self.strategy.chooser(self.draws.schedule)
+        self.clock = SimulatedClock()
+        self.run = Run(chooser, self.clock, Log(keep), max_events, max_seconds, stalls)
+        self.unsimulated = Unsimulated(allow)
+        self.network = Network(seed, self.clock)
+        self.disks = self.network.disks = Disks(self.network)
+        self.network.allows_real = "network" in self.unsimulated.allowed
+        self.faults = None if faults is None else Faults.of(faults)
+        self.only_faults = None if only_faults is None else numbers_from(",".join(only_faults))
+        self.clock.ahead = self.network.hosts.seconds_ahead
+        self.run.has_points = preempt is not None
+        self.points: Any = NewPoints(self.run, preempt, Program(modules), keep_lines) if preempt else None
+        self.loops = ProgramLoops(self.run if tasks else None)
+
+    def __repr__(self) -> str:
+        return f"<Simulation of seed {self.seed}, {self.strategy}, {self.run.log.count} events, hash {self.hash}>"
+
+    @property
+    def hash(self) -> str:
+        """The hash of all events so far: equal in each run of the seed."""
+        return self.run.log.hash
+
+    def always(self, invariant: Callable[[], object]) -> None:
+        """Call a function after each event; the run fails once it returns False or raises. It must not park."""
+        self.run.invariants.append(invariant)
+
+    def eventually(self, condition: Callable[[], object], within: float) -> None:
+        """Wait until a condition holds. The condition is checked at once, then 100 times in ``within`` seconds.
+
+        After faults, for example, the nodes elect a leader, and all replicas agree.
+        Parks: until then (``sleep``). From: a thread of the simulation, main code. Raises: AssertionError after
+        ``within`` seconds of the virtual clock; ValueError; what the condition raises.
+        """
+        if not is_number(within) or not within > 0:
+            raise ValueError(f"within is a number of seconds above 0, and not {within!r}")
+        for _ in range(CHECKS):
+            if condition():
+                return
+            sleep(within / CHECKS)
+        if not condition():
+            name = getattr(condition, "__qualname__", repr(condition))
+            raise AssertionError(f"{name} does not hold within {within:g} s")
+
+    # ---- the block
+
+    def __enter__(self) -> Self:
+        if isinstance(getcurrent(), Dhaga) or on_event_loop():
+            raise RuntimeError("a Simulation is for main code: it cannot take over a running loop")
+        if here.running is not None:
+            raise RuntimeError("a Simulation is under way: they cannot be nested")
+        self.end = Undoing()
+        try:
+            self.install(self.end, sys._getframe(1))
+        except BaseException:
+            self.end.close()
+            raise
+        return self
+
+    def install(self, stack: Undoing, caller: FrameType | None) -> None:
+        """Install the parts of the simulation; the stack removes them."""
+        standard = replaced()
+        standard.__enter__()
+        stack.callback(standard.__exit__, None, None, None)
+        stack.callback(set_main_aside())
+        if gc.isenabled():
+            gc.disable()
+            stack.callback(gc.enable)
+        selector = SimulatedSelector(self.clock)
+        selector.run = self.run
+        selector.has_outside = bool(self.unsimulated.allowed & {"network", "processes", "threads"})
+        self.scheduler = new_virtual_scheduler(selector, lambda: SimulatedQueue(self.run), new_starts=False)
+        self.run.begin(self.scheduler)
+        self.network.begin(self.run, self.scheduler)
+        self.run.next_moment = self.network.next_moment
+        install_network(self.network, stack)
+        self.disks.begin(self.run, self.scheduler)
+        install_disks(self.disks, stack)
+        if self.faults is not None:
+            self.faults.apply(self.network, self.only_faults)
+        stack.set(threading, "excepthook", self.on_thread_error)
+        stack.set(sys.modules[__package__.partition(".")[0]], "excepthook", self.on_thread_error)
+        stack.set(outside, "pool_thread", threads_of(self.run, self.draws.schedule))
+        self.loops.watch(stack)
+        install_draws(self.draws, stack)
+        self.unsimulated.install(stack)
+        here.begin(self)
+        stack.callback(here.end)
+        stack.callback(self.abandon)
+        stack.callback(setattr, self.run, "over", True)
+        if self.points is not None:
+            self.points.begin(caller)
+            stack.callback(self.points.end)
+
+    def abandon(self) -> None:
+        """Cancel the threads that are left, and close their coroutines and the scheduler."""
+        main: Any = self.scheduler.main_waiter
+        for error in [*main.pending_errors]:
+            if isinstance(error, Stopped):
+                main.pending_errors.drop(error)
+        self.run.release_paused()
+        try:
+            cancel_dhagas(self.scheduler)
+            self.loops.close_coroutines()
+        finally:
+            close_after_cancels(self.scheduler)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                error = self.finish()
+            failure = self.failure_of(error)
+        finally:
+            self.end.close()
+        if failure is not None:
+            self.raise_failure(failure, error)
+
+    def finish(self) -> BaseException | None:
+        """Wait until all threads but daemons have ended. Returns: the error that ends the run before."""
+        try:
+            while rest := [dhaga for dhaga in self.scheduler.in_order() if not dhaga.daemon]:
+                rest[0].join()
+            if self.run.failure is not None:
+                raise Stopped("the simulation has failed")
+        except BaseException as error:
+            return error
+        return None
+
+    def failure_of(self, error: BaseException | None) -> Failure | None:
+        """Return why the run failed: an error in a thread or in the main code."""
+        if self.run.failure is None and error is not None and is_failure(error):
+            self.run.fail(error)
+        return self.run.failure
+
+    def raise_failure(self, failure: Failure, error: BaseException | None) -> None:
+        """Raise the error of a failure, with the report as its note."""
+        failure.error.add_note(report_of(self, failure))
+        if failure.error is not error:
+            raise failure.error from None
+
+    # ---- hooks
+
+    def on_thread_error(self, args: Any) -> None:
+        """Fail by the error of a thread. Source: ``threading.excepthook``."""
+        if args.exc_value is not None:
+            self.run.fail(args.exc_value)
+
+
+def current() -> Simulation:
+    """Return the simulation of the calling OS thread. Raises: RuntimeError without one."""
+    simulation = here.here()
+    if simulation is None:
+        raise RuntimeError("no simulation is under way here")
+    return simulation
