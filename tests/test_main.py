@@ -37,8 +37,8 @@ def test_without_its_packages_the_command_names_the_extra() -> None:
 
 def test_a_command_that_the_platform_lacks_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "MISSING_COMMANDS", windows.MISSING_COMMANDS)
-    with pytest.raises(SystemExit, match="dhaga serve does not work on this platform: no process forks; start a "):
-        command.main(["serve", "module:app"])
+    with pytest.raises(SystemExit, match="dump does not work on this platform: there are no Unix sockets; call "):
+        command.main(["dump", "1"])
 
 
 def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from .._kernel.platform.system import system
 from ..http.limits import Limits
 from ..monkey import _doors, _early
 from ..servers._asgi import is_asgi, refusal
 from ..servers._listeners import BACKLOG, Address
-from ..servers._prefork import GRACE, Master
+from ..servers._service import GRACE
 from ..servers._tcp import HANDSHAKE_SECONDS, MAX_CONNECTIONS
 from ..socket import socket
 from ..ssl import Purpose, SSLContext, create_default_context
@@ -24,6 +25,8 @@ from .arguments import CommandLine, count, extra, or_none, seconds
 
 if TYPE_CHECKING:
     from ..http.wsgi import Server
+    from ..servers._one_process import OneProcess
+    from ..servers._prefork import Master
 
 PROGRAM = "python -m dhaga serve"
 BIND = "127.0.0.1:8000"
@@ -39,6 +42,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.keyfile and not options.certfile:
         parser.error("--keyfile needs --certfile")
+    refuse_missing(parser, options)
     with extra("serve"):
         from ..http import wsgi  # noqa: F401  (here, before the workers are forked)
     log_to_stderr()
@@ -46,19 +50,39 @@ def main(arguments: list[str]) -> int:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        master = Master(
-            lambda: set_up_worker(options, patch),
-            options.bind or [address(BIND)],
-            workers=options.workers,
-            threads=options.threads,
-            grace=options.graceful_timeout,
-            backlog=options.backlog,
-            reuse_port=options.reuse_port,
-            scheme="https" if options.certfile else "http",
-        )
-        return master.run()
+        return service(options, patch).run()
     except (OSError, ValueError) as error:
         give_up(str(error))
+
+
+def refuse_missing(parser: CommandLine, options: argparse.Namespace) -> None:
+    """Exit with a usage error if an option needs what the platform lacks."""
+    given = {
+        "--workers": options.workers > 1,
+        "--reuse-port": options.reuse_port,
+        "--bind unix:": any(isinstance(each, str) for each in options.bind or ()),
+    }
+    for option, instead in system.MISSING_OPTIONS.items():
+        if given[option]:
+            parser.error(f"{option} cannot be given on this platform: {instead}")
+
+
+def service(options: argparse.Namespace, patch: bool) -> Master | OneProcess:
+    """Return the master of the workers; where no process forks, what serves in this one."""
+    common: dict[str, Any] = {
+        "threads": options.threads,
+        "grace": options.graceful_timeout,
+        "backlog": options.backlog,
+        "scheme": "https" if options.certfile else "http",
+    }
+    setup, where = lambda: set_up_worker(options, patch), options.bind or [address(BIND)]
+    if system.FORKS:
+        from ..servers._prefork import Master
+
+        return Master(setup, where, workers=options.workers, reuse_port=options.reuse_port, **common)
+    from ..servers._one_process import OneProcess
+
+    return OneProcess(setup, where, **common)
 
 
 def may_patch(options: argparse.Namespace) -> bool:

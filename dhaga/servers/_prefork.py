@@ -30,13 +30,11 @@ from .._kernel.arguments import check_seconds
 from .._kernel.run.attachment import schedulers
 from ..socket import socket
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
+from ._service import GRACE, Setup
 from ._signal_pipe import SignalPipe
-from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, SERVES, Service, Setup
+from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, SERVES, Worker
 
 logger = logging.getLogger("dhaga")
-
-GRACE = 30.0
-"""Seconds that requests get to finish when a worker ends. A supervisor of the master must wait longer."""
 
 RESPAWN_DELAYS = 0.1, 10.0
 """Seconds until a dead worker is replaced: the first delay, and the longest. The delay doubles with each early death.
@@ -368,12 +366,12 @@ class Master:
         if not pid:
             pipe.close()
             processes = 1 if self.reuse_port else len(self.slots)
-            service = Service(self.setup, self.listeners[slot], self.threads, self.grace, processes)
-            raise SystemExit(service.run(worker_end))
+            worker = Worker(self.setup, self.listeners[slot], self.threads, self.grace, processes)
+            raise SystemExit(worker.run(worker_end))
         worker_end.close()
-        worker = self.workers[pid] = WorkerProcess(pid, slot, pipe)
-        self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, worker))
-        return worker
+        process = self.workers[pid] = WorkerProcess(pid, slot, pipe)
+        self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, process))
+        return process
 
     def drop_master_state(self, slot: int) -> None:
         """Close, in the child, the files of the master and of other workers, and reset the signals."""

@@ -86,6 +86,7 @@ WITHOUT_TESTS = {
     "compat/gevent/threading.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
     "compat/gevent/time.py": "by test_socket_gevent.py: what is Dhaga's own under gevent's name",
     "compat/gevent/util.py": "by test_threadpool_gevent.py",
+    "servers/_service.py": "by test_worker_process.py and test_one_process.py, whose common part it is",
     "servers/_signal_pipe.py": "by tests/servers/test_prefork.py, which sends signals to the master",
     "monkey/_patch_table.py": "by tests/monkey/test_patcher.py, which compares each row with both modules",
     "simulation/network/_datagrams.py": "by test_network.py: what programs see of them",

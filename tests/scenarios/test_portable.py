@@ -17,6 +17,7 @@ import dhaga
 from dhaga import select, selectors, socket, subprocess
 from dhaga.http import HTTPClient
 from dhaga.servers import TCPServer
+from tests.kit.tls import tls
 
 LOCAL = ("127.0.0.1", 0)
 PATIENCE = 60
@@ -71,6 +72,22 @@ def test_a_wait_for_a_socket_ends_by_its_timeout_a_deadline_and_its_close() -> N
         dhaga.spawn(one.close)
         with pytest.raises(OSError, match="Bad file descriptor"):
             one.recv(1)
+
+
+def test_a_close_wakes_who_reads_from_tls() -> None:
+    with tls() as (one, _):
+        dhaga.spawn(one.close)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            one.recv(1)
+
+
+def test_after_the_shutdown_of_tls_both_ends_go_on_in_clear() -> None:
+    with tls() as (one, other):
+        unwrapping = dhaga.spawn(other.unwrap)
+        assert one.recv(5) == b""
+        with one.unwrap() as near, unwrapping.result(PATIENCE) as far:
+            near.sendall(b"in clear")
+            assert far.recv(100) == b"in clear"
 
 
 def test_an_os_thread_waits_for_a_socket_too() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import dhaga.socket
 from dhaga.servers import TCPServer
-from dhaga.servers._worker_process import DRAINED, Service
+from dhaga.servers._worker_process import DRAINED, Worker
 from tests.kit.prefork_programs import HANGING, Running, start, version, wait_within
 
 
@@ -207,7 +207,7 @@ def test_a_drained_worker_that_hangs_is_killed_even_if_its_master_is_dead(
         return left
 
     monkeypatch.setattr(signal, "alarm", set_alarm)
-    service = Service(lambda: TCPServer, [], threads=1, grace=30)  # type: ignore[arg-type, return-value]
+    service = Worker(lambda: TCPServer, [], threads=1, grace=30)  # type: ignore[arg-type, return-value]
     master, pipe = dhaga.socket.socketpair()
     with master, pipe:
         service.begin_exit(pipe)

@@ -28,7 +28,12 @@ INSTEAD: dict[str, str] = {}
 MISSING_COMMANDS: dict[str, str] = {}
 """Hints for commands of ``python -m dhaga`` that the system cannot run."""
 
+MISSING_OPTIONS: dict[str, str] = {}
+"""Hints for options of ``python -m dhaga serve`` that the system cannot offer."""
+
 # ---- forks
+
+FORKS = True
 
 register_at_fork = os.register_at_fork
 
@@ -41,6 +46,12 @@ UNWINDER = "libgcc_s.so.1" if sys.platform == "linux" else None
 """The library that walks the C stack; None: it is in the program itself."""
 
 # ---- signals
+
+DRAIN_SIGNAL = int(signal.SIGTERM)
+"""The signal after which a server finishes its requests."""
+
+END_SIGNALS = (int(signal.SIGINT), int(signal.SIGQUIT))
+"""Signals that end a server at once."""
 
 NEVER_BLOCKED = frozenset({int(signal.SIGKILL), int(signal.SIGSTOP)})
 """Signals that no mask holds off."""

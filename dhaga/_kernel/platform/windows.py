@@ -13,6 +13,7 @@ import errno
 import os
 import select
 import selectors
+import signal
 import socket
 import struct
 import time
@@ -34,12 +35,17 @@ INSTEAD = {
 
 UNIX_SOCKETS = "there are no Unix sockets; call dhaga.debug.dump() in the program"
 
-MISSING_COMMANDS = {
-    "serve": "no process forks; start a dhaga.http.wsgi.Server in the program",
-    **dict.fromkeys(("dump", "top"), UNIX_SOCKETS),
+MISSING_COMMANDS = dict.fromkeys(("dump", "top"), UNIX_SOCKETS)
+
+MISSING_OPTIONS = {
+    "--workers": "no process forks; start several at ports of their own, with a proxy before them, or use --threads",
+    "--reuse-port": "no process shares a port with another; start several at ports of their own",
+    "--bind unix:": "there are no Unix sockets; give HOST:PORT",
 }
 
 # ---- forks
+
+FORKS = False
 
 
 def register_at_fork(
@@ -59,6 +65,11 @@ IDENTS_ABOVE = 1 << 32
 UNWINDER = "no library walks the C stack here"
 
 # ---- signals
+
+DRAIN_SIGNAL = int(getattr(signal, "SIGBREAK", 21))
+"""Ctrl-Break: the one signal besides Ctrl-C that another process can send."""
+
+END_SIGNALS = (int(signal.SIGINT),)
 
 NEVER_BLOCKED: frozenset[int] = frozenset()
 

@@ -1,0 +1,72 @@
+"""``OneProcess``: serves a program in this process, where none forks. ``_prefork`` has its counterpart, the master."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+
+from .._kernel.arguments import check_seconds
+from .._kernel.platform.system import system
+from ._listeners import BACKLOG, Address, close_all, format_address, listen
+from ._service import GRACE, Service, Setup, exempt_loaded_program
+
+logger = logging.getLogger("dhaga")
+
+
+class OneProcess(Service):
+    """Listens and serves in this process: ``OneProcess(setup, address).run()``.
+
+    On Windows Ctrl-Break drains for ``grace`` seconds, elsewhere SIGTERM; a second one, or Ctrl-C, ends at once.
+    ``threads``: OS threads, with a server each. ``scheme``: with it, such as ``http``, the log shows URLs.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        address: Address,
+        *,
+        threads: int = 1,
+        grace: float = GRACE,
+        backlog: int = BACKLOG,
+        scheme: str = "",
+    ) -> None:
+        check_seconds(grace)
+        super().__init__(setup, [], threads, grace)
+        self.address = address
+        self.backlog = backlog
+        self.scheme = scheme
+
+    def run(self) -> int:
+        """Serve until a signal ends it. From: main code. Returns: an exit status. Raises: OSError."""
+        self.listeners = listen(self.address, self.backlog)
+        numbers = (system.DRAIN_SIGNAL, *system.END_SIGNALS)
+        former = {number: signal.getsignal(number) for number in numbers}
+        try:
+            return self.serve()
+        finally:
+            close_all(self.listeners)
+            for scheduler in self.further:
+                scheduler.stop()
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def serve(self) -> int:
+        """Serve at the listeners until a stop request. Returns: an exit status."""
+        where = ", ".join(self.url_of(listener.getsockname()) for listener in self.listeners)
+        try:
+            make_server = self.setup()
+            exempt_loaded_program()
+            self.handle_signals()
+            self.start(make_server)
+        except Exception:
+            logger.exception("process %d cannot serve", os.getpid())
+            return 1
+        logger.info("process %d listens at %s (Ctrl+C ends it)", os.getpid(), where)
+        request = self.next_request()
+        self.stop_servers(request)
+        return 1 if request is None else 0
+
+    def url_of(self, address: object) -> str:
+        """Return a listener's address in words."""
+        return f"{self.scheme}://{format_address(address)}" if self.scheme else format_address(address)
