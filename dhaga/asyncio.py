@@ -30,7 +30,7 @@ from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
 from ._kernel.process.signals import on_ctrl_c
 from ._kernel.run.microthread import Dhaga
-from ._kernel.run.program_loop import beside_scheduler
+from ._kernel.run.running_loop import beside_scheduler
 from ._kernel.wait.current import this_thread
 from ._sync.local import local
 from ._workers.offload import OffloadPool

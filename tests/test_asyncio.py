@@ -14,7 +14,7 @@ import dhaga.monkey
 dhaga.monkey.patch()
 import asyncio, contextvars, os, signal, socket, sys, threading, time
 import dhaga, dhaga.asyncio
-from dhaga._kernel.run.program_loop import loop_runs
+from dhaga._kernel.run.running_loop import loop_runs
 
 def together(function, count):
     "Call a function in so many threads at once."

@@ -19,10 +19,10 @@ this table. Calls to the operating system that a simulation answers: ``outside.p
 |                            |                                                         | watcher``                 |
 | ``on_first_wait``          | ``current.first_waiter``, in main code of the main OS   | ``process/current_        |
 |                            | thread without a scheduler, which the listener makes    | scheduler``               |
-| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``run/program_loop``      |
+| ``on_main_code``           | ``ImplicitMode``, with the main code that got its       | ``run/running_loop``      |
 |                            | scheduler                                               |                           |
 | ``on_event_loop``          | ``asyncio.SelectorEventLoop``, with each new loop       | ``simulation``            |
-| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``run/program_loop``,     |
+| ``Scheduler.around_park``  | ``Scheduler._park``, in place of the switch             | ``run/running_loop``,     |
 |                            |                                                         | ``run/tracing``           |
 | ``before_fd_close``        | ``FdWatchers.close``, ``_iowait/fd_ops.close``, by fd   | ``_iowait/fd_set``        |
 | ``left_at_exit``           | ``shutdown.is_told``, whether a dhaga is left where it  | ``threading``, ``thread``,|

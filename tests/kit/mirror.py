@@ -32,7 +32,7 @@ WITHOUT_TESTS = {
     "_kernel/process/preemption_watcher.py": "by test_preemption.py: it finds the turns that are ended there",
     "_kernel/run/attachment.py": "by test_run_modes.py and test_run_modes_guest.py",
     "_kernel/run/call_outs.py": "by test_preemption.py: where a turn may end",
-    "_kernel/run/program_loop.py": "by tests/test_asyncio.py: what a thread shows while loops run",
+    "_kernel/run/running_loop.py": "by tests/test_asyncio.py: what a thread shows while loops run",
     "_kernel/run/future_joiner.py": "by tests/test_asyncio.py: coroutines that await dhagas",
     "_kernel/run/handed_over.py": "by tests/test_queue.py: what qsize() counts",
     "_sync/inner_condition.py": "by test_event.py and test_semaphore.py",
