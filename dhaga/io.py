@@ -79,7 +79,7 @@ def open(
 ) -> IO[Any]:
     """Open a file. Source: ``io.open``.
 
-    Parks: ``offload os.open``, while the other end of a FIFO is closed. The operations of a file over a
+    Parks: while the other end of a FIFO is closed (``offload os.open``). The operations of a file over a
     pipe, socket or terminal park until that is ready.
     """
     if WARNS_OF_ENCODING and "b" not in mode:

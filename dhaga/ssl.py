@@ -247,7 +247,7 @@ class SSLSocket(TLSWaits, standard.SSLSocket, socket):  # type: ignore[misc]
                 self.finish_deferred()
 
     def write_again(self, connection: Any, data: bytes, error: OSError) -> int:
-        """Write under the write lock after one refusal of OpenSSL: it keeps the data, and wants to send first."""
+        """Go on with a write that OpenSSL refused once, under the write lock: OpenSSL keeps the data meanwhile."""
         try:
             if not isinstance(error, SSLError):
                 forget_errors()

@@ -322,7 +322,7 @@ _active[the_main_thread.ident or 0] = the_main_thread
 
 
 class CurrentThread(originals.local):
-    """The Thread of an OS thread's code outside dhagas; made on first use."""
+    """The Thread object for the code of an OS thread outside dhagas; made on first use."""
 
     thread: Thread | None = None
 

@@ -99,7 +99,9 @@ def time_ns() -> int:
 
 
 def whole_seconds(seconds: Any) -> float:
-    """Convert a number of another type to a float or an int. Raises: TypeError, as the standard's from 3.14 on."""
+    """Convert a number of another type to a float or an int. Raises: TypeError, as the standard
+    function does from Python 3.14 on.
+    """
     try:
         return operator.index(seconds)
     except TypeError:

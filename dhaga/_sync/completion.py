@@ -184,9 +184,9 @@ def wait(waitables: Iterable[Any], timeout: float | None = None, return_when: st
     """Wait for some of several dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``.
 
     ``return_when``: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION", an error that is no cancel.
-    Parks: until then (``queue.get``), at most ``timeout`` seconds. From: a dhaga, main code, any OS thread. Returns:
-    ``(done, not_done)``, two sets; an error is raised by ``result()``. Raises: ValueError, TypeError. Source:
-    ``concurrent.futures.wait``.
+    Parks: until enough have ended (``queue.get``), at most ``timeout`` seconds. From: a dhaga, main code, any OS
+    thread. Returns: ``(done, not_done)``, two sets; an error is raised by ``result()``. Raises: ValueError, TypeError.
+    Source: ``concurrent.futures.wait``.
 
     >>> import dhaga
     >>> quick, slow = dhaga.spawn(int), dhaga.spawn(dhaga.sleep, 0.01)

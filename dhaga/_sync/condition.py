@@ -9,9 +9,9 @@ connections: p50 and p99 of the wait are 25 and 189 ms at the end, 39 and 43 ms 
 Over any other lock, which cannot hand over, each waiter parks on a lock of its own, its gate. ``notify`` opens the
 gate, and the waiter takes the condition's lock back by itself.
 
-A notifier on the event loop cannot wait for a lock. After a hand-over it would find the lock held, by a waiter that has
-not run yet, at its next ``with``: asyncio's ``run_coroutine_threadsafe`` takes the condition of its Future several
-times. So it wakes the waiter ``WITHOUT_LOCK``, and the waiter acquires the lock by itself, by its arrival.
+A notifier on the event loop cannot wait for a lock. After a hand-over, its next ``with`` would find the lock held by a
+waiter that has not run yet: asyncio's ``run_coroutine_threadsafe`` takes the condition of its Future several times. So
+it wakes the waiter ``WITHOUT_LOCK``, and the waiter acquires the lock by itself, by its arrival.
 
 Rejected: gates for all locks, as in the standard Condition. Each waiter would need two switches, and a cancel between
 the notify and the lock would have to pass the notify on.

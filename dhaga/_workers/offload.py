@@ -248,7 +248,7 @@ class OffloadPool:
         return any(call is None or call.function is None for call in busy)
 
     def _end_idle_threads(self) -> list[WorkerThread]:
-        """End the threads that have no call. Returns: them. From: a fork, which may strike a holder of the guard."""
+        """End the threads that have no call. Returns: them. From: a fork, while another call may hold the guard."""
         if not self._guard.acquire(timeout=GONE_SECONDS):
             return []
         try:

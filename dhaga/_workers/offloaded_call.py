@@ -140,7 +140,7 @@ class ThreadCall:
 
 
 def end_lost_child(call: ThreadCall) -> None:
-    """End a forked child that returns from the offloaded call that forked: only the parent has the caller."""
+    """End a child that was forked in an offloaded call and returns from that call: its caller is in the parent only."""
     error = call.error
     if not isinstance(error, SystemExit):
         logger.error("%r has forked: end the child within the call; its caller is in the parent", call, exc_info=error)

@@ -8,9 +8,9 @@ that ``asyncio.set_event_loop`` has set, still comes first.
 Some programs catch the error, and create, run and close a loop. So the returned loop becomes a ``SharedLoop``: such
 calls from blocking code neither start a second run nor end the scheduler's, nor another dhaga's.
 
-Rejected: installing at the import of ``dhaga``, also in programs that never await there; installing on Python 3.11 to
-3.13, where the standard function creates a loop in the main thread, which programs may run in another thread. From 3.16
-on there is no hook: event loop policies are gone.
+Rejected: installing at the import of ``dhaga``, also in programs that never use ``await_``. Rejected: installing on
+Python 3.11 to 3.13. There the standard function creates a loop in the main thread, and programs may run that loop in
+another thread. From 3.16 on there is no hook: event loop policies are gone.
 """
 
 from __future__ import annotations

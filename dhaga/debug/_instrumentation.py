@@ -81,7 +81,7 @@ hubs: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
 
 def observe(scheduler: Scheduler, observer: Observer) -> None:
-    """Call ``observer`` at the switches of a scheduler, from its next call on. From: any thread."""
+    """Call ``observer`` at each switch of a scheduler; it begins soon, in the scheduler's thread. From: any thread."""
     scheduler.call(add_here, scheduler, observer)
 
 

@@ -111,8 +111,9 @@ class StatementTurns:
 def error_proof(function: Callable[[], bool], on_error: Callable[[BaseException], bool]) -> Callable[[], bool]:
     """Return a function of C that passes errors, also those raised at its entry, to ``on_error``.
 
-    A signal that came while C ran strikes at the first instruction of Python. In a function, no ``try`` holds there; in
-    a generator that continues, one does. A second generator takes the calls that come while the first one runs.
+    A signal that came while C ran strikes at the first instruction of Python. A function has not entered its
+    ``try`` by then; a generator that continues is inside one. A second generator takes the calls that come while the
+    first one runs.
     """
     generators = [answers(function, on_error) for _ in range(2)]
     for each in generators:

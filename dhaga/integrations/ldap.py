@@ -46,7 +46,9 @@ def uninstall() -> None:
 
 @wraps(_standard_call)
 def call(self: Any, function: Any, *args: Any, **options: Any) -> Any:
-    """Call a function of libldap. Parks: until the answer (``poll``), or while it is made (``offload``)."""
+    """Call a function of libldap. Parks: until the answer comes (``poll``), or while an OS thread makes
+    the call (``offload``).
+    """
     if parking_waiter() is None:
         return _standard_call(self, function, *args, **options)
     name = function.__name__

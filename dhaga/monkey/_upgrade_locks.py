@@ -332,7 +332,7 @@ fork_locks: dict[int, tuple[Any, Any]] = {}
 
 
 def upgrade_locks() -> None:
-    """Upgrade all existing objects. From: a process in which no other OS thread waits for, or changes, any of it."""
+    """Upgrade all existing objects. From: a process in which no other OS thread waits for one or changes one."""
     objects = [it for it in gc.get_objects() if type(it) in UPGRADES]
     upgrade = LockUpgrade(objects, UPGRADES, StandardCondition, Condition)
     for obj in objects:

@@ -24,7 +24,8 @@ QUALIFIED = re.compile(rb"\b([A-Za-z_]\w*)(?=\.([A-Za-z_]\w*))")
 class Elsewhere:
     """The attributes and module names that files of a tree use of each other. They are found by text, perhaps too many.
 
-    An attribute of ``self`` in another file is a different one, unless a class there may be derived from one here.
+    An attribute of ``self`` in another file counts as a different attribute, unless a class there may be derived from a
+    class of this file.
     """
 
     def __init__(self, files: Iterable[tuple[str, bytes]]) -> None:

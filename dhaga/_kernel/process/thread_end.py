@@ -20,7 +20,7 @@ class ThreadEnd:
         self.main = main
 
     def __del__(self) -> None:
-        # Called by a collection in another thread, or for a closed scheduler: this thread does not end.
+        # Not in a collection of another thread, nor for a closed scheduler: there this thread does not end.
         if this_thread.main is None and originals.get_ident() == self.main.ident and not self.main.scheduler.closing:
             this_thread.main = self.main
             end_thread(self.main)

@@ -40,7 +40,7 @@ class Attachment(Lap, Membership):
         with above_standard_fds():
             self.poller: Poller = Context().run(new_poller, ioloop, self._lap)
         if self.selector is not None:
-            # Counted before any handler of the program: with further fds the loop may wake by itself.
+            # Our own fds are counted before the program adds handlers: a loop with more fds may wake by itself.
             self.selector.own_fds = len(self.selector.get_map())
         me = cast("Scheduler", self)
         schedulers.add(me)

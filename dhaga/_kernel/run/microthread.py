@@ -171,7 +171,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     def __repr__(self) -> str:
         return f"<Dhaga {self.name} {self.state}{f' {self.reason}' if self.reason else ''}>"
 
-    # Only of a dhaga: main code and OS threads use the Python functions.
+    # Compiled for dhagas only: main code and OS threads use the Python functions.
     if not TYPE_CHECKING:  # type checkers see the inherited ones
         prepare_park = compiled(Waiter.prepare_park)
         park_within = compiled(Waiter.park_within)

@@ -1,10 +1,10 @@
 """Priorities: which queue a waiter is in while it is runnable.
 
 A wake appends to ``waiter.wake_queue``, so that priorities cost nothing in programs without them.
-NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue`` beside the run queue, which has at its
-head an entry for each of them: the HighQueue itself. LOW ones are in a ``LowQueue``, which is read when the run queue
-is empty; a ``NewWorkQueue`` is read just before it. ``Scheduler._prevent_starvation`` breaks this order once in two
-full laps, and starts new work that did not begin for one lap.
+NORMAL waiters are in the run queue itself. HIGH waiters are in a ``HighQueue`` beside the run queue. For each of them,
+the run queue has an entry at its head: the HighQueue itself. LOW waiters are in a ``LowQueue``, which is read when the
+run queue is empty; a ``NewWorkQueue`` is read just before it. ``Scheduler._prevent_starvation`` breaks this order once
+in two full laps, and starts new work that did not begin for one lap.
 Rejected: three queues scanned at each switch, because every program without priorities would pay for the scan.
 """
 

@@ -37,8 +37,7 @@ def call_excepthook(thread: Any, error: BaseException) -> None:
 
 
 class UnseenError:
-    """Holds the error of a dhaga that ``wait`` returned, and reports it if the dhaga is freed before the error was
-    seen.
+    """Holds the error of a dhaga in the result of ``wait``; reports it if the dhaga is freed with the error unseen.
 
     The excepthook gets this object as ``thread``, because the dhaga no longer exists.
     """

@@ -9,7 +9,7 @@ from ...socket import standard_socket
 
 
 def is_wrapped(sock: Any, method: str) -> bool:
-    """Return whether a method is the program's own: set on the socket, or of an object that is no socket."""
+    """Return whether the method is one of the program: it was set on the socket, or the object is no socket."""
     return not isinstance(sock, standard_socket) or method in getattr(sock, "__dict__", ())
 
 

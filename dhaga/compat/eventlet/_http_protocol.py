@@ -310,7 +310,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return host_and_port(self.server.server_address)
 
     def set_idle(self) -> None:
-        """Mark as idle: the server cuts it at its end, since the app waits for its client (``eventlet.set_idle``)."""
+        """Mark the connection as idle: the app waits for the client, so a stop may cut it (``set_idle``)."""
         if self.conn_state[2] is STATE_REQUEST:
             self.conn_state[2] = STATE_IDLE
 

@@ -52,7 +52,7 @@ class GreenPool:
         return max(0, -self.sem.balance)
 
     def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
-        """Start a greenthread. Parks: while there is no room. A greenthread of the pool makes the call itself."""
+        """Start a greenthread. Parks: while the pool is full; one of its own greenthreads then makes the call."""
         if self._is_full_for_itself():
             return call_at_once(function, args, kwargs)
         self.sem.acquire()

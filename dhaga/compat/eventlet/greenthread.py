@@ -92,7 +92,7 @@ class GreenThread(RawGreenThread, DelayedStart):
         return value
 
     def link(self, func: Function, *args: Any, **kwargs: Any) -> None:
-        """Register ``func(self, *args, **kwargs)``, called in this greenthread at its end; later, in the caller."""
+        """Register ``func(self, *args, **kwargs)`` for the end of this greenthread; call it at once if it has ended."""
         if self.has_ended:
             func(self, *args, **kwargs)
         elif self._links is None:

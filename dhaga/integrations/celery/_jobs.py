@@ -160,8 +160,10 @@ class Job(Future[None]):
             state.should_terminate = error.code
         elif isinstance(error, WorkerShutdown):
             state.should_stop = error.code
-        elif isinstance(error, Cancelled):  # by a stop of the pool: the broker still has the task, or it is lost as
-            return  # with any worker that is told not to wait
+        elif isinstance(error, Cancelled):
+            # A stop of the pool. The broker still has the task, or the task is lost, as with any worker that is told
+            # not to wait.
+            return
         try:
             raise WorkerLostError(f"task {self.title} raised {error!r}") from error
         except WorkerLostError:

@@ -315,7 +315,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
                 self.cold_deadline = self.cold_deadline or clock() + COLD_SHUTDOWN_SECONDS
                 if clock() > self.cold_deadline:
                     break
-        if hub is not None:  # queued earlier: the loop may have stopped before it ran them
+        if hub is not None:  # acks queued earlier: the loop may have stopped before it ran them
             run_acks(hub)
 
     def cancel_begun(self) -> None:

@@ -76,8 +76,8 @@ def watcher_of(socket: Any, me: Waiter) -> FdWatcher:
 def wake_others(socket: Any) -> int:
     """If the socket has waiters, make libzmq look for events, and wake the waiters that have one.
 
-    From: each call that looks. Returns: the events seen, 0 without waiters. A caller about to park must try again if it
-    waits for one of them: the look may have consumed its signal.
+    From: each call that looks. Returns: the events seen, 0 without waiters. A caller that is about to park for
+    one of these events must try again: the look may have consumed the signal.
     """
     state = socket.__dict__.get("_dhaga")
     if state is None or not state.waiters:

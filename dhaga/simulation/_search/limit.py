@@ -1,7 +1,7 @@
 """The limit of real time of a run: at its end the run says where each thread stands, and its process ends.
 
-``max_events`` and ``max_seconds`` end a run that loops in virtual time. This limit ends one with a call that blocks in
-C, or with code of a library that computes.
+``max_events`` and ``max_seconds`` end a run that loops in virtual time. This limit ends a run that is
+stuck in a blocking call of C, or in the computation of a library.
 """
 
 from __future__ import annotations

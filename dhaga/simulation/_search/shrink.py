@@ -140,7 +140,7 @@ class Failing:
 
 
 def shrink(program: Program, settings: Settings, outcome: Outcome, real_seconds: float = REAL_SECONDS) -> Outcome:
-    """Return the smallest run with the failure of ``outcome``, and its lines; else ``outcome``, if a replay passes.
+    """Return the smallest run that fails as ``outcome`` did, with its lines; or ``outcome``, if its replay passes.
 
     First faults are taken away, then switches; if more than two are left, the runs with a single preemption are tried.
     """

@@ -84,7 +84,7 @@ def wall_now() -> float | None:
 
 
 def broken_down(name: str) -> Callable[..., Any]:
-    """Return ``time.localtime`` or one of its kind: without an argument, of the simulated time."""
+    """Return ``time.localtime`` or a function like it, which converts the simulated time without an argument."""
     real = standard[name]
 
     def convert(seconds: float | None = None, /) -> Any:

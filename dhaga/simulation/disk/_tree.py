@@ -1,4 +1,4 @@
-"""The real directory of a disk: compared with the model before a kill, and made anew from the survivors."""
+"""The real directory of a disk: compared with the model before a kill, then made anew from the durable contents."""
 
 from __future__ import annotations
 

@@ -321,7 +321,10 @@ class Plan:
             self.fault.happen(network, seconds, self.draw)
 
     def happen_again(self) -> None:
-        """Happen, and plan the next time; while the program does nothing, wait for it: it may be in a deadlock."""
+        """Make the fault happen, and plan the next time.
+
+        If the program has done nothing since the last time, wait until it does: it may be in a deadlock.
+        """
         count = self.network.run.log.count
         if count == self.events_seen:
             self.sleeps = True

@@ -1,4 +1,4 @@
-"""Names: ``getaddrinfo`` and its kin, answered by the hosts of the simulation: the door ``outside.names_of_caller``."""
+"""Names: the hosts of the simulation answer ``getaddrinfo`` and its kin, by the door ``outside.names_of_caller``."""
 
 from __future__ import annotations
 

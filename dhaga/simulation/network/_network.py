@@ -150,7 +150,7 @@ class Network(Part):
         return end
 
     def watch(self, end: End, writable: bool) -> None:
-        """Watch whether an end can be written, besides whether it can be read."""
+        """Watch whether an end can be read; with ``writable``, also whether it can be written."""
         if end.state is not CLOSED:
             self.epoll.modify(end.wire_fd, READS | WRITES if writable else READS)
 

@@ -197,7 +197,7 @@ class Hub:
 
 
 def listeners(way: str) -> list[Listener]:
-    """Return the waits for file descriptors: to read, or to write."""
+    """Return the waits for file descriptors of one kind: ``way`` is "read" or "write"."""
     return [Listener(way, each) for each in current_scheduler().in_order() if (each.reason or "").startswith(way)]
 
 
