@@ -22,6 +22,7 @@ from ...monkey._rebind import PatchLog, rebind
 from ..disk import _installed as _disk
 from ..network import _names
 from . import clocks, randomness, unsimulated
+from .held import replace_held
 
 log = PatchLog()
 """The replaced functions, while any simulation or search is under way."""
@@ -63,6 +64,7 @@ def replace() -> None:
         log.set(module, name, ours)
     log.set(random.Random, "seed", randomness.seed_generator)
     rebind(wanted, log)
+    replace_held([*clocks.REPLACED, *randomness.REPLACED], log)
     clocks.set_datetime(simulated=True)
     executors = sys.modules.get("concurrent.futures.thread")
     if executors is not None:
