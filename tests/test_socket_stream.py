@@ -18,6 +18,7 @@ import pytest
 import dhaga
 import dhaga.os
 from dhaga import socket
+from dhaga._kernel import outside
 from dhaga._kernel.fast.compiled import python_twin
 from dhaga.testing import cancel_at_every_park, settle, virtual_clock
 from tests.kit.sockets import (
@@ -256,13 +257,15 @@ def test_the_end_directly_after_data_is_seen(pair: Any) -> None:
 
 def test_a_short_read_spares_the_next_one_a_system_call_with_a_timeout_too(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    plain_recv = socket._plain_recv
+    plain = outside.sockets
 
-    def counted(sock: Any, *args: Any) -> bytes:
-        calls.append(args[0])
-        return plain_recv(sock, *args)
+    class Counted(plain):  # type: ignore[misc, valid-type]
+        @staticmethod
+        def recv(sock: Any, *args: Any) -> bytes:
+            calls.append(args[0])
+            return plain.recv(sock, *args)
 
-    monkeypatch.setattr(socket, "_plain_recv", counted)
+    monkeypatch.setattr(outside, "sockets", Counted)
     with tcp() as (one, other):
         one.settimeout(60)
         got: list[bytes] = []
