@@ -7,7 +7,8 @@ goes straight to the first getter (hand-over); the item of a waiting putter is i
 
 ``get`` takes an item without the mutex where that is one atomic call of a deque or a list (``_sync/lock.py`` explains
 the atomic lines), and enters the mutex only if putters wait. A subclass's own methods, which may do anything, are
-always called with the mutex held.
+always called with the mutex held. ``_sync/queue_items.py`` decides that for each queue: ``_stock_`` is the items that
+may be taken without the mutex, ``_take_`` takes one, ``_hands_over_`` says whether one may go straight to a getter.
 
 ``qsize`` counts an item that was handed over until its getter runs, because it would be in the queue among OS threads:
 pools of threads grow by ``busy + qsize()``. A ``get`` that finds nothing ends that count, because its caller knows then
@@ -290,7 +291,7 @@ class Queue(QueueItems[T]):
         try:
             item = me.park_within(timeout)
         finally:
-            me.wait_target = None  # so that the item counts as taken
+            me.wait_target = None  # qsize() counts this getter's item until now
         if item is TIMED_OUT:
             raise Empty
         return item
