@@ -82,10 +82,7 @@ def kept_function(standard: Any) -> Any:
 
 def rebind(replacements: Iterable[Replacement], log: PatchLog, wanted: Callable[[str], bool] = bool) -> None:
     """Replace objects that modules bound before the patch, as with ``from threading import Lock``."""
-    ours: dict[int, Replacement] = {}
-    for replacement in replacements:
-        if callable(replacement.standard) and isinstance(replacement.module, ModuleType):
-            ours.setdefault(id(replacement.standard), replacement)
+    ours = by_original(replacements)
     for key, module, name, value in bindings():
         found = ours.get(id(value))
         if found is not None and wanted(key):
@@ -93,7 +90,9 @@ def rebind(replacements: Iterable[Replacement], log: PatchLog, wanted: Callable[
                 originals.namespaces[key][name] = value
             log.set(module, name, found.ours)
         elif issubclass(type(value), type) and is_standard(key) and value.__module__ == key:
-            rebind_defaults(value, ours, log)
+            for method in vars(value).values():
+                if isinstance(method, FunctionType):
+                    rebind_defaults(method, ours, log)
 
 
 def rebind_back(replacements: Iterable[Replacement]) -> None:
@@ -103,12 +102,20 @@ def rebind_back(replacements: Iterable[Replacement]) -> None:
     rebase(back, PatchLog())
 
 
-def rebind_defaults(kind: type, ours: dict[int, Replacement], log: PatchLog) -> None:
-    """Also replace it in the defaults of methods: ``def _recv(self, size, read=os.read)``."""
-    for method in vars(kind).values():
-        defaults = method.__defaults__ if isinstance(method, FunctionType) else None
-        if defaults and any(id(value) in ours for value in defaults):
-            log.set(method, "__defaults__", tuple(ours[id(v)].ours if id(v) in ours else v for v in defaults))
+def by_original(replacements: Iterable[Replacement]) -> dict[int, Replacement]:
+    """Return the replacements of callables, by the id of the original; of several for one, the first."""
+    found: dict[int, Replacement] = {}
+    for replacement in replacements:
+        if callable(replacement.standard) and isinstance(replacement.module, ModuleType):
+            found.setdefault(id(replacement.standard), replacement)
+    return found
+
+
+def rebind_defaults(function: FunctionType, ours: dict[int, Replacement], log: PatchLog) -> None:
+    """Replace objects in the defaults of a function: ``def _recv(self, size, read=os.read)``."""
+    defaults = function.__defaults__
+    if defaults and any(id(value) in ours for value in defaults):
+        log.set(function, "__defaults__", tuple(ours[id(v)].ours if id(v) in ours else v for v in defaults))
 
 
 def bindings() -> Iterator[tuple[str, ModuleType, str, Any]]:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from types import FunctionType
 from typing import Any
 
-from ...monkey._rebind import PatchLog, Replacement, bindings
+from ...monkey._rebind import PatchLog, Replacement, bindings, by_original, rebind_defaults
 
 
 def replace_held(replacements: Iterable[Replacement], log: PatchLog) -> None:
     """Replace the functions in the signatures and classes of the Python modules that name them or their modules."""
-    ours = {id(each.standard): each.ours for each in replacements if callable(each.standard)}
-    named = ours.keys() | {id(each.module) for each in replacements} | {id(each) for each in ours.values()}
+    ours = by_original(replacements)
+    named = {id(each) for module, _, new, standard in ours.values() for each in (module, new, standard)}
     names = list(bindings())
     modules = {module for module, _, _, value in names if id(value) in named}
     for module, _, _, value in names:
@@ -33,19 +33,19 @@ def is_of(value: Any, kind: type) -> bool:
     return issubclass(type(value), kind)
 
 
-def replace_in_class(kind: type, ours: dict[int, Any], log: PatchLog) -> None:
+def replace_in_class(kind: type, ours: dict[int, Replacement], log: PatchLog) -> None:
     for name, value in list(vars(kind).items()):
         function = value.__func__ if is_of(value, staticmethod) else value
         if id(function) in ours:
             log.entries.append((kind, name, value))
-            setattr(kind, name, staticmethod(ours[id(function)]))  # what C functions are without a decorator
+            setattr(kind, name, staticmethod(ours[id(function)].ours))  # what C functions are without a decorator
         elif is_of(function, FunctionType):
             replace_defaults(function, ours, log)
 
 
-def replace_defaults(function: FunctionType, ours: dict[int, Any], log: PatchLog) -> None:
-    defaults, keywords = function.__defaults__, function.__kwdefaults__
-    if defaults and any(id(value) in ours for value in defaults):
-        log.set(function, "__defaults__", tuple(ours.get(id(value), value) for value in defaults))
-    if keywords and any(id(value) in ours for value in keywords.values()):
-        log.set(function, "__kwdefaults__", {name: ours.get(id(value), value) for name, value in keywords.items()})
+def replace_defaults(function: FunctionType, ours: dict[int, Replacement], log: PatchLog) -> None:
+    rebind_defaults(function, ours, log)
+    keywords = function.__kwdefaults__ or {}
+    replaced = {name: ours[id(value)].ours for name, value in keywords.items() if id(value) in ours}
+    if replaced:
+        log.set(function, "__kwdefaults__", keywords | replaced)
