@@ -7,9 +7,8 @@ import os
 import signal
 
 from .._kernel.arguments import check_seconds
-from .._kernel.platform.system import system
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
-from ._service import GRACE, Service, Setup, exempt_loaded_program
+from ._service import GRACE, STOP_SIGNALS, Service, Setup, exempt_loaded_program
 
 logger = logging.getLogger("dhaga")
 
@@ -40,8 +39,7 @@ class OneProcess(Service):
     def run(self) -> int:
         """Serve until a signal ends it. From: main code. Returns: an exit status. Raises: OSError."""
         self.listeners = listen(self.address, self.backlog)
-        numbers = (system.DRAIN_SIGNAL, *system.END_SIGNALS)
-        former = {number: signal.getsignal(number) for number in numbers}
+        former = {number: signal.getsignal(number) for number in STOP_SIGNALS}
         try:
             return self.serve()
         finally:

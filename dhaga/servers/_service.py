@@ -27,6 +27,8 @@ Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
 GRACE = 30.0
 """Seconds that requests get to finish when a process ends. A supervisor of the master must wait longer."""
 
+STOP_SIGNALS = (system.DRAIN_SIGNAL, *system.END_SIGNALS)
+
 
 class Service:
     """Serves at listening sockets until a stop request: one signal drains, the others end at once.
@@ -47,7 +49,7 @@ class Service:
 
     def handle_signals(self) -> None:
         """Make the signals that end a service requests to stop. From: the main thread."""
-        for number in (system.DRAIN_SIGNAL, *system.END_SIGNALS):
+        for number in STOP_SIGNALS:
             signal.signal(number, self.request_stop)
 
     def request_stop(self, number: int, frame: object) -> None:
@@ -80,10 +82,14 @@ class Service:
             raise request
         return request
 
+    def grace_after(self, request: int | None) -> float:
+        """Return the seconds that handlers get to finish after a stop request."""
+        return self.grace if request == system.DRAIN_SIGNAL else 0
+
     def stop_servers(self, request: int | None) -> None:
         """Stop the servers, after a drain if the request is one; at once at a second stop request."""
         hastening = spawn(self.stop_at_once, daemon=True)
-        grace = self.grace if request == system.DRAIN_SIGNAL else 0
+        grace = self.grace_after(request)
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
             stopped.join()
         hastening.cancel()

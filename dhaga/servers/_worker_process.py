@@ -71,9 +71,8 @@ class Worker(Service):
 
     def stop(self, request: int | None) -> None:
         """Stop the servers. An alarm ends the process if they hang and the master is dead."""
-        grace = self.grace if request == signal.SIGTERM else 0
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(math.ceil(grace + 3 * CLEANUP_SECONDS))
+        signal.alarm(math.ceil(self.grace_after(request) + 3 * CLEANUP_SECONDS))
         self.stop_servers(request)
 
     def begin_exit(self, master: socket) -> None:
