@@ -388,6 +388,13 @@ def ask_all(count):
     return [each.result() for each in dhagas] == list(range(count))
 """
 
+FULL_POOL = f"""{POSTGRES}
+held = [engine.connect() for _ in range(3)]
+waiters = [dhaga.spawn(ask, n) for n in range(9)]
+while engine.pool._pool._getters.parked() < 9:
+    dhaga.sleep(0.001)
+"""
+
 
 @pytest.fixture
 def postgres() -> str:
@@ -396,11 +403,7 @@ def postgres() -> str:
 
 
 def test_a_cancelled_waiter_and_native_threads_leave_the_pool_whole(postgres: str) -> None:
-    program = f"""{POSTGRES}
-held = [engine.connect() for _ in range(3)]
-waiters = [dhaga.spawn(ask, n) for n in range(9)]
-while engine.pool._pool._getters.parked() < 9:
-    dhaga.sleep(0.001)
+    program = f"""{FULL_POOL}
 for each in waiters[::3]:
     each.cancel()
 for each in held: each.close()
@@ -418,11 +421,7 @@ print(type(engine.pool._pool).__name__, engine.pool.checkedin(), engine.pool.che
 
 
 def test_a_forked_child_makes_its_own_connections(postgres: str) -> None:
-    program = f"""{POSTGRES}
-held = [engine.connect() for _ in range(3)]
-waiters = [dhaga.spawn(ask, n) for n in range(9)]
-while engine.pool._pool._getters.parked() < 9:
-    dhaga.sleep(0.001)
+    program = f"""{FULL_POOL}
 pid = os.fork()
 if pid == 0:
     # No getter of the parent is here: what the child returns to this pool is there for the child.
