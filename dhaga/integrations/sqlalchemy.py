@@ -98,7 +98,7 @@ class PoolQueue(Guarded):
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """Remove and return a connection.
 
-        Parks: while there is none (``pool.get``). Raises: Empty; ValueError for a negative timeout.
+        Parks: while no connection is idle (``pool.get``). Raises: Empty, ValueError.
         """
         if timeout is not None and block and not timeout >= 0:
             check_timeout(timeout)

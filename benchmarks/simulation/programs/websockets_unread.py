@@ -1,4 +1,4 @@
-"""A server closes a connection with messages that nobody has read: its threads wait for each other."""
+"""A server closes a connection with unread messages: its threads wait for each other."""
 
 import contextlib
 import threading
