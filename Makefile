@@ -346,10 +346,11 @@ test-debug: .venv-debug/.test  ## the tests of what is compiled, in a debug buil
 endif
 
 OPERATIONS := 10000000
-stress: stress-$(MAIN)  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=…
+stress: stress-$(MAIN)  ## 10 million operations on the primitives by 4 schedulers and 8 threads: make stress OPERATIONS=… SEED=…
 
 stress-%: .venv-%/.test  ## the same on another Python: make stress-3.15t
-	.venv-$*/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) $(ARGS)
+	.venv-$*/bin/python -m tests.kit.suite -q tests/scenarios/test_across_threads.py --dhaga-operations $(OPERATIONS) \
+	    $(if $(SEED),--dhaga-seed $(SEED)) $(ARGS)
 
 RUNS := 10000
 simulations: $(TOOLS)/.tools  ## 10,000 seeds of the log, the backup, HTTP clients and notifications, with faults: make simulations RUNS=…
@@ -363,8 +364,8 @@ test-simulated: $(TOOLS)/.tools  ## the primitives' tests, by 200 schedules each
 	    --dhaga-simulated $(SCHEDULES) $(SIMULATED) $(ARGS)
 
 SECONDS := 600
-soak: $(TOOLS)/.tools  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… ARGS='--seed N'
-	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(ARGS)
+soak: $(TOOLS)/.tools  ## services under cancels, resets, signals, want of fds, for minutes: make soak SECONDS=… SEED=…
+	$(TOOLS)/bin/python -m tests.soak --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 HOURS := 8
 NIGHT := build/soak-night
