@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,6 +118,7 @@ WITHOUT_TESTS = {
 """Modules that tests of another name exercise, and which: each ``test_x.py`` in the text is one of these."""
 
 
+@cache
 def names_of(module: Path) -> set[tuple[str, str]]:
     """Return the folder below tests/ and the beginning of the name, of each file that may test a module."""
     district = module.parts[0] if len(module.parts) > 1 else "."
@@ -127,8 +129,14 @@ def names_of(module: Path) -> set[tuple[str, str]]:
 
 
 def is_named_so(file: Path, names: set[tuple[str, str]]) -> bool:
-    subject = file.stem.removeprefix("test_")
-    return any(file.parent == Path(folder) and f"{subject}_".startswith(f"{name}_") for folder, name in names)
+    folder, subject = place_of(file)
+    return any(folder == each and subject.startswith(f"{name}_") for each, name in names)
+
+
+@cache
+def place_of(file: Path) -> tuple[str, str]:
+    """Return the folder of a file below tests/, and its subject with an underscore at its end."""
+    return str(file.parent), f"{file.stem.removeprefix('test_')}_"
 
 
 def tests_of(module: Path) -> list[Path]:
