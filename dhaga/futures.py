@@ -20,8 +20,8 @@ from concurrent.futures import (
 from typing import Any, ParamSpec, TypeVar
 
 from ._kernel import originals
-from ._kernel.arguments import check_count, check_seconds
 from ._kernel.errors import ParkError
+from ._kernel.faces.arguments import check_count, check_seconds
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import this_waiter

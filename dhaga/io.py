@@ -23,8 +23,8 @@ from ._iowait.offloaded_file import TextFile, check_mode, new_raw_file, stack_la
 from ._iowait.open_fd import kind_of
 from ._iowait.open_fd import open as open_fd
 from ._kernel import originals, outside
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to
 from ._kernel.platform.system import system
-from ._kernel.stdlib_face import builtin_function, fall_back_to
 from ._workers.offload import shared
 
 __all__ = ["TextIOWrapper", "open"]

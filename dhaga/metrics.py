@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from ._kernel import originals
-from ._kernel.guards import Guarded
+from ._kernel.interpreter.guards import Guarded
 
 
 class Counter(Guarded):

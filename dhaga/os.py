@@ -14,9 +14,9 @@ from ._iowait.child_wait import wait, wait3, wait4, waitid, waitpid
 from ._iowait.fd_ops import close, closerange, read, readinto, readv, sendfile, write, writev
 from ._iowait.kernel_fds import eventfd_read, eventfd_write, splice
 from ._iowait.open_fd import open
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, remove_names
 from ._kernel.platform.system import system as platform
 from ._kernel.process.preemption_watcher import resume_after_fork
-from ._kernel.stdlib_face import builtin_function, fall_back_to, remove_names
 from ._workers.offload import OffloadPool
 from .io import open as open_file
 

@@ -12,8 +12,8 @@ from queue import Empty
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from ._kernel.arguments import check_count, check_seconds
-from ._kernel.foreign_names import refuse_async_with
+from ._kernel.faces.arguments import check_count, check_seconds
+from ._kernel.faces.foreign_names import refuse_async_with
 from ._kernel.run.scheduler import Scheduler
 from ._kernel.wait.current import scheduler_of_caller, this_waiter
 from ._sync.completion import time_left

@@ -31,10 +31,10 @@ from queue import Empty, Full
 from typing import Any, TypeVar
 
 from ._kernel import originals
-from ._kernel.arguments import check_timeout
+from ._kernel.faces.arguments import check_timeout
 from ._kernel.fast.compiled import compiled
-from ._kernel.guards import fence
-from ._kernel.interpreter import FREE_THREADED
+from ._kernel.interpreter.guards import fence
+from ._kernel.interpreter.requirements import FREE_THREADED
 from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.preemption import found_nothing, overlong

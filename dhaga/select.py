@@ -27,12 +27,12 @@ from ._iowait.fd_set import POLLOUT as POLLOUT
 from ._iowait.fd_set import POLLPRI as POLLPRI
 from ._iowait.fd_set import wait_for
 from ._kernel import originals
-from ._kernel.foreign_names import refuse_async_with
+from ._kernel.faces.foreign_names import refuse_async_with
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._kernel.run.fd_watch import FdWatchers
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import sleep
-from ._kernel.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._kernel.wait.current import parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from ._kernel.wait.waiter import TIMED_OUT, Waiter

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ._kernel import originals
-from ._kernel.stdlib_face import fall_back_to
+from ._kernel.faces.stdlib_face import fall_back_to
 from .select import select
 
 __all__ = ["DefaultSelector", "SelectSelector"]

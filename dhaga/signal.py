@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any
 
 from ._kernel import originals
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, remove_names
 from ._kernel.process import wakeup_detour
 from ._kernel.process.signals import BLOCKING, call_in_main, on_ctrl_c, pause_queue
 from ._kernel.run.idents import os_thread_of
 from ._kernel.run.scheduler import sleep
-from ._kernel.stdlib_face import builtin_function, fall_back_to, remove_names
 from ._kernel.wait.current import clock_here, this_thread, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from .threading import current_thread, main_thread

@@ -29,11 +29,11 @@ from ._iowait.dns import resolve_address, standard_getaddrinfo
 from ._iowait.socket_base import DONTWAIT, NOW, OOB, family_of, plain, type_of
 from ._iowait.socket_sendfile import SendfileSocket
 from ._kernel import outside
+from ._kernel.faces.stdlib_face import fall_back_to
 from ._kernel.fast.compiled import compiled
 from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.turn_budget import yield_if_due
-from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import scheduler_of_caller, this_waiter
 
 __all__ = list(standard.__all__)  # pyright: ignore[reportUnsupportedDunderAll]

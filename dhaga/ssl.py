@@ -26,11 +26,11 @@ from greenlet import getcurrent
 from ._iowait.openssl_errors import forget_errors
 from ._iowait.socket_base import NO_WATCHER, plain
 from ._iowait.tls_waits import HANDSHAKE_TIMED_OUT, READ_TIMED_OUT, WANTS, WRITE_TIMED_OUT, TLSWaits
+from ._kernel.faces.stdlib_face import fall_back_to
 from ._kernel.fast.compiled import compiled
 from ._kernel.platform.system import system
 from ._kernel.run.fd_watch import closed_error
 from ._kernel.run.turn_budget import end_turn, yield_if_due
-from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import this_waiter
 from ._kernel.wait.waiter import TIMED_OUT
 from ._sync.lock import Lock

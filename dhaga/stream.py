@@ -25,8 +25,8 @@ from typing import Any, Self, TypeVar
 from tornado.iostream import IOStream, StreamBufferFullError, StreamClosedError, UnsatisfiableReadError
 
 from ._kernel.api import Timeout, current
-from ._kernel.arguments import check_seconds
-from ._kernel.foreign_names import refuse_async_with
+from ._kernel.faces.arguments import check_seconds
+from ._kernel.faces.foreign_names import refuse_async_with
 from ._kernel.run.main_code import Main
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.scheduler import Scheduler

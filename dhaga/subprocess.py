@@ -22,12 +22,12 @@ import dhaga.threading as threading
 import dhaga.time as parking_time
 
 from ._iowait.child_wait import PAUSES, collected, standard_waitpid, wait_for_exit
-from ._kernel.arguments import check_seconds
 from ._kernel.backoff import backoff
-from ._kernel.foreign_names import refuse_async_with
+from ._kernel.faces.arguments import check_seconds
+from ._kernel.faces.foreign_names import refuse_async_with
+from ._kernel.faces.stdlib_face import fall_back_to
 from ._kernel.originals import Namespace
 from ._kernel.platform.system import system
-from ._kernel.stdlib_face import fall_back_to
 from ._kernel.wait.current import clock_of, parking_waiter, this_waiter
 from ._kernel.wait.thread_waiter import OSThread
 from ._kernel.wait.waiter import Waiter

@@ -29,7 +29,7 @@ from greenlet import getcurrent
 from ._kernel.api import current, park, spawn
 from ._kernel.context_manager import contextmanager
 from ._kernel.errors import Cancelled
-from ._kernel.foreign_names import refuse_async_with
+from ._kernel.faces.foreign_names import refuse_async_with
 from ._kernel.process.preemption_events import Events, monitoring
 from ._kernel.process.shutdown import retire_closed_guests
 from ._kernel.process.victims import EventWatch, ParkWatch

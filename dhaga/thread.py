@@ -14,13 +14,13 @@ from typing import Any, cast
 from greenlet import getcurrent
 
 from ._kernel import hooks
-from ._kernel.arguments import check_wait_timeout
+from ._kernel.faces.arguments import check_wait_timeout
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._kernel.process import preemption_watcher
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
-from ._kernel.stdlib_face import builtin_function, fall_back_to, refuse_copy
 from ._sync.active_threads import active
 from ._sync.local import local as _local
 from ._sync.lock import Lock, RLock

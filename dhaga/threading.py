@@ -32,14 +32,14 @@ from typing import Any
 from greenlet import getcurrent
 
 from ._kernel import hooks, originals
-from ._kernel.arguments import check_wait_timeout
+from ._kernel.faces.arguments import check_wait_timeout
+from ._kernel.faces.stdlib_face import builtin_function
 from ._kernel.process.current_scheduler import current_scheduler
 from ._kernel.process.main_end import main_end
 from ._kernel.run.call_outs import calls_out
 from ._kernel.run.idents import ident_of
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.tracing import begin_thread_functions, drop_of_thread, profiled, set_of_thread, traced
-from ._kernel.stdlib_face import builtin_function
 from ._kernel.wait.cancellation import NoPark, raise_interrupt
 from ._kernel.wait.current import parking_waiter
 from ._kernel.wait.wait_queue import WaitQueue

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ._kernel import originals
+from ._kernel.faces.stdlib_face import builtin_function, fall_back_to
 from ._kernel.fast.compiled import compiled
 from ._kernel.run.idents import os_thread_of
 from ._kernel.run.scheduler import sleep as kernel_sleep
-from ._kernel.stdlib_face import builtin_function, fall_back_to
 from ._kernel.wait.current import scheduler_of_caller, this_thread
 
 __all__ = [

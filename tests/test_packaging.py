@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from tests.kit.links import link_targets
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ import tornado
 
 from .. import __version__
 from .._kernel.fast import accelerator
-from .._kernel.interpreter import FREE_THREADED, lock_is_on
+from .._kernel.interpreter.requirements import FREE_THREADED, lock_is_on
 from .._kernel.process.preemption_events import monitoring
 from .._kernel.run import preemption
 from .._kernel.run.scheduler import Scheduler

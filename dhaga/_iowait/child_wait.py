@@ -19,10 +19,10 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatcher
 from .._kernel.run.scheduler import sleep
-from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.waiter import TIMED_OUT, Waiter
 

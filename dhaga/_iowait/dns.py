@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from .._kernel import outside
-from .._kernel.stdlib_face import builtin_function
+from .._kernel.faces.stdlib_face import builtin_function
 from .._workers.offload import SharedPool
 
 F = TypeVar("F", bound=Callable[..., Any])

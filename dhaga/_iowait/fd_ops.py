@@ -21,11 +21,11 @@ from typing import Any
 
 from .._kernel import hooks, originals
 from .._kernel.errors import Cancelled, Expired, ParkError
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.own_fds import own_fds, ranges_without_own
 from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatcher, limited
 from .._kernel.run.turn_budget import end_turn, waiter_that_is_due
-from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.waiter import Waiter
 from .cached_reads import NOWAIT, UNSUPPORTED

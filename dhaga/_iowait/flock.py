@@ -19,8 +19,8 @@ from weakref import WeakValueDictionary
 
 from .._kernel import originals
 from .._kernel.backoff import backoff
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.run.scheduler import sleep
-from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

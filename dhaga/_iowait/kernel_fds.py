@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .._kernel.stdlib_face import builtin_function
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .fd_ops import POLLIN, POLLOUT, wait_until
 

@@ -10,8 +10,8 @@ import os
 import stat
 from typing import Any
 
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.platform.system import system
-from .._kernel.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._workers.offload import OffloadPool
 from .pending_open import offload_open

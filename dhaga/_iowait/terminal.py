@@ -18,7 +18,7 @@ from typing import Any
 
 from .._kernel import originals
 from .._kernel.context_manager import contextmanager
-from .._kernel.stdlib_face import builtin_function
+from .._kernel.faces.stdlib_face import builtin_function
 from .._kernel.wait.current import parking_waiter
 from .._sync.lock import RLock
 from .fd_ops import POLLIN, wait_until

@@ -9,10 +9,10 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from greenlet import getcurrent
 
-from .arguments import check_seconds, checked_timeout
 from .context_manager import contextmanager
 from .errors import Expired
-from .foreign_names import OF_A_TIMEOUT, refuse_async_with, say_foreign_names
+from .faces.arguments import check_seconds, checked_timeout
+from .faces.foreign_names import OF_A_TIMEOUT, refuse_async_with, say_foreign_names
 from .process import preemption_watcher  # noqa: F401  (starts with the first preemptive scheduler)
 from .process.current_scheduler import current_scheduler
 from .run.main_code import Main

@@ -12,7 +12,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from .foreign_names import refuse_async_with
+from .faces.foreign_names import refuse_async_with
 
 __all__ = ["contextmanager"]
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from greenlet import getcurrent
 
 from .api import spawn
-from .arguments import check_delay, check_function
+from .faces.arguments import check_delay, check_function
 from .process.current_scheduler import current_scheduler
 from .run.call_outs import calls_out
 from .run.microthread import Dhaga

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Self
 
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.wait.cancellation import NoPark, PendingErrors, pending_errors_of
 from .._kernel.wait.current import this_waiter
 

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import TypeVar
 
-from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
+from .._kernel.faces.arguments import check_function
 from .scope import Child, Scope
 
 T = TypeVar("T")

@@ -30,9 +30,9 @@ from greenlet import GreenletExit, getcurrent
 
 from .._kernel import originals, outside
 from .._kernel.api import current
-from .._kernel.arguments import checked_timeout
 from .._kernel.errors import Cancelled, Expired
-from .._kernel.foreign_names import OF_A_SCOPE, refuse_async_with, say_foreign_names
+from .._kernel.faces.arguments import checked_timeout
+from .._kernel.faces.foreign_names import OF_A_SCOPE, refuse_async_with, say_foreign_names
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga, T
 from .._kernel.run.run_queues import NORMAL, Priority

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from .._kernel.api import current
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.wait.cancellation import PendingErrors, pending_errors_of
 
 

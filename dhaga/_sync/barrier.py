@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import BrokenBarrierError
 
-from .._kernel.arguments import check_seconds, check_wait_timeout
+from .._kernel.faces.arguments import check_seconds, check_wait_timeout
 from .._kernel.wait.wait_queue import WaitQueue
 from .condition import Condition
 from .lock import Lock

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from greenlet import getcurrent
 
-from .._kernel.arguments import check_wait_timeout
-from .._kernel.foreign_names import refuse_async_with
-from .._kernel.guards import Guarded
+from .._kernel.faces.arguments import check_wait_timeout
+from .._kernel.faces.foreign_names import refuse_async_with
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

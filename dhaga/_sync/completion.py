@@ -19,9 +19,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from greenlet import GreenletExit
 
-from .._kernel.arguments import check_seconds
 from .._kernel.context_manager import contextmanager
 from .._kernel.errors import Cancelled
+from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import clock_here
 from .._kernel.wait.waiter import claim

@@ -26,8 +26,8 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from .._kernel.arguments import check_wait_timeout
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.arguments import check_wait_timeout
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.run.microthread import Dhaga
 from .._kernel.wait.current import clock_here, on_event_loop, this_waiter
 from .._kernel.wait.thread_waiter import OSThread

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 
-from .._kernel.arguments import check_wait_timeout
+from .._kernel.faces.arguments import check_wait_timeout
 from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._kernel.arguments import check_wait_timeout
-from .._kernel.guards import Guarded
+from .._kernel.faces.arguments import check_wait_timeout
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

@@ -16,8 +16,8 @@ from typing import Any, Self
 from greenlet import getcurrent
 
 from .._kernel import originals
+from .._kernel.faces.stdlib_face import refuse_copy
 from .._kernel.run.microthread import Dhaga
-from .._kernel.stdlib_face import refuse_copy
 
 MISSING = object()
 """Marks a missing attribute, because None is a value."""

@@ -24,14 +24,14 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 from .._kernel import originals
-from .._kernel.arguments import check_acquire_timeout
+from .._kernel.faces.arguments import check_acquire_timeout
+from .._kernel.faces.foreign_names import refuse_async_with
+from .._kernel.faces.stdlib_face import refuse_copy
 from .._kernel.fast.compiled import compiled
-from .._kernel.foreign_names import refuse_async_with
-from .._kernel.guards import Guarded
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.preemption import found_nothing, overlong
-from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import on_event_loop, this_waiter
 from .._kernel.wait.wait_graph import name_of
 from .._kernel.wait.wait_queue import WaitQueue

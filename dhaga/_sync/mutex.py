@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .._kernel import originals
 from .._kernel.fast.compiled import known_layout
-from .._kernel.guards import Guarded
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
 

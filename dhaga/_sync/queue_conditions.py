@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._kernel.arguments import check_wait_timeout
+from .._kernel.faces.arguments import check_wait_timeout
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT, Waiter, claim

@@ -11,8 +11,8 @@ caller that leaves has taken nothing.
 from __future__ import annotations
 
 from .._kernel import originals
-from .._kernel.arguments import check_seconds
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.arguments import check_seconds
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.run.scheduler import sleep
 from .._kernel.wait.current import clock_here
 from .completion import time_left

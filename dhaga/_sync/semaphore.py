@@ -7,9 +7,9 @@ finds no permit queues up and then checks a second time (``_hand_out_permits_``)
 
 from __future__ import annotations
 
-from .._kernel.arguments import check_wait_timeout
+from .._kernel.faces.arguments import check_wait_timeout
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.fast.compiled import compiled
-from .._kernel.foreign_names import refuse_async_with
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.wait_queue import WaitQueue

@@ -18,8 +18,8 @@ from typing import Any
 
 from greenlet import getcurrent
 
-from .._kernel.arguments import check_seconds
 from .._kernel.backoff import backoff
+from .._kernel.faces.arguments import check_seconds
 from .._kernel.wait.current import parking_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT, Waiter

@@ -14,13 +14,13 @@ from collections import deque
 from queue import Empty
 from typing import Any, Generic, TypeVar
 
-from .._kernel.arguments import check_timeout
+from .._kernel.faces.arguments import check_timeout
+from .._kernel.faces.stdlib_face import refuse_copy
 from .._kernel.fast.compiled import compiled
-from .._kernel.guards import Guarded
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.handed_over import count_handed_over
 from .._kernel.run.preemption import found_nothing, overlong
-from .._kernel.stdlib_face import refuse_copy
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterable
 from contextvars import Context, copy_context
 from typing import Any, TypeAlias
 
-from .._kernel.arguments import check_function
 from .._kernel.errors import Cancelled
-from .._kernel.guards import fence
-from .._kernel.interpreter import FREE_THREADED
+from .._kernel.faces.arguments import check_function
+from .._kernel.interpreter.guards import fence
+from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.platform.system import system
 from .._kernel.process.shutdown import interrupted
 from .._kernel.run.call_outs import calls_out

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from greenlet import getcurrent
 
 from .._kernel import originals
-from .._kernel.arguments import check_wait_timeout
-from .._kernel.guards import fence
-from .._kernel.interpreter import FREE_THREADED
+from .._kernel.faces.arguments import check_wait_timeout
+from .._kernel.interpreter.guards import fence
+from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.deadlock import mark_own
 from .._kernel.wait.wait_queue import COMPACT_ABOVE

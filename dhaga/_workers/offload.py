@@ -25,9 +25,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from .._kernel import hooks, originals
-from .._kernel.arguments import check_function, check_seconds
 from .._kernel.context_manager import contextmanager
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.arguments import check_function, check_seconds
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.helper_threads import BLOCKED, GONE_SECONDS, wait_until_gone
 from .._kernel.platform.system import system
 from .._kernel.process import shutdown

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._kernel import originals, outside
 from .._kernel.helper_threads import BLOCKED, HelperThread
-from .._kernel.interpreter import FREE_THREADED
+from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.platform.system import system
 from .._kernel.process import shutdown
 from .._kernel.wait.waiter import Waiter, logger

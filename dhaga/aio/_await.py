@@ -27,8 +27,8 @@ from typing import Any, TypeVar
 from greenlet import getcurrent
 
 from .._kernel.api import current
-from .._kernel.arguments import check_seconds
 from .._kernel.errors import Cancelled
+from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.entries import HubCall
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga

@@ -24,8 +24,8 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from .._kernel.api import current
-from .._kernel.arguments import check_seconds
 from .._kernel.errors import Cancelled, Expired, ParkError
+from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.cancellation import PendingErrors
 from .._kernel.wait.deadlock import mark_own

@@ -18,7 +18,7 @@ from typing import Any, Self
 import greenlet
 
 from .._kernel import hooks, originals
-from .._kernel.foreign_names import refuse_async_with
+from .._kernel.faces.foreign_names import refuse_async_with
 from .._kernel.run.attachment import schedulers
 from .._kernel.run.scheduler import Scheduler
 

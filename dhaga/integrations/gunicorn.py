@@ -41,7 +41,7 @@ from greenlet import getcurrent
 from .._iowait.socket_base import plain
 from .._kernel.api import sleep, spawn
 from .._kernel.errors import Cancelled
-from .._kernel.extras import missing_extra
+from .._kernel.faces.extras import missing_extra
 from .._kernel.originals import monotonic
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out

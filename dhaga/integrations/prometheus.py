@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from .._kernel.extras import missing_extra
+from .._kernel.faces.extras import missing_extra
 from ..debug._stats import SchedulerStats, Stats, stats
 
 try:

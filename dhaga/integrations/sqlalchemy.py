@@ -17,9 +17,9 @@ from typing import Any
 from sqlalchemy.pool.impl import QueuePool
 from sqlalchemy.util.queue import Empty, Full, Queue
 
-from .._kernel.arguments import check_timeout
-from .._kernel.guards import Guarded
-from .._kernel.stdlib_face import refuse_copy
+from .._kernel.faces.arguments import check_timeout
+from .._kernel.faces.stdlib_face import refuse_copy
+from .._kernel.interpreter.guards import Guarded
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._kernel.wait.waiter import TIMED_OUT

@@ -31,7 +31,7 @@ from types import BuiltinMethodType, CellType, FrameType, MemberDescriptorType, 
 from typing import Any
 
 from .._kernel import hooks, originals
-from .._kernel.interpreter import FREE_THREADED
+from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.weak_sets import members
 from .._sync.condition import Condition
 from .._sync.local import local

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 
-from .._kernel.arguments import check_seconds
+from .._kernel.faces.arguments import check_seconds
 from ._listeners import BACKLOG, Address, close_all, format_address, listen
 from ._service import GRACE, STOP_SIGNALS, Service, Setup, exempt_loaded_program
 

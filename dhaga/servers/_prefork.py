@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from socket import AF_INET, AF_INET6, SO_REUSEPORT, SOL_SOCKET
 
 from .._kernel import originals
-from .._kernel.arguments import check_seconds
+from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.attachment import schedulers
 from ..socket import socket
 from ._listeners import BACKLOG, Address, close_all, format_address, listen

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .._kernel.api import Timeout, spawn
-from .._kernel.arguments import check_function, check_seconds
 from .._kernel.errors import ParkError
+from .._kernel.faces.arguments import check_function, check_seconds
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dhaga._kernel.arguments import check_acquire_timeout, check_function, check_timeout
+from dhaga._kernel.faces.arguments import check_acquire_timeout, check_function, check_timeout
 
 
 async def coroutine_function() -> None: ...

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.atomic_lines import Guarding, Loader, guarded_tree, tagged_lines
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.atomic_lines import Guarding, Loader, guarded_tree, tagged_lines
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 
 PACKAGE = pathlib.Path(dhaga.__file__).parent
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if tagged_lines(path.read_bytes())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga._kernel.extras import missing_extra
+from dhaga._kernel.faces.extras import missing_extra
 from tests.kit.scripts import prints
 
 NEEDS = {

@@ -16,7 +16,7 @@ import pytest
 
 import dhaga
 from dhaga import signal
-from dhaga._kernel.foreign_names import OF_A_DHAGA, OF_A_SCOPE, OF_A_TIMEOUT
+from dhaga._kernel.faces.foreign_names import OF_A_DHAGA, OF_A_SCOPE, OF_A_TIMEOUT
 from dhaga.compat import eventlet, gevent
 from dhaga.testing import virtual_clock
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dhaga._kernel.fast.accelerator import fast_paths
-from dhaga._kernel.guards import Guarded, TicketDeque, fence
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.guards import Guarded, TicketDeque, fence
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga._sync.event import Event
 from dhaga._sync.lock import Lock, RLock
@@ -26,7 +26,9 @@ from tests.kit.scripts import prints
 
 
 def test_the_import_hook_is_loaded_where_there_is_no_interpreter_lock() -> None:
-    assert prints("import sys, dhaga; print('dhaga._kernel.atomic_lines' in sys.modules)") == [str(FREE_THREADED)]
+    assert prints("import sys, dhaga; print('dhaga._kernel.interpreter.atomic_lines' in sys.modules)") == [
+        str(FREE_THREADED)
+    ]
 
 
 @pytest.mark.skipif(FREE_THREADED, reason="there is no interpreter lock")

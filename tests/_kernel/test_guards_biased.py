@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dhaga._kernel.fast.accelerator import fast_paths
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from tests.kit.scripts import prints
 
 guards_in_c = pytest.mark.skipif(

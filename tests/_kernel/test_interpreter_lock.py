@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dhaga._kernel.interpreter import FREE_THREADED
-from dhaga._kernel.interpreter_lock import BEGIN, END, LockWatch, named_in
+from dhaga._kernel.interpreter.interpreter_lock import BEGIN, END, LockWatch, named_in
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from tests.kit.scripts import Outcome, prints, run
 
 
@@ -111,4 +111,4 @@ def test_who_has_settled_the_matter_reads_nothing(extension: pathlib.Path, choic
 
 @pytest.mark.skipif(FREE_THREADED, reason="it watches the lock")
 def test_a_build_with_the_lock_watches_nothing() -> None:
-    assert prints("import sys, dhaga; print('dhaga._kernel.interpreter_lock' in sys.modules)") == ["False"]
+    assert prints("import sys, dhaga; print('dhaga._kernel.interpreter.interpreter_lock' in sys.modules)") == ["False"]

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 import dhaga
-from dhaga._kernel.atomic_lines import tagged_lines
+from dhaga._kernel.interpreter.atomic_lines import tagged_lines
 
 PACKAGE = pathlib.Path(dhaga.__file__).parent
 DISTRICTS = "_kernel", "_sync", "_workers", "_iowait", "queue.py", "futures.py", "metrics.py", "pool.py"
@@ -135,8 +135,8 @@ EXCUSED = {
     """,
     "no state: set once, or not shared": """
         _kernel/process/wakeup_detour.py Resend.send_once: self.times
-        _kernel/atomic_lines.py Finder.find_spec: spec.loader
-        _kernel/atomic_lines.py Guarding.guard: ast.If
+        _kernel/interpreter/atomic_lines.py Finder.find_spec: spec.loader
+        _kernel/interpreter/atomic_lines.py Guarding.guard: ast.If
         _kernel/helper_threads.py run_unlisted: originals.set_thread_name
         _kernel/process/preemption_watcher.py Watcher._look: beat.looks
         _kernel/process/preemption_watcher.py Watcher._note_long_turn: beat.looks

@@ -17,7 +17,7 @@ import pytest
 import dhaga
 from dhaga import queue, socket
 from dhaga import threading as ours
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga._kernel.process import preemption_events, preemption_watcher
 from dhaga._kernel.run import preemption
 from dhaga.testing import preempt_everywhere

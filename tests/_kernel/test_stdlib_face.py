@@ -25,7 +25,7 @@ import dhaga.queue
 import dhaga.select
 import dhaga.socket
 import dhaga.threading
-from dhaga._kernel.stdlib_face import BuiltinFunction, builtin_function
+from dhaga._kernel.faces.stdlib_face import BuiltinFunction, builtin_function
 
 FACES = ("io", "os", "select", "selectors", "signal", "socket", "ssl", "subprocess", "thread", "time")
 

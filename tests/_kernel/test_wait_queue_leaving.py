@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga._kernel.wait.wait_queue import COMPACT_ABOVE, WaitQueue
 from dhaga.futures import Future
 from dhaga.queue import Queue, SimpleQueue

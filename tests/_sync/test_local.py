@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga.testing import virtual_clock
 from dhaga.threading import Thread, local
 from tests.kit.parking import parked

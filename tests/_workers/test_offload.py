@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import dhaga
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga._kernel.process.shutdown import retire_closed_guests
 from dhaga._workers.offload import MAX_THREADS, OffloadPool, shared
 from dhaga._workers.switch_interval import switch_interval

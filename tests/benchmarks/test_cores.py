@@ -17,7 +17,7 @@ from benchmarks.cores.services import SITES, Python
 from benchmarks.cores.works import WORKS
 from benchmarks.samples import Results
 from benchmarks.tables.claims import earlier
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 
 pytestmark = pytest.mark.once
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dhaga._kernel.interpreter import FREE_THREADED
+from dhaga._kernel.interpreter.requirements import FREE_THREADED
 from dhaga._kernel.run import lap
 from dhaga._kernel.wait import current, wait_queue, waiter
 from dhaga._kernel.wait.thread_waiter import OSThread

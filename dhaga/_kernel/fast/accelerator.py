@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 
-from ..guards import use_guards
-from ..interpreter import FREE_THREADED
+from ..interpreter.guards import use_guards
+from ..interpreter.requirements import FREE_THREADED
 
 CHUNKS = 1024
 """The number of chunks an OS thread keeps, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB resident.

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from .. import hooks, originals
 from ..context_manager import contextmanager
 from ..helper_threads import start_unlisted, wait_until_gone
-from ..interpreter import FREE_THREADED
+from ..interpreter.requirements import FREE_THREADED
 from ..platform.system import system
 from ..run import preemption
 from ..run.attachment import schedulers

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from greenlet import getcurrent
 
 from .. import hooks, originals
-from ..guards import fence
-from ..interpreter import FREE_THREADED
+from ..interpreter.guards import fence
+from ..interpreter.requirements import FREE_THREADED
 from ..wait import deadlock
 from .scheduler_state import SchedulerState
 

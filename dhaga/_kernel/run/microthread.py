@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from ..arguments import NOT_PLAIN, check_function, check_seconds
 from ..errors import Cancelled, Expired, LeftBehind
+from ..faces.arguments import NOT_PLAIN, check_function, check_seconds
+from ..faces.foreign_names import OF_A_DHAGA, say_foreign_names, show_only
 from ..fast.compiled import compiled
-from ..foreign_names import OF_A_DHAGA, say_foreign_names, show_only
-from ..guards import GuardedTogether, fence
-from ..interpreter import FREE_THREADED
+from ..interpreter.guards import GuardedTogether, fence
+from ..interpreter.requirements import FREE_THREADED
 from ..platform.system import system
 from ..wait.cancellation import PendingErrors
 from ..wait.current import check_own_loop, this_waiter

@@ -27,8 +27,8 @@ from tornado.platform.asyncio import AsyncIOLoop
 
 from .. import hooks, originals
 from ..errors import LeftBehind
-from ..guards import Guarded, fence
-from ..interpreter import FREE_THREADED
+from ..interpreter.guards import Guarded, fence
+from ..interpreter.requirements import FREE_THREADED
 from ..wait.current import this_thread
 from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import TIMED_OUT

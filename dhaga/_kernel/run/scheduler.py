@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 from greenlet import getcurrent
 
 from .. import originals
-from ..arguments import check_seconds
+from ..faces.arguments import check_seconds
+from ..faces.foreign_names import refuse_async_with, show_only
 from ..fast.compiled import compiled, known_layout
-from ..foreign_names import refuse_async_with, show_only
 from ..wait import deadlock
 from ..wait.current import this_waiter
 from ..wait.sleep import sleep_off_fast_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import originals
-from ..arguments import check_delay
+from ..faces.arguments import check_delay
 from .current import check_own_loop
 from .inner_waiter import inner_waiter
 from .thread_waiter import OSThread

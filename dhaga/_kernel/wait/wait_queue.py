@@ -16,9 +16,9 @@ from contextlib import suppress
 from itertools import chain, repeat, starmap
 from typing import Any
 
+from ..faces.stdlib_face import refuse_copy
 from ..fast.compiled import compiled
-from ..guards import TicketDeque
-from ..stdlib_face import refuse_copy
+from ..interpreter.guards import TicketDeque
 from .current import this_waiter
 from .waiter import Waiter, claim
 

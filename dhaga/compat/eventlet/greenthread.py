@@ -18,7 +18,7 @@ from ..._kernel import hooks
 from ..._kernel.api import current
 from ..._kernel.api import sleep as sleep_
 from ..._kernel.errors import Cancelled
-from ..._kernel.foreign_names import OwnName
+from ..._kernel.faces.foreign_names import OwnName
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.run_queues import NORMAL

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from greenlet import GreenletExit, getcurrent
 
-from ..._kernel.guards import GuardedTogether
+from ..._kernel.interpreter.guards import GuardedTogether
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.entries import HubCall
 from ..._kernel.run.scheduler import Scheduler, sleep

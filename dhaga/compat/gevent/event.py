@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from ..._kernel.arguments import check_wait_timeout
+from ..._kernel.faces.arguments import check_wait_timeout
 from ..._kernel.wait.wait_queue import WaitQueue
 from ..._kernel.wait.waiter import TIMED_OUT
 from ..._sync import event

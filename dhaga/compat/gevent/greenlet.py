@@ -12,7 +12,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from ..._kernel import hooks
 from ..._kernel.errors import Cancelled
-from ..._kernel.foreign_names import OwnName
+from ..._kernel.faces.foreign_names import OwnName
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import sleep

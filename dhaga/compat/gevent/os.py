@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..._kernel.stdlib_face import fall_back_to
+from ..._kernel.faces.stdlib_face import fall_back_to
 from ...os import read, waitpid, write
 from ...select import select
 

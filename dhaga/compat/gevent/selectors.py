@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import selectors as ours
-from ..._kernel.stdlib_face import fall_back_to
+from ..._kernel.faces.stdlib_face import fall_back_to
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]

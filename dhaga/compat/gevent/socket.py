@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import socket as ours
-from ..._kernel.stdlib_face import fall_back_to
+from ..._kernel.faces.stdlib_face import fall_back_to
 from ...select import select
 from .hub import get_hub
 from .timeout import Timeout

@@ -8,7 +8,7 @@ from typing import Any
 from greenlet import getcurrent
 
 from ... import subprocess as ours
-from ..._kernel.stdlib_face import fall_back_to
+from ..._kernel.faces.stdlib_face import fall_back_to
 from .fileobject import FileObject as FileObject
 from .greenlet import Greenlet
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import thread as ours
+from ..._kernel.faces.stdlib_face import fall_back_to
 from ..._kernel.run.idents import ident_of
 from ..._kernel.run.microthread import Dhaga
-from ..._kernel.stdlib_face import fall_back_to
 
 __getattr__: Callable[[str], Any]
 __dir__: Callable[[], list[str]]

@@ -18,7 +18,7 @@ from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
 from ..._kernel.api import Timeout, current
-from ..._kernel.foreign_names import refuse_async_with
+from ..._kernel.faces.foreign_names import refuse_async_with
 from ..._kernel.run.main_code import Main
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import Scheduler

@@ -19,7 +19,7 @@ import re
 from collections import deque
 from typing import Any
 
-from ..._kernel.extras import missing_extra
+from ..._kernel.faces.extras import missing_extra
 
 try:
     from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser

@@ -27,7 +27,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ..._kernel import originals
-from ..._kernel.extras import missing_extra
+from ..._kernel.faces.extras import missing_extra
 from ..._kernel.run.attachment import schedulers
 from ..._kernel.run.preemption import let_deadlines_strike
 from ..._kernel.run.scheduler import Scheduler

@@ -15,7 +15,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from ..._kernel.foreign_names import refuse_async_with
+from ..._kernel.faces.foreign_names import refuse_async_with
 from .linearizability import UNKNOWN, Model, Search
 
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ from greenlet import getcurrent
 from ..._kernel import outside
 from ..._kernel.api import sleep
 from ..._kernel.errors import Deadlock
-from ..._kernel.foreign_names import refuse_async_with
+from ..._kernel.faces.foreign_names import refuse_async_with
 from ..._kernel.process.virtual_clock import (
     JumpingSelector,
     cancel_dhagas,

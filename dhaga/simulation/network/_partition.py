@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..._kernel.foreign_names import refuse_async_with
+from ..._kernel.faces.foreign_names import refuse_async_with
 from ._hosts import Host
 
 if TYPE_CHECKING:

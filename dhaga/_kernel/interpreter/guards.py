@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .interpreter import FREE_THREADED
-from .platform.system import system
+from ..platform.system import system
+from .requirements import FREE_THREADED
 
 
 def fence(shared: Any) -> None:

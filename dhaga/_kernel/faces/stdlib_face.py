@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NoReturn, Self, TypeVar, cast
 
-from .platform.system import system
+from ..platform.system import system
 
 F = TypeVar("F", bound=Callable[..., Any])
 

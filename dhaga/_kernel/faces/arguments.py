@@ -7,7 +7,7 @@ import inspect
 import math
 from typing import Any
 
-from . import originals
+from .. import originals
 
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 NOT_PLAIN = ASYNC | inspect.CO_GENERATOR

@@ -20,7 +20,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from . import hooks
+from .. import hooks
 
 logger = logging.getLogger("dhaga")
 
