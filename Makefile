@@ -239,7 +239,7 @@ endif
 # (test_of_many_threads_…); whether that is Wine's fault or ours is open.
 WINDOWS := $(if $(DHAGA_WINDOWS),$(abspath $(DHAGA_WINDOWS)),$(if $(DHAGA_GET_WINDOWS),$(CURDIR)/.venv-windows/cpython))
 ON_WINDOWS := tests/_sync tests/_structured tests/test_queue.py tests/test_pool.py tests/scenarios/test_portable.py \
-    tests/test_ssl.py $(addprefix tests/servers/test_,tcp_tls.py one_process.py) \
+    tests/debug/test_loopback.py tests/test_ssl.py $(addprefix tests/servers/test_,tcp_tls.py one_process.py) \
     $(addprefix tests/_workers/test_,dhaga_pool.py offload.py) \
     $(addprefix tests/_kernel/test_,api.py cancellation.py current.py entries.py inner_waiter.py lap.py main_code.py scheduler.py \
     sleep.py system.py timers.py uncaught.py wait_queue.py wait_queue_leaving.py waiter.py windows.py)
@@ -256,7 +256,7 @@ WINDOWS_PROCESSES := tests/scenarios/test_portable.py tests/servers/test_one_pro
 ON_WINE = cd $(CURDIR)/.venv-windows/checkout && $(CURDIR)/.ci/on-wine $(WINDOWS)/python -m pytest -q -p no:cacheprovider -p _dhaga_pytest
 .venv-windows/packages: $(TOOLS)/.tools
 	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $@ --only-binary=:all: \
-	    --platform win_amd64 --python-version 3.13 httptools
+	    --platform win_amd64 --python-version 3.13 httptools rich markdown-it-py mdurl pygments
 	@touch $@
 .venv-windows/cpython:  # through pipes: this Python opens no file as a stream
 	: | $(DHAGA_GET_WINDOWS) $@ 2>&1 | cat

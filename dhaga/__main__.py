@@ -9,7 +9,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from ._kernel.platform.system import system
 from ._kernel.run.call_outs import calls_out
 
 COMMANDS = {
@@ -89,9 +88,6 @@ def to_a_pager(command: Callable[[], int]) -> int:
 
 @calls_out
 def run_command(command: str, arguments: list[str]) -> int:
-    if command in system.MISSING_COMMANDS:
-        instead = system.MISSING_COMMANDS[command]
-        raise SystemExit(f"python -m dhaga {command} does not work on this platform: {instead}")
     return import_module(COMMANDS[command][0]).main(arguments)  # type: ignore[no-any-return]
 
 

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from dhaga import __main__ as command
-from dhaga._kernel.platform import windows
-from dhaga._kernel.platform.system import system
 from tests.kit.scripts import PATIENCE, ROOT, prints
 
 # ---- what cannot be served
@@ -33,12 +31,6 @@ def test_without_its_packages_the_command_names_the_extra() -> None:
 
 
 # ---- the command line
-
-
-def test_a_command_that_the_platform_lacks_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "MISSING_COMMANDS", windows.MISSING_COMMANDS)
-    with pytest.raises(SystemExit, match="dump does not work on this platform: there are no Unix sockets; call "):
-        command.main(["dump", "1"])
 
 
 def test_without_a_command_the_usage_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,15 +9,19 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 from rich.live import Live
 
-from ..debug._remote.client import InspectorClient, NotAnswered, ProcessEnded
+from .._kernel.platform.system import system
+from ..debug._remote.client import InspectorClient
+from ..debug._remote.not_answered import NotAnswered, ProcessEnded
 from . import top_table
-from .keyboard import KeyReader, cbreak_keys
 from .top_screen import Screen
+
+if TYPE_CHECKING:
+    from .keyboard import KeyReader
 
 SAMPLE_SECONDS = 0.5
 """Seconds between the two queries of ``--once``, over which CPU shares are measured."""
@@ -27,7 +31,7 @@ def show(options: argparse.Namespace) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # not every terminal has ▾ and ×
     with InspectorClient(options.pid) as client:
-        terminal = sys.stdin.isatty() and sys.stdout.isatty() and not Console().is_dumb_terminal
+        terminal = system.READS_KEYS and sys.stdin.isatty() and sys.stdout.isatty() and not Console().is_dumb_terminal
         if options.once or options.json or not terminal:
             show_once(client, options)
         else:
@@ -61,6 +65,8 @@ A query takes 40 ms with 10,000 dhagas, 0.5 s with 100,000.
 
 def watch(client: InspectorClient, options: argparse.Namespace) -> None:
     """Show the table until the user quits or the process ends."""
+    from .keyboard import cbreak_keys  # not on every platform
+
     previous = signal.signal(signal.SIGTERM, exit_on_sigterm)
     try:
         screen = Screen(client, options.filter, options.sort, options.grouped)

@@ -13,7 +13,7 @@ import dhaga
 from dhaga._kernel.platform.system import system
 
 ROOM = Path(dhaga.__file__).parent / "_kernel" / "platform"
-ONLY_ON_WINDOWS = {"STATUS_CONTROL_C_EXIT", "DWORD", "UNIX_SOCKETS"}
+ONLY_ON_WINDOWS = {"STATUS_CONTROL_C_EXIT", "DWORD", "ACCESS_DENIED", "MAY_QUERY", "STILL_ACTIVE"}
 ONLY_ON_POSIX = {"NO_LIMIT", "TIMEVAL", "ZERO_BYTES"}
 """Constants that only the functions of one file use."""
 

@@ -108,7 +108,8 @@ def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
 USERS = """
     import os, shutil, tempfile
     from dhaga import debug
-    from dhaga.debug._remote.client import InspectorClient, NotAnswered
+    from dhaga.debug._remote.client import InspectorClient
+    from dhaga.debug._remote.not_answered import NotAnswered
     tempfile.tempdir = tempfile.mkdtemp()
     os.chmod(tempfile.tempdir, 0o777)
     del os.environ["XDG_RUNTIME_DIR"]

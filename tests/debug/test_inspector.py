@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dhaga.debug._remote.client import InspectorClient, NotAnswered
+from dhaga.debug._remote.client import InspectorClient
+from dhaga.debug._remote.not_answered import NotAnswered
 from tests.kit import scripts
 
 FORKS = """

@@ -11,7 +11,8 @@ import pytest
 import dhaga
 from dhaga._kernel import hooks
 from dhaga.debug import trace
-from dhaga.debug._remote.client import InspectorClient, NotAnswered
+from dhaga.debug._remote.client import InspectorClient
+from dhaga.debug._remote.not_answered import NotAnswered
 from tests.kit import scripts
 from tests.kit.inspectors import park_all
 

@@ -68,7 +68,7 @@ def test_a_path_too_long_for_a_socket_says_what_to_do(tmp_path: Path, monkeypatc
 
 
 def test_somebody_else_gets_no_answer(line: InspectorClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inspector.socket_path, "peer", lambda guest: (1, os.geteuid() + 1, 1))
+    monkeypatch.setattr(socket_path, "peer", lambda guest: (1, os.geteuid() + 1, 1))
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.connect(str(inspect().path))
         with stranger.makefile() as lines:

@@ -22,7 +22,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
-COMMANDS = ("dhaga._cli", "dhaga.__main__", "dhaga.debug._remote.client")
+COMMANDS = (
+    "dhaga._cli",
+    "dhaga.__main__",
+    *(f"dhaga.debug._remote.{each}" for each in ("client", "unix_socket", "loopback")),
+)
 """Modules of the commands: the text of a private exception that they raise is the last line of a command."""
 
 OF_LIBPQ = "dhaga.integrations._connect_timeout"

@@ -113,6 +113,9 @@ WITHOUT_TESTS = {
     "simulation/disk/_survival.py": "by test_disk.py: what a kill leaves",
     "simulation/disk/_writing.py": "by test_files.py and test_disk.py: the functions of os for fds",
     "simulation/_base/errors.py": "raised in test_world.py, test_unsimulated.py and test_determinism.py",
+    "debug/_remote/endpoint.py": "by test_loopback.py and test_socket_path.py: each platform's",
+    "debug/_remote/not_answered.py": "raised in test_client.py and test_loopback.py",
+    "debug/_remote/unix_socket.py": "by test_client.py and test_socket_path.py: who may ask, and who is asked",
     "debug/_helper_thread.py": "by tests/debug/test_thread_server.py and test_watchdog.py, whose threads these are",
 }
 """Modules that tests of another name exercise, and which: each ``test_x.py`` in the text is one of these."""

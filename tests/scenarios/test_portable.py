@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess as standard_subprocess
 import sys
@@ -159,17 +160,20 @@ def test_others_run_while_a_process_is_read_from_and_waited_for() -> None:
 
 
 def run(*arguments: str) -> tuple[str, str]:
-    """Run a Python with pipes, as Wine's opens neither files nor the null device for its streams."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
-    process = standard_subprocess.Popen(
+    return started(*arguments).communicate(timeout=PATIENCE)
+
+
+def started(*arguments: str, **variables: str) -> standard_subprocess.Popen[str]:
+    """Start a Python with pipes, as Wine's opens neither files nor the null device for its streams."""
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    return standard_subprocess.Popen(
         [sys.executable, *arguments],
         stdin=standard_subprocess.PIPE,
         stdout=standard_subprocess.PIPE,
         stderr=standard_subprocess.PIPE,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": paths, **variables},
         text=True,
     )
-    return process.communicate(timeout=PATIENCE)
 
 
 def test_a_threaded_program_runs_with_its_threads_as_dhagas(tmp_path: Path) -> None:
@@ -226,3 +230,29 @@ def test_ctrl_c_reaches_parked_main_code_and_lets_dhagas_tidy_up() -> None:
         """),
     )
     assert (out, err) == ("interrupted\ntidied\n", "")
+
+
+INSPECTED = """
+    import dhaga, sys
+    dhaga.spawn(dhaga.sleep, 1000, name="sleeper", daemon=True)
+    dhaga.sleep(0)
+    print("ready", flush=True)
+    dhaga.offload(sys.stdin.readline)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.long("starts three processes")
+def test_dump_and_top_show_the_dhagas_of_another_process() -> None:
+    with started("-c", textwrap.dedent(INSPECTED), DHAGA_DEBUG="1") as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            dump, err = run("-m", "dhaga", "dump", str(process.pid))
+            assert "sleeper" in dump and err == ""
+            table, err = run("-m", "dhaga", "top", "--json", str(process.pid))
+            assert "sleeper" in [row["name"] for row in json.loads(table)["rows"]] and err == ""
+        finally:
+            process.stdin.close()
+    out, err = run("-m", "dhaga", "dump", str(process.pid))
+    assert out == "" and f"there is no process {process.pid}" in err

@@ -25,15 +25,24 @@ from typing import Any
 INSTEAD: dict[str, str] = {}
 """Hints for names of the standard library that the system lacks. POSIX lacks none that Windows has."""
 
-MISSING_COMMANDS: dict[str, str] = {}
-"""Hints for commands of ``python -m dhaga`` that the system cannot run."""
-
 MISSING_OPTIONS: dict[str, str] = {}
 """Hints for options of ``python -m dhaga serve`` that the system cannot offer."""
 
-# ---- forks
+# ---- processes
 
 FORKS = True
+
+
+def process_lives(pid: int) -> bool:
+    """Return whether there is a process of this PID, of any user."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
 
 register_at_fork = os.register_at_fork
 
@@ -105,6 +114,9 @@ duplicate, close_duplicate = os.dup, os.close
 O_NONBLOCK, O_ACCMODE = os.O_NONBLOCK, os.O_ACCMODE
 
 PIPE_BUF = select.PIPE_BUF
+READS_KEYS = True
+"""Whether ``top`` can read the keys of a terminal one by one."""
+
 TERMINAL_MASTER = os.makedev(5, 2)
 
 readv, writev = os.readv, os.writev
@@ -123,6 +135,7 @@ def access_mode(fd: int) -> int:
 
 # ---- sockets
 
+UNIX_SOCKETS = True
 AF_UNIX = int(socket.AF_UNIX)
 PAIR_FAMILY: int | None = None
 """The family of ``socketpair`` by default; None: the standard's own choice."""

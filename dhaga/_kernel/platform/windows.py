@@ -33,19 +33,33 @@ INSTEAD = {
 }
 """Hints for names that the standard modules lack here."""
 
-UNIX_SOCKETS = "there are no Unix sockets; call dhaga.debug.dump() in the program"
-
-MISSING_COMMANDS = dict.fromkeys(("dump", "top"), UNIX_SOCKETS)
-
 MISSING_OPTIONS = {
     "--workers": "no process forks; start several at ports of their own, with a proxy before them, or use --threads",
     "--reuse-port": "no process shares a port with another; start several at ports of their own",
     "--bind unix:": "there are no Unix sockets; give HOST:PORT",
 }
 
-# ---- forks
+# ---- processes
 
 FORKS = False
+
+ACCESS_DENIED, MAY_QUERY, STILL_ACTIVE = 5, 0x1000, 259
+
+
+def process_lives(pid: int) -> bool:
+    """Return whether there is a process of this PID, of any user. (``os.kill(pid, 0)`` would send a Ctrl-C here.)"""
+    import _winapi  # type: ignore[import-not-found, unused-ignore]
+
+    try:
+        handle = _winapi.OpenProcess(MAY_QUERY, False, pid)  # type: ignore[attr-defined, unused-ignore]
+    except OverflowError:
+        return False
+    except OSError as error:
+        return bool(error.winerror == ACCESS_DENIED)  # type: ignore[attr-defined, unused-ignore]
+    try:
+        return bool(_winapi.GetExitCodeProcess(handle) == STILL_ACTIVE)  # type: ignore[attr-defined, unused-ignore]
+    finally:
+        _winapi.CloseHandle(handle)  # type: ignore[attr-defined, unused-ignore]
 
 
 def register_at_fork(
@@ -179,6 +193,7 @@ O_NONBLOCK, O_ACCMODE = 0, os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 PIPE_BUF = 512
 """The least that POSIX allows."""
 
+READS_KEYS = False
 TERMINAL_MASTER = -1
 
 readv: Any = None
@@ -199,6 +214,7 @@ def access_mode(fd: int) -> int:
 
 # ---- sockets
 
+UNIX_SOCKETS = False
 AF_UNIX = -1
 PAIR_FAMILY: int | None = int(socket.AF_INET)
 MSG_DONTWAIT = DONTWAIT = 0

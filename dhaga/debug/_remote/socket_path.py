@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..._kernel import originals
+from ..._kernel.platform.system import system
 
 
 def name_of(pid: int) -> str:
@@ -58,19 +59,8 @@ def sweep(folder: Path) -> None:
     """Remove the sockets of ended processes: no process has the PID, and no process answers."""
     for path in folder.glob("dhaga-*.sock"):
         number = path.stem.removeprefix("dhaga-")
-        if number.isdecimal() and not lives(int(number)) and not answers(path):
+        if number.isdecimal() and not system.process_lives(int(number)) and not answers(path):
             path.unlink(missing_ok=True)
-
-
-def lives(pid: int) -> bool:
-    """Return whether there is a process of this PID, of any user."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def answers(path: Path) -> bool:

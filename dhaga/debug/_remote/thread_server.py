@@ -10,11 +10,11 @@ the descriptors but no threads: it calls ``abandon``.
 from __future__ import annotations
 
 import logging
-import select
 import socket
 from collections.abc import Callable
 
 from ..._kernel import originals
+from ..._kernel.platform.system import system
 from .._helper_thread import HelperThread, idle
 
 logger = logging.getLogger("dhaga")
@@ -53,8 +53,8 @@ class ThreadServer:
     def wait_for_connection(self) -> bool:
         """Block until a client connects. Returns: False once ``close`` was called."""
         poll = originals.poll()
-        poll.register(self.listener, select.POLLIN)
-        poll.register(self.pipe_reader, select.POLLIN)
+        poll.register(self.listener, system.POLLIN)
+        poll.register(self.pipe_reader, system.POLLIN)
         with idle():
             ready = poll.poll()
         return self.pipe_reader.fileno() not in dict(ready)

@@ -1,0 +1,98 @@
+"""An endpoint of the inspector where there are Unix sockets: one that only this user and root can use.
+
+That is enforced by the directory (mode 0700, checked before use), the socket (mode 0600 before it listens), and the
+peer's credentials where the platform has them (``SO_PEERCRED``). The client also verifies directory and credentials.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from ..._kernel import originals
+from ..._kernel.platform.system import system
+from . import socket_path
+from .not_answered import ADVICE, NotAnswered
+
+
+class Endpoint:
+    """The ``listener`` of a process, at ``path``."""
+
+    def __init__(self, pid: int) -> None:
+        """Listen. Raises: OSError."""
+        folder = socket_path.own_folder()
+        socket_path.sweep(folder)
+        self.path = folder / socket_path.name_of(pid)
+        self.path.unlink(missing_ok=True)  # left by an earlier process with this PID
+        self.listener = listener_at(self.path)
+
+    @staticmethod
+    def may_ask(connection: socket.socket) -> bool:
+        """Return whether the client is of our user or root; without ``SO_PEERCRED`` the directory's mode decides."""
+        if not hasattr(socket, "SO_PEERCRED"):
+            return True
+        return socket_path.peer(connection)[1] in (os.geteuid(), 0)
+
+
+def listener_at(path: Path) -> socket.socket:
+    """Return a listening socket that only this user can connect to. Raises: OSError."""
+    listener = originals.Socket(socket.AF_UNIX)
+    try:
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            raise OSError(
+                f"no socket can be created at {path} ({error}): set XDG_RUNTIME_DIR to another directory"
+            ) from error
+        path.chmod(0o600)  # before it listens
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(pid: int) -> socket.socket:
+    """Connect to the inspector of a process. Raises: NotAnswered."""
+    uid = owner_of(pid)
+    if uid not in (os.geteuid(), uid if os.geteuid() == 0 else -1):
+        raise NotAnswered(f"process {pid} belongs to user {uid}: run this command as that user, or as root")
+    for folder in socket_path.folders(uid):
+        path = folder / socket_path.name_of(pid)
+        if path.is_socket():
+            return connect_to(path, pid, uid)
+    raise NotAnswered(f"process {pid} has no inspector: {ADVICE}")
+
+
+def owner_of(pid: int) -> int:
+    """Return the user ID of a process. Raises: NotAnswered if there is no such process."""
+    if not system.process_lives(pid):
+        raise NotAnswered(f"there is no process {pid}")
+    try:
+        return os.stat(f"/proc/{pid}").st_uid
+    except OSError:  # no /proc here
+        return os.geteuid()
+
+
+def connect_to(path: Path, pid: int, uid: int) -> socket.socket:
+    """Connect to a socket, and verify the process at the other end. Raises: NotAnswered."""
+    connection = originals.Socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(path))
+        if hasattr(socket, "SO_PEERCRED") and socket_path.peer(connection)[:2] != (pid, uid):
+            raise NotAnswered(f"a process other than {pid} of user {uid} answers at {path}, so no query is sent to it")
+        return connection
+    except ConnectionRefusedError:
+        connection.close()
+        raise NotAnswered(
+            f"process {pid} has no inspector, {path} is left by an earlier process with that id: {ADVICE}"
+        ) from None
+    except PermissionError:
+        connection.close()
+        raise NotAnswered(
+            f"user {os.geteuid()} may not use {path}: run this command as the user of process {pid}"
+        ) from None
+    except BaseException:
+        connection.close()
+        raise
