@@ -278,3 +278,11 @@ def test_205_has_no_body_and_says_so() -> None:
                 first, second = answers(ask(server, get() * 2))
             assert (first.fields["content-length"], first.body) == ("0", b"")
             assert second.status == "205 Reset Content"
+
+
+def test_204_loses_its_length_and_no_other_field() -> None:
+    trace: list[Any] = []
+    response = Response(sink_to(trace), "GET", "HTTP/1.1")
+    response.start("204 No Content", [("X-Content-Length", "3"), ("content-length", "3"), ("X-A", "b")])
+    response.send_all([])
+    assert trace[0].startswith(b"HTTP/1.1 204 No Content\r\nX-Content-Length: 3\r\nX-A: b\r\nServer: ")

@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 from greenlet import getcurrent
 
 from ...http._server.access_log import escape
+from ...http._server.framing import LAST_CHUNK, Framing
 from ...http._server.request_file import FileHead, environ_key
 from ...http.limits import Limits, Refusal
 from ._wsgi_input import MAX_REQUEST_LINE, Input
@@ -32,6 +33,19 @@ def error_response(status: str, body: str) -> tuple[str, bytes]:
     """Return status and bytes of an answer that closes the connection."""
     head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-type: text/plain\r\nContent-length: {len(body)}\r\n\r\n"
     return status, (head + body).encode("latin-1")
+
+
+class HandlerFraming(Framing):
+    """The framing of a handler's response."""
+
+    def __init__(self, handler: WSGIHandler) -> None:
+        super().__init__(handler.command)
+        self.handler = handler
+
+    def excess(self) -> None:
+        handler = self.handler
+        handler.log_error("the application gives more than its Content-Length, %s", handler.provided_content_length)
+        handler.close_connection = True
 
 
 class WSGIHandler:
@@ -58,7 +72,7 @@ class WSGIHandler:
         self.response_headers: list[tuple[str, str]] = []
         self.provided_date: Any = None
         self.provided_content_length: Any = None
-        self.response_left: int | None = None  # bytes of the body that Content-Length still expects
+        self.framing: Framing = Framing("")
         self.response_length: int = 0
         self.headers_sent: bool = False
         self.response_use_chunked: bool = False
@@ -242,8 +256,8 @@ class WSGIHandler:
                 return
             self.write(b"")
         if self.response_use_chunked:
-            self.socket.sendall(b"0\r\n\r\n")
-        if self.response_left and self.command != "HEAD":
+            self.socket.sendall(LAST_CHUNK)
+        if self.framing.lacks():
             self.close_connection = True  # the client still waits for the rest
 
     def start_response(self, status: str, headers: Any, exc_info: Any = None) -> Any:
@@ -279,32 +293,16 @@ class WSGIHandler:
             data = data.encode("latin-1")
         if data and self.code in NO_BODY:
             raise self.ApplicationError(f"The {self.code} response must have no body")
-        towrite = bytearray()
+        head = b""
         if not self.headers_sent:
             self.finalize_headers()
             lines = "".join(f"{name}: {value}\r\n" for name, value in self.response_headers)
-            towrite += f"HTTP/1.1 {self.status}\r\n{lines}\r\n".encode("latin-1")
+            head = f"HTTP/1.1 {self.status}\r\n{lines}\r\n".encode("latin-1")
             self.headers_sent = True
-        if self.response_left is not None and data:
-            data = self._cut_to_length(data)
-        if data:
-            self.response_length += len(data)
-            sends = self.command != "HEAD"
-            if sends and self.response_use_chunked:
-                towrite += b"%x\r\n%b\r\n" % (len(data), bytes(data))
-            elif sends:
-                towrite += data
+        towrite = head + (self.framing.frame(bytes(data)) if data else b"")
+        self.response_length = self.framing.size
         if towrite:
             self.socket.sendall(towrite)
-
-    def _cut_to_length(self, data: Any) -> Any:
-        """Count a part against Content-Length, and cut off the excess: the client would read it as a response."""
-        left = self.response_left or 0
-        if len(data) > left:
-            self.log_error("the application gives more than its Content-Length, %s", self.provided_content_length)
-            self.close_connection = True
-        self.response_left = max(0, left - len(data))
-        return data[:left]
 
     def finalize_headers(self) -> None:
         """Add the missing headers: date, length and connection."""
@@ -312,10 +310,7 @@ class WSGIHandler:
             self.response_headers.append(("Date", formatdate(usegmt=True)))
         if self.provided_connection is not None and "close" in self.provided_connection.lower():
             self.close_connection = True
-        if self.code not in NO_BODY and self.code != 101 and self.provided_content_length is None:
-            self._say_length()
-        if self.code not in NO_BODY and self.provided_content_length is not None:
-            self.response_left = int(self.provided_content_length)
+        self._settle_framing()
         if self.code == 101:
             self.close_connection = True
         elif self.provided_connection is None:
@@ -324,17 +319,19 @@ class WSGIHandler:
             elif self.request_version == "HTTP/1.0":
                 self.response_headers.append(("Connection", "keep-alive"))
 
-    def _say_length(self) -> None:
-        if isinstance(self.result, (list, tuple)):
-            self.provided_content_length = str(sum(len(part) for part in self.result))
+    def _settle_framing(self) -> None:
+        framing = self.framing = HandlerFraming(self)
+        if self.code == 101:
+            return
+        if self.provided_content_length is None and self.code not in NO_BODY and isinstance(self.result, (list, tuple)):
+            self.provided_content_length = str(sum(map(len, self.result)))
             self.response_headers.append(("Content-Length", self.provided_content_length))
-        elif self.command == "HEAD":
-            pass
-        elif self.request_version == "HTTP/1.1":
-            self.response_use_chunked = True
+        length = self.provided_content_length
+        if framing.settle(self.status, None if length is None else int(length), self.request_version):
+            self.close_connection = True
+        self.response_use_chunked = framing.chunked
+        if framing.chunked:
             self.response_headers.append(("Transfer-Encoding", "chunked"))
-        else:
-            self.close_connection = True  # the end of the connection ends the body
 
     # ---- errors and the log
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ..._kernel.run.call_outs import calls_out
 from .file_wrapper import FileWrapper
+from .framing import LAST_CHUNK, Framing
 
 logger = logging.getLogger("dhaga")
 
@@ -30,11 +31,11 @@ JOIN_BYTES = 65_536
 TOKEN_PATTERN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 STATUS_PATTERN = re.compile(r"[2-9][0-9][0-9] [^\0-\x1f\x7f]*(?<! )")
 
-LENGTH_LINE = re.compile("(?i:content-length): [0-9]+\r\n")
-BODILESS = "204", "304"
-"""Statuses without a body (RFC 9110, 6.4.1); 204 must not even have a Content-Length (8.6).
+LENGTH_LINE = re.compile("^(?i:content-length): [0-9]+\r\n", re.MULTILINE)
+NO_LENGTH = "204", "205"
+"""Statuses whose Content-Length is the server's: 204 has none (RFC 9110, 8.6).
 
-205 has no body either (15.3.6), but needs a Content-Length of 0: clients expect a body.
+205 has no body (15.3.6), but needs a length of 0: clients expect a body.
 """
 CONTROL = re.compile(r"[\0-\x08\x0a-\x1f\x7f]")
 """Characters that a field must not contain (RFC 9110, 5.5); a tab is allowed."""
@@ -47,8 +48,8 @@ HOP_BY_HOP = {
 }
 
 
-class AppError(RuntimeError):
-    """The app breaks a rule of WSGI; the text says which."""
+class AppError(RuntimeError, AssertionError):
+    """The app breaks a rule of WSGI; the text says which. An AssertionError, as in ``wsgiref``, gevent and eventlet."""
 
 
 class NotStarted(AppError):
@@ -90,12 +91,15 @@ status_lines = StatusLines()
 
 
 class ServerFields:
-    """The Server and Date fields, rendered once a second (RFC 9110, 6.6.1: a server with a clock sends Date)."""
+    """The Server and Date fields, rendered once a second (RFC 9110, 6.6.1: a server with a clock sends Date).
+
+    Without the name of a ``software`` there is no Server field.
+    """
 
     __slots__ = ("both_fields", "date", "server", "until")
 
     def __init__(self, software: str) -> None:
-        self.server: str = f"Server: {software}\r\n"
+        self.server: str = f"Server: {software}\r\n" if software else ""
         self.both_fields: str = ""
         self.date: str = ""
         self.until: float = 0.0
@@ -148,29 +152,23 @@ class TakenSink:
 TAKEN_SINK: Any = TakenSink()
 
 
-class Response:
+class Response(Framing):
     """One response, from ``start`` (the app's ``start_response``) to its last byte.
 
-    ``lines`` and ``length``: as the app gave them; ``sent``: the head is sent; ``remaining``: bytes still to come by
-    Content-Length; ``size``: bytes of the body so far; ``bodiless``: HEAD, 204 or 304.
+    ``lines`` and ``length``: as the app gave them; ``sent``: the head is sent.
     """
 
-    __slots__ = (
-        "app_fields", "bodiless", "chunked", "length", "lines", "remaining", "sent", "sink", "size", "status",
-        "version",
-    )  # fmt: skip
+    __slots__ = "app_fields", "length", "lines", "sent", "sink", "status", "version"
 
     def __init__(self, sink: ResponseSink, method: str, version: str) -> None:
+        super().__init__(method)
         self.sink = sink
         self.version = version
-        self.bodiless = method == "HEAD"
         self.status = ""
         self.lines = ""
         self.app_fields: Sequence[int] = ()
         self.length: int | None = None
-        self.remaining: int | None = None
-        self.sent = self.chunked = False
-        self.size = 0
+        self.sent = False
 
     # ---- for the app
 
@@ -239,54 +237,30 @@ class Response:
         if data:
             self.sink.send(data)
 
-    def frame(self, data: bytes) -> bytes:
-        """Count a piece, and return it in its wire format."""
-        if self.remaining is not None:
-            data = self.cut_to_length(data)
-        self.size += len(data)
-        if self.bodiless:
-            self.size = 0
-            return b""
-        return b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data
-
-    def cut_to_length(self, data: bytes) -> bytes:
-        """Count a piece against Content-Length and cut off the excess, with one log entry per response."""
-        remaining = self.remaining
-        assert remaining is not None
-        if len(data) > remaining:
-            if not self.bodiless and remaining >= 0:
-                logger.error("the app gave more than its Content-Length, %s; the rest is cut off", self.length)
-            data = data[: max(0, remaining)]
-            self.remaining = -1
-        else:
-            self.remaining = remaining - len(data)
-        return data
+    def excess(self) -> None:
+        logger.error("the app gave more than its Content-Length, %s; the rest is cut off", self.length)
 
     def head(self, length: int | None, whole: bool = False) -> bytes:
         """Return the head's bytes and settle the framing. ``whole``: ``length`` was computed, not given by the app."""
         lines = self.lines
         if self.status.startswith("205"):
             self.bodiless = True
-            lines = LENGTH_LINE.sub("", lines) + "Content-Length: 0\r\n"
-        elif self.status.startswith(BODILESS):
-            self.bodiless = True
-            if length is not None and self.status.startswith("204"):
-                lines = LENGTH_LINE.sub("", lines)
-        elif length is not None:
-            if whole:
-                lines += f"Content-Length: {length}\r\n"
-            self.remaining = length
-        elif not self.bodiless:
-            if self.version == "HTTP/1.1":
-                self.chunked = True
-                lines += "Transfer-Encoding: chunked\r\n"
-            else:
-                self.sink.close_after_response()
+        if self.settle(self.status, length, self.version):
+            self.sink.close_after_response()
+        if self.chunked:
+            lines += "Transfer-Encoding: chunked\r\n"
+        elif self.status.startswith(NO_LENGTH):
+            lines = LENGTH_LINE.sub("", lines) + ("Content-Length: 0\r\n" if self.status.startswith("205") else "")
+        elif whole and self.remaining is not None:
+            lines += f"Content-Length: {length}\r\n"
+        lines += self.connection_fields() + self.sink.server_fields.fields(self.app_fields)
+        return (lines + "\r\n").encode("latin-1")
+
+    def connection_fields(self) -> str:
+        """Return the fields that say whether the connection is kept, if the response needs one."""
         if not self.sink.keeps_alive():
-            lines += "Connection: close\r\n"
-        elif self.version == "HTTP/1.0":
-            lines += "Connection: keep-alive\r\n"
-        return (lines + self.sink.server_fields.fields(self.app_fields) + "\r\n").encode("latin-1")
+            return "Connection: close\r\n"
+        return "Connection: keep-alive\r\n" if self.version == "HTTP/1.0" else ""
 
     # ---- the app's result
 
@@ -358,8 +332,8 @@ class Response:
                 return
             self.send_first(b"")
         if self.chunked:
-            self.sink.send(b"0\r\n\r\n")
-        elif self.remaining and self.remaining > 0 and not self.bodiless:
+            self.sink.send(LAST_CHUNK)
+        elif self.lacks():
             self.sink.close_after_response()
             logger.error("the app gave %s bytes less than its Content-Length, %s", self.remaining, self.length)
 
