@@ -307,3 +307,24 @@ def test_a_program_may_wrap_its_listener_and_its_connections() -> None:
     server.kill()
     with pytest.raises(GreenletExit):
         server.wait()
+
+
+def test_an_app_that_keeps_its_write_does_not_write_into_the_next_response() -> None:
+    kept: list[Any] = []
+    refused: list[str] = []
+
+    def site(environ: dict[str, Any], start_response: Any) -> Any:
+        for write in kept:
+            try:
+                write(b"late")
+            except AssertionError as error:
+                refused.append(str(error))
+        kept.append(start_response("200 OK", []))
+        return iter([b"ok"])
+
+    with connected(site) as client, client.makefile("rb") as file:
+        for _ in range(2):
+            client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert answer(file)[0] == "HTTP/1.1 200 OK"
+            assert [file.readline() for _ in range(4)] == [b"2\r\n", b"ok\r\n", b"0\r\n", b"\r\n"]
+    assert len(refused) == 1 and "has ended" in refused[0]

@@ -125,3 +125,21 @@ def test_a_body_is_cut_at_its_length_and_framed_by_the_server_alone() -> None:
     made.send_all([b"long", b"er than it says", b"HTTP/1.1 200 Forged\r\n\r\n"])
     sent = b"".join(client.pieces)
     assert sent.endswith(b"\r\n\r\nlong") and b"Transfer-Encoding" not in sent and protocol.close_connection
+
+
+def test_the_fields_have_eventlets_order() -> None:
+    made, client, _ = response(version="HTTP/1.0")
+    made.start("200 OK", [("x-a", "1"), ("x-b", "2")])
+    made.send_all(iter([b"abc"]))
+    names = [line.partition(":")[0] for line in parts(client)[0].split("\r\n")[1:]]
+    assert names == ["X-A", "X-B", "Date", "Connection"]
+
+
+def test_205_has_no_body_and_says_so() -> None:
+    for command in ("GET", "HEAD"):
+        made, client, _ = response(command)
+        made.start("205 Reset Content", [("Content-Length", "3")])
+        made.send_all([b"abc"])
+        head, body = parts(client)
+        assert head.count("Content-Length: 0") == head.count("Content-Length") == 1 and body == b""
+        assert "Transfer-Encoding" not in head

@@ -21,6 +21,7 @@ from ..._kernel import originals
 from ...http._server.access_log import escape
 from ...http._server.app_socket import has_closed
 from ...http._server.request_file import FileHead, LineTooLong, environ_key
+from ...http._server.response import CLOSED_SINK
 from ...http.limits import Refusal
 from ...socket import AF_INET, AF_INET6, IPPROTO_TCP, SHUT_WR, TCP_NODELAY
 from ._connection_files import ConnectionReader, ConnectionWriter, is_wrapped
@@ -341,6 +342,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
             for hook, args, kwargs in environ["eventlet.posthooks"]:
                 hook(environ, *args, **kwargs)
             self.log_response(environ, response, originals.monotonic() - began)
+            response.sink = CLOSED_SINK
 
     def call_app(self, environ: dict[str, Any], response: Response) -> None:
         """Call the app and send its result; answer for an app that fails. Raises: OSError if the client has gone."""
@@ -356,7 +358,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         except (Exception, Timeout):
             self.close_connection: bool = True
             text = traceback.format_exc()
-            if not response.client_gone and not environ["eventlet.input"].client_gone:
+            if not response.sink.client_gone and not environ["eventlet.input"].client_gone:
                 self.server.log.error(text)
                 if not self.upgraded:
                     response.fail("500 Internal Server Error", text.encode() if self.server.debug else b"")

@@ -28,7 +28,7 @@ class Framing:
 
     def settle(self, status: str, length: int | None, version: str) -> bool:
         """Choose the framing. Returns: whether the body ends with the connection."""
-        if status.startswith(BODILESS):
+        if status[:3] in BODILESS:
             self.bodiless = True
         elif length is not None:
             self.remaining = length
