@@ -21,6 +21,7 @@ from ..socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, socket
 from ._server.access_log import AccessLog
 from ._server.connection import ServerConnection
 from ._server.file_wrapper import FileWrapper
+from ._server.request_environ import server_environ
 from ._server.response import ServerFields
 from .limits import Limits, Refusal
 
@@ -112,19 +113,5 @@ class Server(TCPServer):
         return environ
 
     def new_base_environ(self, address: Any) -> dict[str, Any]:
-        scheme = "http" if self.ssl_context is None else "https"
-        host, port = address[:2] if isinstance(address, tuple) else ("localhost", 443 if self.ssl_context else 80)
-        return {
-            "SCRIPT_NAME": "",
-            "SERVER_NAME": host,
-            "SERVER_PORT": str(port),
-            "SERVER_SOFTWARE": SOFTWARE,
-            "wsgi.version": (1, 0),
-            "wsgi.url_scheme": scheme,
-            "wsgi.errors": sys.stderr,
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": self.multiprocess,
-            "wsgi.run_once": False,
-            "wsgi.input_terminated": True,
-            "wsgi.file_wrapper": FileWrapper,
-        }
+        more = {"wsgi.multiprocess": self.multiprocess, "wsgi.file_wrapper": FileWrapper}
+        return server_environ(SOFTWARE, address, self.ssl_context is not None, sys.stderr, **more)

@@ -15,6 +15,7 @@ from typing import Any
 from wsgiref.handlers import format_date_time
 
 from ..._iowait.accept_errors import ACCEPT_RETRY_SECONDS, EXHAUSTED, PEER_ERRORS
+from ...http._server.request_environ import server_environ
 from ...http._server.request_file import new_parser
 from ...http.limits import Limits
 from ...socket import AF_INET, AF_INET6, accept_in_burst, socket
@@ -141,16 +142,8 @@ class Server:
 
     def get_environ(self) -> dict[str, Any]:
         """Return the values common to the environs of all requests."""
-        return {
-            "wsgi.errors": sys.stderr,
-            "wsgi.version": (1, 0),
-            "wsgi.multithread": True,
-            "wsgi.multiprocess": False,
-            "wsgi.run_once": False,
-            "wsgi.url_scheme": "http" if self.ssl_context is None else "https",
-            "wsgi.input_terminated": True,
-            **(self.environ or {}),
-        }
+        secure = self.ssl_context is not None
+        return server_environ("dhaga", self.server_address, secure, sys.stderr, **(self.environ or {}))
 
     def process_request(self, conn_state: list[Any]) -> None:
         """Serve a connection to its end, and close it. ``conn_state``: its address, its socket and STATE_IDLE.

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from ...http._server.request_environ import server_environ
 from ...http._server.response import NotStarted
 from ...http.limits import Limits, Refusal
 from ...http.wsgi import Server
@@ -19,6 +20,8 @@ from .server import StreamServer
 __all__ = ["MAX_REQUEST_LINE", "Environ", "Input", "LoggingLogAdapter", "SecureEnviron", "WSGIHandler", "WSGIServer"]
 
 _NoopLog = NoLog
+
+SOFTWARE = "gevent/26.0 Python/dhaga"
 
 
 class Answering(Server):
@@ -47,7 +50,7 @@ class Answering(Server):
         return refusal.status[4:]
 
     def new_base_environ(self, address: Any) -> dict[str, Any]:
-        environ = super().new_base_environ(address) | {"SERVER_SOFTWARE": "gevent/26.0 Python/dhaga"}
+        environ = super().new_base_environ(address) | {"SERVER_SOFTWARE": SOFTWARE}
         if self.owner.error_log is not None:
             environ["wsgi.errors"] = self.owner.error_log
         return environ | self.owner.base_env
@@ -109,19 +112,10 @@ class WSGIServer(StreamServer):
     def get_environ(self) -> Any:
         """Return the environ of a request before a WSGIHandler adds its values."""
         secure = self.ssl_context is not None
-        environ = self.environ_class(
-            {
-                "SERVER_SOFTWARE": "gevent/26.0 Python/dhaga",
-                "SERVER_NAME": self.server_host or socket.gethostname(),
-                "SERVER_PORT": str(self.server_port or ""),
-                "wsgi.version": (1, 0),
-                "wsgi.multithread": False,
-                "wsgi.multiprocess": False,
-                "wsgi.run_once": False,
-                "wsgi.url_scheme": "https" if secure else "http",
-                "wsgi.errors": sys.stderr if self.error_log is None else self.error_log,
-            }
-        )
+        address = self.server_host or socket.gethostname(), self.server_port or ""
+        errors = sys.stderr if self.error_log is None else self.error_log
+        more = {"wsgi.multithread": False}
+        environ = self.environ_class(server_environ(SOFTWARE, address, secure, errors, **more))
         if secure:
             environ["HTTPS"] = "on"
         environ.update(self.environ)

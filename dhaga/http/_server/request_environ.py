@@ -1,4 +1,4 @@
-"""The head of a request as a WSGI environ: its fields, its target and its host. Framing: ``request_parser``."""
+"""WSGI environs: a server's part, and a request's fields, target and host. Framing: ``request_parser``."""
 
 from __future__ import annotations
 
@@ -44,6 +44,28 @@ class EnvironKeys(dict[str, str | None]):
 environ_keys = EnvironKeys()
 valid_hosts: set[str] = set()
 """Values of Host that have passed ``check_host``."""
+
+
+def server_environ(software: str, address: Any, secure: bool, errors: Any, **more: Any) -> dict[str, Any]:
+    """Return the part of an environ that is the same for all requests at an address (PEP 3333).
+
+    ``address``: host and port, or the path of a Unix socket; ``errors``: the file ``wsgi.errors``.
+    """
+    host, port = address[:2] if isinstance(address, tuple) else ("localhost", 443 if secure else 80)
+    return {
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "SERVER_SOFTWARE": software,
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "https" if secure else "http",
+        "wsgi.errors": errors,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.input_terminated": True,
+        **more,
+    }
 
 
 def add_fields(environ: dict[str, Any], lines: list[str]) -> None:
