@@ -235,8 +235,8 @@ endif
 # machine are Z:\… there. Dhaga is pure Python there. Left out: tests that fork, use pipes as fds, read sources as UTF-8 by
 # default, close a loop of the program's own, a Proactor loop, for which Tornado has a thread, or count on the bytes of TCP
 # to arrive at once, or on its buffers to stay full. Certificates are made before, by the main Python.
-# Left out, and not explained: on a busy machine a loop that another OS thread wakes may sleep on, the byte for its pipe lost
-# (test_of_many_threads_…); whether that is Wine's fault or ours is open.
+# Also left out: test_of_many_threads_…. Wine refuses sends of several threads at once, and asyncio drops a wake then:
+# docs/reference/platforms.md.
 WINDOWS := $(if $(DHAGA_WINDOWS),$(abspath $(DHAGA_WINDOWS)),$(if $(DHAGA_GET_WINDOWS),$(CURDIR)/.venv-windows/cpython))
 ON_WINDOWS := tests/_sync tests/_structured tests/test_queue.py tests/test_pool.py tests/scenarios/test_portable.py \
     tests/debug/test_loopback.py tests/test_ssl.py $(addprefix tests/servers/test_,tcp_tls.py one_process.py) \
