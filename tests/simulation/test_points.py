@@ -13,7 +13,8 @@ import pytest
 
 import dhaga
 from dhaga.simulation import Settings, Simulation, search
-from dhaga.simulation._schedule.points import Program, source_line
+from dhaga.simulation._schedule.points import Program
+from dhaga.simulation._schedule.source_line import SourceLine
 from dhaga.simulation._schedule.strategies import strategy_of
 from dhaga.simulation._schedule.switches import switches_from
 from dhaga.simulation._standard import standard
@@ -46,7 +47,7 @@ def lines_of(preempt: str = "lines") -> list[tuple[int, str]]:
         thread = threading.Thread(target=lambda: value)
         thread.start()
         thread.join()
-    return [(member.number, source_line(file, line)) for member, file, line in world.points.lines]
+    return [(member.number, SourceLine(file, line).text) for member, file, line in world.points.lines]
 
 
 @pytest.mark.parametrize("preempt", ["lines", "instructions"])

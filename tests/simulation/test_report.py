@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from dhaga.simulation import Outcome, Simulation
-from dhaga.simulation._world.report import failure_text, members_of
+from dhaga.simulation import Outcome, Settings, Simulation, current, search, shrink
+from dhaga.simulation._world.report import LAST, SHOWN, chosen_of, failure_text, members_of
 
 
 def test_members_of_switches_are_those_that_they_name() -> None:
@@ -46,3 +46,44 @@ def test_lines_around_the_switches_follow_the_report() -> None:
     outcome = Outcome(1, kind="KeyError", report="text", switches="0.1>1", names=["main code", "one"], lines=lines)
     text, _, beside = failure_text(outcome).partition("\n\nthe lines around the switches:\n\n")
     assert text == "text" and beside.splitlines()[0].split() == ["main", "code", "one"]
+
+
+def test_a_report_has_the_last_events_and_those_around_what_the_seed_has_brought() -> None:
+    texts = ["waits for sleep"] * 100
+    assert chosen_of(texts[:SHOWN]) == set(range(SHOWN)) and chosen_of([]) == set()
+    assert chosen_of(texts) == set(range(100 - SHOWN, 100))
+    texts[0] = texts[40] = "leaves 1 unsynced writes of shop:/log: lost, 0 bytes"
+    assert chosen_of(texts) == {0, 1, 39, 40, 41, *range(100 - SHOWN + 5, 100)}
+    texts[10:90:5] = ["stands still for 0.1 s before a.py:3"] * 16
+    chosen = chosen_of(texts)
+    assert {84, 85, 86, *range(100 - LAST, 100)} <= chosen and SHOWN - 3 < len(chosen) <= SHOWN
+
+
+def writes_too_late() -> None:
+    host = current().network.host("shop")
+    (host.disk.path / "log").touch()
+    host.disk.sync()
+
+    def write() -> None:
+        with open(host.disk.path / "log", "ab", buffering=0) as log:
+            log.write(b"order")
+            time.sleep(1)
+
+    host.start(write)
+    time.sleep(0.5)
+    host.kill("lost")
+    host.start(lambda: [time.sleep(0.01) for _ in range(30)]).join()
+    assert (host.disk.path / "log").read_bytes() == b"order"
+
+
+def test_a_report_has_the_lines_that_wait_and_write_and_the_kill_that_lost_a_write() -> None:
+    report = shrink(writes_too_late, Settings(), search(writes_too_late, seeds=1).failures[0]).report
+    place = writes_too_late.__code__.co_firstlineno
+    for line in (
+        f'shop writes 5 bytes to shop:/log at 0: test_report.py:{place + 7}  log.write(b"order")',
+        f"waits for sleep: test_report.py:{place + 8}  time.sleep(1); main code runs",
+        "the simulation kills shop",
+        "the disk leaves 1 unsynced writes of shop:/log: lost, 0 bytes",
+    ):
+        assert line in report
+    assert len(report.splitlines()) < SHOWN + 10

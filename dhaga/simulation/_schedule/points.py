@@ -6,7 +6,6 @@ is armed as its functions start. Dhaga, the standard library and site-packages a
 
 from __future__ import annotations
 
-import linecache
 import os
 import site
 import sys
@@ -267,8 +266,3 @@ class TracedPoints(Points):
 
 
 NewPoints: Any = TracedPoints if monitoring is None else MonitoredPoints
-
-
-def source_line(file: str, line: int) -> str:
-    """Return a line of source, without its indentation."""
-    return linecache.getline(file, line).strip()

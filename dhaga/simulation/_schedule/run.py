@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from greenlet import getcurrent
@@ -16,8 +17,12 @@ from .._base.errors import HostKilled, LimitReached, Stopped
 from .._base.pause import pause
 from .events import Log, Shown
 from .members import CLOCK, Member, Members, remove_all, waiter_behind, waiters_behind
+from .source_line import SourceLine
 from .strategies import Chooser
 from .switches import Switch
+
+LOOKED_AT = 1_000
+"""Lines among which a report looks for the last one of a thread."""
 
 YIELDS_BEFORE_JUMP = 1000
 """After this number of yields in a row, with nothing else runnable, the clock moves on: they poll for a deadline."""
@@ -150,7 +155,7 @@ class Run:
         """Note that a member runs from now on."""
         what = self.reason()
         if self.failure is None and not self.over:
-            self.log.add(self.clock.now, self.running.number, what, member.number)
+            self.log.add(self.clock.now, self.running.number, what, member.number, self.stop_shown(what))
         self.running, self.waiter = member, waiter
         self.ticket = getattr(waiter, "parked", None)
         self.points_before = member.points
@@ -161,6 +166,20 @@ class Run:
         for invariant in self.invariants:
             self.check(invariant)
 
+    def stop_shown(self, what: str) -> Shown:
+        """Return the text of why the running member stops, with the program's line there."""
+        if not self.lines:
+            return what
+        if " before " in what:
+            return what, "  ", SourceLine(*self.point).text
+        return self.with_line(what) if what.startswith("waits for ") else what
+
+    def with_line(self, shown: Shown) -> Shown:
+        """Return the text of what the running member does with its line of the program; unchanged if none is known."""
+        me, lines = self.shown(), self.lines or ()
+        line = next((SourceLine(*place) for each, *place in islice(reversed(lines), LOOKED_AT) if each is me), None)
+        return shown if line is None else (*((shown,) if isinstance(shown, str) else shown), ": ", line)
+
     def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
         """Add an event of a part of the simulation: ``the network``, ``the disk``. ``shown``: its text in reports."""
         member = self.members.of_name(name)
@@ -168,9 +187,9 @@ class Run:
             self.log.add(self.clock.now, member.number, what, shown=shown)
 
     def remark(self, name: str, shown: Shown) -> None:
-        """Add what only a report shows of a part of the simulation."""
+        """Add what only a report shows: what the running member has a part of the simulation do."""
         if self.failure is None and not self.over:
-            self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
+            self.log.remark(self.clock.now, self.members.of_name(name).number, self.with_line(shown))
 
     def reason(self) -> str:
         """Return why the running member stops."""

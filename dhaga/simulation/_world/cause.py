@@ -11,7 +11,8 @@ from types import CodeType
 from typing import TYPE_CHECKING, NamedTuple
 
 from .._schedule.members import CLOCK
-from .._schedule.points import LINES_KEPT, source_line
+from .._schedule.points import LINES_KEPT
+from .._schedule.source_line import SourceLine
 from .._schedule.switches import Switch, switches_from
 from .side_by_side import Line
 
@@ -73,7 +74,7 @@ def cause_of(outcome: Outcome) -> str:
     rows = [(f"{names[line[0]]} {words}", line) for line, words in zip(lines, found.words, strict=False)]
     width = max(len(text) for text, _ in rows) + 2
     place = max(len(where(line)) for _, line in rows) + 2
-    text = [f"  {text:{width}}{where(line):{place}}{source_line(*line[1:])}" for text, line in rows]
+    text = [f"  {text:{width}}{where(line):{place}}{SourceLine(*line[1:]).text}" for text, line in rows]
     if found.switch.following == CLOCK:
         text.insert(1, "  time passes up to the next deadline")
     if found.name:

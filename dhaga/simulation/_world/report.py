@@ -1,7 +1,9 @@
-"""The report of a failure: what failed, how to replay it, and the last events in words."""
+"""The report of a failure: what failed, how to replay it, and the events that may matter, in words."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._schedule.events import folded
@@ -16,7 +18,15 @@ if TYPE_CHECKING:
     from .world import Simulation
 
 SHOWN = 20
-"""The last events that a report shows, with loops shown once."""
+"""Faults that a report shows; and events, with loops shown once."""
+
+LAST = 8
+"""The last events, which are always shown. The others are around what may be the cause, the latest first."""
+
+DECISIVE = re.compile(
+    "is preempted|stands still|is paused|kills|pauses|slows|leaves|keeps|loses|stalls|breaks|resets|partitions|sets the"
+)
+"""Beginnings of events that the seed or a fault has brought: the cause may be among them."""
 
 
 def report_of(simulation: Simulation, failure: Failure) -> str:
@@ -29,11 +39,36 @@ def report_of(simulation: Simulation, failure: Failure) -> str:
         f"  strategy {simulation.strategy}, preempted at {simulation.preempt or 'no points'}",
         f"  {run.log.count:,} events in {run.clock.now - run.began_at:g} s of virtual time, hash {simulation.hash}",
         *faults_of(run),
-        "  the last events, with the seconds of the virtual clock:",
+        "  the events, with the seconds of the virtual clock:",
+        *events_of(run),
     ]
-    shown = folded(run.log.kept)[-SHOWN:]
-    lines += [f"  {event.words(run.members, run.began_at, times)}" for event, times in shown]
     return "\n".join(lines)
+
+
+def events_of(run: Run) -> list[str]:
+    """Return the lines about the last events, and about those around what may be the cause; … stands for others."""
+    events = folded(run.log.kept)
+    chosen = chosen_of([event.what for event, _ in events])
+    lines = []
+    for index, (event, times) in enumerate(events):
+        if index in chosen:
+            lines.append(f"  {event.words(run.members, run.began_at, times)}")
+        elif index - 1 in chosen or index == 0:
+            lines.append("     …")
+    return lines
+
+
+def chosen_of(texts: Sequence[str]) -> set[int]:
+    """Return the indexes of the events that are shown."""
+    count = len(texts)
+    if count <= SHOWN:
+        return set(range(count))
+    chosen = set(range(count - LAST, count))
+    for index in reversed(range(count)):
+        around = {max(0, index - 1), index, min(index + 1, count - 1)}
+        if DECISIVE.match(texts[index]) and len(chosen | around) <= SHOWN:
+            chosen |= around
+    return chosen | set(range(count - SHOWN + len(chosen) - LAST, count))
 
 
 def faults_of(run: Run) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 
-from .._schedule.points import source_line
+from .._schedule.source_line import SourceLine
 
 AROUND = 3
 """Lines shown before and after a switch."""
@@ -54,4 +53,4 @@ def cut(stretch: list[Line], index: int, count: int) -> list[tuple[int, str]]:
 
 def row(line: Line) -> tuple[int, str]:
     member, file, number = line
-    return member, f"{os.path.basename(file)}:{number}  {source_line(file, number)}"
+    return member, str(SourceLine(file, number))

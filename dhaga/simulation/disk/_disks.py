@@ -136,7 +136,7 @@ class Disks(Part):
         run = self.run
         self.network.note_activity()
         if run.failure is None and not run.over:
-            run.log.add(self.clock.now, run.running.number, what)
+            run.log.add(self.clock.now, run.running.number, what, shown=run.with_line(what))
 
     def pause(self, seconds: float, reason: str) -> None:
         """Wait in the caller, if it can."""
