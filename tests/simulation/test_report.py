@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import socket
+import threading
 import time
 
 import pytest
@@ -87,3 +89,16 @@ def test_a_report_has_the_lines_that_wait_and_write_and_the_kill_that_lost_a_wri
     ):
         assert line in report
     assert len(report.splitlines()) < SHOWN + 10
+
+
+def waits_too_short() -> None:
+    got: queue.Queue[int] = queue.Queue()
+    threading.Thread(target=lambda: (time.sleep(2), got.put(1)), name="late").start()
+    got.get(timeout=1)
+
+
+def test_a_report_has_the_waits_that_timed_out() -> None:
+    report = shrink(waits_too_short, Settings(), search(waits_too_short, seeds=1).failures[0]).report
+    place = waits_too_short.__code__.co_firstlineno + 3
+    assert f"1.000000  main code has timed out: test_report.py:{place}  got.get(timeout=1)" in report
+    assert "late has timed out" not in report  # a sleep that ends is none

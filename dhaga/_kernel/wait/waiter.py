@@ -250,6 +250,11 @@ class Waiter:
         if scheduler.asleep:
             scheduler.wake_loop()
 
+    @property
+    def wait_timed_out(self) -> bool:
+        """Whether the last park has ended by its timeout. Read before the waiter runs again."""
+        return self._value is TIMED_OUT
+
     def _expire(self) -> None:
         """End the park by its own timeout; no-op if a waker was faster."""
         self._end_park(TIMED_OUT)

@@ -159,6 +159,8 @@ class Run:
         self.running, self.waiter = member, waiter
         self.ticket = getattr(waiter, "parked", None)
         self.points_before = member.points
+        if self.lines and getattr(waiter, "wait_timed_out", False):
+            self.log.remark(self.clock.now, member.number, self.with_line("has timed out"))
         if self.log.count >= self.max_events:
             self.fail_limit(f"{self.max_events:,} events")
         if self.log.count % EVENTS_PER_COLLECTION == 0:
@@ -187,9 +189,9 @@ class Run:
             self.log.add(self.clock.now, member.number, what, shown=shown)
 
     def remark(self, name: str, shown: Shown) -> None:
-        """Add what only a report shows: what the running member has a part of the simulation do."""
+        """Add what only a report shows of a part of the simulation."""
         if self.failure is None and not self.over:
-            self.log.remark(self.clock.now, self.members.of_name(name).number, self.with_line(shown))
+            self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
 
     def reason(self) -> str:
         """Return why the running member stops."""

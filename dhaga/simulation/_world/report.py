@@ -24,7 +24,8 @@ LAST = 8
 """The last events, which are always shown. The others are around what may be the cause, the latest first."""
 
 DECISIVE = re.compile(
-    "is preempted|stands still|is paused|kills|pauses|slows|leaves|keeps|loses|stalls|breaks|resets|partitions|sets the"
+    "has timed out|is preempted|stands still|is paused|kills|pauses|slows|leaves|keeps|loses|stalls|breaks|resets"
+    "|partitions|sets the"
 )
 """Beginnings of events that the seed or a fault has brought: the cause may be among them."""
 
