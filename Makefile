@@ -182,7 +182,9 @@ test-frameworks: $(TOOLS)/.packages  ## the tests of frameworks and packages, on
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(FRAMEWORKS) $(ARGS)
 
 test-once: $(TOOLS)/.packages  ## the other tests of programs rather than the library, on the main Python
-	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py tests/test_site.py) $(ARGS)
+	status=0; for tests in "$(MOST) $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py tests/test_site.py)" "$(APART)"; do \
+	    $(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $$tests $(ARGS) || status=1; \
+	done; exit $$status
 
 test-anywhere: $(TOOLS)/.tools  ## `make test` as other people run it: no terminal, signals ignored, another run beside it, …
 	$(TOOLS)/bin/python -m tests.anywhere $(ARGS)
