@@ -1,6 +1,6 @@
 """Framing: where the body of one response ends (RFC 9112, 6.3), for the servers of Dhaga, gevent and eventlet.
 
-The body ends after Content-Length bytes, or with its last chunk, or (HTTP/1.0) with the connection; or there is none.
+Four cases: no body, Content-Length bytes, chunks, and in HTTP/1.0 all bytes up to the end of the connection.
 """
 
 from __future__ import annotations
