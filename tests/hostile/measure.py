@@ -41,7 +41,7 @@ class Measured:
     attack: str
     quiet: list[float]
     attacked: list[float]
-    crowding: float = 1.0
+    crowding: float
 
     @property
     def fails(self) -> bool:
@@ -76,14 +76,14 @@ def runnable_per_cpu() -> float:
     return int(load.split()[3].partition("/")[0]) / (os.cpu_count() or 1)
 
 
-def waits_of_ordinary_client(
-    target: Target, address: tuple[str, int], seconds: float, crowding: list[float]
-) -> list[float]:
+def ask_as_ordinary_client(target: Target, address: tuple[str, int], seconds: float) -> tuple[list[float], float]:
     """Ask again and again for some seconds, ``FEWEST`` times at least; an answer may take 5 s, or those seconds.
 
-    One answer of four was the worst of ten, and failed a busy machine. ``crowding`` gets a sample for each.
+    One answer of four was the worst of ten, and failed a busy machine. Returns: the waits, and the average of
+    ``runnable_per_cpu``, seen once for each.
     """
     waits: list[float] = []
+    crowding: list[float] = []
     end = time.monotonic() + seconds
     while len(waits) < FEWEST or time.monotonic() < end:
         crowding.append(runnable_per_cpu())
@@ -93,7 +93,7 @@ def waits_of_ordinary_client(
         except TimeoutError:
             waits.append(time.monotonic() - began)
         time.sleep(PAUSE)
-    return waits
+    return waits, sum(crowding) / len(crowding)
 
 
 @contextlib.contextmanager
@@ -117,10 +117,9 @@ def attacking(attack: str, address: tuple[str, int]) -> Iterator[None]:
 
 def measure(target: Target, attack: str, seconds: float, quiet_seconds: float = QUIET_SECONDS) -> Measured:
     """Attack a fresh server. Raises: AssertionError if it ends, answers wrongly or writes what is forbidden."""
-    crowding: list[float] = []
     with target.running() as address:
-        quiet = waits_of_ordinary_client(target, address, quiet_seconds, [])
+        quiet, _ = ask_as_ordinary_client(target, address, quiet_seconds)
         with attacking(attack, address):
-            attacked = waits_of_ordinary_client(target, address, seconds, crowding)
+            attacked, crowding = ask_as_ordinary_client(target, address, seconds)
         target.ask(address)
-    return Measured(target.name, attack, quiet, attacked, sum(crowding) / len(crowding))
+    return Measured(target.name, attack, quiet, attacked, crowding)
