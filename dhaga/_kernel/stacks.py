@@ -41,7 +41,12 @@ class Frame(NamedTuple):
     @property
     def source(self) -> str:
         """The line of code; empty where the source is missing."""
-        return linecache.getline(self.file, self.line).strip()
+        return source_of(self.file, self.line)
+
+
+def source_of(file: str, line: int) -> str:
+    """Return a line of code without its indentation; empty where the source is missing."""
+    return linecache.getline(file, line).strip()
 
 
 F = TypeVar("F")

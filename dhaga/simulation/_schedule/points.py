@@ -22,6 +22,7 @@ from ..._kernel.run.preemption import may_pause
 from ..._kernel.wait.current import running_waiter
 from .members import Member
 from .run import Run, SimulatedQueue
+from .source_line import SourceLine
 from .strategies import LONGEST_STRETCH
 
 TOOL_NAME = "dhaga simulation"
@@ -88,9 +89,9 @@ class Points:
         run = self.run
         if run.over or run.failure is not None:
             return
-        place = f"{os.path.basename(frame.f_code.co_filename)}:{line}"
+        place = SourceLine(frame.f_code.co_filename, line)
         if run.stretch() >= run.max_events:
-            run.fail_spinning(place)
+            run.fail_spinning(place.where)
         me = running_waiter()
         if me is None or me is not run.waiter:
             return
@@ -98,7 +99,7 @@ class Points:
         if not isinstance(queue, SimulatedQueue):
             return
         if run.strikes and self.may_preempt(me, frame):
-            self.strike(me, frame.f_code.co_filename, line)
+            self.strike(me, place)
         if run.chooser.points_left > 0:
             return
         ready = queue.members()
@@ -114,26 +115,26 @@ class Points:
         # A line is shown where it runs: after the others if it has not begun.
         if self.lines and not self.instructions:
             self.lines.pop()
-        run.point = frame.f_code.co_filename, line
+        run.point = place
         if choices[index] is run.members.clock:
             self.pause(run.stall, me, place)
         else:
             self.pause(self.preempt, me, ready, index, place)
         if self.lines is not None:
-            self.lines.append((run.shown(), frame.f_code.co_filename, line))
+            self.lines.append((run.shown(), *place))
 
-    def strike(self, me: Any, file: str, line: int) -> None:
+    def strike(self, me: Any, place: SourceLine) -> None:
         """Begin the pause of the caller's host, if one is due."""
         switches = len(self.lines) if self.lines is not None else 0
-        self.pause(self.run.strike, me, f"{os.path.basename(file)}:{line}")
+        self.pause(self.run.strike, me, place)
         if self.lines is not None and len(self.lines) > switches:
-            self.lines.append((self.run.shown(), file, line))
+            self.lines.append((self.run.shown(), *place))
 
     def may_preempt(self, me: Any, frame: FrameType) -> bool:
         """Return whether the caller, whose code is at ``frame``, may be preempted there."""
         return may_pause(me, frame)
 
-    def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
+    def preempt(self, me: Any, ready: list[Member], index: int, place: SourceLine) -> None:
         """Switch to another member instead of the caller."""
         self.run.preempt(me, ready, index, place)
 

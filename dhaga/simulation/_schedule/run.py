@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any
 
 from greenlet import getcurrent
@@ -17,12 +16,9 @@ from .._base.errors import HostKilled, LimitReached, Stopped
 from .._base.pause import pause
 from .events import Log, Shown
 from .members import CLOCK, Member, Members, remove_all, waiter_behind, waiters_behind
-from .source_line import SourceLine
+from .source_line import SourceLine, last_line_of
 from .strategies import Chooser
 from .switches import Switch
-
-LOOKED_AT = 1_000
-"""Lines among which a report looks for the last one of a thread."""
 
 YIELDS_BEFORE_JUMP = 1000
 """After this number of yields in a row, with nothing else runnable, the clock moves on: they poll for a deadline."""
@@ -70,7 +66,7 @@ class Run:
         # Of each switch: the number of lines before it, and the line that it stops before a point. With kept lines.
         self.marks: list[tuple[int, str, int]] = []
         self.lines: Sequence[Any] | None = None
-        self.point = "", 0
+        self.point = SourceLine("", 0)
         # Of threads whose loop runs a task in drawn order.
         self.tasks: dict[Member, Member] = {}
         self.faults: list[Any] = []
@@ -85,7 +81,8 @@ class Run:
         # Of offload pools: the dhagas that stand for their threads.
         self.pool_of: dict[Any, Any] = {}
         self.threads: list[Any] = []
-        self.place = ""
+        # Why the running member stops at a point, and before which line.
+        self.stop: tuple[str, SourceLine] | None = None
         self.waiter: Any = None
         # Of the waiter's last park when it began to run.
         self.ticket: Any = None
@@ -153,9 +150,9 @@ class Run:
 
     def note_switch(self, member: Member, waiter: Any) -> None:
         """Note that a member runs from now on."""
-        what = self.reason()
+        what, shown = self.reason()
         if self.failure is None and not self.over:
-            self.log.add(self.clock.now, self.running.number, what, member.number, self.stop_shown(what))
+            self.log.add(self.clock.now, self.running.number, what, member.number, shown)
         self.running, self.waiter = member, waiter
         self.ticket = getattr(waiter, "parked", None)
         self.points_before = member.points
@@ -168,18 +165,9 @@ class Run:
         for invariant in self.invariants:
             self.check(invariant)
 
-    def stop_shown(self, what: str) -> Shown:
-        """Return the text of why the running member stops, with the program's line there."""
-        if not self.lines:
-            return what
-        if " before " in what:
-            return what, "  ", SourceLine(*self.point).text
-        return self.with_line(what) if what.startswith("waits for ") else what
-
     def with_line(self, shown: Shown) -> Shown:
         """Return the text of what the running member does with its line of the program; unchanged if none is known."""
-        me, lines = self.shown(), self.lines or ()
-        line = next((SourceLine(*place) for each, *place in islice(reversed(lines), LOOKED_AT) if each is me), None)
+        line = last_line_of(self.shown(), self.lines) if self.lines else None
         return shown if line is None else (*((shown,) if isinstance(shown, str) else shown), ": ", line)
 
     def tell(self, name: str, what: str, shown: Shown | None = None) -> None:
@@ -193,23 +181,25 @@ class Run:
         if self.failure is None and not self.over:
             self.log.remark(self.clock.now, self.members.of_name(name).number, shown)
 
-    def reason(self) -> str:
-        """Return why the running member stops."""
-        place, self.place = self.place, ""
+    def reason(self) -> tuple[str, Shown]:
+        """Return why the running member stops, and the text of that in reports."""
+        stop, self.stop = self.stop, None
         yielded, self.has_yielded = self.has_yielded, False
-        if place:
-            return place
+        if stop is not None:
+            what = f"{stop[0]}{stop[1].where}"
+            return what, stop if self.lines else what
         if yielded:
             self.count_yield()
-            return "yields"
+            return "yields", "yields"
         self.yields = 0
         waiter = self.waiter
         if getattr(waiter, "has_ended", False):
-            return "ends"
+            return "ends", "ends"
         if not hasattr(waiter, "park_reason"):
-            return "is called"
+            return "is called", "is called"
         # A yield may be no park, and leave the reason of an earlier one.
-        return f"waits for {waiter.park_reason if waiter.parked is not self.ticket else 'sleep'}"
+        what = f"waits for {waiter.park_reason if waiter.parked is not self.ticket else 'sleep'}"
+        return what, self.with_line(what)
 
     def count_yield(self) -> None:
         """Move the clock if all that runs polls for a deadline."""
@@ -234,21 +224,21 @@ class Run:
             return ready
         return [*ready, self.members.clock]
 
-    def stall(self, me: Any, place: str) -> None:
+    def stall(self, me: Any, place: SourceLine) -> None:
         """Delay the caller until the next deadline, at a point; others run meanwhile."""
         deadline = self.next_deadline()
         assert deadline is not None
         seconds = deadline - self.clock.now
         self.stall_seconds_left -= seconds
         self.add_switch(Switch(self.running.number, True, self.running.points, CLOCK))
-        self.place = f"stands still for {seconds:g} s before {place}"
+        self.stop = f"stands still for {seconds:g} s before ", place
         pause(self.scheduler, me, seconds, "the clock")
 
-    def preempt(self, me: Any, ready: list[Member], index: int, place: str) -> None:
+    def preempt(self, me: Any, ready: list[Member], index: int, place: SourceLine) -> None:
         """Switch to another member instead of the caller, at a point."""
         self.add_switch(Switch(self.running.number, True, self.running.points, ready[index].number))
         self.forced = ready[index]
-        self.place = f"is preempted before {place}"
+        self.stop = "is preempted before ", place
         # Not a park: cancels and timeouts stay pending.
         me.wake_queue.append_preempted(me, self.running)
         me.park_within(None)
@@ -293,15 +283,15 @@ class Run:
         if deadline is not None:
             pause(self.scheduler, me, max(0.0, deadline - self.clock.now), "the clock, as it polls")
 
-    def strike(self, me: Any, place: str) -> bool:
+    def strike(self, me: Any, place: SourceLine) -> bool:
         """Begin a pause that is due at a point. Returns: whether one was."""
         due = next((strike for strike in self.strikes if strike.is_due(me)), None)
         if due is None:
             return False
         self.strikes.remove(due)
-        self.place = f"is paused before {place}"
+        self.stop = "is paused before ", place
         due.happen()
-        self.place = ""
+        self.stop = None
         return True
 
     def release_paused(self) -> None:

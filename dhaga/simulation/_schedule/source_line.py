@@ -1,10 +1,16 @@
-"""A line of the program, as reports show it."""
+"""Lines of the program, as reports show them."""
 
 from __future__ import annotations
 
-import linecache
 import os
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ..._kernel.stacks import source_of
+
+LOOKED_AT = 1_000
+"""Kept lines among which the last one of a thread is looked for."""
 
 
 class SourceLine(NamedTuple):
@@ -14,9 +20,19 @@ class SourceLine(NamedTuple):
     number: int
 
     def __str__(self) -> str:
-        return f"{os.path.basename(self.file)}:{self.number}  {self.text}"
+        return f"{self.where}  {self.text}"
+
+    @property
+    def where(self) -> str:
+        """The name of the file, and the number."""
+        return f"{os.path.basename(self.file)}:{self.number}"
 
     @property
     def text(self) -> str:
         """The source, without its indentation."""
-        return linecache.getline(self.file, self.number).strip()
+        return source_of(self.file, self.number)
+
+
+def last_line_of(member: object, lines: Sequence[tuple[Any, str, int]]) -> SourceLine | None:
+    """Return the line that a member has run last; None if it is not among the last lines."""
+    return next((SourceLine(*line) for each, *line in islice(reversed(lines), LOOKED_AT) if each is member), None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-import os
 from collections.abc import Iterator, Sequence
 from functools import cache
 from types import CodeType
@@ -71,10 +70,12 @@ def cause_of(outcome: Outcome) -> str:
         return ""
     names = [*outcome.names, "the clock"]
     lines = [found.first] if found.first == found.second else [found.first, found.second]
-    rows = [(f"{names[line[0]]} {words}", line) for line, words in zip(lines, found.words, strict=False)]
+    rows = [
+        (f"{names[line[0]]} {words}", SourceLine(*line[1:])) for line, words in zip(lines, found.words, strict=False)
+    ]
     width = max(len(text) for text, _ in rows) + 2
-    place = max(len(where(line)) for _, line in rows) + 2
-    text = [f"  {text:{width}}{where(line):{place}}{SourceLine(*line[1:]).text}" for text, line in rows]
+    place = max(len(line.where) for _, line in rows) + 2
+    text = [f"  {text:{width}}{line.where:{place}}{line.text}" for text, line in rows]
     if found.switch.following == CLOCK:
         text.insert(1, "  time passes up to the next deadline")
     if found.name:
@@ -94,10 +95,6 @@ def without(outcome: Outcome) -> str:
     if outcome.nearest is None:
         return ""
     return ", without which the run " + (f"fails by {outcome.nearest}" if outcome.nearest else "passes")
-
-
-def where(line: Line) -> str:
-    return f"{os.path.basename(line[1])}:{line[2]}"
 
 
 def conflict_of(outcome: Outcome) -> Conflict | None:

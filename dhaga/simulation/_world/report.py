@@ -69,7 +69,8 @@ def chosen_of(texts: Sequence[str]) -> set[int]:
         around = {max(0, index - 1), index, min(index + 1, count - 1)}
         if DECISIVE.match(texts[index]) and len(chosen | around) <= SHOWN:
             chosen |= around
-    return chosen | set(range(count - SHOWN + len(chosen) - LAST, count))
+    room = SHOWN - len(chosen)
+    return chosen | set(range(count - LAST - room, count))
 
 
 def faults_of(run: Run) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +216,17 @@ def test_a_pause_falls_between_two_lines_and_its_report_names_the_line() -> None
     replayed = run_one(look_then_act, settings, Order(failure.seed, failure.switches, failure.faults))
     assert (replayed.kind, replayed.hash) == (failure.kind, failure.hash)
     assert not search(look_then_act, 20, Settings(stalls=0, faults={"hosts": HOSTS})).failures
+
+
+def test_a_report_with_lines_shows_the_source_of_the_line_before_which_a_thread_is_paused() -> None:
+    settings = Settings(strategy=dhaga.simulation.PCT(2), stalls=0, faults={"hosts": HOSTS, "faults": [PAUSE]})
+    failure = search(look_then_act, 100, settings).failures[0]
+    order = Order(failure.seed, failure.switches, failure.faults, keep_lines=True)
+    report = run_one(look_then_act, settings, order).report
+    found = re.search(r"holder is paused before test_pauses\.py:(\d+)  (.+); .* runs", report)
+    assert found is not None, report
+    number, source = found.groups()
+    assert source == Path(__file__).read_text().splitlines()[int(number) - 1].strip()
 
 
 def test_a_seed_pauses_at_the_same_line_twice() -> None:
