@@ -155,11 +155,16 @@ types: $(TOOLS)/.tools  ## mypy, strict but for tests; `make test-once` adds pyr
 OF_TEXT := tests/kit tests/test_layers.py tests/test_mirror.py tests/test_packaging.py tests/test_prose.py
 NOT_OF_TEXT := $(addprefix --ignore=,$(OF_TEXT))
 
+# $(call suites,PYTHON,MARKS,"TESTS" "TESTS" …): each in a process of its own, one after the other
+define suites
+	status=0; for tests in $(3); do \
+	    $(1) -m tests.kit.suite -q -m '$(2)' $$tests $(ARGS) || status=1; \
+	done; exit $$status
+endef
+
 test-%: .venv-%/.test  ## the library's tests on one Python: make test-3.12
 	@echo "== tests on Python $*"
-	status=0; for tests in "$(MOST) $(if $(filter $*,$(MAIN)),,$(NOT_OF_TEXT))" "$(APART)"; do \
-	    .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once' $$tests $(ARGS) || status=1; \
-	done; exit $$status
+	$(call suites,.venv-$*/bin/python,not slow and not once,"$(MOST) $(if $(filter $*,$(MAIN)),,$(NOT_OF_TEXT))" "$(APART)")
 
 # What the accelerator has a part in: all of it on the oldest Python, the lower districts on the others. What is above
 # these is the same code with and without the accelerator, and each Python runs it with.
@@ -168,9 +173,7 @@ test-pure: $(VERSIONS:%=pure-%)  ## the library's tests without the accelerator,
 
 pure-%: .venv-%/.test  ## the same on one Python: make pure-3.12
 	@echo "== pure Python, on Python $*"
-	status=0; for tests in $(if $(filter $*,$(OLDEST)),"$(MOST) $(NOT_OF_TEXT)" "$(APART)","$(if $(filter $*,$(NEWEST)),$(LOWER),tests/_kernel tests/_sync)"); do \
-	    DHAGA_PURE=1 .venv-$*/bin/python -m tests.kit.suite -q -m 'not slow and not once and not crowd' $$tests $(ARGS) || status=1; \
-	done; exit $$status
+	$(call suites,DHAGA_PURE=1 .venv-$*/bin/python,not slow and not once and not crowd,$(if $(filter $*,$(OLDEST)),"$(MOST) $(NOT_OF_TEXT)" "$(APART)","$(if $(filter $*,$(NEWEST)),$(LOWER),tests/_kernel tests/_sync)"))
 
 # What runs on the main Python alone mostly waits for processes: three at once, beside the library's.
 FRAMEWORKS := tests/integrations tests/packages
@@ -182,9 +185,7 @@ test-frameworks: $(TOOLS)/.packages  ## the tests of frameworks and packages, on
 	$(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $(FRAMEWORKS) $(ARGS)
 
 test-once: $(TOOLS)/.packages  ## the other tests of programs rather than the library, on the main Python
-	status=0; for tests in "$(MOST) $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py tests/test_site.py)" "$(APART)"; do \
-	    $(TOOLS)/bin/python -m tests.kit.suite -q -m 'once and not slow' $$tests $(ARGS) || status=1; \
-	done; exit $$status
+	$(call suites,$(TOOLS)/bin/python,once and not slow,"$(MOST) $(addprefix --ignore=,$(PROGRAMS) tests/test_readme.py tests/test_site.py)" "$(APART)")
 
 test-anywhere: $(TOOLS)/.tools  ## `make test` as other people run it: no terminal, signals ignored, another run beside it, …
 	$(TOOLS)/bin/python -m tests.anywhere $(ARGS)
