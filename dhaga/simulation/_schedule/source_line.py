@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..._kernel.stacks import source_of
 
 LOOKED_AT = 1_000
-"""Kept lines among which the last one of a thread is looked for."""
+"""Kept lines, the last ones, that are searched for one of a thread."""
 
 
 class SourceLine(NamedTuple):
