@@ -16,7 +16,7 @@ import dhaga
 from dhaga import debug
 from dhaga._kernel import originals
 from dhaga._kernel.platform.system import system
-from dhaga.debug._remote import loopback
+from dhaga.debug._remote import endpoint, loopback
 from dhaga.debug._remote.client import InspectorClient
 from dhaga.debug._remote.inspector import Inspector
 from dhaga.debug._remote.not_answered import NotAnswered
@@ -116,9 +116,9 @@ def test_files_of_processes_that_were_killed_are_removed(folder: Path) -> None:
 
 def test_a_process_without_an_inspector_is_told_how_to_get_one() -> None:
     with pytest.raises(NotAnswered, match=r"has no inspector, or is another user's: start it with DHAGA_DEBUG=1"):
-        loopback.connect(os.getpid())
+        endpoint.connect(os.getpid())
     with pytest.raises(NotAnswered, match="there is no process 4194999"):
-        loopback.connect(4194999)
+        endpoint.connect(4194999)
 
 
 def test_a_client_that_says_nothing_keeps_no_other_waiting(mine: Inspector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 COMMANDS = (
     "dhaga._cli",
     "dhaga.__main__",
-    *(f"dhaga.debug._remote.{each}" for each in ("client", "unix_socket", "loopback")),
+    *(f"dhaga.debug._remote.{each}" for each in ("client", "endpoint", "unix_socket", "loopback")),
 )
 """Modules of the commands: the text of a private exception that they raise is the last line of a command."""
 

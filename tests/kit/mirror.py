@@ -114,6 +114,7 @@ WITHOUT_TESTS = {
     "simulation/disk/_survival.py": "by test_disk.py: what a kill leaves",
     "simulation/disk/_writing.py": "by test_files.py and test_disk.py: the functions of os for fds",
     "simulation/_base/errors.py": "raised in test_world.py, test_unsimulated.py and test_determinism.py",
+    "debug/_remote/ended.py": "by test_loopback.py and test_socket_path.py: what the killed have left",
     "debug/_remote/endpoint.py": "by test_loopback.py and test_socket_path.py: each platform's",
     "debug/_remote/not_answered.py": "raised in test_client.py and test_loopback.py",
     "debug/_remote/unix_socket.py": "by test_client.py and test_socket_path.py: who may ask, and who is asked",

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ..._kernel.platform.system import system
 from . import loopback, unix_socket
+from .not_answered import NotAnswered
 
 
 class Endpoint(Protocol):
@@ -31,4 +32,6 @@ def endpoint_of(pid: int) -> Endpoint:
 
 def connect(pid: int) -> socket.socket:
     """Connect to the inspector of a process. Raises: NotAnswered."""
+    if not system.process_lives(pid):
+        raise NotAnswered(f"there is no process {pid}")
     return unix_socket.connect(pid) if system.UNIX_SOCKETS else loopback.connect(pid)

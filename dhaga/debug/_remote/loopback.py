@@ -15,8 +15,8 @@ import socket
 from pathlib import Path
 
 from ..._kernel import originals
-from ..._kernel.platform.system import system
 from .._helper_thread import idle
+from .ended import files_of_ended
 from .not_answered import ADVICE, NotAnswered
 
 LOOPBACK = "127.0.0.1"
@@ -67,8 +67,6 @@ class Endpoint:
 
 def connect(pid: int) -> socket.socket:
     """Connect to the inspector of a process. Raises: NotAnswered."""
-    if not system.process_lives(pid):
-        raise NotAnswered(f"there is no process {pid}")
     path = file_of(pid)
     try:
         told = json.loads(path.read_text(encoding="ascii"))
@@ -127,7 +125,5 @@ def file_of(pid: int) -> Path:
 
 def sweep(folder: Path) -> None:
     """Remove the files of ended processes."""
-    for path in folder.glob("inspector-*.json"):
-        number = path.stem.removeprefix("inspector-")
-        if number.isdecimal() and not system.process_lives(int(number)):
-            path.unlink(missing_ok=True)
+    for path in files_of_ended(folder, "inspector-", ".json"):
+        path.unlink(missing_ok=True)

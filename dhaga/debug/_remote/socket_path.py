@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..._kernel import originals
-from ..._kernel.platform.system import system
+from .ended import files_of_ended
 
 
 def name_of(pid: int) -> str:
@@ -57,9 +57,8 @@ def check(folder: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove the sockets of ended processes: no process has the PID, and no process answers."""
-    for path in folder.glob("dhaga-*.sock"):
-        number = path.stem.removeprefix("dhaga-")
-        if number.isdecimal() and not system.process_lives(int(number)) and not answers(path):
+    for path in files_of_ended(folder, "dhaga-", ".sock"):
+        if not answers(path):
             path.unlink(missing_ok=True)
 
 

@@ -1,0 +1,16 @@
+"""Files that processes have left, which had an inspector and were killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..._kernel.platform.system import system
+
+
+def files_of_ended(folder: Path, prefix: str, suffix: str) -> Iterator[Path]:
+    """Yield the files of ended processes. Each file has the PID between ``prefix`` and ``suffix`` in its name."""
+    for path in folder.glob(f"{prefix}*{suffix}"):
+        number = path.name.removeprefix(prefix).removesuffix(suffix)
+        if number.isdecimal() and not system.process_lives(int(number)):
+            yield path
