@@ -344,7 +344,12 @@ def celery_worker(
         )
     try:
         results = [app.send_task("meet", [tasks]) for _ in range(tasks)]
-        yield [result.get(timeout=2 * LONG) for result in results], log.read_text()
+        try:
+            found = [result.get(timeout=2 * LONG) for result in results]
+        except celery.exceptions.TimeoutError as error:
+            error.add_note(f"the worker ended with {worker.poll()}; its log:\n{log.read_text()[-4000:]}")
+            raise
+        yield found, log.read_text()
         worker.terminate()
         assert worker.wait(LONG) == 0, log.read_text()
     finally:
