@@ -1,25 +1,21 @@
-"""Public calls of the kernel: spawn, sleep, park, current, priority, Timeout. Each finds the caller's scheduler."""
+"""The public calls of the kernel: spawn, sleep, park, current, priority. Each uses the caller's scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextvars import Context
-from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from greenlet import getcurrent
 
 from .context_manager import contextmanager
-from .errors import Expired
-from .faces.arguments import check_seconds, checked_timeout
-from .faces.foreign_names import OF_A_TIMEOUT, refuse_async_with, say_foreign_names
+from .faces.arguments import check_seconds
 from .process import preemption_watcher  # noqa: F401  (starts with the first preemptive scheduler)
 from .process.current_scheduler import current_scheduler
 from .run.main_code import Main
 from .run.microthread import Dhaga
 from .run.run_queues import HIGH, LOW, NORMAL, Priority
 from .run.scheduler import Scheduler, sleep
-from .run.timers import Entry
 from .wait.current import this_waiter
 from .wait.waiter import Waiter
 
@@ -27,8 +23,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-# Type checkers check the arguments of ``fn`` only if all arguments are its own (PEP 612 allows no keyword between
-# them).
+# Type checkers check the arguments of ``fn`` only in the last overload: PEP 612 allows no keyword parameter beside
+# ``P.kwargs``.
 @overload
 def spawn(
     fn: Callable[..., R],
@@ -58,7 +54,7 @@ def spawn(
 def spawn(fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
 @overload
 def spawn(fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
-def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+def spawn(  # type: ignore[misc]  # P.kwargs may contain keywords of spawn
     fn: Callable[..., R],
     /,
     *args: Any,
@@ -68,12 +64,12 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
     context: Context | None = None,
     **kwargs: Any,
 ) -> Dhaga[R]:
-    """Start a dhaga that calls ``fn(*args, **kwargs)`` on the caller's scheduler, at its place in the run queue.
+    """Start a dhaga that calls ``fn(*args, **kwargs)``: append it to the run queue of the caller's scheduler.
 
-    Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: cancelled at
-    interpreter exit instead of joined; ``priority``: HIGH, NORMAL or LOW, see ``dhaga.priority``; ``context``: its
-    context variables, by default a copy of the caller's. If ``fn`` has a parameter of one of these names, use
-    ``functools.partial``. Raises: TypeError.
+    Parks: never. From: a dhaga, main code, a coroutine or callback of a running loop. ``daemon``: whether interpreter
+    exit cancels the dhaga instead of joining it. ``priority``: HIGH, NORMAL or LOW, see ``dhaga.priority``.
+    ``context``: the dhaga's context variables, by default a copy of the caller's. To pass ``fn`` an argument with one
+    of these names, use ``functools.partial``. Raises: TypeError.
 
     >>> import dhaga
     >>> dhaga.spawn(pow, 2, 10).result()
@@ -82,7 +78,7 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
     me: Any = getcurrent()
     try:
         scheduler = me.scheduler
-    # Main code and the hub are plain greenlets. EAFP saves the common case, a dhaga, an isinstance check.
+    # Main code and the hub are plain greenlets without a scheduler. A dhaga, the common case, needs no type check.
     except AttributeError:
         scheduler = current_scheduler()
     dhaga: Dhaga[R] = Dhaga(scheduler, fn, args, kwargs or None, name, daemon, context, priority)
@@ -92,12 +88,13 @@ def spawn(  # type: ignore[misc]  # P.kwargs may name ours
 
 @contextmanager
 def priority(level: Priority) -> Iterator[None]:
-    """Run a block of the caller with another priority: HIGH, NORMAL or LOW. ``spawn`` also takes it as an argument.
+    """Set the caller's priority for a block: HIGH, NORMAL or LOW. ``spawn`` also accepts a priority.
 
-    A HIGH dhaga that becomes runnable runs next; a LOW one runs when no other is runnable. Starvation is bounded: one
-    NORMAL and one LOW dhaga run in every second lap of 1 ms (or of one turn that takes longer). ``sleep(0)`` lets every
-    HIGH and NORMAL dhaga run once. Dhagas spawned in the block are NORMAL.
-    Parks: never; the priority takes effect at the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
+    A HIGH dhaga that becomes runnable runs next; a LOW dhaga runs when no other dhaga is runnable. Starvation is
+    bounded: after every two full laps, one NORMAL and one LOW dhaga run. Dhagas run in laps: a lap is the time between
+    two rounds of the event loop. A lap is full after 1 ms, or later if a dhaga does not switch by then. ``sleep(0)``
+    lets every runnable HIGH and NORMAL dhaga run once. Dhagas spawned in the block are NORMAL. Parks: never; the
+    priority takes effect at the next wake. From: a dhaga, main code. Raises: TypeError, ParkError.
     """
     me = current()
     former = me.own_priority
@@ -109,9 +106,9 @@ def priority(level: Priority) -> Iterator[None]:
 
 
 def current() -> Dhaga | Main:
-    """Return the running dhaga, or the waiter of the main code, which parks and is woken like a dhaga.
+    """Return the running dhaga; in main code, return the main code's waiter, which parks and is woken like a dhaga.
 
-    Parks: never. Raises: ParkError on the hub and in coroutines, where neither runs.
+    Parks: never. Raises: ParkError on the hub and in coroutines, where neither a dhaga nor main code runs.
 
     >>> import dhaga
     >>> dhaga.spawn(lambda: dhaga.current().name, name="backup-3").result()
@@ -131,11 +128,12 @@ def park(
     *,
     start: Callable[[], object] | None = None,
 ) -> Any:
-    """Suspend the caller until a call of its ``wake``; see ``current()``. All waits of Dhaga are built on it.
+    """Suspend the caller until its method ``wake`` is called. New kinds of waits can be built on ``park``.
 
-    Parks: ``reason``. From: a dhaga, main code. ``undo()`` removes the caller from what it waits for, and runs before a
-    timeout or a cancel ends the park; if it raises ValueError or returns False, a wake is under way and wins.
-    ``start()`` runs once the caller counts as parked, so that a wake by another OS thread cannot come too early.
+    Parks: ``reason``. From: a dhaga, main code. The waker calls ``wake`` of the object that ``current()`` returns to
+    the caller. Before a timeout or a cancel ends the park, ``undo()`` removes the caller from the awaited object. If
+    ``undo()`` returns False or raises ValueError, a wake is under way and wins. ``start()`` runs when the caller
+    already counts as parked, so that no wake by another OS thread comes too early.
     Returns: the wake's value. Raises: the wake's error, TimeoutError, Cancelled, ParkError, ValueError (NaN).
 
     >>> import dhaga
@@ -151,8 +149,8 @@ def park(
         try:
             start()
         except BaseException:
-            # start() failed: no waker knows of this park. A waiter leaves the parked state only by a wake and its turn
-            # in the run queue, also in this case.
+            # start() failed, so no waker knows of this park. The caller wakes itself, because a waiter leaves the
+            # parked state only by a wake and a turn in the run queue.
             me.wake_parked()
             me.park_until_woken()
             raise
@@ -162,7 +160,7 @@ def park(
 
 
 class UndoTarget:
-    """Wait target of a public park: its undo is a function without arguments."""
+    """The wait target of a ``park`` call. Its undo is a function without arguments."""
 
     __slots__ = ("owner", "undo")
     for_all = True
@@ -175,84 +173,6 @@ class UndoTarget:
         return self.undo()
 
 
-@refuse_async_with("async with asyncio.timeout(...)")
-class Timeout:
-    """Bound a block: a park in it that lasts beyond ``seconds`` is undone, and the block raises TimeoutError.
-
-    Nests: each block turns only its own expiry into TimeoutError. Inside, the expiry travels as a ``BaseException``
-    (``Expired``), so that ``except OSError`` around a socket call lets it pass. None: no bound. ``expired`` reports the
-    outcome. ``error``: an exception, or a class of them, that is raised instead of TimeoutError.
-    Parks: never. From: a dhaga, main code. One ``with`` block per object. A block that computes is interrupted
-    where the program asks for preemption (CPython 3.12 and newer), else not before its next park.
-    Raises: ValueError, TypeError.
-
-    >>> import dhaga
-    >>> with dhaga.Timeout(0.01):
-    ...     dhaga.sleep(1)
-    Traceback (most recent call last):
-    TimeoutError: not done within 0.01 s
-    """
-
-    def __init__(self, seconds: float | None, error: BaseException | type[BaseException] | None = None) -> None:
-        self.seconds: float | None = checked_timeout(seconds)
-        if error is not None:
-            check_error(error)
-        self._raised_instead = error
-        self.entered: bool = False
-        self.expired: bool = False
-        self.error: Expired | None = None
-        self.entry: Entry | None = None
-        self._waiter: Dhaga | Main | None = None
-
-    def __repr__(self) -> str:
-        return f"<Timeout {self.seconds} s{', expired' if self.expired else ''}>"
-
-    def __enter__(self) -> Self:
-        if self.entered:
-            raise RuntimeError(f"{self!r} is already entered or was used before: make one for each block")
-        self._waiter = current()
-        self.entered = True
-        if self.seconds is not None:
-            scheduler = self._waiter.scheduler
-            self.entry = scheduler.expire_after(self.seconds, self)
-        return self
-
-    def _expire(self) -> None:
-        """Interrupt the block. From: the scheduler's timers, on the hub."""
-        assert self._waiter is not None and self.entry is not None
-        self.expired = True
-        self.error = Expired(self, self.entry[1])
-        self._waiter.cancel_with(self.error)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        waiter, self._waiter = self._waiter, None
-        # The error refers to this Timeout; a reference left here would make a cycle.
-        own_error, self.error = self.error, None
-        assert waiter is not None
-        if self.entry is not None:
-            waiter.scheduler.timers.discard(self.entry)
-        # The block ended after the expiry but before its next park: the pending expiry would be raised in code outside.
-        if own_error is not None and own_error in waiter.pending_errors:
-            waiter.pending_errors.remove(own_error)
-        if own_error is not None and own_error is error:
-            if self._raised_instead is not None:
-                raise self._raised_instead from error
-            raise TimeoutError(f"not done within {self.seconds} s") from error
-
-
-say_foreign_names(Timeout, OF_A_TIMEOUT)
-
-
-def check_error(error: object) -> None:
-    """Check the error that a Timeout is to raise. Raises: TypeError."""
-    if error is False:
-        raise TypeError("a Timeout raises an error; for a silent one: with dhaga.move_on_after(seconds): ...")
-    if not isinstance(error, BaseException) and not (isinstance(error, type) and issubclass(error, BaseException)):
-        raise TypeError(f"the error of a Timeout is an exception or a class of them, not {error!r}")
-
-
 __all__ = [
     "HIGH",
     "LOW",
@@ -260,7 +180,6 @@ __all__ = [
     "Dhaga",
     "Priority",
     "Scheduler",
-    "Timeout",
     "current",
     "park",
     "priority",

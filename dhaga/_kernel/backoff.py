@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def backoff(first: float, longest: float) -> Iterator[float]:
-    """Yield pauses in seconds, endlessly: ``first``, then twice the previous one, at most ``longest``."""
+    """Yield pauses in seconds without end: ``first``, then twice the previous pause, at most ``longest``."""
     pause = first
     while True:
         yield pause

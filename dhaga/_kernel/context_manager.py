@@ -1,7 +1,7 @@
-"""``contextmanager``, as in ``contextlib``, for blocks with users' code, or with a park, where any error may be raised.
+"""A variant of ``contextlib.contextmanager`` for blocks that may raise any error: blocks that park or run users' code.
 
-The standard one sets ``__traceback__`` of the error that leaves the block. An exception that is a frozen dataclass
-refuses that, and the caller gets a FrozenInstanceError instead.
+The standard decorator sets ``__traceback__`` of an error that leaves the block. If the exception is a frozen dataclass,
+the assignment fails, and the caller gets a FrozenInstanceError instead of that exception.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ T = TypeVar("T")
 
 @refuse_async_with()
 class GeneratorContext(ContextDecorator, Generic[T]):
-    """A context manager over a generator with one ``yield``; also a decorator, with a new generator for each call."""
+    """A context manager that runs a generator with one ``yield``. As a decorator, it makes a new generator for each
+    call.
+    """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self.call = function, args, options
@@ -60,7 +62,10 @@ class GeneratorContext(ContextDecorator, Generic[T]):
 
 
 def contextmanager(function: Callable[P, Iterator[T]]) -> Callable[P, GeneratorContext[T]]:
-    """Make a context manager from a generator function. Source: ``contextlib``, but errors keep their attributes."""
+    """Make a context manager from a generator function.
+
+    Source: ``contextlib``; the difference is that no attribute of an error is assigned.
+    """
 
     @wraps(function)
     def make(*args: P.args, **options: P.kwargs) -> GeneratorContext[T]:

@@ -1,10 +1,12 @@
-"""The OS threads that Dhaga adds to a program. The program's signals never reach them.
+"""The helper threads: OS threads that Dhaga adds to a program. The program's signals never reach them.
 
-The kernel hands a signal of the process to any thread that does not block it. A program may block a signal in its own
-threads and take it by ``sigwait``. If a helper thread did not block that signal, the signal would end the process. So
-each helper thread starts with all signals blocked. While it makes a call for the program, it has the caller's mask: a
-process that the call starts inherits that mask.
-Not here: threads that the program asks for, such as ``Scheduler.start()``, which inherit the mask as any thread does.
+The operating system delivers a process's signal to any thread that does not block the signal. A program may block a
+signal in its own threads and receive it with ``sigwait``. If a helper thread did not block this signal, the helper
+thread might get the signal, and the signal would end the process. So each helper thread starts with all signals
+blocked, except ``FAULTS``. During a call that it makes for the program, a helper thread uses the caller's mask, because
+a process that the call starts inherits the thread's mask.
+Not here: threads that the program starts, for example with ``Scheduler.start()``. These threads inherit their starter's
+mask, like any other thread.
 """
 
 from __future__ import annotations
@@ -23,23 +25,28 @@ FAULTS = {
     for name in ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
     if (number := getattr(signal, name, None)) is not None
 }
-"""Signals of a thread's own faults: if they are blocked, the process ends without the report of ``faulthandler``."""
+"""Signals that a thread's own faults cause. If these signals were blocked, a fault would end the process without a
+report of ``faulthandler``.
+"""
 
 GONE_SECONDS = 0.1
-"""The longest wait at a fork for the end of a helper thread, which takes 0.1 ms on an idle machine."""
+"""The longest time that a fork waits for the end of a helper thread. On an idle machine the thread ends within 0.1
+ms.
+"""
 
 BLOCKED: frozenset[int] = frozenset(map(int, signal.valid_signals() - FAULTS)) - system.NEVER_BLOCKED
-"""The mask of a helper thread."""
+"""The mask of a helper thread: all signals that can be blocked, except ``FAULTS``."""
 
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Block all signals in the calling thread, and in threads that it starts in the block.
+    """Block all signals of ``BLOCKED`` in the calling thread during the ``with`` block. Threads started in the block
+    inherit the mask.
 
-    Raises: errors of handlers of signals that came meanwhile, at the end of the block.
+    Raises: at the end of the block, errors of handlers of signals that arrived during the block.
     """
-    # Read first: if a handler raises in the next call, that call has blocked the signals without returning the former
-    # mask.
+    # The mask is read first. If a signal handler raises in ``block_signals``, the signals are blocked, but that call
+    # returns no former mask.
     former = system.signal_mask()
     try:
         system.block_signals(BLOCKED)
@@ -49,34 +56,34 @@ def signals_blocked() -> Iterator[None]:
 
 
 class HelperThread(originals.Thread):
-    """A daemon OS thread that ``threading`` lists, with all signals blocked."""
+    """A daemon OS thread with the signal mask ``BLOCKED``. ``threading`` lists the thread."""
 
     def __init__(self, name: str, target: Callable[..., object] | None = None, args: tuple[Any, ...] = ()) -> None:
         super().__init__(target=target, args=args, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread. Raises: RuntimeError if it cannot be started, as at interpreter exit."""
+        """Start the thread. Raises: RuntimeError if the thread cannot be started, for example at interpreter exit."""
         with signals_blocked():
             super().start()
 
 
 def start_unlisted(name: str, fn: Callable[..., object], *args: Any) -> None:
-    """Start a helper thread that ``threading`` does not know, because it lists the program's threads."""
+    """Start a helper thread that ``threading`` does not list among the program's threads."""
     with signals_blocked():
         originals.start_new_thread(run_unlisted, (name, fn, args))
 
 
 def run_unlisted(name: str, fn: Callable[..., object], args: tuple[Any, ...]) -> None:
-    """Body of an unlisted thread."""
+    """Run an unlisted thread: set its name, then call ``fn``."""
     if originals.set_thread_name is not None:
         originals.set_thread_name(name)
     fn(*args)
 
 
 def wait_until_gone(native_id: int | None) -> None:
-    """Wait until the system has removed an OS thread that has ended, where it tells: on Linux, within a moment.
+    """Wait until Linux has removed an OS thread that has ended. On other systems, which report no removal, do not wait.
 
-    From CPython 3.12 on a fork warns if the system knows of another thread, even of one that has returned.
+    From CPython 3.12 on, a fork warns if the system knows of another thread, even if that thread has ended.
     """
     deadline = originals.monotonic() + GONE_SECONDS
     while os.path.exists(f"/proc/self/task/{native_id}") and originals.monotonic() < deadline:

@@ -1,9 +1,9 @@
-"""The standard library's own functions, taken before a patch can replace them. The kernel calls only these.
+"""The standard library's own functions, saved before a patch can replace them. The kernel calls the saved functions.
 
-A function written in Python looks up the names of its module at each call. So a mere reference does not preserve it: a
-saved ``threading.enumerate`` would use a patched ``threading.Lock``. ``unpatched`` therefore copies the function with a
-``Namespace`` for its globals. There, names that a patch replaces keep their former meaning, and all others are looked
-up in the module as ever.
+A function written in Python looks up the names of its module at each call. So a saved reference is not enough: a saved
+``threading.enumerate`` would use a patched ``threading.Lock``. ``unpatched`` therefore copies the function and gives
+the copy a ``Namespace`` as its globals. A ``Namespace`` keeps the former values of names that a patch replaces, and
+looks up all other names in the module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Namespace(dict[str, Any]):
-    """The globals of a standard module for its own functions: patched names have their former values."""
+    """The globals of a standard module's copied functions: names that a patch replaces have their former values."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -40,14 +40,14 @@ class Namespace(dict[str, Any]):
             raise KeyError(name) from None
 
 
-# For the modules whose functions and classes this module calls. ``monkey`` adds the replaced names.
+# The namespaces of the modules whose functions this module copies. ``monkey`` adds the former values of replaced names.
 namespaces = {module.__name__: Namespace(module) for module in (threading, socket)}
 
 
 def unpatched(function: F) -> F:
-    """Return a function of a standard module that works as before under every patch of that module.
+    """Return a copy of a standard module's function that works unchanged under every patch of the module.
 
-    Raises: PatchError if another package (usually gevent or eventlet) has replaced it before the import of dhaga.
+    Raises: PatchError if another package (usually gevent or eventlet) replaced the function before dhaga was imported.
     """
     assert isinstance(function, FunctionType)
     if function.__module__ not in namespaces:
@@ -70,10 +70,10 @@ def unpatched(function: F) -> F:
 
 
 def unpatched_methods(kind: type, replaced: Set[str]) -> Iterator[tuple[type, str, Any]]:
-    """Yield the methods to preserve: of a class that a patch replaces, and of its subclasses in the same module.
+    """Yield unpatched methods for a class that a patch replaces, and for its subclasses in the same module.
 
-    Methods that use no replaced name stay unchanged: a Namespace would slow them down (``makefile`` and ``close`` of a
-    socket: 3.8 µs instead of 2.1).
+    Methods that use no replaced name are left out, because a Namespace would slow them down: ``makefile`` and ``close``
+    of a socket would take 3.8 µs instead of 2.1 µs.
     """
     for name, value in list(vars(kind).items()):
         if not isinstance(value, FunctionType) or value.__module__ != kind.__module__:
@@ -87,12 +87,12 @@ def unpatched_methods(kind: type, replaced: Set[str]) -> Iterator[tuple[type, st
 
 
 def global_names(code: CodeType) -> set[str]:
-    """Return the names of globals and attributes that code looks up."""
+    """Return the names of globals and attributes that a code object looks up."""
     return {*code.co_names}.union(*(global_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
 def own_copy(name: str) -> Any:
-    """Return a second copy of a module written in C, with function objects of its own, which no other module has."""
+    """Return a second copy of a module written in C. The function objects of the copy are in no other module."""
     spec = importlib.util.find_spec(name)
     assert spec is not None and spec.loader is not None
     copy = importlib.util.module_from_spec(spec)
@@ -106,7 +106,7 @@ TIMEOUT_MAX = _thread.TIMEOUT_MAX
 start_new_thread = _thread.start_new_thread
 interrupt_main = _thread.interrupt_main
 get_native_id = _thread.get_native_id
-# From CPython 3.14 on.
+# This function exists from CPython 3.14 on.
 set_thread_name: Any = getattr(_thread, "set_name", None)
 Thread = threading.Thread
 current_thread = unpatched(threading.current_thread)
@@ -115,10 +115,19 @@ main_thread = unpatched(threading.main_thread)
 Barrier = threading.Barrier
 RLock = _thread.RLock
 local = threading.local
-# The number of threads besides the main one.
+
+
+def thread_name(ident: int) -> str:
+    """Return the name of an OS thread. For a thread unknown to ``threading``, create no dummy ``Thread``."""
+    thread = namespaces["threading"]["_active"].get(ident)
+    return str(thread.name) if thread is not None else f"thread {ident}"
+
+
+# This function returns the number of threads besides the main thread.
 thread_count = _thread._count
-# Clocks of a copy of ``time``: freezegun stops a clock by replacing its function object in every module that has a name
-# for it. A call takes 71 ns, as one of the module's own function does; a partial would take 86 ns.
+# These clocks are functions of a copy of ``time``. To stop a clock, freezegun replaces the clock's function object in
+# every module. freezegun does not find the function objects of the copy. A call takes 71 ns, like a call of the
+# original; a ``functools.partial`` of the original would take 86 ns.
 own_time = own_copy("time")
 monotonic: Callable[[], float] = own_time.monotonic
 perf_counter: Callable[[], float] = own_time.perf_counter
@@ -135,14 +144,14 @@ write = os.write
 select_module = select
 poll: Any = system.poll
 epoll: Any = getattr(select, "epoll", None)
-# select's own; None where the platform lacks it.
+# The class ``select.kqueue``; None where the platform lacks kqueue.
 kqueue: Any = getattr(select, "kqueue", None)
 
 
 def selector_over(kqueue: Any) -> Any:
-    """Return a class as ``selectors.KqueueSelector``, over ``kqueue`` even where a patch replaces ``select.kqueue``.
+    """Return a class like ``selectors.KqueueSelector`` that uses ``kqueue`` even if a patch replaces ``select.kqueue``.
 
-    The standard class looks that name up for each selector.
+    The standard class looks up ``select.kqueue`` for each selector.
     """
     standard: Any = getattr(selectors, "KqueueSelector")  # noqa: B009 - type checkers lack it on other platforms
     init = standard.__init__
@@ -159,5 +168,5 @@ else:
 
 
 def after_fork_in_child(forget: object) -> None:
-    """Arrange a call of ``forget()`` in every forked child."""
+    """Register ``forget()`` to be called in every forked child."""
     system.register_at_fork(after_in_child=forget)  # type: ignore[arg-type]

@@ -1,23 +1,24 @@
-"""Doors: the calls to the operating system that a simulation answers. It sets these names, and no others of Dhaga but
-hooks, ``dhaga.excepthook`` among them.
+"""Calls to the operating system that a simulation replaces (the *doors*). Besides these names, a simulation sets only
+hooks of Dhaga, such as ``dhaga.excepthook``.
 
 | door                    | called by, and when                                       | in a simulation               |
 |-------------------------|-----------------------------------------------------------|-------------------------------|
 | ``names_of_caller``     | ``_iowait/dns``, for the functions that look names up in  | ``network/_names``            |
 |                         | the caller's OS thread; None: the real ones               |                               |
-| ``new_socket``          | each new ``dhaga.socket``: returns its real arguments;    | ``network/_sockets``          |
-|                         | None: those of the caller                                 |                               |
-| ``sockets``             | ``dhaga.socket``, for the functions of this class with    | ``network/_sockets``          |
-|                         | addresses and options, and to receive; real: C's          |                               |
+| ``new_socket``          | each new ``dhaga.socket``: returns the arguments to use;  | ``network/_sockets``          |
+|                         | None: the caller's arguments                              |                               |
+| ``sockets``             | ``dhaga.socket``, for the class whose methods receive, or | ``network/_sockets``          |
+|                         | use addresses or options; real: ``_socket.socket``        |                               |
 | ``open_file``           | ``dhaga.io``, for the file objects that do not park       | ``disk/_files``               |
 | ``offloaded_file``      | ``_iowait/offloaded_file``, for the class of raw files;   | ``disk/_files``               |
 |                         | None: ``OffloadedFile``                                   |                               |
-| ``pool_thread``         | ``_workers/offloaded_call``, for the class of the threads | ``_standard/offload``         |
+| ``pool_thread``         | ``_workers/worker_threads``, for the class of the threads | ``_standard/offload``         |
 |                         | that make a caller's calls; None: ``WorkerThread``        |                               |
 | ``next_scope``          | ``_structured/scope``, for the number of a new scope      | counts from 1                 |
 
-A simulation runs in one OS thread. Calls from others, and for objects that are not simulated, still reach the operating
-system. The compiled paths pass no door; ``socket.recv`` in Python looks one attribute more up.
+A simulation runs in one OS thread. Calls from other OS threads, and calls for objects that are not simulated, still
+reach the operating system. The compiled functions call no door. In Python, the door ``sockets`` costs ``socket.recv``
+one more attribute lookup.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``spawn_later``: a dhaga that starts later, by the clock of its scheduler.
+"""The function ``spawn_later``: a new dhaga calls a function after a delay. The scheduler's clock measures the delay.
 
-It is spawned at once, and parked (``spawn_later``) until its time has come: so a cancel, a join, a deadline of the
-virtual clock, the dump and the interpreter's exit find it as any other dhaga that waits. Rejected: a NEW dhaga that a
-timer admits. It saves 6 KB of stack, but adds a state that each of these would have to know.
+The dhaga is spawned at once and parks (``spawn_later``) until the delay is over. So a cancel, a join, the virtual
+clock, the dump and interpreter exit treat the dhaga like any other parked dhaga. Rejected: a timer that spawns the
+dhaga. Such a timer would save 6 KB of stack, but each of these features would have to handle an additional state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from greenlet import getcurrent
 
 from .api import spawn
-from .faces.arguments import check_delay, check_function
+from .faces.arguments import check_function, checked_delay
 from .process.current_scheduler import current_scheduler
 from .run.call_outs import calls_out
 from .run.microthread import Dhaga
@@ -35,12 +35,11 @@ def spawn_later(
     context: Context | None = None,
     **kwargs: Any,
 ) -> Dhaga[R]:
-    """Start a dhaga that calls ``fn(*args, **kwargs)`` after ``seconds``; after an earlier ``cancel()`` it is not
-    called.
+    """Start a dhaga that calls ``fn(*args, **kwargs)`` after ``seconds``. A ``cancel()`` in time prevents the call.
 
-    Until its start it is WAITING for ``spawn_later``; ``wake()`` starts it early. Interpreter exit waits for it, as for
-    a ``threading.Timer``, unless it is a ``daemon``. Parks: never. From and options: as ``spawn``. Raises: TypeError,
-    ValueError.
+    Until the call the dhaga is WAITING for ``spawn_later``; ``wake()`` makes the call early. Interpreter exit waits for
+    the dhaga, as for a ``threading.Timer``, unless it is a ``daemon``. Parks: never. From: the same callers as
+    ``spawn``, with the same options. Raises: TypeError, ValueError.
 
     >>> import dhaga
     >>> greeting = dhaga.spawn_later(0.01, "hello".upper)
@@ -48,7 +47,7 @@ def spawn_later(
     >>> greeting.result(), reminder.cancel(), reminder.join()
     ('HELLO', True, None)
     """
-    check_delay(seconds, "spawn_later")
+    seconds = checked_delay(seconds, "spawn_later")
     check_function(fn, "spawn_later")
     me: Any = getcurrent()
     scheduler = me.scheduler if isinstance(me, Dhaga) else current_scheduler()
@@ -59,7 +58,7 @@ def spawn_later(
 
 @calls_out
 def call_later(deadline: float, fn: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-    """Park until the deadline, then make the call. From: the dhaga that it is to be made in."""
+    """Park until the deadline, then call ``fn``. From: the spawned dhaga."""
     me: Any = getcurrent()
     scheduler = me.scheduler
     me.prepare_park("spawn_later", SLEEPING)

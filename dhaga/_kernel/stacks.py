@@ -1,7 +1,7 @@
-"""Stacks: of a parked dhaga, from its frame; of a running OS thread, from the output of ``faulthandler``.
+"""Stacks. A parked dhaga's stack is read from its frames, a running OS thread's stack from ``faulthandler``'s output.
 
-``sys._current_frames`` is not used: it makes frame objects of running code, which on Python 3.11 is a segmentation
-fault now and then.
+This module does not use ``sys._current_frames``, because that function makes frame objects of running code. On Python
+3.11 this sometimes causes a segmentation fault.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NamedTuple, TypeVar
 
-# Packages whose frames are left out at both ends of a stack; ``hide_package`` adds to them.
+# Packages whose frames are left out at both ends of a stack; ``hide_package`` adds a package.
 hidden_packages: tuple[str, ...] = ("dhaga._kernel",)
 PACKAGE = f"{os.path.dirname(os.path.dirname(__file__))}{os.sep}"
-# Files that run a program: their frames are left out above it, in the stack of main code.
+# Files that run a program. Their frames are left out at the outer end of a stack.
 RUNNERS = ("<frozen runpy>", f"{PACKAGE}__main__.py", f"{PACKAGE}_cli{os.sep}")
-# Frames kept of a stack, the innermost; ``faulthandler`` writes as many.
+# The highest number of frames in a stack: of a longer stack only the innermost are kept, as in ``faulthandler``.
 MAX_FRAMES = 100
 
 
@@ -35,7 +35,7 @@ class Frame(NamedTuple):
 
     @property
     def of_dhaga(self) -> bool:
-        """Whether this place is in the package itself."""
+        """Whether this place is in the package ``dhaga``."""
         return self.file.startswith(PACKAGE)
 
     @property
@@ -50,18 +50,20 @@ def source_of(file: str, line: int) -> str:
 
 
 F = TypeVar("F")
-# The outermost call first, as in a traceback.
+# The frames of a stack. The outermost call is first, as in a traceback.
 Stack = tuple[Frame, ...]
 
 
 def hide_package(package: str) -> None:
-    """Leave the frames of one more package out of all stacks from now on."""
+    """Leave the frames of another package out of all stacks from now on."""
     global hidden_packages
     hidden_packages = (*hidden_packages, package)
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """Return the stack that ends in a frame, without the kernel's own frames at either end, from the program's on."""
+    """Return the stack that ends in a frame, without the kernel's frames at either end and without frames of
+    ``RUNNERS`` at the outer end.
+    """
     frames = [each for _, each in zip(range(MAX_FRAMES), _outwards(frame), strict=False)]
     return tuple(_frame_at(each) for each in reversed(_without_kernel(frames, _of_kernel, _of_runner)))
 
@@ -73,7 +75,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _without_kernel(frames: list[F], of_kernel: Callable[[F], bool], of_runner: Callable[[F], bool]) -> list[F]:
-    """Leave out the frames of a dhaga's park and start, at both ends of the stack, and those that run the program."""
+    """Leave out frames at both ends of the stack: a dhaga's park, its start, and the frames that run the program."""
     inner, outer = 0, len(frames)
     while inner < outer and of_kernel(frames[inner]):
         inner += 1
@@ -95,12 +97,12 @@ def _frame_at(frame: FrameType) -> Frame:
 
 
 def stacks_of_threads() -> dict[int, Stack]:
-    """Return the current stack of each OS thread, by its ident.
+    """Return each OS thread's current stack, by the thread's ident, without frames of the kernel at either end.
 
-    Without the kernel's own frames at either end. Parks: never; about 0.1 ms. From: any thread. If there are more than
-    a hundred threads, only the youngest hundred are listed.
+    Parks: never; the call takes about 0.1 ms. From: any thread. If there are more than a hundred threads, only the
+    youngest hundred are listed.
     """
-    # 5 ms, paid only by programs that take such stacks.
+    # This import takes 5 ms, and few programs ask for the stacks of threads.
     import tempfile
 
     with tempfile.TemporaryFile("w+", errors="replace") as text:
@@ -117,7 +119,7 @@ def _threads_in(text: str) -> Iterator[tuple[int, Stack]]:
     folders = tuple(f"{PACKAGE}{name.removeprefix('dhaga.')}{os.sep}" for name in hidden_packages)
     for thread in THREAD_BLOCK.finditer(text):
         frames = [Frame(file, int(line), name) for file, line, name in FRAME_LINE.findall(thread[2])]
-        # A stack of nothing but kernel frames is kept whole: an empty one would say nothing.
+        # A stack that has only kernel frames is kept whole, because an empty stack would give no information.
         outside = _without_kernel(
             frames, lambda frame: frame.file.startswith(folders), lambda frame: frame.file.startswith(RUNNERS)
         )

@@ -1,4 +1,4 @@
-"""WeakSets that other OS threads add to."""
+"""Iteration over WeakSets to which other OS threads add members."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ T = TypeVar("T")
 
 
 def members(weak_set: WeakSet[T]) -> list[T]:
-    """Return the members alive now. From: any thread; a member that another thread adds meanwhile may be missing.
+    """Return the living members. From: any thread; a member that another thread adds meanwhile may be missing.
 
-    A WeakSet is iterated over in Python, so that an addition in between raises "Set changed size during iteration".
+    The iterator of a WeakSet is written in Python; if a thread adds a member meanwhile, the iterator raises "Set
+    changed size during iteration".
     """
     while True:
         try:

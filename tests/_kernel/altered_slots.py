@@ -1,7 +1,7 @@
 """Run as a program: delete or replace each slot of each class that the fast paths know, and use the object then.
 
-Each case is a forked child, as it may break its scheduler, or crash. Prints: a line a case, with what the uses came to,
-or the signal that ended the child.
+Each case is a forked child, because it may break its scheduler or crash. Prints: a line a case, with the outcomes of
+the uses, or the signal that ended the child.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ DELETED = "deleted"
 VALUES: dict[str, Any] = {DELETED: None, "None": None, "object": object(), "2**70": 2**70}
 AT_ONCE = 40
 CPU_SECONDS, SECONDS = 0.3, 4
-"""After which a child has hung, which is no crash: one case of six. Most sleep then, so that many may hang at once."""
+"""A child that takes longer has hung, which is no crash: one case of six. Most sleep then, so that many may hang."""
 
 SECONDS_TO_MAKE = 60
-"""In a debug build handshakes take long, forty at once."""
+"""Seconds to make the objects: in a debug build forty handshakes at once take long."""
 
 OF_TLS = ("tls", "tls's watcher", "openssl lock", "write lock")
 
 
 class Objects:
-    """One of each class, and a dhaga that waits."""
+    """One object of each class, and dhagas that wait."""
 
     def __init__(self, contexts: Any) -> None:
         self.lock, self.rlock = threading.Lock(), threading.RLock()
@@ -107,7 +107,7 @@ class Objects:
 
 
 def contend(what: Any) -> object:
-    """Have the caller and another dhaga take it in turns."""
+    """Acquire a primitive in turns, in the caller and in another dhaga."""
 
     def take() -> bool:
         with what:
@@ -119,7 +119,7 @@ def contend(what: Any) -> object:
 
 
 def tls_contexts() -> Any:
-    """Return those of a server and a client that trusts it."""
+    """Return the TLS contexts of a server and a client that trusts it."""
     authority = trustme.CA()
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(server)
@@ -128,7 +128,7 @@ def tls_contexts() -> Any:
 
 
 def connected(server: Any, client: Any) -> Any:
-    """Return one end of a TLS connection, which has the other as ``peer``. Both have read."""
+    """Return one end of a TLS connection; its ``peer`` is the other end. Both have read."""
     near, far = socket.socketpair()
     accepted = dhaga.spawn(server.wrap_socket, near, server_side=True)
     tls: Any = client.wrap_socket(far, server_hostname="localhost")
@@ -153,7 +153,7 @@ def outcome(use: Callable[[], object]) -> str:
 
 
 def run_case(contexts: Any, target: str, name: str, value: str, pipe: int) -> None:
-    """Alter the slot, use all. Writes: what each use came to, as soon as it has."""
+    """Alter the slot and call all uses. Writes: the outcome of each use, at once."""
 
     def body() -> None:
         objects = Objects(contexts if target in OF_TLS else None)
@@ -168,7 +168,7 @@ def run_case(contexts: Any, target: str, name: str, value: str, pipe: int) -> No
         for use in uses:
             os.write(pipe, f" {outcome(use)}".encode())
 
-    os.nice(10)  # so many at once would leave nothing to the tests that run beside this one
+    os.nice(10)  # forty children at once would leave no CPU time to the tests beside this one
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(SECONDS_TO_MAKE)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -181,7 +181,7 @@ def run_case(contexts: Any, target: str, name: str, value: str, pipe: int) -> No
 
 
 def all_cases(contexts: Any, cases: list[tuple[str, str, str]]) -> None:
-    """Run the cases, a few at a time. Prints: a line each."""
+    """Run the cases, forty at a time. Prints: a line each."""
     running: dict[int, tuple[int, tuple[str, str, str]]] = {}
     waiting, done = list(reversed(cases)), {}
     while waiting or running:

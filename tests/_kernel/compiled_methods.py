@@ -1,4 +1,4 @@
-"""The compiled methods, from the registry of the kernel: what the tests of all of them go through."""
+"""The compiled methods, from the registry of the kernel, for the tests that go through all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IMPORTED = (queue, socket, ssl, threading)
 
 
 def compiled_methods() -> list[tuple[type, str]]:
-    """Return class and name of each compiled method, by each name that its class has it under; none in pure mode."""
+    """Return class and name of each compiled method, for each of its names in the class; in pure mode nothing."""
     owners = {each.__objclass__: None for each in python_functions if isinstance(each, MethodDescriptorType)}
     return [
         (owner, name)

@@ -1,7 +1,7 @@
 """Uses of each compiled function: a call, and what its objects hold afterwards, for checks that strike in the middle.
 
-A use is prepared by a dhaga or main code, called once, and then asked for its state, which also uses the objects again:
-whatever struck, nothing may be lost, nor be held for ever.
+A dhaga or main code prepares a use, makes its call once, and asks for its state, which also uses the objects again.
+Nothing may be lost or be held for ever, no matter what has struck.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dhaga._kernel.run.timers import Timers
 from dhaga._kernel.wait.wait_queue import WaitQueue
 
 Use = tuple[Callable[[], object], Callable[[], object]]
-"""The call, and what its objects hold."""
+"""The call, and a function that returns what its objects hold."""
 
 NOT_STRUCK: Callable[[], None] = lambda: None  # noqa: E731 - replaced by the check
 PATIENCE = 20
@@ -39,10 +39,10 @@ class Partner:
         self.first()
         try:
             dhaga.park("partner")
-        except MemoryError:  # of its return: the wake came
+        except MemoryError:  # at the park's return: the wake came
             self.stop_striking()
         self.again_without(self.rest)
-        # Its end goes through the hub, and so comes after the caller has gone on.
+        # This yield lets the caller go on before the end of this dhaga, which goes through the hub.
         self.again_without(partial(dhaga.sleep, 0))
 
     def again_without(self, step: Callable[[], object]) -> None:
@@ -71,7 +71,7 @@ def held(lock: Any) -> Partner:
 
 
 def taken(lock: Any, *partners: Partner) -> list[object]:
-    """Return whether the caller holds the lock. It is free afterwards, and two dhagas take it in turns."""
+    """Return whether the lock is held, and how many of two dhagas take it once it has been released."""
     for each in partners:
         each.end()
     mine = lock.locked()
@@ -108,7 +108,7 @@ def waiter_of(wait: Callable[[], object]) -> Any:
 
 
 def result_of(waiting: Any, serve: Callable[[], object]) -> object:
-    """Return what a waiter got, by ``serve`` if nobody has served it yet."""
+    """Return whether a waiter has been served, and its result. If it has not, ``serve`` serves it."""
     dhaga.sleep(0)
     served = not waiting.is_alive()
     if not served:
@@ -339,7 +339,7 @@ def scheduler() -> Any:
 
 def of_kernel() -> dict[str, Callable[[], Use]]:
     def sleeps(*seconds: float) -> Use:
-        partner = Partner(stop_striking if any(seconds) else NOT_STRUCK)  # the hub is to be left alone
+        partner = Partner(stop_striking if any(seconds) else NOT_STRUCK)  # the hub must not be struck
         partner.go()
         return partial(dhaga.sleep, *seconds), lambda: [partner.end(), dhaga.sleep(1e-6)]
 
@@ -447,7 +447,7 @@ class Expiring:
 
 
 SMALL = 200
-"""Bytes whose number is an int that CPython never allocates: it is made once the bytes are sent or taken."""
+"""A number of bytes, as an int that CPython never allocates: this int is made once the bytes are sent or taken."""
 
 
 def of_socket() -> dict[str, Callable[[], Use]]:
@@ -578,7 +578,7 @@ def of_tls(server: Any, client: Any) -> dict[str, Callable[[], Use]]:
 
 
 def uses(server: Any, client: Any) -> dict[str, Callable[[], Use]]:
-    """Return all by name: the compiled function's, and how it is used."""
+    """Return all uses by name: the compiled function's name, and the way of the use."""
     return {
         **of_lock(threading.Lock),
         **of_lock(threading.RLock),

@@ -1,9 +1,9 @@
 """Run as a program: let a signal arrive while each compiled function runs, in main code and in a dhaga.
 
-Arguments: the names of uses; all without one. The signal is sent by C, and C calls the function next: no bytecode comes
-between, so Python calls the handler at the first one after, be it in what the function calls or behind its return.
-Prints: a line a case: the use, what struck and where, how often the handler ran and its error came out, and what the
-objects hold, beside what they hold untouched and after a whole call.
+Arguments: the names of uses; all without one. C sends the signal and then calls the function, with no bytecode between.
+So Python calls the handler at the next bytecode, in code that the function calls or after its return.
+Prints: a line a case: the use, whether it is in a dhaga and the handler raises, and how often the handler ran and its
+error came out. The line ends with the objects' state: untouched, as after a whole call, or else what they hold.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tests._kernel.compiled_uses import Use
 PATIENCE = 30
 SENT_BY_C: Callable[[], object] = partial(ctypes.PyDLL(None)["raise"], signal.SIGUSR1)
 INTERNAL = ("Scheduler.", "Dhaga.", "OwnedLock.", "WaitQueue.", "Timers.")
-"""What main code does not call."""
+"""Beginnings of the names of functions that main code does not call."""
 
 
 class Struck(Exception):
-    """What a handler raises."""
+    """The error that a handler raises."""
 
 
 class Case:

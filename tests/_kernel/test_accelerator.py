@@ -54,14 +54,14 @@ def crowd(count):
 def tell(**what):
     print(json.dumps(what))
 """
-"""Of each program: the figures are of a process, and a cap cannot be changed once it runs."""
+"""The beginning of each program: figures are of a whole process, whose cap cannot be changed once it runs."""
 
 SILENT = "import warnings; warnings.simplefilter('ignore')"
-"""Of a program that forks beside threads."""
+"""The beginning of a program that forks beside threads."""
 
 
 def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[str, Any]:
-    """Run a program in a fresh process; ``before``: what runs before dhaga is imported. Returns: what it told."""
+    """Run a program in a fresh process; ``before``: code before the import of dhaga. Returns: the values it told."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -74,7 +74,7 @@ def run(code: str, *arguments: str, before: str = "", **environ: str) -> dict[st
     return told
 
 
-# ---- what runs
+# ---- which parts run
 
 
 def test_ci_tests_the_compiled_parts_unless_it_asks_for_pure_python() -> None:
@@ -205,7 +205,7 @@ def ended_one_by_one(count):
             each.join()
         yield
 """
-"""How many mappings the process has, and how much memory."""
+"""Functions that return the number of the process's mappings, and its memory."""
 
 emptying = pytest.mark.skipif(
     not sys.platform.startswith("linux") or os.sysconf("SC_PAGE_SIZE") > 16384, reason="chunks are unmapped here"
@@ -225,7 +225,7 @@ tell(mappings=mappings, kept=figures().kept, emptied=figures().emptied)
     found = run(code, DHAGA_CHUNKS="10")
     assert found["kept"] == 10
     assert 1980 <= found["emptied"] < 2100
-    assert max(found["mappings"]) < 100  # 490 halfway, if each is unmapped
+    assert max(found["mappings"]) < 100  # 490 halfway if each chunk were unmapped
 
 
 @compiled
@@ -428,7 +428,7 @@ def use(allocator):
 
 default = current()
 """
-"""To be run before dhaga is imported."""
+"""Code to run before dhaga is imported."""
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Checks of arguments: what cannot be called is refused at once, with what to write instead."""
+"""Checks of arguments: a bad function or timeout is refused at once, with what to write instead."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import functools
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
+import dhaga
 from dhaga._kernel.faces.arguments import check_acquire_timeout, check_function, check_timeout
+from dhaga.queue import Queue
+from dhaga.threading import Event, Lock
 
 
 async def coroutine_function() -> None: ...
@@ -74,6 +78,28 @@ def test_a_timeout_of_acquire_is_refused_as_by_the_standard(blocking: bool, time
         threading.Lock().acquire(blocking, timeout)
     with pytest.raises(standard.type):
         check_acquire_timeout(blocking, timeout)
+
+
+@pytest.mark.parametrize("seconds", [Decimal("0.01"), 10**400, "1"], ids=["decimal", "large", "text"])
+def test_a_number_that_cannot_be_added_to_the_time_leaves_the_caller_unparked(seconds: Any) -> None:
+    def refused() -> None:
+        event, held = Event(), Lock()
+        held.acquire()
+        for call in (
+            lambda: event.wait(seconds),
+            lambda: held.acquire(timeout=seconds),
+            lambda: dhaga.park("x", timeout=seconds),
+            lambda: Queue().get(timeout=seconds),
+            lambda: dhaga.sleep(seconds) if not isinstance(seconds, Decimal) else float("x"),
+        ):
+            with pytest.raises((TypeError, OverflowError, ValueError)):
+                call()
+            assert not dhaga.current().parked
+        event.set()
+        assert not event._waiters_ and "0 parked" in repr(held)
+
+    dhaga.spawn(refused).result()
+    refused()
 
 
 def test_a_negative_timeout_of_a_queue_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Lines tagged ``atomic`` hold no place where CPython lets another thread in, except at their very end.
 
-Without the interpreter lock each of them runs under a guard; the trees are the same on any build.
+Without the interpreter lock each of these lines runs under a guard; the syntax trees are the same on any build.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PACKAGE = pathlib.Path(dhaga.__file__).parent
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if tagged_lines(path.read_bytes())]
 
 LETS_IN = ("RESUME", "JUMP_BACKWARD", "CALL", "PRECALL", "SEND", "YIELD", "FOR_ITER", "WITH_EXCEPT_START", "IMPORT")
-"""How the names of instructions begin after which another thread may have run."""
+"""Beginnings of the names of instructions after which another thread may have run."""
 
 HARMLESS = (
     "PRECALL",
@@ -38,7 +38,7 @@ HARMLESS = (
     "JUMP_",
     "EXTENDED_ARG",
 )
-"""What may follow: it touches nothing that others see."""
+"""Beginnings of the names of instructions that may follow: they touch nothing that other threads see."""
 
 
 def code_in(code: CodeType) -> Iterator[CodeType]:
@@ -147,7 +147,7 @@ def test_the_modules_of_tagged_lines_were_loaded_under_guards() -> None:
 
 
 class Guard:
-    """Writes down what happens while it is held, and how often it was taken."""
+    """A guard that writes a parenthesis when it is taken and when it is released."""
 
     def __init__(self, written: list[str]) -> None:
         self.written = written
@@ -167,7 +167,7 @@ def guarded(source: str) -> Callable[..., Any]:
 
 
 def course(f: Callable[..., Any], **attributes: object) -> tuple[list[str], object]:
-    """Return what a call of ``f(self, write)`` writes, parentheses where the guard is held, and its result."""
+    """Return what a call of ``f(self, write)`` writes, with parentheses around guarded parts, and its result."""
     written: list[str] = []
     me = type("Me", (), {"_guard": Guard(written), **attributes})()
     result = f(me, written.append)

@@ -129,7 +129,7 @@ def test_a_cancelled_joiner_leaves_the_one_it_joined_alone() -> None:
 
 @pytest.mark.crowd
 def test_cancel_from_other_threads_reaches_any_state() -> None:
-    """Never lost, never twice, and the dhaga always ends by it."""
+    """The cancel is never lost and never comes twice, and the dhaga always ends by it."""
 
     def waits() -> None:
         while True:

@@ -1,4 +1,4 @@
-"""The compiled fast paths: each has its Python twin, both do the same, and what takes part in a park sees both."""
+"""The compiled fast paths: each has a Python twin, both do the same, and code that takes part in a park sees both."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ for each in trace:
 @running
 @pytest.mark.parametrize("seed", range(5))
 def test_a_random_program_takes_the_same_course_by_both(seed: int) -> None:
-    """Nothing in it is left to the clock or to chance: the same program in Python, run twice, differs nowhere."""
+    """Nothing in the program is left to the clock or to chance: two runs of it in Python do not differ."""
     pytest.importorskip("trustme")
     code = RANDOM.replace("SEED", str(seed))
     by_c, by_python = program(code), program(code, DHAGA_FAST_PATHS="0")
@@ -278,14 +278,14 @@ def test_a_random_program_takes_the_same_course_by_both(seed: int) -> None:
 
 
 def test_asyncio_keeps_its_own_compiled_parts() -> None:
-    """To import ``_asyncio`` before ``asyncio`` would leave that one in Python."""
+    """An import of ``_asyncio`` before ``asyncio`` would leave ``asyncio`` in Python."""
     told = (
         "print(asyncio.Task.__module__, type(asyncio.current_task).__name__, type(asyncio.get_running_loop).__name__)"
     )
     assert program(f"import dhaga, asyncio; {told}") == program(f"import asyncio; {told}")
 
 
-# ---- what takes part in a park or wake
+# ---- code that takes part in a park or wake
 
 
 @running
@@ -302,7 +302,7 @@ def test_the_hook_of_wakes_sees_compiled_ones(monkeypatch: pytest.MonkeyPatch) -
 
 @running
 def test_a_trace_function_sees_python_switch() -> None:
-    """From the lap after it was set: coverage learns from calls and returns that another greenlet runs."""
+    """It sees them from the lap after it was set: coverage learns from calls and returns which greenlet runs."""
     lock, called = threading.Lock(), set()
 
     def trace(frame: Any, event: str, argument: object) -> None:
@@ -324,7 +324,7 @@ def test_a_trace_function_sees_python_switch() -> None:
 
 @running
 def test_a_file_object_over_a_socket_reads_by_the_fast_path() -> None:
-    """Its buffer has io.DEFAULT_BUFFER_SIZE: what http.client, PyMySQL and others read is no larger."""
+    """Its buffer has io.DEFAULT_BUFFER_SIZE: reads of http.client, PyMySQL and others are no larger."""
     called = set()
 
     def reads() -> None:
@@ -396,7 +396,7 @@ def test_methods_refuse_what_is_no_object_of_their_class() -> None:
 
 @running
 def test_the_usual_calls_never_come_to_a_python_twin() -> None:
-    """Else one class that is not recognized is slow, and nobody notices."""
+    """Else a class that is not recognized would be slow, and no test would notice."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
@@ -438,7 +438,7 @@ def test_the_usual_calls_never_come_to_a_python_twin() -> None:
     def body() -> None:
         use()
         for each in (one, other, here, there):
-            each.sends_until_check = 100  # at 1 the twin looks at the turn's clock; they begin by their fd's number
+            each.sends_until_check = 100  # at 1 the twin looks at the turn's clock; the first count depends on the fd
         former = sys.getprofile()
         sys.setprofile(note)
         try:
@@ -460,7 +460,7 @@ def test_a_function_without_a_compiled_twin_is_refused() -> None:
     for owner, name in ((threading.Lock, "locked"), ("module", "park")):
         with pytest.raises(TypeError, match="no compiled twin"):
             accelerator.fast_paths.twin(owner, name, program, "")
-    with pytest.raises(TypeError, match="no compiled twin"):  # it is another function's
+    with pytest.raises(TypeError, match="no compiled twin"):  # this twin is another function's
         accelerator.fast_paths.twin(threading.Lock, "release", program, "")
     for other in (int, type("Lock", (), {"release": program})):
         with pytest.raises(TypeError, match="no class that the fast paths know"):
@@ -469,10 +469,61 @@ def test_a_function_without_a_compiled_twin_is_refused() -> None:
             accelerator.fast_paths.twin(other, "release", program, "")
 
 
+UNFIT = """
+import importlib, warnings
+own_import, calls = importlib.import_module, []
+
+def unfit_import(name, *package):
+    part = own_import(name, *package)
+    if name == "._fast_paths":
+        own, part.{function} = part.{function}, lambda *call: calls.append(call) or refuse() or own(*call)
+    return part
+
+def refuse():
+    if len(calls) == {count}:
+        raise TypeError("there is no compiled twin")
+
+importlib.import_module = unfit_import
+with warnings.catch_warnings(record=True) as said:
+    warnings.filterwarnings("always", "dhaga runs")
+    import dhaga, dhaga.queue, dhaga.socket, dhaga.ssl, dhaga.threading, dhaga.time
+print(*(each.message for each in said))
+from dhaga._kernel.fast import accelerator, compiled
+print(accelerator.describe().rpartition("fast paths: ")[2], compiled.python_functions)
+import gc
+from types import MethodDescriptorType
+classes = [c for c in gc.get_objects() if isinstance(c, type) and c.__module__.startswith("dhaga.")]
+print([c for c in classes for m in vars(c).values() if isinstance(m, MethodDescriptorType) and m.__objclass__ is c])
+lock, items = dhaga.threading.Lock(), dhaga.queue.Queue(1)
+def work(n):
+    with lock:
+        dhaga.sleep(0)
+        items.put(n)
+with dhaga.Scheduler() as other:
+    all = [each.spawn(work, n) for n in range(20) for each in (other, dhaga.current().scheduler)]
+    print(sum(items.get() for _ in all))
+    for each in all: each.join()
+"""
+
+
+@running
+@pytest.mark.parametrize(
+    ("function", "count"), [("layout", 1), ("layout", 3), *(("twin", n) for n in (1, 2, 20, 40, 45))]
+)
+def test_compiled_code_that_does_not_fit_is_left_with_a_warning(function: str, count: int) -> None:
+    why = "there is no compiled twin"
+    assert program(UNFIT.format(function=function, count=count)).splitlines() == [
+        f"dhaga runs in pure Python, because its compiled part does not fit: {why}; install dhaga again",
+        f"not usable: {why}) {{}}",
+        "[]",
+        "380",
+    ]
+
+
 @running
 @pytest.mark.parametrize("name", sorted({module for module, _ in COMPILED}))
 def test_a_module_that_is_loaded_anew_goes_on_as_in_python(name: str) -> None:
-    """Of the kernel's own modules that is all: two of one kernel do not go together."""
+    """A module of the kernel need only load: two copies of a kernel's module do not go together."""
     told = program(f"""
 import importlib, os
 import dhaga

@@ -1,4 +1,4 @@
-"""Where memory lacks, a call fails with MemoryError and has changed nothing, or is done: each allocation in turn."""
+"""If an allocation fails, a call is done, or raises MemoryError and has changed nothing: each allocation in turn."""
 
 from __future__ import annotations
 

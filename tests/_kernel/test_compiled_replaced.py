@@ -1,6 +1,6 @@
-"""A program may put another function in the place of a compiled method: on the class, the object, in a subclass.
+"""A program may replace a compiled method by another function: on the class, on the object, in a subclass.
 
-Each is then called as often as in pure Python. What is compared are the calls that one program counts in both modes.
+The function is then called as often as in pure Python: one program counts its calls in both modes.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ with virtual_clock():
 
 
 PARKING = ("prepare_park", "park_within", "_park", "_wait_for_hand_over")
-"""Steps of a park, which C takes in one: what replaces these is called from Python alone."""
+"""Steps of a park, which C takes in one: functions that replace these are called only from Python."""
 
 
 def counted(**environ: str) -> list[str]:

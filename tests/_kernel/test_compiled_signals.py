@@ -1,4 +1,4 @@
-"""A signal that arrives in a compiled function is handled once, and what it strikes is whole: as in Python."""
+"""A signal that arrives in a compiled function is handled once and leaves nothing half done, as in Python."""
 
 from __future__ import annotations
 

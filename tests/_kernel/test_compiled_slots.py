@@ -19,8 +19,8 @@ KILLED = re.compile("signal SIG(ALRM|PROF)")
 
 
 SANITIZER = {"ASAN_OPTIONS": f"{os.environ.get('ASAN_OPTIONS', '')}:symbolize=0:exitcode=99"}
-"""AddressSanitizer takes seconds to name the lines of a crash: the child would count as one that hangs. Its status is
-otherwise 1, as that of a program whose loop fails.
+"""AddressSanitizer takes seconds to name the lines of a crash: the child would count as one that hangs. Its status
+would be 1 by default, like the status of a program whose loop fails.
 """
 
 

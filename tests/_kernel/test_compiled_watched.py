@@ -24,7 +24,7 @@ def note(course: list[str], *what: object) -> None:
 
 
 def course_of_a_program() -> list[str]:
-    """Use each primitive that is compiled, contended and not; return what happened in which order."""
+    """Use each compiled primitive, contended and uncontended. Returns: the events in their order."""
     course: list[str] = []
     lock, rlock, permits = threading.Lock(), threading.RLock(), threading.BoundedSemaphore(2)
     condition, event, items, simple = (

@@ -1,4 +1,4 @@
-"""Blocks of context managers of ours: what they let through is the error that was raised, as it was raised."""
+"""Blocks of our context managers: they let through the error that was raised, unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def refuse() -> None:
 
 
 def refusing_uses(source: str) -> Iterator[str]:
-    """Yield what in a source fails for an error whose attributes cannot be set."""
+    """Yield the names used in a source that fail for an error whose attributes cannot be set."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == "contextlib":
             yield from (alias.name for alias in node.names if alias.name in SETS_ATTRIBUTES)

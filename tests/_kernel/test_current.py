@@ -1,4 +1,4 @@
-"""The current waiter: who may park, and what is told to those who may not."""
+"""The current waiter: which callers may park, and the errors that the others get."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_foreign_greenlet_cannot_park_among_dhagas() -> None:
 
 
 def test_a_bare_thread_that_waits_is_no_thread_of_threadings() -> None:
-    """CPython 3.11 and 3.12 would keep a dummy for it, which ``threading.enumerate()`` shows after its end."""
+    """CPython 3.11 and 3.12 would keep a dummy Thread, which ``threading.enumerate()`` shows after the thread's end."""
     lock, ended = Lock(), _thread.allocate_lock()
     lock.acquire()
     ended.acquire()

@@ -1,4 +1,4 @@
-"""Deadlock: told when nothing in the process could wake anybody, and never before that."""
+"""Deadlock: reported when nothing in the process could wake any waiter, and never before that."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_timer_or_callback_of_the_loop_is_no_deadlock() -> None:
 
 
 def test_waiting_for_an_fd_is_no_deadlock_nor_is_a_handler_somebody_has_added() -> None:
-    """Somebody in another process may be at its other end."""
+    """Another process may have the fd's other end."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         me = dhaga.current()
@@ -75,7 +75,7 @@ def test_waiting_for_an_fd_is_no_deadlock_nor_is_a_handler_somebody_has_added() 
 
 
 def test_polling_an_fd_whose_socket_was_read_before_is_no_deadlock() -> None:
-    """Socket and poll have a watcher each, for one fd; as in ``readline`` and then ``communicate`` of a Popen."""
+    """Socket and poll have a watcher each, for one fd, as ``readline`` and then ``communicate`` of a Popen have."""
     ours, theirs = dhaga_socket.socketpair()
     with ours, theirs:
         pid = os.fork()
@@ -112,7 +112,7 @@ def test_another_live_thread_might_wake_somebody_until_it_ends() -> None:
 
 
 def test_nobodys_frames_are_looked_at_while_a_thread_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of running threads Python 3.11 makes frame objects at the peril of the process."""
+    """Python 3.11 may crash when it makes frame objects of running threads."""
     looks: list[dict[int, Any]] = []
     frames = sys._current_frames
 
@@ -154,7 +154,7 @@ def test_no_collection_comes_while_frames_are_looked_at(monkeypatch: pytest.Monk
 
 
 def test_two_threads_that_wait_for_each_other_are_one_deadlock() -> None:
-    """One blocks for real, one has dhagas; it is the main code that gets it."""
+    """One blocks its OS thread, one has dhagas; main code gets the error."""
     lock = Lock()
 
     def thread_code() -> None:
@@ -178,7 +178,7 @@ def test_two_threads_that_wait_for_each_other_are_one_deadlock() -> None:
 
 
 def test_main_code_that_blocks_on_a_scheduler_whose_dhagas_all_wait_gets_it() -> None:
-    """It has no scheduler itself. So do the dhagas' own waits on each other, over two schedulers."""
+    """It has no scheduler itself. The dhagas wait for each other, over two schedulers."""
     with dhaga.Scheduler("one") as one, dhaga.Scheduler("two") as two:
         a = one.spawn(dhaga.park, "nothing", name="a")
         b = two.spawn(a.join, name="b")
@@ -221,7 +221,7 @@ def test_a_guest_never_decides() -> None:
 
 
 def test_a_signal_handler_might_wake_somebody() -> None:
-    """But the default ones, and Dhaga's own for Ctrl-C, do not count."""
+    """The default handlers, and Dhaga's own for Ctrl-C, do not count."""
     woken: list[bool] = []
     d = dhaga.spawn(dhaga.park, "signal")
     dhaga.sleep(0)
@@ -245,7 +245,7 @@ def test_a_signal_handler_might_wake_somebody() -> None:
 
 
 def test_what_is_under_way_between_schedulers_is_no_deadlock() -> None:
-    """A cancel, a foreign callback, an item on its way: the one who sent it parks before the other has woken up."""
+    """A cancel, a foreign callback or an item is on its way: its sender parks before the receiver has woken up."""
     items: Queue[int] = Queue()
     with dhaga.Scheduler() as other:
         dhaga.sleep(0)  # the main code has a scheduler: both sleep in their loops
@@ -267,7 +267,7 @@ def test_what_is_under_way_between_schedulers_is_no_deadlock() -> None:
 
 
 def test_two_plain_threads_hand_over_without_a_false_alarm() -> None:
-    """Marked as blocked, and woken already: that is no thread that is stuck."""
+    """A thread that is marked as blocked, but was woken already, is not stuck."""
     ping: Queue[int] = Queue()
     pong: Queue[int] = Queue()
 
@@ -286,7 +286,7 @@ def test_two_plain_threads_hand_over_without_a_false_alarm() -> None:
 
 
 def test_a_ball_between_schedulers_and_threads_is_never_taken_for_a_deadlock() -> None:
-    """All but one wait at any moment, and that one is just woken, or about to park: one picture must hold all."""
+    """All but one wait at any moment, and this one was just woken or is about to park: one picture must hold all."""
     hops = 0
     fields: list[Queue[bool]] = [Queue() for _ in range(6)]
     over = Event()
@@ -328,7 +328,7 @@ def test_a_ball_between_schedulers_and_threads_is_never_taken_for_a_deadlock() -
 
 
 def test_main_code_that_must_get_a_lock_back_is_told_once_it_has_it_and_the_log_tells_at_once() -> None:
-    """``Condition.wait`` ends with the lock held, whatever happens: the Deadlock waits for that, as a cancel does."""
+    """``Condition.wait`` always ends with the lock held: the Deadlock waits for the lock, as a cancel does."""
     program = Program("""
         import signal
         import dhaga
@@ -347,11 +347,11 @@ def test_main_code_that_must_get_a_lock_back_is_told_once_it_has_it_and_the_log_
     """)
     assert program.process.stderr is not None
     said = [program.process.stderr.readline().strip() for _ in range(4)]
-    program.process.send_signal(signal.SIGKILL)  # before it is judged: one left running would strike another test
+    program.process.send_signal(signal.SIGKILL)  # before the asserts: a program left running would disturb others
     program.outcome()
     assert said[0].startswith("every dhaga waits")
     assert said[1:] == ["main code: waits for lock.acquire", said[2], "d: waits for nothing"]
-    assert said[2].startswith("at <string>:15 in <module>")  # from Python 3.13 on with the line of the text, too
+    assert said[2].startswith("at <string>:15 in <module>")  # Python 3.13 adds the source line
 
 
 def test_unhandled_it_ends_the_program() -> None:
@@ -364,7 +364,7 @@ def test_unhandled_it_ends_the_program() -> None:
 
 
 class CountingDict(dict[int, Any]):
-    """Watchers, with the number of times that all were looked at."""
+    """Watchers, with the number of looks at all of them."""
 
     scans = 0
 
@@ -423,7 +423,7 @@ def test_a_deadlock_beside_many_idle_fds_is_told() -> None:
 
 
 def test_one_that_was_found_before_main_code_went_on_is_not_told_at_its_next_wait() -> None:
-    """Two schedulers may find the same deadlock; the later one may come when main code waits for something else."""
+    """Two schedulers may find the same deadlock; the later report may come when main code waits for something else."""
     with dhaga.Scheduler() as other:
         released = Event()
 

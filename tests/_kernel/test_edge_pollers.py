@@ -17,7 +17,7 @@ from tests.kit.pollers import has_epoll, has_kqueue, poller_here
 
 
 class Counting:
-    """An epoll that notes what is asked of it."""
+    """An epoll that notes the changes of its registrations."""
 
     def __init__(self, real: Any) -> None:
         self.real = real
@@ -106,13 +106,13 @@ def test_a_watcher_that_another_thread_unregisters_at_the_same_time_does_no_harm
         poller.watchers = TakenMeanwhile(poller.watchers)
         poller.unregister(watcher)
         assert one.fileno() not in poller.watchers
-        if isinstance(poller, Epoll):  # the same at a recheck: the number is unknown by then
+        if isinstance(poller, Epoll):  # the same at a recheck: the fd's number is unknown by then
             watcher.watched, watcher.readable = True, False
             poller.to_recheck.append(watcher)
             poller.recheck()
             assert not poller.to_recheck
         poller.watchers = dict(poller.watchers)
-        if isinstance(poller, EdgeTriggered):  # the fd is still in its set
+        if isinstance(poller, EdgeTriggered):  # the fd is still in the poller's set
             poller.unwatch(one.fileno(), READ)
 
 

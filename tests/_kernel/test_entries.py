@@ -10,7 +10,7 @@ from dhaga._kernel.run import entries
 
 
 def test_the_hub_has_no_context_of_the_code_that_made_or_woke_its_scheduler() -> None:
-    """The loop keeps a context with each handler: that of the first request would last as long as the scheduler."""
+    """The loop keeps a context with each handler: the first request's would last as long as the scheduler."""
     user: ContextVar[object] = ContextVar("user")
     seen: list[object] = []
     made = threading.Event()

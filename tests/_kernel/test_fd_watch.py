@@ -1,4 +1,4 @@
-"""Watches of fds: who waits is known, and a close ends the wait."""
+"""Watches of fds: the waiters are known, and a close ends the wait."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_closed_channel_is_not_registered_any_more(each_poller: str) -> None:
 def test_a_channel_closed_by_another_thread_meanwhile_counts_as_watched_no_more(
     events: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next one to wait would do so for ever."""
+    """Else the next waiter would wait for ever."""
     monkeypatch.setenv("DHAGA_POLLER", "ioloop")
     one, other = socket.socketpair()
     with virtual_clock(), one, other:
@@ -156,7 +156,7 @@ def test_a_channel_closed_by_another_thread_meanwhile_counts_as_watched_no_more(
 
 
 class Reader:
-    """A waiter in whose wake another one comes."""
+    """A waiter whose wake adds another waiter."""
 
     def __init__(self, waiters: dict[Any, None], newcomer: object) -> None:
         self.waiters, self.newcomer = waiters, newcomer
@@ -168,7 +168,7 @@ class Reader:
 
 
 def test_a_waiter_that_comes_while_the_others_are_woken_stays_and_one_that_has_left_is_not_woken() -> None:
-    """A sharer of the fd may be closed in another OS thread."""
+    """An object that shares the fd may be closed in another OS thread."""
     waiters: dict[Any, None] = {}
     first, newcomer = Reader(waiters, "newcomer"), "newcomer"
     leaver = Reader(waiters, newcomer)

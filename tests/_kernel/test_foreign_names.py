@@ -1,4 +1,4 @@
-"""Names that a Dhaga has in gevent, eventlet or asyncio: each error says what to write here."""
+"""Names that a Dhaga, Scope or Timeout has in gevent, eventlet or asyncio: each error says what to write here."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_what_is_named_instead_exists() -> None:
                 value = getattr(value, part)
 
 
-# ---- what programs of gevent and eventlet set
+# ---- attributes that programs of gevent and eventlet set
 
 spawns = pytest.mark.parametrize("spawn", [gevent.spawn, eventlet.spawn])
 

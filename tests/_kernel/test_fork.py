@@ -59,7 +59,7 @@ def test_a_child_starts_dhagas_of_its_own_and_knows_the_parents_as_ended() -> No
 
 
 def test_no_finally_of_the_parent_runs_at_the_childs_exit() -> None:
-    """By whichever way it ends: greenlets that are dropped would run it."""
+    """None runs in whichever way the child ends: greenlets that are dropped would run it."""
     assert prints(
         START
         + """if True:
@@ -81,7 +81,7 @@ def test_no_finally_of_the_parent_runs_at_the_childs_exit() -> None:
 
 
 def test_the_parent_does_not_notice_what_a_child_does_with_shared_sockets() -> None:
-    """They share the epoll's registrations until the child closes its copy."""
+    """Parent and child share the epoll's registrations until the child closes its copy."""
     assert prints(
         START
         + """if True:
@@ -121,7 +121,7 @@ def test_the_parent_does_not_notice_what_a_child_does_with_shared_sockets() -> N
 
 @pytest.mark.parametrize("end", ["return", "sys.exit(3)", "raise ValueError", "signal.raise_signal(signal.SIGINT)"])
 def test_a_fork_within_a_dhaga_goes_on_in_it_alone_and_ends_with_it(end: str) -> None:
-    """Whether that parks in the child or not. The parent's main code does not run in the child."""
+    """This holds whether the dhaga parks in the child or not. The parent's main code does not run in the child."""
     status = {"return": 0, "sys.exit(3)": 3, "raise ValueError": 1}.get(end, -signal.SIGINT)
     outcome = run(
         START
@@ -161,7 +161,7 @@ def test_a_fork_within_a_dhaga_goes_on_in_it_alone_and_ends_with_it(end: str) ->
 
 
 def test_system_exit_and_deadlock_find_the_main_code_of_a_child_forked_in_a_dhaga() -> None:
-    """Which is the dhaga that has forked; after its end the exit status is still open."""
+    """The child's main code is the dhaga that has forked; after its end the exit status is still open."""
     assert prints(
         START
         + """if True:
@@ -230,7 +230,7 @@ def test_a_fork_in_a_plain_thread_or_a_coroutine_finds_main_code_there() -> None
 
 
 def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
-    """In the child it has stopped; the parent's goes on."""
+    """In the child the scheduler has stopped; in the parent it goes on."""
     assert prints(
         START
         + """if True:
@@ -268,7 +268,7 @@ def test_a_fork_beside_a_scheduler_with_a_thread_of_its_own() -> None:
 
 
 def test_primitives_held_over_a_fork() -> None:
-    """What the forking dhaga holds it still holds, and no waiter of the parent's takes anything in the child."""
+    """The forking dhaga still holds its locks, and no waiter of the parent's takes anything in the child."""
     assert prints(
         START
         + """if True:
@@ -324,8 +324,98 @@ def test_primitives_held_over_a_fork() -> None:
     ]
 
 
+@pytest.mark.parametrize("waiters", ["dhagas", "dhagas of a thread", "in a dhaga"])
+def test_what_was_handed_to_waiters_that_had_no_turn_is_free_in_the_child(waiters: str) -> None:
+    """As with OS threads: a lock that nobody has begun to hold is free, and an item that nobody got is in the queue."""
+    assert prints(
+        START
+        + f"""if True:
+        from dhaga.queue import LifoQueue, PriorityQueue, Queue, SimpleQueue
+        from dhaga.threading import Condition, Lock, RLock, Semaphore
+
+        class OwnQueue(Queue):
+            def _put(self, item):
+                super()._put(item)
+
+        lock, rlock, condition, bare = Lock(), RLock(), Condition(), Condition(Lock())
+        semaphore, limiter, full = Semaphore(0), dhaga.CapacityLimiter(1), Queue(1)
+        queues = [Queue(), LifoQueue(), PriorityQueue(), OwnQueue(), SimpleQueue()]
+        full.put("first")
+
+        def holds(lock):
+            with lock:
+                pass
+
+        def waits(condition):
+            with condition:
+                condition.wait()
+
+        def child():
+            say(*[each.acquire(False) for each in (lock, rlock, condition, bare, semaphore, limiter)])
+            say(semaphore.acquire(False))
+            for queue in queues:
+                say(queue.qsize(), [queue.get(False), queue.get(False)], queue.qsize())
+            say(full.get(False), full.qsize())
+
+        def forks():
+            limiter.acquire()
+            lock.acquire()
+            rlock.acquire()
+            calls = [[holds, lock], [holds, rlock], [holds, limiter], [semaphore.acquire], [full.put, "second"]]
+            calls += [[waits, condition], [waits, bare], *[[queue.get] for queue in queues for _ in range(2)]]
+            parked = [start(*call) for call in calls]
+            while not all(each.parked for each in parked):
+                dhaga.sleep(0.001)
+            block()  # the other thread's dhagas get no turn before the fork
+            for queue in queues:
+                queue.put("a")
+                queue.put("b")
+            limiter.release()
+            lock.release()
+            rlock.release()
+            semaphore.release()
+            first = full.get()
+            for each in condition, bare:
+                with each:
+                    each.notify()
+            pid = os.fork()
+            if not pid:
+                return child()
+            go_on.set()
+            say("status", status_of(pid), first)
+            for each in parked:
+                each.join()
+
+        start, block, go_on = dhaga.spawn, int, threading.Event()
+        if "{waiters}" == "dhagas":
+            forks()
+        elif "{waiters}" == "in a dhaga":
+            dhaga.spawn(forks).join()
+        else:
+            with dhaga.Scheduler("other") as other:
+                start, blocked = other.spawn, threading.Event()
+
+                def block():
+                    other.call(lambda: [blocked.set(), go_on.wait()])
+                    blocked.wait()
+
+                forks()
+    """
+    ) == [
+        "True True True True True True in the child",
+        "False in the child",
+        "2 ['a', 'b'] 0 in the child",
+        "2 ['b', 'a'] 0 in the child",
+        "2 ['a', 'b'] 0 in the child",
+        "2 ['b', 'a'] 0 in the child",
+        "2 ['a', 'b'] 0 in the child",
+        "second 0 in the child",
+        "status 0 first in the parent",
+    ]
+
+
 def test_what_stayed_in_the_parent_is_refused_at_once_in_the_child() -> None:
-    """A wait for it would never end."""
+    """A wait for a dhaga of the parent would never end."""
     assert prints(
         START
         + """if True:
@@ -444,7 +534,7 @@ def test_a_timeout_around_a_fork_holds_in_the_child() -> None:
 
 
 def test_multiprocessing_and_subprocess_work_beside_and_within_dhagas() -> None:
-    """By fork and by spawn."""
+    """multiprocessing starts processes by fork and by spawn."""
     outcome = prints("""
         import multiprocessing, os, pathlib, runpy, subprocess, sys, tempfile
 
@@ -489,7 +579,7 @@ def test_multiprocessing_and_subprocess_work_beside_and_within_dhagas() -> None:
 
 
 def test_a_child_hook_from_before_the_import_runs_no_dhaga_of_the_parent() -> None:
-    """It is called before ours. A hook of the parent may park, also in a dhaga that forks."""
+    """The hook is called before ours. In the parent such a hook may park, also in a dhaga that forks."""
     code = """
         import os, sys
         late = []

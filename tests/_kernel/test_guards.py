@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +27,8 @@ from dhaga.testing import virtual_clock
 from tests.kit.parking import parked
 from tests.kit.scripts import prints
 
+TESTS = Path(__file__).parents[1]
+
 
 def test_the_import_hook_is_loaded_where_there_is_no_interpreter_lock() -> None:
     assert prints("import sys, dhaga; print('dhaga._kernel.interpreter.atomic_lines' in sys.modules)") == [
@@ -41,6 +46,39 @@ def test_a_wait_queue_has_the_guard_of_its_owner() -> None:
     lock: Any = Lock()
     other: Any = Lock()
     assert lock._waiters._guard is lock._guard is not other._guard
+
+
+GUARDS_ON = """
+import sys
+sys.abiflags, flags = "t", sys.abiflags
+import dhaga._kernel.interpreter.requirements
+sys.abiflags = flags
+"""
+GUARDED = (
+    *("_sync", "_structured", "_iowait", "test_queue.py", "test_metrics.py"),
+    *(
+        f"compat/test_{name}.py"
+        for name in ("greenlet_gevent", "links_gevent", "event_gevent", "pool_gevent", "semaphore")
+    ),
+)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.version_info < (3, 15), reason="Dhaga runs on no older build without the lock")
+def test_what_has_atomic_lines_works_under_guards_also_where_a_lock_makes_them_idle(tmp_path: Path) -> None:
+    """This finds a tagged line of an object that has no guard, without a free-threaded Python."""
+    (tmp_path / "sitecustomize.py").write_text(GUARDS_ON)
+    ordinary = "not slow and not once and not crowd and not process"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", ordinary]
+        + [str(TESTS / each) for each in GUARDED],
+        cwd=TESTS.parent,
+        env={**os.environ, "DHAGA_PURE": "1", "PYTHONPATH": f"{tmp_path}{os.pathsep}{TESTS.parent}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_fence_changes_nothing() -> None:

@@ -18,7 +18,7 @@ guards_in_c = pytest.mark.skipif(
     not (FREE_THREADED and isinstance(fast_paths, ModuleType)), reason="there are no guards in C"
 )
 STREAK = 100
-"""As in guard.h."""
+"""The same number as in guard.h."""
 
 
 def guard_of_this_thread() -> Any:
@@ -70,9 +70,9 @@ def test_the_first_other_thread_waits_until_the_biased_one_is_out_of_its_step() 
         thread.start()
         while "biased" in repr(guard):
             os.sched_yield()
-        with guard:  # as a finalizer may: the other waits on
+        with guard:  # a finalizer may do this: the other thread waits on
             order.append("again")
-        gc.collect()  # which stops all other threads: the one that waits does not run
+        gc.collect()  # stops all other threads: the waiting one does not run
         order.append("first")
     with guard:
         order.append("after")

@@ -80,7 +80,7 @@ def test_each_helper_thread_blocks_all_signals(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_offloaded_call_has_the_mask_of_its_caller() -> None:
-    """A process that it starts inherits it; while the thread is idle all signals are blocked."""
+    """A process that the call starts inherits the mask; an idle thread of the pool blocks all signals."""
     with dhaga.OffloadPool("masks", 1) as pool:
         assert pool.offload(system.signal_mask) == system.signal_mask()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
@@ -131,7 +131,7 @@ def test_a_fork_warns_of_no_helper_thread() -> None:
 @pytest.mark.skipif(not PREEMPTS_BY_EVENTS, reason="3.11 preempts at calls")
 @pytest.mark.parametrize("fork", ["os.fork", "os.forkpty", "originals.fork"])
 def test_a_parent_is_preempted_after_a_fork_before_it_parks(fork: str) -> None:
-    """Also after the standard function, which C libraries and programs without the patch call."""
+    """This holds also for the standard function, which C libraries and programs without the patch call."""
     if fork == "originals.fork" and not FORK_COUNTS_BEFORE_HOOKS:
         pytest.skip("a hook of the fork that starts a thread would make it warn")
     code = f"""

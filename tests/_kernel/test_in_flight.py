@@ -52,7 +52,7 @@ def test_a_function_that_returns_gives_the_flight_to_its_caller(monkeypatch: pyt
         return Flight(1, here())
 
     flight = get()
-    # Its offset is that of the call.
+    # The flight's offset is now the offset of the call above.
     assert not flight.has_landed(here(), here().f_lasti)
     assert flight.has_landed(here(), 0)
 

@@ -19,7 +19,7 @@ from tests.kit.scripts import Outcome, prints, run
 
 
 class Lock:
-    """A lock that some extensions turn on."""
+    """An interpreter lock that some extensions turn on."""
 
     def __init__(self, *demanding: str) -> None:
         self.demanding = demanding
@@ -83,7 +83,7 @@ PyMODINIT_FUNC PyInit_demanding(void) { return PyModule_Create(&definition); }
 
 @pytest.fixture
 def extension(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Compile an extension that says nothing of free threading; return its folder."""
+    """Compile an extension that does not declare support of free threading; return its folder."""
     if not FREE_THREADED or shutil.which("cc") is None:
         pytest.skip("a free-threaded build and a C compiler are needed")
     (tmp_path / "demanding.c").write_text(DEMANDING)

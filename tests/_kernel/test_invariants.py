@@ -1,4 +1,4 @@
-"""The ten invariants of the design, a test each, by their names."""
+"""The invariants of the design, a test each, by their names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKAGE = pathlib.Path(dhaga.__file__).parent
 
 
 def test_one_place_switches() -> None:
-    """And a parking dhaga switches straight to the next one; the hub is not between them."""
+    """A parking dhaga switches straight to the next one; the hub is not between them."""
     switching = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
@@ -118,7 +118,7 @@ def test_one_place_at_a_time() -> None:
 
 
 def test_every_park_carries_reason_and_undo() -> None:
-    """Each thing to wait for shows its reason, and after a cancel or a timeout nobody stands in its queue any more."""
+    """Each wait shows its reason, and after a cancel or a timeout no waiter is left in the queue."""
     lock, rlock, condition, semaphore, event = Lock(), RLock(), Condition(), Semaphore(0), Event()
     queue, full, simple = Queue[int](), Queue[int](1), SimpleQueue[int]()
     waits: dict[str, Callable[..., object]] = {}
@@ -196,7 +196,7 @@ def test_a_wake_never_switches_it_appends() -> None:
 
 
 def test_the_waker_completes_the_work() -> None:
-    """When the sleeper's wake is under way, what it waited for is its own already: nobody can overtake it."""
+    """When a waiter's wake is under way, the waiter already owns what it waited for: no other can overtake it."""
     with virtual_clock():
         lock, semaphore, queue, condition = Lock(), Semaphore(0), Queue[str](), Condition(Lock())
 
@@ -292,7 +292,7 @@ def test_after_a_wake_a_timeout_is_too_late_and_a_cancel_stays_pending() -> None
 
 
 def test_io_cannot_starve() -> None:
-    """A hundred dhagas that never stop to be runnable; a real socket is served all the same, and so are timers."""
+    """A hundred dhagas are always runnable; a real socket is served all the same, and so are timers."""
     ours, theirs = socketpair()
     stop = False
     spins = answers = 0
@@ -325,7 +325,7 @@ def test_io_cannot_starve() -> None:
     echoer.join()
     theirs.close()
     assert answers == 50 and spins > 1000
-    assert sorted(waits)[25] < 20_000, waits  # in turns of others: 1,200
+    assert sorted(waits)[25] < 20_000, waits  # turns of others; measured: 1,200
 
 
 # 8
@@ -375,7 +375,7 @@ def wakes_all_parking(dhagas: list[dhaga.Dhaga]) -> None:
 
 
 def test_a_call_parks_only_if_it_must_wait() -> None:
-    """No hidden yields: while all this is called another dhaga is runnable all the time, and never gets its turn.
+    """No hidden yields: another dhaga is runnable during all these calls, and does not get its turn.
 
     The exception, calls on sockets, pipes and files after a long turn, is in ``test_turn_budget.py``.
     """
@@ -425,7 +425,7 @@ def test_a_call_parks_only_if_it_must_wait() -> None:
 
 
 def test_parking_where_it_cannot_work_raises_an_error_that_names_the_way_out() -> None:
-    """On the hub and in a coroutine; that is an error of the caller's, so nothing else is disturbed."""
+    """It raises on the hub and in a coroutine; the error is the caller's, so nothing else is disturbed."""
     lock, queue = Lock(), Queue[int]()
     errors: list[BaseException] = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import dhaga
 from dhaga import HIGH
 from dhaga._kernel.run import lap
@@ -9,7 +11,7 @@ from dhaga.testing import settle, virtual_clock
 
 
 def test_the_loop_gets_its_turn_under_a_full_run_queue() -> None:
-    """A callback of the loop, and a timer of it, come while dhagas never stop to be runnable."""
+    """A callback and a timer of the loop come while dhagas are always runnable."""
     seen = []
 
     def spins() -> None:
@@ -61,3 +63,19 @@ def test_the_clock_is_looked_at_more_often_while_dhagas_compute() -> None:
         dhaga.spawn(sleeps, priority=HIGH).join()
         settle()
     assert late[0] <= 2
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize("error", [LookupError("of a handler"), GeneratorExit()])
+def test_an_error_that_ends_a_lap_early_does_not_stop_the_scheduler(error: BaseException) -> None:
+    """A signal handler of the standard module may raise in any code, also on the hub."""
+
+    class Struck:
+        def _expire(self) -> None:
+            raise error
+
+    with virtual_clock():
+        dhaga.current().scheduler.expire_after(1, Struck())
+        sleepers = [dhaga.spawn(dhaga.sleep, seconds) for seconds in (1, 2)]
+        for each in sleepers:
+            each.join()

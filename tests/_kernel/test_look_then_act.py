@@ -1,9 +1,9 @@
-"""State that several OS threads share is not looked at in one step and changed in the next.
+"""State that several OS threads share is not read in one step and changed in the next.
 
-Between a look and the change that follows from it another thread may run: anywhere on a free-threaded build, after each
-call on others. So the two are one line, tagged ``# atomic`` (test_atomic_lines.py), one operation of a list, dict or
-deque that decides by itself, or under a lock. This reads the source for looks that are followed by a change of the same
-attribute, and for ``+=`` of an attribute. Each one that is not tagged is listed here with the reason.
+Another thread may run between a look and the change that follows from it: anywhere on a free-threaded build, after each
+call on other builds. So look and change are in one line, tagged ``# atomic`` (test_atomic_lines.py), in one operation
+of a list, dict or deque that decides by itself, or under a lock. The test reads the source for looks that are followed
+by a change of the same attribute, and for ``+=`` of an attribute. Each untagged one is listed here with the reason.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ EXCUSED = {
         _kernel/run/lap.py Lap._lap_is_over: self._counted_switches
         _kernel/run/lap.py Lap._lap_is_over: self._full_laps
         _kernel/run/lap.py Lap._prevent_starvation: self._low
+        _kernel/run/lap.py Lap._run: self._busy_since
         _kernel/run/loop.py HubSelector.close: self.wakeup_pipe
         _kernel/run/loop.py HubSelector.protect: self.protected_fds
         _kernel/run/edge_pollers.py Epoll.poll: self.events
@@ -52,6 +53,8 @@ EXCUSED = {
         _kernel/run/preemption.py end_turn: scheduler.preemptions
         _kernel/run/preemption.py no_preempt: uninterrupted[me]
         _kernel/run/run_modes.py ImplicitMode.__init__: hooks.on_main_code
+        _kernel/run/run_queues.py NewWorkQueue.promote_starved: self.full_laps
+        _kernel/run/run_queues.py NewWorkQueue.promote_starved: self.head
         _kernel/run/scheduler.py Scheduler._let_others_run: self._switches_left
         _kernel/run/scheduler.py Scheduler._let_others_run: self.around_park
         _kernel/run/scheduler.py Scheduler._park: self.around_park
@@ -60,17 +63,16 @@ EXCUSED = {
         _kernel/run/scheduler.py Scheduler._switch_away: self.run_queue
         _kernel/run/timers.py LoopTimer.cancel: self.handle
         _kernel/run/timers.py Timers.discard: self.discarded
-        _kernel/run/timers.py Timers.discard: self.heap
         _kernel/run/timers.py Timers.fire: self.discarded
         _kernel/run/timers.py Timers.fire: self.fired
         _kernel/run/timers.py Timers.fire_urgent: self.discarded
         _kernel/run/timers.py Timers.fire_urgent: self.fired
         _kernel/run/timers.py Timers.next_deadline: self.discarded
-        _workers/offload.py outside_call: scheduler.outside_calls
+        _workers/offloaded_call.py outside_call: scheduler.outside_calls
     """,
     "only the waiter itself takes what is pending, and looks at its own thread's entry": """
         _iowait/file_state.py FileState.raise_late_cancel: me.pending_errors
-        _kernel/api.py Timeout.__exit__: waiter.pending_errors
+        _kernel/timeout.py Timeout.__exit__: waiter.pending_errors
         _kernel/process/thread_end.py ThreadEnd.__del__: this_thread.main
         _kernel/process/signals.py SignalDelivery.run_handlers: this_thread.main
         _kernel/process/signals.py SignalDelivery.step_back: main.pending_errors
@@ -82,8 +84,8 @@ EXCUSED = {
         _kernel/wait/waiter.py Waiter.prepare_park: self.pending_errors
         _sync/condition.py Condition._wait_at_gate: me.pending_errors
         _workers/dhaga_pool.py PoolWorker.drop_late_cancels: self.pending_errors
-        _workers/offloaded_call.py WorkerThread.run: self.run_next_call
-        _workers/offloaded_call.py WorkerThread.take_mask: self.mask
+        _workers/worker_threads.py WorkerThread.run: self.run_next_call
+        _workers/worker_threads.py WorkerThread.take_mask: self.mask
     """,
     "only the holder of the lock comes here": """
         _iowait/tls_waits.py TLSWaits.wait: self.reading_writer
@@ -93,6 +95,7 @@ EXCUSED = {
         _sync/lock.py RLock.release: self._count
     """,
     "under a lock": """
+        _iowait/socket_sendfile.py SendfileSocket.end_sendfile_: self.sendfiles_
         _kernel/process/preemption_watcher.py Watcher._run: self.looks
         _kernel/process/preemption_watcher.py Watcher._stop_thread: self.alive
         _sync/barrier.py Barrier._break: generation.broken
@@ -103,8 +106,8 @@ EXCUSED = {
         _workers/future.py Future._end: self._worker
         _workers/switch_interval.py SwitchInterval.begin: self.running_calls[urgency]
         _workers/switch_interval.py SwitchInterval.end: self.running_calls[urgency]
-        _workers/offload.py OffloadPool._end_if_idle: self._idle
-        _workers/offload.py OffloadPool._next_call: self._calls
+        _workers/worker_threads.py Workers.end_if_idle: self.idle
+        _workers/worker_threads.py Workers.next_call: self.calls
         queue.py Queue._admit_: self.unfinished_tasks
         queue.py Queue._admit_putters_: self.unfinished_tasks
         queue.py Queue._watched_: self._watchers_
@@ -150,7 +153,7 @@ EXCUSED = {
 
 
 class Finder(ast.NodeVisitor):
-    """Finds, in a module, what is looked at and then changed: the function's name and the attribute."""
+    """Finds the attributes that a module looks at and then changes, each with the name of the function."""
 
     def __init__(self, tagged: set[int]) -> None:
         self.tagged = tagged
@@ -175,7 +178,7 @@ class Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        """``hook is not None and hook()``: the same without an ``if``."""
+        """Find a look and a change without an ``if``: ``hook is not None and hook()``."""
         first, *others = node.values
         looked_at = {ast.unparse(each) for each in ast.walk(first) if isinstance(each, ast.Attribute)}
         self.note(node, sorted(looked_at.intersection(name for each in others for name in changed_in(each))))

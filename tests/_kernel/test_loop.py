@@ -28,7 +28,7 @@ from dhaga.testing import settle
 from dhaga.threading import Event
 
 MANY_YIELDS = 1_000_000
-"""A second's, at least: a thread may demand the interpreter lock after 5 ms, and has it then."""
+"""Yields of at least a second: after 5 ms a thread may demand the interpreter lock, and then gets it."""
 
 
 def test_a_sleeping_loop_is_woken_by_another_thread_and_by_nothing_else() -> None:
@@ -105,7 +105,7 @@ LATE = 60
 
 @pytest.fixture
 def event() -> Iterator[Event]:
-    """An event that is set LATE seconds from now, and then was not set in time."""
+    """An event that is set by a timer after LATE seconds, if the test has not set it before: then the wake was lost."""
     event = Event()
     timer = threading.Timer(LATE, event.set)
     timer.start()
@@ -116,13 +116,13 @@ def event() -> Iterator[Event]:
 
 
 def once(fn: Callable[[], object]) -> Callable[[], None]:
-    """Return a function that calls ``fn``, the first time."""
+    """Return a function that calls ``fn`` the first time only."""
     calls = [fn]
     return lambda: calls.pop()() if calls else None  # type: ignore[func-returns-value]
 
 
 def patch_before(obj: Any, name: str, fn: Callable[[], object]) -> None:
-    """Have a method of an object call ``fn()`` first, as a collection there calls finalizers."""
+    """Replace a method by one that first calls ``fn()``, once, as a collection there calls finalizers."""
     method, call = getattr(obj, name), once(fn)
     setattr(obj, name, lambda *args: (call(), method(*args))[1])
 
@@ -174,7 +174,7 @@ def test_a_busy_scheduler_lets_new_threads_have_the_interpreter_lock() -> None:
 
 def test_a_wake_by_a_finalizer_just_before_the_sleep_of_a_hosts_loop_is_not_lost(event: Event) -> None:
     class Selector(selectors.DefaultSelector):
-        """A collection comes when the loop has decided to sleep for good."""
+        """A selector in which a collection comes once the loop has decided to sleep without a timeout."""
 
         def select(self, timeout: float | None = None) -> Any:
             if timeout is None:

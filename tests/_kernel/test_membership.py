@@ -131,7 +131,7 @@ def test_the_exit_of_the_interpreter_cancels_what_is_spawned_in_a_finally() -> N
 
 
 def test_a_dhaga_spawned_between_the_checks_and_the_end_is_refused() -> None:
-    """The end comes at the worst moment: the spawner has passed all checks, and the scheduler is gone when it adds."""
+    """The end comes at the worst moment: the spawner has passed all checks, but has not added the dhaga yet."""
     scheduler = dhaga.Scheduler().start()
     live = scheduler.live
 

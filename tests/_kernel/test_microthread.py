@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from greenlet import getcurrent
 
 import dhaga
 from dhaga.queue import Empty, Queue
 from dhaga.testing import settle, virtual_clock
+from dhaga.threading import local
 from tests.kit.raised import error_of, fail
 
 # ---- its names
@@ -194,7 +196,7 @@ def test_a_context_may_be_given_and_is_used_itself() -> None:
         assert context[variable] == "set in the dhaga" and variable.get() == "unset"
 
 
-# ---- what is left behind
+# ---- objects that are left behind
 
 
 def test_live_dhagas_need_no_reference_and_never_see_greenlet_exit() -> None:
@@ -216,7 +218,7 @@ def test_live_dhagas_need_no_reference_and_never_see_greenlet_exit() -> None:
 
 
 class Token:
-    """What may be left behind."""
+    """An object that may be left behind."""
 
 
 def returns(token: Token) -> Token:
@@ -247,7 +249,7 @@ def parks(token: Token) -> None:
 @pytest.mark.parametrize("ask", ["join", "result"])
 @pytest.mark.parametrize("fn", [returns, raises, times_out, gets_nothing, parks])
 def test_a_finished_dhaga_goes_with_its_last_reference(fn: Any, ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the garbage collector: no cycle is left by its end, result, error, a cancel, a join, a Timeout."""
+    """It needs no garbage collector: its end, result or error, a cancel, a join and a Timeout leave no cycle."""
     monkeypatch.setattr(dhaga, "excepthook", lambda args: None)
 
     def run_once() -> list[weakref.ref[Any]]:
@@ -308,3 +310,49 @@ def test_memory_is_flat_over_many_spawns(count: int) -> None:
     spawns(2000)
     before = spawns(3000)
     assert spawns(count) - before < 1000
+
+
+# ---- finalizers at its end
+
+
+class ParksAtItsEnd:
+    """An object whose finalizer parks in a dhaga. In main code, after the test, it would make a scheduler."""
+
+    def __del__(self) -> None:
+        if isinstance(getcurrent(), dhaga.Dhaga):
+            dhaga.sleep(1)
+
+
+def test_a_finalizer_of_an_argument_or_a_thread_local_may_park_and_the_result_stays() -> None:
+    mine = local()
+
+    def keeps_in_thread_local() -> str:
+        mine.kept = ParksAtItsEnd()
+        return "local"
+
+    def returns(*args: object, **options: object) -> int:
+        return len(args) + len(options)
+
+    with virtual_clock():
+        for _ in range(2):
+            dhagas: list[dhaga.Dhaga] = [
+                dhaga.spawn(returns, ParksAtItsEnd()),
+                dhaga.spawn(returns, ParksAtItsEnd(), 0),
+                dhaga.spawn(returns, a=ParksAtItsEnd(), b=0, c=0),
+                dhaga.spawn(keeps_in_thread_local),
+            ]
+            assert [each.result() for each in dhagas] == [1, 2, 3, "local"]
+            dhaga.sleep(5)
+            assert [each.result() for each in dhagas] == [1, 2, 3, "local"]
+        gc.collect()
+
+
+def test_a_finalizer_of_an_argument_may_park_and_the_error_stays() -> None:
+    lost = LookupError("lost")
+    with virtual_clock():
+        d = dhaga.spawn(lambda _: fail(lost), ParksAtItsEnd())
+        assert error_of(d.result) is lost
+        lost.with_traceback(None)
+        dhaga.sleep(5)
+        assert error_of(d.result) is lost
+        gc.collect()

@@ -1,4 +1,4 @@
-"""Originals: what was taken from the standard library goes on as before under a patch."""
+"""Originals: functions that were taken from the standard library work as before under a patch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def test_the_kernels_threads_and_pairs_are_the_standard_ones_in_a_patched_progra
         print({type(end).__module__ for end in pair}, type(socket.socketpair()[0]).__module__)
         for end in pair: end.close()
         threading.Thread(target=lambda: print(originals.current_thread() is originals.main_thread())).start()
+        name = lambda: print(originals.thread_name(originals.get_ident()))
+        originals.Thread(target=name, name="plain").start()
     """,
         "-W",
         "ignore::ResourceWarning",
-    ) == ["dhaga.threading threading", "{'socket'} dhaga.socket", "True"]
+    ) == ["dhaga.threading threading", "{'socket'} dhaga.socket", "True", "plain"]

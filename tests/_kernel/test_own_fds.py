@@ -82,7 +82,7 @@ print("went on")
 
 @pytest.mark.parametrize("number", range(6))
 def test_an_fd_that_is_closed_behind_our_back_does_not_make_the_program_hang(number: int) -> None:
-    """The selector's, those of the self-pipe, the poller's, and those of the pipe for signals."""
+    """The fds of the selector, of the self-pipe, of the poller and of the pipe for signals."""
     code = f"""{PROGRAM}
 from dhaga._iowait.fd_ops import standard_close
 from dhaga._kernel.own_fds import own_fds
@@ -102,13 +102,19 @@ os._exit(0)
 
 def test_errors_of_handlers_do_not_count_as_failures_of_the_loop() -> None:
     code = """
-        import signal, dhaga
+        import os, signal, threading, time, dhaga
+        from dhaga._kernel.process.current_scheduler import current_scheduler
+        scheduler = current_scheduler()
         def raises(*_): raise OSError(9, "not the loop's")
+        def strike():
+            while not (scheduler.asleep and scheduler._selecting()):
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGALRM)
         signal.signal(signal.SIGALRM, raises)
         caught = 0
         for _ in range(15):
             try:
-                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                threading.Thread(target=strike).start()
                 dhaga.sleep(10)
             except OSError:
                 caught += 1
@@ -131,7 +137,7 @@ def test_a_forked_child_may_close_what_the_parent_has_left() -> None:
 
 
 def test_a_daemon_that_is_started_without_standard_streams_may_open_them_later() -> None:
-    """Then 0, 1 and 2 are the next numbers to be given, and ``dup2`` would close what is there."""
+    """0, 1 and 2 are the next free numbers then: ``dup2`` would close the fds of a scheduler that had them."""
     code = f"""
         import os
         for fd in range(3):

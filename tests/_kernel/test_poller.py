@@ -1,4 +1,4 @@
-"""All pollers: what they let go of, and whom they wake."""
+"""All pollers: the fds that they let go of, and the waiters that they wake."""
 
 from __future__ import annotations
 

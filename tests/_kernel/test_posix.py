@@ -1,4 +1,4 @@
-"""The file of POSIX: fds, sockets' limits, and the end by a Ctrl-C."""
+"""The functions of posix.py: fds, sockets' limits, and the end by a Ctrl-C."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_socket_is_polled_without_blocking_others(
 def poll_until_another_runs(
     preemptive: dhaga.Scheduler, make: Callable[[], Callable[[], object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Calls alone, as before CPython 3.12 and where a debugger owns the events.
+    # Only calls end turns, as before CPython 3.12 and where a debugger owns the events.
     monkeypatch.setattr(preemption_watcher.watcher, "events", None)
     ended: list[int] = []
 
@@ -200,7 +200,7 @@ def test_a_thread_is_polled_until_it_has_ended() -> None:
 
 
 def keeps_its_turn(in_a_dhaga: Callable[[Callable[[], None]], object]) -> bool:
-    """Return whether no other dhaga runs while a function computes that is called in this way."""
+    """Return whether no other dhaga runs while ``in_a_dhaga`` calls a function that computes."""
     trace: list[str] = []
 
     def compute() -> None:
@@ -236,7 +236,7 @@ class CallsInPut(queue.Queue[Any]):
 
 
 class CallsInWrite(io.RawIOBase):
-    """A raw file in Python: the buffer over it is locked while it writes."""
+    """A raw file in Python: the buffer over it is locked while the file writes."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call = call
@@ -350,7 +350,7 @@ def test_events_are_a_debuggers_where_it_has_registered(preemptive: dhaga.Schedu
         ended = threading.Event()
         computing = preemptive.spawn(
             lambda: [None for _ in iter(ended.is_set, True)]
-        )  # the standard's: not a call of ours
+        )  # the standard Event's method: not a call of ours
         preemptive.spawn(int)
         watcher: Any = preemption_watcher.watcher
         looks = watcher.looks
@@ -576,7 +576,7 @@ def test_a_quantum_of_0_keeps_one_scheduler_cooperative(monkeypatch: pytest.Monk
     preemption_watcher.turn_off()
 
 
-# ---- told
+# ---- reports
 
 
 @needs_events

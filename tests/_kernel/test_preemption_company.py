@@ -1,4 +1,4 @@
-"""Preemption beside priorities, a crowd, and tools that follow the program's events: each keeps what it is for."""
+"""Preemption beside priorities, a crowd, and tools that follow the program's events: each keeps its purpose."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dhaga._kernel.process import preemption_watcher
 from tests.kit.scripts import prints
 
 CROWD = 100
-"""A thousand pass as well; as each computes for a whole turn before the first one goes on, they take 15 s."""
+"""A thousand also pass, but take 15 s: each computes for a whole turn before the first one goes on."""
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
 
@@ -34,7 +34,7 @@ def computing(ended: list[int]) -> Callable[[], int]:
 
 
 def rest(ended: list[int]) -> None:
-    """Sleep three times, and end those who compute."""
+    """Sleep three times, and end the computing dhagas."""
     for _ in range(3):
         dhaga.sleep(0.001)
     ended.append(1)
@@ -104,7 +104,7 @@ def test_cprofile_counts_the_calls_of_a_function_whose_turns_end(preemptive: dha
     busy = preemptive.spawn(profiled)
     preemptive.spawn(rest, ended)
     calls, counted = busy.result()
-    # cProfile has one stack for an OS thread: it counts a call once more whose turn has ended.
+    # cProfile has one stack for an OS thread: if the turn ends within a call, it may count the call again.
     assert calls <= counted <= calls + preemptive.preemptions
     assert preemptive.preemptions
 
@@ -164,7 +164,7 @@ def test_turns_end_again_once_a_trace_function_is_gone(preemptive: dhaga.Schedul
 
 
 def test_a_traced_program_has_each_line_of_its_threads_seen() -> None:
-    """``threading.settrace``, as coverage's own tracers use it, in a program whose turns would end."""
+    """The program uses ``threading.settrace``, as coverage's own tracers do; without a tracer its turns would end."""
     assert prints(
         """
         import sys, threading, time

@@ -23,7 +23,7 @@ def script(tmp_path: Path) -> str:
 
 
 def content_of(path: str) -> bytes:
-    """Open a file as CPython opens a script."""
+    """Return the content of a file that is opened as CPython opens a script."""
     with io.open_code(path) as file:
         return file.read()
 

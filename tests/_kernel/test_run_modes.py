@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ import dhaga.threading
 from dhaga import testing
 from dhaga._kernel.run.attachment import schedulers
 from dhaga._kernel.run.run_modes import OwnThreadMode
+from tests.kit.raised import error_of
 from tests.kit.scripts import prints
 
 
@@ -94,7 +96,7 @@ def test_a_stop_that_takes_too_long_names_those_that_do_not_end() -> None:
 
 
 def test_stop_waits_in_a_dhaga_without_blocking_its_thread_and_many_may_wait() -> None:
-    """All of them cancel but once: the ``finally`` has its time."""
+    """All the stops cancel only once: the ``finally`` has its time."""
     trace = []
 
     def slow() -> None:
@@ -155,7 +157,7 @@ def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: p
         scheduler.start()
         in_time = False
         time.sleep(20)
-    if not in_time:  # as without the interpreter lock: the thread was faster than the signal
+    if not in_time:  # without the interpreter lock the thread may be faster than the signal
         scheduler.stop()
     lives[0].thread.join(30)
     assert not lives[0].thread.is_alive() and lives[0].ended
@@ -165,7 +167,7 @@ def test_a_start_that_a_ctrl_c_cuts_short_leaves_no_thread_behind(monkeypatch: p
 
 
 def test_a_stopped_scheduler_is_not_mistaken_for_the_thread_that_inherits_its_number() -> None:
-    """The system gives thread idents out anew: ``stop`` and ``spawn`` in such a thread are not calls from within."""
+    """The system reuses thread idents: ``stop`` and ``spawn`` in the new thread are not calls from within."""
     seen = []
     for _ in range(20):
         scheduler = dhaga.Scheduler().start()
@@ -193,7 +195,7 @@ def test_dhagas_spawned_before_the_start_wait_for_it() -> None:
 
 
 def test_system_exit_in_a_thread_of_its_own_ends_one_dhaga_in_silence() -> None:
-    """As ``sys.exit`` does in a thread; whoever asks for the result gets it."""
+    """``sys.exit`` in a standard thread does the same; callers that ask for the result get the SystemExit."""
     with dhaga.Scheduler() as scheduler:
         d = scheduler.spawn(lambda: (_ for _ in ()).throw(SystemExit(3)))
         d.join()
@@ -204,7 +206,7 @@ def test_system_exit_in_a_thread_of_its_own_ends_one_dhaga_in_silence() -> None:
 
 @pytest.mark.crowd
 def test_a_spawn_that_races_with_stop_is_refused_or_ends() -> None:
-    """Never is a dhaga taken that nobody will run, whose join would hang."""
+    """No dhaga is taken that will never run: its join would hang."""
     taken = refused = 0
     for n in range(15):
         scheduler = dhaga.Scheduler().start()
@@ -242,10 +244,22 @@ def test_starts_and_stops_leak_nothing(times: int) -> None:
     assert schedulers == left
 
 
-def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
-    """The collection goes on with a hub to which only that garbage refers, so that greenlet would take it for leaked.
+def test_a_start_without_free_fds_raises_and_leaves_nothing_open() -> None:
+    full = OSError(errno.EMFILE, "too many open files")
+    before, left = testing.open_fds(), set(schedulers)
+    scheduler = dhaga.Scheduler("late")
+    with mock.patch("dhaga._kernel.run.attachment.new_poller", side_effect=full):
+        assert error_of(scheduler.start) is full
+    assert repr(scheduler) == "<Scheduler late stopped, 0 dhagas, 0 runnable>"
+    assert isinstance(error_of(scheduler.start), RuntimeError)
+    assert isinstance(error_of(lambda: scheduler.spawn(int)), RuntimeError)
+    assert testing.open_fds() == before and schedulers == left
 
-    The thread is held up in what it does last, until the collection has begun.
+
+def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
+    """The collection goes on with a hub to which only the garbage refers: greenlet would regard the hub as leaked.
+
+    The thread is held up in its last action until the collection has begun.
     """
     code = """
         import gc, threading, time, dhaga
@@ -290,7 +304,7 @@ def test_a_thread_may_end_while_its_scheduler_is_finalized_as_garbage() -> None:
     assert prints(code) == ["finalized", "collected"]
 
 
-# ---- what is spawned after the cancel
+# ---- spawns after the cancel
 
 
 def test_a_thread_whose_start_is_refused_counts_as_not_started() -> None:

@@ -1,4 +1,4 @@
-"""The guest life: dhagas on an asyncio, Tornado or uvloop loop that somebody else runs, which they do not disturb."""
+"""Guests: dhagas on an asyncio, Tornado or uvloop loop that other code runs; they do not disturb the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tornado.ioloop import IOLoop
 
 import dhaga
 from dhaga import socket, testing
-from dhaga._kernel.process.shutdown import retire_closed_guests
+from dhaga._kernel.process.process_exit import retire_closed_guests
 from dhaga._kernel.run.attachment import schedulers
 from dhaga._kernel.wait.current import this_thread
 from tests.kit.scripts import prints, run
@@ -40,7 +40,7 @@ def run_by_asyncio(main: Coroutine) -> Any:
 
 @pytest.fixture(params=[run_by_asyncio, run_by_tornado, run_by_uvloop])
 def run_host(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine], Any]]:
-    """A host that runs a coroutine; after it nothing may be left of any guest."""
+    """A host that runs a coroutine; afterwards nothing may be left of any guest."""
     request.param(lambda: asyncio.sleep(0))  # uvloop opens two fds the first time, for good
     before = testing.open_fds()
     yield request.param
@@ -137,7 +137,7 @@ def test_however_long_dhagas_are_busy_a_turn_of_the_loop_takes_a_few_laps(run_ho
 
 
 def test_a_dhaga_sees_no_loop_and_no_task_and_the_tasks_see_theirs(run_host: Any) -> None:
-    """Checked at every step on both sides; a switch from within a task's step would leak it."""
+    """Both sides check it at every step; a switch from within a task's step would leak loop and task."""
     checks = 0
 
     def in_dhaga(wake: list[Any]) -> None:
@@ -374,7 +374,7 @@ def test_other_threads_wake_and_join_dhagas_of_a_guest(run_host: Any) -> None:
 
 
 def test_a_host_run_by_the_main_code_of_an_implicit_scheduler() -> None:
-    """Its dhagas rest meanwhile; those of the host are on the host's loop."""
+    """The implicit scheduler's dhagas rest meanwhile; the host's dhagas are on the host's loop."""
     trace: list[Any] = []
 
     def ticks() -> None:
@@ -398,7 +398,7 @@ def test_a_host_run_by_the_main_code_of_an_implicit_scheduler() -> None:
 
 
 def test_an_implicit_scheduler_lends_its_own_loop_to_callbacks_and_tasks() -> None:
-    """``scheduler.ioloop`` is for everybody; spawn from there finds the scheduler, and no second one is made."""
+    """Any code may use ``scheduler.ioloop``; a spawn from there finds the scheduler, and no second one is made."""
 
     async def coroutine() -> tuple[Any, Any]:
         return await dhaga.spawn(dhaga.current), dhaga.spawn(int).scheduler
@@ -434,7 +434,7 @@ def test_asyncio_run_works_within_a_dhaga(run_host: Any) -> None:
 
 
 def test_asyncio_debug_mode_has_nothing_to_say() -> None:
-    """Of slow callbacks, of call_soon from the wrong thread, of what was never awaited or closed."""
+    """No callback is slow, no call_soon is from the wrong thread, and nothing is left unawaited or open."""
     assert prints(
         """
         import asyncio, logging, threading
@@ -493,7 +493,7 @@ def test_a_host_that_leaves_its_loop_open_has_its_dhagas_ended_at_exit() -> None
 
 
 def test_dhagas_left_on_a_loop_that_was_closed_are_named_and_never_run_again() -> None:
-    """Nor does anybody wait for them, nor the interpreter's end run their ``finally`` at a moment of its own."""
+    """The program does not wait for them, and the interpreter's end does not run their ``finally``."""
     outcome = run("""
         import asyncio, gc
         import dhaga

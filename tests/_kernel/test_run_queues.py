@@ -1,4 +1,4 @@
-"""Priorities: HIGH runs next, LOW when nobody else can, and nobody starves."""
+"""Priorities: HIGH runs next, LOW when no other dhaga can, and none starves."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_block_has_its_priority_and_gives_it_back() -> None:
 
 @in_order
 def test_the_main_code_may_be_high() -> None:
-    """It joins one of two that end: being woken by the first, it runs before the second."""
+    """It joins the first of two dhagas: woken by the end of the first, main code runs before the second."""
     trace: list[str] = []
     with virtual_clock(), priority(HIGH):
         first = dhaga.spawn(trace.append, "first")
@@ -80,6 +80,24 @@ def test_the_main_code_may_be_high() -> None:
         trace.append("main code")
         second.join()
     assert trace == ["first", "main code", "second"]
+
+
+def test_high_main_code_that_yields_lets_the_others_have_a_turn() -> None:
+    turns = 0
+
+    def take_turns() -> None:
+        nonlocal turns
+        while True:
+            dhaga.sleep(0)
+            turns += 1
+
+    other = dhaga.spawn(take_turns)
+    with priority(HIGH):
+        for _ in range(20):
+            dhaga.sleep(0)
+    other.cancel()
+    other.join()
+    assert turns >= 18
 
 
 @in_order
@@ -110,13 +128,13 @@ def test_a_low_dhaga_alone_may_yield() -> None:
 
     with virtual_clock():
         dhaga.spawn(yields, priority=LOW).join()
-        with priority(LOW):  # the main code, alone
+        with priority(LOW):  # only the main code
             yields()
     assert turns == [*range(100)] * 2
 
 
 def test_low_dhagas_take_turns_with_timers_and_the_loop() -> None:
-    """One that never parks for anything but a yield holds up neither sleepers nor callbacks."""
+    """A LOW dhaga that only yields holds up neither sleepers nor callbacks."""
     seen: list[str] = []
 
     def spins() -> None:
@@ -162,7 +180,7 @@ def test_nobody_starves(level: dhaga.Priority, busy: dhaga.Priority) -> None:
 
 
 def test_a_wake_by_another_thread_counts_the_priority() -> None:
-    """And a scheduler asleep is roused for a LOW one, too."""
+    """A sleeping scheduler is woken for each priority, also for LOW."""
     for level in dhaga.Priority:
         with dhaga.Scheduler() as scheduler:
             dhagas = [scheduler.spawn(dhaga.park, "thread", priority=level) for _ in range(100)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from typing import Any
@@ -51,7 +50,7 @@ def test_a_spawned_dhaga_starts_in_its_turn_and_never_at_once() -> None:
 
 
 def test_wakes_from_many_threads_lose_nothing() -> None:
-    """The sleeping flag is looked at after the append: no wake slips in between."""
+    """A waker reads the sleeping flag after its append: no wake slips in between."""
     with dhaga.Scheduler() as scheduler:
         for _ in range(20):
             dhagas = [scheduler.spawn(dhaga.park, "thread") for _ in range(50)]
@@ -87,7 +86,7 @@ def test_ten_thousand_wakes_from_another_thread() -> None:
     ("count", "parks"), [(20_000, False), (20_000, True), pytest.param(100_000, True, marks=pytest.mark.slow)]
 )
 def test_a_chain_of_spawns_does_not_deepen_the_stack(count: int, parks: bool) -> None:
-    """Each is started from the hub, not by the one that spawned it."""
+    """Each dhaga is started from the hub, not by the dhaga that spawned it."""
 
     def spawns(n: int) -> None:
         if n:
@@ -105,7 +104,7 @@ def test_a_chain_of_spawns_does_not_deepen_the_stack(count: int, parks: bool) ->
 
 @pytest.mark.crowd
 def test_a_chain_in_which_each_joins_the_next() -> None:
-    """Ten thousand suspended ones, released from the last back to the first."""
+    """Ten thousand suspended dhagas are released from the last back to the first."""
     trace = []
 
     def joins_next(n: int) -> None:
@@ -147,16 +146,21 @@ def test_reprs_tell_the_state() -> None:
     assert repr(own) == "<Scheduler own stopped, 0 dhagas, 0 runnable>"
 
 
-def test_a_scheduler_may_be_given_a_loop_to_run() -> None:
-    loop: Any = asyncio.new_event_loop()
+@pytest.mark.parametrize("factory", ["asyncio", "uvloop"])
+def test_a_scheduler_may_be_given_a_loop_to_run(factory: str) -> None:
+    module = pytest.importorskip(factory)
+    run_on(module.new_event_loop())
+    before = testing.open_fds()  # without those that the process opens once
+    run_on(module.new_event_loop())
+    assert not testing.open_fds() - before
+
+
+def run_on(loop: Any) -> None:
     with dhaga.Scheduler(loop=loop) as scheduler:
         assert scheduler.spawn(lambda: dhaga.current().scheduler.loop).result() is loop
         assert scheduler.ioloop.asyncio_loop is loop  # type: ignore[attr-defined]
-    assert loop.is_closed()
-    uvloop = pytest.importorskip("uvloop")
-    with dhaga.Scheduler(loop=uvloop.new_event_loop()) as scheduler:
         assert scheduler.spawn(lambda: dhaga.sleep(0.001) or "slept").result() == "slept"
-    assert not testing.open_fds() - testing.open_fds()
+    assert loop.is_closed()
 
 
 def test_a_scheduler_keeps_no_context_of_the_code_that_made_it() -> None:

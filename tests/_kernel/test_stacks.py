@@ -80,7 +80,7 @@ main()
     "command", [["-m", "dhaga", "program.py"], ["-m", "dhaga", "-m", "program"], ["-m", "program"]]
 )
 def test_the_stack_of_main_code_begins_in_the_program(command: list[str], tmp_path: Path) -> None:
-    """Also as another OS thread finds it, from the output of faulthandler."""
+    """This holds also for the stack that ``stacks_of_threads`` reads from the output of faulthandler."""
     (tmp_path / "program.py").write_text(PROGRAM)
     done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

@@ -26,7 +26,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class ReleaseAtLog(logging.Handler):
-    """Ends the wait by the report of it."""
+    """Ends the wait when the wait is reported."""
 
     def __init__(self, lock: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Faces of standard modules: what they do not define is the standard module's own, what that refuses they refuse."""
+"""Faces of standard modules: names that they lack are the standard module's, and they refuse what it refuses."""
 
 from __future__ import annotations
 

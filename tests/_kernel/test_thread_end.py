@@ -6,7 +6,7 @@ from tests.kit.scripts import prints
 
 
 def test_a_plain_thread_ends_its_dhagas_as_the_main_thread_does() -> None:
-    """They run in it alone: its join comes back when they have ended. Its fds are closed."""
+    """The dhagas run only in their thread: its join returns when they have ended. Its fds are closed."""
     assert prints("""
         import os, threading
         import dhaga

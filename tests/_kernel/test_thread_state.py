@@ -1,4 +1,4 @@
-"""State of the OS thread that a program takes for its thread's own is not another dhaga's after a preemption."""
+"""After a preemption a dhaga sees no other dhaga's state of the OS thread, such as C's errno and a repr under way."""
 
 from __future__ import annotations
 

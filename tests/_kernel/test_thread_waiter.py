@@ -25,7 +25,7 @@ def test_a_plain_thread_that_parks_gets_a_scheduler_and_its_waits_are_its_own() 
     def thread_code() -> None:
         me = dhaga.current()
         timer = threading.Timer(0.01, me.wake, ("by a timer",))
-        seen.append(dhaga.park("x", start=timer.start))  # on a busy machine it may fire before a park without
+        seen.append(dhaga.park("x", start=timer.start))  # started earlier, it may fire before the park
         timer.join()
         seen.append(me.scheduler is not main.scheduler)
         seen.append(dhaga.spawn(lambda: dhaga.sleep(0.001) or threading.current_thread() is thread).result())

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading as standard
+from types import FrameType
+from typing import Any
+
+import pytest
+
 import dhaga
+from dhaga._kernel.run import timers as timers_module
 from dhaga._kernel.run.timers import BATCH, Timers
 from dhaga._sync.semaphore import Semaphore
 from dhaga._sync.simple_queue import SimpleQueue
@@ -43,7 +51,7 @@ def test_a_high_dhaga_wakes_first_however_many_deadlines_are_due_before_its_own(
 
 
 class SlowTimers(Timers):
-    """Timers of which a batch takes as long as many laps."""
+    """Timers whose batches take as long as many laps."""
 
     __slots__ = ("clock", "log")
 
@@ -88,6 +96,26 @@ def test_timeouts_of_high_dhagas_that_are_not_needed_leave_little_behind() -> No
         assert len(timers.heap) < 300 and len(timers.urgent) < 300 and len(timers) == 0
 
 
+def test_waits_of_a_high_dhaga_for_another_os_thread_leave_nothing_behind() -> None:
+    def waits() -> None:
+        for _ in range(1000):
+            assert items.get(timeout=1000)
+            answers.put(1)
+
+    def feed() -> None:
+        for _ in range(1000):
+            items.put(1)
+            answers.get()
+
+    items, answers = SimpleQueue[int](), SimpleQueue[int]()
+    scheduler = dhaga.current().scheduler
+    feeder = standard.Thread(target=feed)
+    feeder.start()
+    dhaga.spawn(waits, priority=dhaga.HIGH).result()
+    feeder.join()
+    assert len(scheduler.timers.heap) < 300 and len(scheduler.timers.urgent) < 300
+
+
 def test_ten_thousand_timeouts_at_once() -> None:
     expired = 0
 
@@ -109,7 +137,45 @@ def test_ten_thousand_timeouts_at_once() -> None:
 def test_ten_thousand_joins_time_out_on_one() -> None:
     with virtual_clock():
         one = dhaga.spawn(dhaga.sleep, 10)
-        for joiner in [dhaga.spawn(one.join, 1) for _ in range(1000)]:
+        for joiner in [dhaga.spawn(one.join, 1) for _ in range(10_000)]:
             joiner.join()
         assert not any(one._joiners) and one.is_alive()
         one.join()
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 12), reason="3.12 may report no instructions of a function it has run before"
+)
+def test_an_entry_that_a_finalizer_adds_while_the_heap_is_rebuilt_is_kept() -> None:
+    """A finalizer may run between any two bytecodes, and sleep."""
+
+    class Sleeper:
+        def _expire(self) -> None:
+            fired.append(self)
+
+    def strike(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != timers_module.__file__ or frame.f_code.co_name == "add":
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and len(sleepers) < 2000:
+            sys.settrace(None)
+            sleepers.append(Sleeper())
+            timers.add(len(sleepers) % 3, sleepers[-1])
+            sys.settrace(strike)
+        return strike
+
+    timers, fired, sleepers = Timers(), list[Sleeper](), list[Sleeper]()
+    entries = [timers.add(100.0, Sleeper()) for _ in range(1000)]
+    for entry in entries[:-1]:  # as discard() would empty them, without a rebuild
+        entry[2] = None
+    timers.discarded = 999
+    former = sys.gettrace()
+    sys.settrace(strike)
+    try:
+        timers.discard(entries[-1])
+    finally:
+        sys.settrace(former)
+    assert len(timers.heap) == len(sleepers) > 10
+    while timers.fire(3.0):
+        pass
+    assert set(fired) == set(sleepers)

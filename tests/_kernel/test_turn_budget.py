@@ -28,7 +28,7 @@ def clock() -> Iterator[testing.VirtualClock]:
 
 
 def turns_of_others_during(clock: testing.VirtualClock, call: Callable[[], object], calls: int) -> int:
-    """Make calls, each of a quarter of the budget, beside another dhaga. Returns: how often that one had its turn."""
+    """Make calls, each of a quarter of the budget, beside another dhaga. Returns: the number of that dhaga's turns."""
 
     def count() -> None:
         while not done and len(turns) < ENDLESS:
@@ -72,7 +72,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
 def test_a_call_on_a_socket_gives_a_long_turn_up(clock: testing.VirtualClock, name: str) -> None:
     near, far = full_socket()
     with near, far:
-        calls = 8 * CALLS_PER_CHECK  # so many bytes fit into a socket
+        calls = 8 * CALLS_PER_CHECK  # a socket holds that many bytes
         # A turn is noted at one look and ends at the next after its deadline; sends look once in CALLS_PER_CHECK.
         assert turns_of_others_during(clock, lambda: CALLS[name](near), calls) >= 4
 

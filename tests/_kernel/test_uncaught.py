@@ -1,4 +1,4 @@
-"""The errors that nobody waits for, and those that somebody does: which reach the excepthook, and how it ends."""
+"""Errors of dhagas, with and without a waiter: which of them reach the excepthook, and errors of the hook itself."""
 
 from __future__ import annotations
 
@@ -156,3 +156,71 @@ def test_an_error_that_a_scope_has_does_not_reach_the_excepthook_as_well(unseen:
             asking = dhaga.spawn(error_of, child.result)
         asking.join()
     assert not unseen
+
+
+# ---- a hook that parks, or that raises what no hook should
+
+
+def test_an_excepthook_may_park_and_the_error_stays_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[BaseException | None] = []
+
+    def hook(args: Any) -> None:
+        dhaga.sleep(1)
+        reported.append(args.exc_value)
+
+    monkeypatch.setattr(dhaga, "excepthook", hook)
+    lost = LookupError("lost")
+    with virtual_clock():
+        d = dhaga.spawn(fail, lost)
+        d.join()
+        assert reported == [lost] and error_of(d.result) is lost
+
+
+@pytest.mark.logs
+def test_a_cancel_that_ends_a_park_of_the_excepthook_ends_neither_the_report_nor_the_scheduler(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled_and_failing() -> None:
+        dhaga.current().cancel_with(dhaga.Cancelled("late"))
+        raise LookupError("lost")
+
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: dhaga.sleep(1))
+    with virtual_clock():
+        d = dhaga.spawn(cancelled_and_failing, name="unlucky")
+        other = dhaga.spawn(dhaga.sleep, 2)
+        other.join()
+        assert isinstance(error_of(d.result), LookupError)
+    (record,) = caplog.records
+    assert record.getMessage() == "the report of LookupError('lost') of unlucky was cancelled"
+
+
+@pytest.mark.logs
+def test_an_excepthook_that_raises_what_no_hook_should_does_not_stop_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: fail(GeneratorExit()))
+    with virtual_clock():
+        d = dhaga.spawn(fail, LookupError("lost"))
+        other = dhaga.spawn(dhaga.sleep, 1)
+        other.join()
+        assert isinstance(error_of(d.result), LookupError)
+
+
+def test_a_guest_whose_excepthook_exits_still_ends_with_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dhaga, "excepthook", lambda args: sys.exit(5))
+    cleaned: list[str] = []
+
+    def waits() -> None:
+        try:
+            dhaga.spawn(fail, LookupError("lost"))
+            dhaga.park("nothing")
+        finally:
+            cleaned.append("up")
+
+    async def main() -> None:
+        dhaga.spawn(waits)
+        await asyncio.Event().wait()
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    assert cleaned == ["up"]

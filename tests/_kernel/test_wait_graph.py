@@ -72,7 +72,7 @@ def test_main_code_gets_it_at_any_wait_for_good(reason: str, wait: Callable[[], 
     with virtual_clock():
         dhaga.sleep(0)
         assert lines_of(wait) == [f"main code: waits for {reason}"]
-        assert lines_of(wait) == [f"main code: waits for {reason}"]  # and again, having caught it
+        assert lines_of(wait) == [f"main code: waits for {reason}"]  # and again, after it was caught
 
 
 def test_a_long_report_is_cut_and_a_failing_repr_does_no_harm() -> None:

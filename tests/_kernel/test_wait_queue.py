@@ -1,4 +1,4 @@
-"""The wait queue: first come, first served; who leaves it is not woken; a closed one parks nobody for long."""
+"""The wait queue: first come, first served; a waiter that leaves is not woken; a closed queue serves at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import dhaga
 from dhaga._kernel.wait.wait_queue import WaitQueue
 from dhaga._kernel.wait.waiter import TIMED_OUT
+from dhaga.queue import Queue
 from dhaga.testing import virtual_clock
 from tests.kit.parking import parked
 
@@ -79,3 +80,31 @@ def test_what_was_handed_over_is_kept_if_serving_fails_then_and_the_error_comes_
 
     dhaga.spawn(int).join()  # from now on main code parks
     assert start(wait) == "item" and not queue.parked()
+
+
+def test_a_putter_that_leaves_with_an_error_of_its_queue_leaves_its_item_too() -> None:
+    """A Ctrl-C may be raised in a subclass's ``_qsize``, also while the caller is queued up already."""
+
+    class Struck(Queue[str]):
+        calls = 0
+
+        def _qsize(self) -> int:
+            self.calls += 1
+            if self.calls == 3:  # the second look of the second put
+                raise KeyboardInterrupt
+            return super()._qsize()
+
+    def puts() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            queue.put("lost")
+        assert not dhaga.current().parked
+        dhaga.sleep(1)
+
+    with virtual_clock() as clock:
+        queue = Struck(maxsize=1)
+        queue.put("kept")
+        putter = dhaga.spawn(puts)
+        dhaga.sleep(0.5)
+        assert queue.get() == "kept" and queue.empty() and queue.unfinished_tasks == 1
+        putter.result()
+        assert clock() == 1

@@ -1,4 +1,4 @@
-"""To leave is as cheap as to come, and takes nothing from those that stay: tickets of wait queues and of joiners."""
+"""Tickets of wait queues and of joiners: to leave is as cheap as to come, and takes nothing from those that stay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CountingQueue(WaitQueue):
 
 
 class CountingList(list[Any]):
-    """A list of joiners that counts those that are copied to drop the ones that left."""
+    """A list of joiners that counts the copied joiners when those that left are dropped."""
 
     looked_at = 0
 
@@ -44,7 +44,7 @@ class CountingList(list[Any]):
 
 
 def leave(place: Any, tickets: list[list[Any]]) -> None:
-    """Leave in random order, as timeouts do: count, then take the waiter out of its ticket."""
+    """Leave in random order, as timeouts do: the place counts one, then the waiter is taken out of its ticket."""
     random.Random(0).shuffle(tickets)
     for ticket in tickets:
         place._remove(ticket[0])
@@ -75,7 +75,7 @@ def test_100_000_leave_a_join_in_linear_work(make: Callable[[], Any]) -> None:
 @in_order
 @pytest.mark.parametrize("end", ["cancel", "timeout"])
 def test_those_that_stay_are_served_first_come_first_served(end: str) -> None:
-    """Whichever of a thousand leave: the order of the others is that in which they came."""
+    """Whichever of a thousand leave, the others are served in the order in which they came."""
     random_, count = random.Random(1), 1000
     leavers = set(random_.sample(range(count), 900))
     with virtual_clock():
@@ -146,7 +146,7 @@ def test_those_that_stay_are_served_first_come_first_served(end: str) -> None:
 
 
 def test_void_tickets_keep_their_order_while_other_threads_come_and_take() -> None:
-    """Rotated step by step, some that come meanwhile would stand before those that came first."""
+    """A rotation step by step would put some that come meanwhile before those that came first."""
     queue = WaitQueue(object, "x")
     taken: list[Any] = []
     # Without the interpreter lock, each step of a rotation takes a guard, and the others wait for its end.
@@ -221,7 +221,7 @@ class Watched(WaitQueue):
 
 
 def test_a_queue_with_a_waiter_never_looks_empty_while_void_tickets_are_dropped() -> None:
-    """Without the interpreter lock a release would see it, and leave the lock free beside the waiter."""
+    """Without the interpreter lock a release would see an empty queue, and leave the lock free beside the waiter."""
     for tickets in ([[1]], [[1], []], [[], [1]], [[], [], [1], []]):
         queue = Watched(object, "x")
         queue.left = []

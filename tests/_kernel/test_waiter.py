@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import gc
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dhaga
+from dhaga._kernel.wait.current import this_waiter
 from dhaga.queue import Queue
 from dhaga.socket import socketpair
 from dhaga.testing import settle, virtual_clock
@@ -127,14 +130,14 @@ def test_where_undo_comes_too_late_the_wake_under_way_wins_and_a_cancel_stays_pe
         d = dhaga.spawn(parks)
         settle()
         d.cancel("pending")
-        dhaga.sleep(5)  # its timeout comes and finds the same
+        dhaga.sleep(5)  # its timeout comes, and is refused in the same way
         assert d.state == "WAITING"
         d.wake("handed over")
         assert d.result() == "handed over"
 
 
 def test_a_wake_that_comes_while_a_cancel_undoes_wins_and_the_cancel_stays_pending() -> None:
-    """As one from another OS thread would, in between: it is taken for nothing, neither for the cancel's end."""
+    """A wake from another OS thread may come so: it is not lost, and not taken for the cancel's end."""
 
     def parks() -> Any:
         me = dhaga.current()
@@ -181,7 +184,7 @@ def test_the_reason_shows_while_the_dhaga_waits() -> None:
 
 
 def test_a_wake_is_refused_where_something_else_is_to_hand_over() -> None:
-    """It would let ``with lock`` go on without the lock, and leave its waiter in the queue."""
+    """The wake would let ``with lock`` go on without the lock, and leave its waiter in the queue."""
     with virtual_clock():
         lock, rlock, condition, event, semaphore = Lock(), RLock(), Condition(), Event(), Semaphore(0)
         queue, full = Queue[int](), Queue[int](1)
@@ -230,8 +233,81 @@ def test_only_the_waiter_makes_tickets() -> None:
         path.relative_to(package).as_posix()
         for path in package.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List) and node.value.elts
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Name | ast.List)
+        and ast.unparse(node.value) != "[]"
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr == "parked"
     }
     assert makers == {"_kernel/wait/waiter.py"}
+
+
+class Result:
+    """A result of a dhaga; a weak reference shows whether it is still there."""
+
+
+@pytest.mark.parametrize("way", ["main code", "dhaga", "OS thread"])
+def test_no_waiter_keeps_what_its_last_park_waited_for(way: str) -> None:
+    """A waiter that kept the dhaga would also keep its result: a file would not be closed before the next park."""
+    kept: list[Any] = []
+
+    def join_one() -> None:
+        joined = scheduler.spawn(Result)
+        kept.append(weakref.ref(joined))
+        joined.join()
+        kept.append(weakref.ref(joined.result()))
+        del joined
+        gc.collect()  # free-threaded builds free some objects only here
+        kept[:] = [each() for each in kept]
+
+    with virtual_clock():
+        scheduler = dhaga.current().scheduler
+        if way == "main code":
+            join_one()
+        elif way == "dhaga":
+            dhaga.spawn(join_one).join()
+        else:
+            dhaga.offload(join_one)
+    assert kept == [None, None]
+
+
+class ParksAtItsEnd:
+    """A wait target whose finalizer parks."""
+
+    def __init__(self, ends: list[str]) -> None:
+        self.ends = ends
+
+    def _remove(self, waiter: object) -> bool:
+        return False
+
+    def __del__(self) -> None:
+        dhaga.sleep(0.01)
+        self.ends.append("finalized")
+
+
+@pytest.mark.parametrize("error", [None, LookupError("of the wake")])
+@pytest.mark.parametrize("way", ["main code", "dhaga", "OS thread"])
+def test_a_finalizer_that_parks_when_the_target_is_dropped_keeps_the_wakes_value(way: str, error: Any) -> None:
+    ends: list[str] = []
+    waiting: Queue[Any] = Queue()
+
+    def parks() -> Any:
+        me: Any = this_waiter()
+        me.prepare_park("x", ParksAtItsEnd(ends))
+        waiting.put(me)
+        try:
+            return me.park_within(None)
+        except LookupError as raised:
+            return str(raised)
+
+    with virtual_clock():
+        waker = dhaga.spawn(lambda: waiting.get().wake_parked("value", error))
+        if way == "main code":
+            result = parks()
+        else:
+            result = dhaga.offload(parks) if way == "OS thread" else dhaga.spawn(parks).result()
+        waker.join()
+        if error is not None:
+            error.__traceback__ = None
+        gc.collect()
+    assert (result, ends) == ("of the wake" if error else "value", ["finalized"])

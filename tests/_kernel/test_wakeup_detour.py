@@ -1,4 +1,4 @@
-"""The program's wakeup fd gets one byte for each signal, also of one that is held off and sent again."""
+"""The program's wakeup fd gets one byte for each signal, also for one that is held off and sent again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_signal_that_is_sent_again_writes_no_second_byte() -> None:
 
 
 def test_a_signal_that_no_byte_announces_is_sent_until_its_handler_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One may come just before a system call begins, and not end it. Without a detour the byte does."""
+    """A signal may come just before a system call begins, and not end it. Without a detour the byte ends the call."""
     resend, kills = wakeup_detour.Resend(signal.SIGUSR1), []
 
     def kill(_: int, number: int) -> None:
@@ -130,7 +130,7 @@ def test_a_handler_that_is_removed_before_the_signal_is_sent_again_gives_the_fd_
 
 @pytest.mark.parametrize("handler", ["lambda number, frame: others.append(number)", "signal.SIG_DFL"])
 def test_a_signal_that_has_come_is_handled_before_another_handler_is_set(handler: str) -> None:
-    """As by the standard function; sent again afterwards, it would reach the other handler, or end the process."""
+    """The standard function does the same. Sent again afterwards, it would reach the new handler or end the process."""
     code = (
         BEGIN
         + f"""

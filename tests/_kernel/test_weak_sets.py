@@ -12,14 +12,14 @@ from tests.kit.scripts import ROOT
 
 
 class Member:
-    """What has a weak reference."""
+    """An object that has a weak reference."""
 
 
 def test_a_member_added_while_the_set_is_read_does_not_matter() -> None:
     kept = [Member() for _ in range(3)]
 
     class Growing(weakref.WeakSet[Any]):
-        """Another thread adds in the middle of the first reading."""
+        """A set to which another thread adds in the middle of the first reading."""
 
         def __iter__(self) -> Iterator[Any]:
             for each in super().__iter__():

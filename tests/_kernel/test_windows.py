@@ -1,4 +1,4 @@
-"""The file of Windows. It asks only for what other systems have too, so these run on each: sockets are fds there."""
+"""The functions of windows.py. They need nothing that other systems lack, so the tests run on each: sockets are fds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Run as a program: let one allocation fail, the first, the second, … to the last, of each use of what is compiled.
+"""Run as a program: fail one allocation, the first, the second, … to the last, of each use of a compiled function.
 
-Arguments: the names of uses; all without one. A use is swept by a forked child; where that dies, another one goes on
-behind the allocation. Prints: a line a case: the use, which allocation, what it came to, and what the objects hold.
+Arguments: the names of uses; all without one. A forked child tries the allocations of a use; if it dies, another child
+goes on after the fatal one. Prints: a line a case: the use, the allocation, the outcome, and what the objects hold.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _testcapi: Any = __import__("_testcapi")
 
 SECONDS = 30
 ENDLESS = 500
-"""No call has so many allocations."""
+"""More allocations than any call has."""
 
 
 class Strike:
@@ -44,10 +44,10 @@ class Strike:
 
 
 def run_case(prepare: Callable[[], Use], number: int) -> str:
-    """Return what came of it; "over" if the call has fewer allocations."""
+    """Return the outcome and what the objects hold; "over" if the call has fewer allocations."""
     dhaga.sleep(0.001)  # a lap begins: the end of a long one would go through the hub
     call, state = prepare()
-    gc.collect()  # which empties the lists of free objects: they are allocations again
+    gc.collect()  # empties the lists of free objects, so that these are allocated again
     strike = Strike(number)
     try:
         call()
@@ -59,7 +59,7 @@ def run_case(prepare: Callable[[], Use], number: int) -> str:
 
 
 def sweep(name: str, prepare: Callable[[], Use], first: int, pipe: int) -> None:
-    """Try the allocations from a certain one on. Writes: a line each, whose beginning comes before the try."""
+    """Try the allocations from ``first`` on. Writes: a line each; its beginning comes before the try."""
 
     def body() -> None:
         if first == 0:
@@ -101,7 +101,7 @@ def run_use(name: str, prepare: Callable[[], Use]) -> None:
         with open(read, encoding="utf-8") as file:
             lines = [line.strip("\n") for line in file if line.startswith(f"{name}: ")]
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        cases = {line.split(": ")[1]: line for line in lines}  # the last line of each, behind what was logged meanwhile
+        cases = {line.split(": ")[1]: line for line in lines}  # each case's last line, after lines logged meanwhile
         print(*cases.values(), sep="\n", flush=True)
         number = list(cases)[-1]
         if status == 0 or not number.isdigit():

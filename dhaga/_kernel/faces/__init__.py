@@ -1,1 +1,1 @@
-"""Shared by the faces: checks of arguments, names that a face lacks, packages that an extra brings."""
+"""Helpers for modules with the API of another package: checks of arguments, hints for missing names and packages."""

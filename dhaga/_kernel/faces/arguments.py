@@ -1,4 +1,4 @@
-"""Checks of arguments that several calls share: functions for a dhaga or a worker, and timeouts."""
+"""Argument checks for public calls: checks of functions to run in a dhaga or a worker, of counts, and of timeouts."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from .. import originals
 
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 NOT_PLAIN = ASYNC | inspect.CO_GENERATOR
-"""Flags of the code of functions whose call runs nothing of their body."""
+"""The code flags of coroutine and generator functions: a call of such a function runs no line of its body."""
 
 NAN = "Invalid value NaN (not a number)"
 
 
 def check_function(fn: object, call: str, generators: bool = False) -> None:
-    """Check that ``fn`` is a plain function, as ``call`` (``spawn``, ``submit``, ``offload``) needs one.
+    """Check that ``fn`` is a plain function. ``call``: the name of the caller, such as ``spawn``, ``submit`` or
+    ``offload``.
 
-    ``generators``: whether generator functions are allowed, as by the standard ``submit``. Raises: TypeError, which
-    names what to write instead.
+    ``generators``: whether generator functions are allowed, as in the standard library's ``submit``. Raises: TypeError,
+    whose text names the correct call.
     """
     if inspect.iscoroutine(fn):
         if inspect.getcoroutinestate(fn) == inspect.CORO_CREATED:
-            # A closed coroutine does not also warn that it was never awaited.
+            # Closing the coroutine avoids the warning that it was never awaited.
             fn.close()
         raise TypeError(f"{call} needs a function to call, not {fn!r}: in a dhaga call await_(coroutine)")
     if not callable(fn):
@@ -46,7 +47,7 @@ def check_function(fn: object, call: str, generators: bool = False) -> None:
 
 
 def check_count(what: str, count: int) -> int:
-    """Return a count that must be at least 1. Raises: TypeError, ValueError."""
+    """Check that a count is an integer of at least 1, and return it. Raises: TypeError, ValueError."""
     if not isinstance(count, int):
         raise TypeError(f"{what} is a number of them, not {count!r}")
     if count < 1:
@@ -55,7 +56,10 @@ def check_count(what: str, count: int) -> int:
 
 
 def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None:
-    """Return the timeout of an ``acquire``; None: forever. Raises: ValueError, OverflowError, as the standard does."""
+    """Check and return the timeout of an ``acquire``; None means no timeout.
+
+    Raises: ValueError, OverflowError, like the standard locks.
+    """
     if timeout is None or timeout == -1:
         return None
     if not blocking:
@@ -67,26 +71,28 @@ def check_acquire_timeout(blocking: bool, timeout: float | None) -> float | None
 
 
 def check_seconds(seconds: float | None) -> None:
-    """Check a number of seconds; None, negative numbers and infinity are allowed. Raises: ValueError for NaN;
-    TypeError.
+    """Check a number of seconds. None, negative numbers and infinity are allowed.
 
-    From: a call that waits, before the waiter is in any queue. NaN breaks the order of a heap of deadlines: with NaN in
-    front no other timer fires, and the loop never sleeps.
+    From: a call that waits, before the waiter is in any queue. Raises: ValueError for NaN; TypeError. NaN would break
+    the order in the heap of deadlines: with NaN in front no other timer fires, and the loop never sleeps.
     """
-    if seconds is not None and not seconds <= math.inf:
+    if seconds is not None and not seconds + 0.0 <= math.inf:
         raise ValueError(NAN)
 
 
-def check_delay(seconds: float, call: str) -> None:
-    """Check the seconds that a caller is to sleep. Raises: ValueError below 0 and for NaN; TypeError."""
+def checked_delay(seconds: float, call: str) -> float:
+    """Check and return the seconds of a sleep or delay. Raises: ValueError for a negative number or NaN; TypeError;
+    OverflowError.
+    """
     if not isinstance(seconds, (int, float)) and not hasattr(seconds, "__float__"):
         raise TypeError(f"{call} takes seconds, a number, and not {seconds!r}")
     if not seconds >= 0:
         raise ValueError(NAN if seconds != seconds else f"sleep length must not be negative: {seconds!r}")
+    return float(seconds)
 
 
 def checked_timeout(timeout: float | None) -> float | None:
-    """Return the timeout of a block. Raises: ValueError, TypeError."""
+    """Check and return the timeout of a block. Raises: ValueError, TypeError."""
     if timeout is None:
         return None
     if not isinstance(timeout, (int, float)):
@@ -98,15 +104,15 @@ def checked_timeout(timeout: float | None) -> float | None:
 
 
 def check_wait_timeout(timeout: float) -> None:
-    """Check the timeout of a wait; a negative one means 0. Raises: ValueError, OverflowError."""
-    if not timeout <= originals.TIMEOUT_MAX:
+    """Check the timeout of a wait. A negative timeout counts as 0. Raises: ValueError, OverflowError, TypeError."""
+    if not timeout + 0.0 <= originals.TIMEOUT_MAX:  # + 0.0 refuses a Decimal, which no clock can add
         if timeout != timeout:
             raise ValueError(NAN)
         raise OverflowError("timeout value is too large")
 
 
 def check_timeout(timeout: float) -> None:
-    """Check the timeout of a queue's ``get`` or ``put``. Raises: as the standard: ValueError, OverflowError."""
+    """Check the timeout of a queue's ``get`` or ``put``. Raises: ValueError, OverflowError, like the standard queue."""
     if timeout < 0:
         raise ValueError("'timeout' must be a non-negative number")
     check_wait_timeout(timeout)

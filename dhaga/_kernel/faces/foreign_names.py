@@ -1,9 +1,10 @@
-"""Names that our classes have in gevent, eventlet, trio or asyncio; each raises an AttributeError that gives our name.
+"""Hints for attribute names of gevent, eventlet, trio and asyncio: an access raises an AttributeError that gives
+Dhaga's name for the same thing.
 
-A ``__getattr__`` raises them. Each name is a descriptor. A ``__getattr__`` for all of them would be slow: CPython 3.11
-does not specialise the attributes of classes that have one (48 ns for an attribute instead of 14 ns; from 3.12 on there
-is no difference). Completion, which reads the class, offers these names there. ``show_only`` keeps ``dir()`` of an
-object to the names that users may call.
+From CPython 3.12 on, a ``__getattr__`` of the class raises the error. On CPython 3.11 each name is a descriptor of the
+class instead. With a ``__getattr__`` in the class, 3.11 would read the ordinary attributes of the objects in 48 ns
+instead of 14 ns. Because of the descriptors, completion tools on 3.11 also offer these names.
+``show_only`` limits ``dir()`` of an object to the names that users may call.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OF_A_DHAGA = {
     "unlink": "dhaga.as_completed()",
     "add_done_callback": "asyncio.ensure_future(dhaga) where asyncio wants a Future, else dhaga.as_completed()",
 }
-"""The names of a dhaga in gevent, eventlet and asyncio, each with the text to write instead."""
+"""Names that microthreads and tasks have in gevent, eventlet and asyncio, each with its replacement."""
 
 
 OF_A_SCOPE = {
@@ -49,7 +50,7 @@ OF_A_SCOPE = {
     "join": "the end of the with block",
     "kill": "cancel()",
 }
-"""The names of a scope in trio, anyio, asyncio, and of gevent's Group, each with the text to write instead."""
+"""Names that scopes have in trio, anyio, asyncio and gevent (``Group``), each with its replacement."""
 
 OF_A_TIMEOUT = {
     "start": "a block: with dhaga.Timeout(seconds)",
@@ -58,11 +59,11 @@ OF_A_TIMEOUT = {
     "pending": "expired",
     "reschedule": "another dhaga.Timeout in a block within",
 }
-"""The names of a Timeout in gevent, eventlet and asyncio, each with the text to write instead."""
+"""Names that timeouts have in gevent, eventlet and asyncio, each with its replacement."""
 
 
 def say_foreign_names(of: Any, names: Mapping[str, str]) -> None:
-    """Make a class say what to write instead of each foreign name."""
+    """Make each foreign name of a class raise an error that gives the replacement."""
     if sys.version_info < (3, 12):
         names_of: Callable[[object], Iterable[str]] = of.__dir__
         of.__dir__ = lambda self: sorted(set(names_of(self)) - names.keys())
@@ -79,12 +80,12 @@ def say_foreign_names(of: Any, names: Mapping[str, str]) -> None:
 
 
 def missing_attribute(instance: object, name: str, kind: str, hint: str) -> AttributeError:
-    """Return the error of a foreign name."""
+    """Return the error for a foreign name."""
     return AttributeError(f"{kind!r} object has no attribute {name!r}: here it is {hint}", name=name, obj=instance)
 
 
 class ForeignName:
-    """Descriptor whose attribute does not exist: the error says what to use instead."""
+    """A descriptor for an attribute that does not exist: its error names the replacement."""
 
     __slots__ = ("hint", "kind", "name")
 
@@ -94,18 +95,20 @@ class ForeignName:
         self.kind = kind
 
     def __get__(self, instance: object, owner: type) -> Self:
-        # Tools take all that dir() of the class lists.
+        # Tools read every attribute that dir() of the class lists, so such a read must not raise.
         if instance is None:
             return self
         raise missing_attribute(instance, self.name, self.kind, self.hint)
 
 
 class AsyncWithRefused(TypeError, AttributeError):
-    """The error of ``async with`` on an object that has only ``with``: for ``hasattr`` there is no such method."""
+    """The error of ``async with`` on an object that supports only ``with``. As an AttributeError, it makes ``hasattr``
+    return False.
+    """
 
 
 class NoAsyncWith:
-    """Descriptor in place of ``__aenter__`` and ``__aexit__``: its error says what to write in a coroutine."""
+    """A descriptor for ``__aenter__`` and ``__aexit__``: its error names what a coroutine must use instead."""
 
     __slots__ = ("instead",)
 
@@ -122,9 +125,9 @@ class NoAsyncWith:
 
 
 def refuse_async_with(instead: str = "") -> Callable[[C], C]:
-    """Give a class that supports only ``with`` an error for ``async with`` that says what to write. For decorating.
+    """Make ``async with`` on objects of a class raise an error that names the replacement. A class decorator.
 
-    ``instead``: asyncio's counterpart, if it has one.
+    ``instead``: the corresponding call of asyncio, if there is one.
     """
 
     def decorate(cls: C) -> C:
@@ -135,9 +138,9 @@ def refuse_async_with(instead: str = "") -> Callable[[C], C]:
 
 
 def show_only(*public: str) -> Callable[[C], C]:
-    """Make ``dir()`` of an object show these names of its class, those of subclasses, and Python's own. For decorating.
+    """Limit ``dir()`` of an object to ``public``, names that subclasses add, and Python's own. A class decorator.
 
-    The other names are the internal API: those that other districts use have no underscore, but are not for users.
+    The other names of the class are internal: some have no underscore, because other packages of Dhaga use them.
     """
 
     def decorate(cls: C) -> C:
@@ -155,10 +158,11 @@ def show_only(*public: str) -> Callable[[C], C]:
 
 
 class OwnName:
-    """Attribute of a greenlet in ``compat``: Dhaga's value, until the program sets its own.
+    """A greenlet's attribute in ``compat``. The attribute has Dhaga's value until the program sets another value.
 
-    Greenlets of gevent and eventlet have an open ``__dict__``, and programs put there what they like: Celery's timers a
-    ``priority``. Dhaga's properties of these names cannot be set. The kernel reads none; a dump shows the program's.
+    Greenlets of gevent and eventlet accept any attribute; for example, Celery's timers set ``priority``. Dhaga's
+    properties of the same names cannot be set, so ``compat`` replaces the properties with this descriptor. The kernel
+    does not read these attributes; a dump shows the value that the program has set.
     """
 
     def __init__(self, own: property) -> None:

@@ -1,4 +1,4 @@
-"""Shared by faces of standard modules: names they lack, functions that stand for C functions, objects not to copy."""
+"""Helpers for modules with the API of a standard module (*faces*): missing names, C functions, refusal of copies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def fall_back_to(standard: ModuleType, face: dict[str, Any]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` (PEP 562) of a face: all other names are the standard module's own.
+    """Return ``__getattr__`` and ``__dir__`` (PEP 562) for a face. These functions supply the standard module's names
+    that the face lacks.
 
-    ``face``: the ``globals()`` of the face. Names are looked up at each access, so that a patch of the standard module
-    shows through the face.
+    ``face``: the ``globals()`` of the face. Each access looks the name up, so that a patch of the standard module has
+    an effect on the face.
     """
 
     def __getattr__(name: str) -> Any:
@@ -35,27 +36,27 @@ def fall_back_to(standard: ModuleType, face: dict[str, Any]) -> tuple[Callable[[
 
 
 def remove_names(face: dict[str, Any], names: Iterable[str]) -> None:
-    """Remove public names from a face, so that the standard module's own are used, or a hint says what to use."""
+    """Remove public names from a face, so that an access finds the standard module's name, or gives a hint."""
     for name in names:
         face["__all__"].remove(name)
         del face[name]
 
 
 def refuse_copy(self: object, *_: object) -> NoReturn:
-    """Refuse copying and pickling, like the standard's object; for ``__getstate__``, which a subclass may define."""
+    """Raise TypeError: like its counterpart in the standard library, the object cannot be copied or pickled."""
     raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
 
 class BuiltinFunction(staticmethod):  # type: ignore[type-arg]  # not subscriptable before Python 3.14
-    """A Python function with the behaviour of a C function: kept in a class, it does not become a method.
+    """A Python function that behaves like a C function: as a class attribute it does not become a method.
 
-    ``inspect`` and ``typing`` read the Python function, its ``__wrapped__``. A call costs 13 ns more, and a park in it
-    1 KB of stack; so ``time.sleep``, in which most programs park, is compiled.
-    Rejected: a class with ``__call__`` (57 ns), or one class for each function (18 ns).
+    ``inspect`` and ``typing`` read the Python function from ``__wrapped__``. A call takes 13 ns more than a plain call,
+    and a park during the call takes 1 KB more of stack. So ``time.sleep``, in which most programs park, is compiled.
+    Rejected: a class with ``__call__`` (57 ns more), or one class for each function (18 ns more).
     """
 
     def __get__(self, instance: Any, owner: type | None = None, /) -> Self:
-        return self  # and not the function: pickle finds this object by the name
+        return self  # not the plain function, because pickle finds this object under the name
 
     def __repr__(self) -> str:
         return f"<function {self.__name__} of {self.__module__}>"
@@ -65,8 +66,8 @@ class BuiltinFunction(staticmethod):  # type: ignore[type-arg]  # not subscripta
 
 
 def builtin_function(function: F) -> F:
-    """Return a function that stands for a C function of the standard library. For decorating.
+    """Return a function that replaces a C function of the standard library. A decorator.
 
-    A compiled one needs no more: C functions are no descriptors.
+    A compiled function is returned unchanged, because C functions are not descriptors.
     """
     return function if isinstance(function, BuiltinFunctionType) else cast(F, BuiltinFunction(function))

@@ -1,1 +1,1 @@
-"""The compiled code, and how it replaces Python functions."""
+"""The compiled code, and the functions that put it in place of Python functions."""

@@ -1,32 +1,32 @@
-/* The fast paths: compiled twins of the shortest ways through the kernel, the primitives and the sockets.
+/* The fast paths: compiled twins of Python functions of the kernel, the primitives and the sockets.
 
-Python is the source of truth. Each compiled function has a Python twin of the same name, which `twin()` gets and keeps;
-fast_paths/compiled_functions.h is the list. A compiled function handles only the common case: the caller is a dhaga, no
-error is pending, no listener takes part. In every other case it has changed nothing yet, and calls its Python twin with
-the same arguments. So behaviour is read, typed and stepped through in Python, and a function here leaves the rare cases
-to its twin.
+Python is the source of truth. Each compiled function has a Python twin of the same name, which `twin()` receives and
+keeps; fast_paths/compiled_functions.h lists the functions. A compiled function handles only the common case: the caller
+is a dhaga, no error is pending, and no hook or trace function changes the call. In every other case it calls its Python
+twin with the same arguments; changes made before that call do not disturb the twin. So readers, type checkers and
+debuggers use the Python functions, and the rare cases exist only in Python.
 
-How it sees Python objects: the classes stay Python classes with __slots__. The offset of a slot is read once per class,
+Access to Python objects: the classes stay Python classes with __slots__. The offset of a slot is read once per class,
 from its member descriptor (PyMemberDescrObject), and checked. If the descriptor belongs to a foreign class, or its slot
-does not hold a plain object, `twin()` raises, and Python runs. A slot is read and written only in an object whose type
-was checked to be that class. A deque is used by its own methods, a list by PyList_*: nothing private of CPython is
-touched.
+does not hold a plain object, `twin()` and `layout()` raise TypeError. A slot is read and written only in an object
+whose type was checked to be that class. A deque is used through its own methods, a list through PyList_*. Only
+free-threaded builds need private functions of CPython.
 (Members of C types would be as quick for Python; greenlet's type is a C++ object that is not made to be extended in C.)
 
-Atomic: between two calls into Python, and before the drop of a reference that may be the last one, no other OS thread
-and no signal handler runs. Changes that belong together are made between two such places. They are marked CALLS.
-A reference that is held in C is an owned one across each CALLS. After each CALLS all slots are read anew.
-On free-threaded builds other OS threads do run there: fast_paths/steps.h has what makes a step atomic then, and expands
-to nothing with the interpreter lock.
+Atomic steps: other OS threads and signal handlers run only in a call into Python, or when a reference is dropped that
+may be the last one. Changes that belong together are made between two such places. Functions with such a place are
+marked CALLS. Across such a place C holds only owned references, and after it all slots are read anew. On free-threaded
+builds other OS threads run at any time: there the macros of fast_paths/steps.h make a step atomic. With the interpreter
+lock these macros have no effect.
 
-Invariants of Dhaga that are kept here, by their place:
-- a wake counts once: who takes the waiter out of its ticket resumes it (take_waiter);
+Invariants of Dhaga, each with the C function that keeps it:
+- a wake counts once: the waker that takes the waiter out of its ticket resumes the waiter (take_waiter);
 - value before append: once a waiter is in a run queue, another OS thread may switch to it (resume);
 - the scheduler's sleep: append to the run queue first, then check `asleep` (resume);
 - ownership is handed over before the wake (hand_over);
-- look and change of a primitive are one step: no CALLS between (each function of lock, event, queue).
+- the check of a primitive and its change are one step, without CALLS in between (all functions of lock, event, queue).
 
-The rooms, in the folder fast_paths, are one translation unit: each uses those before it.
+The files of the folder fast_paths are one translation unit: each file uses the files included before it.
 One interpreter: the twins, types and offsets are static. An import in another interpreter is refused. */
 
 #define PY_SSIZE_T_CLEAN
@@ -97,7 +97,7 @@ in_class(PyTypeObject *type, PyObject *name)
     return NULL;
 }
 
-/* Whether a compiled method of a class or its bases is in its place. */
+/* Whether a compiled method of a class or its bases is in its place: no program has replaced it. */
 static int
 is_in_place(known_class *known, int i)
 {
@@ -116,7 +116,8 @@ is_in_place(known_class *known, int i)
     return in_place;
 }
 
-/* Whether each of them is. If so, the class's version is recorded, as it was before the look. */
+/* Whether all compiled methods of a class and its bases are in their places. If so, record the class's version before
+the check. */
 static int
 is_unpatched(known_class *known)
 {
@@ -137,8 +138,8 @@ is_unpatched(known_class *known)
     return 1;
 }
 
-/* Our record of a class, by the names of its module and itself. Returns: NULL, with the error, if there is no such
-   class. */
+/* Find the record of a class by the names of its module and itself. Returns: NULL, with an error, if there is no
+   record. */
 static known_class *
 known_as(PyObject *type)
 {
@@ -162,8 +163,8 @@ known_as(PyObject *type)
     return found;
 }
 
-/* Find where the slots of a class lie, once. A second class of these names comes from a reload of its module: it stays
-pure Python, as objects of the first one live on. Returns: 1 if it is the first; -1 on an error. */
+/* Find the offsets of a class's slots, once. A second class with these names comes from a reload of its module. It
+stays pure Python, because objects of the first class live on. Returns: 1 if the class is the first; -1 on an error. */
 static int
 bind_class(known_class *bound, PyTypeObject *type)
 {
@@ -331,7 +332,7 @@ start(PyObject *module)
         (plain_fileno = imported("_socket", "socket", "fileno")) == NULL) {
         return -1;
     }
-    /* None where the platform has none, which is the type of nothing. */
+    /* None where the platform has no epoll: no object has the type None. */
     if ((epoll_type = (PyTypeObject *)imported("dhaga._kernel.originals", "epoll", NULL)) == NULL) {
         return -1;
     }

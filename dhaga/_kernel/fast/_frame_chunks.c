@@ -1,40 +1,40 @@
 /* Keep the frame chunks of ended greenlets for the next ones, in a bounded list of each OS thread.
 
-CPython (3.11 and later) puts the frames of Python functions into chunks of 16 KB, the data stack of a thread state. It
-gets them from the arena allocator. greenlet starts each greenlet with an empty data stack, and gives its chunk back at
-its end: so each greenlet costs an mmap(), the page faults of fresh memory and a munmap(), 8 µs of the 9.5 that a bare
-greenlet takes to be made, run and ended. This module stands in front of the arena allocator, by the public
-PyObject_SetArenaAllocator(): a chunk that is freed goes into a list, the next request for one is served from it, and
-every other size is passed through.
+CPython (3.11 and later) puts the frames of Python functions into chunks of 16 KB, the data stack of a thread state. The
+arena allocator supplies the chunks. greenlet starts each greenlet with an empty data stack, and frees the greenlet's
+chunk at its end. So each greenlet costs an mmap(), the page faults of fresh memory and a munmap(): 8 µs of the 9.5 µs
+that a bare greenlet takes from its creation to its end. This module is installed in front of the arena allocator, with
+the public PyObject_SetArenaAllocator(). A freed chunk goes into a list, which serves the next request for a chunk.
+Requests of all other sizes are passed on.
 
-Each OS thread has a list of its own, a `keeper`, so that no thread waits for another one. A chunk goes into the list of
-the thread that frees it. The price: a thread that keeps chunks and starts no more greenlets serves no other thread.
-Rejected: one list under a mutex, which takes as many instructions with the interpreter lock, and would be a queue of
-threads without it.
+Each OS thread has its own list (in a `keeper`), so that no thread waits for another thread. A chunk goes into the list
+of the thread that frees it. The price: chunks that a thread keeps serve no other thread, even if the first thread
+starts no more greenlets. Rejected: one list under a mutex. With the interpreter lock this takes as many instructions;
+without that lock, threads would wait for the mutex.
 
-Above the cap, Linux empties a freed chunk: emptied_chunks.h.
+Above the cap, freed chunks are emptied on Linux: see emptied_chunks.h.
 
-Who may call what, and when:
+When, and in which threads, the functions run:
 - alloc and free: any thread, of any interpreter, with or without an interpreter lock (a thread state may be deleted
-  without it). They touch only the keeper of the calling thread. Only its first call takes the mutex, to register it.
+  without it). They touch only the calling thread's keeper. Only a thread's first call takes the mutex, to register it.
 - The allocator belongs to the process. One interpreter installs it; a later install does nothing. An OS thread that
   runs several interpreters has one keeper for all of them.
-- The end of a thread: the destructor of a key frees its list. Destructors that run later may still free a chunk, which
-  is passed on then. The keeper is on the heap, since macOS frees thread-local variables before that destructor runs.
-- fork(): the mutex is held across it, so the child finds the registry whole. The other threads are gone there: the
-  child frees their lists.
-- Exit: the allocator stays installed and the chunks stay kept, as frames are pushed until the very end. CPython never
-  unloads an extension module, so the functions stay where they are.
+- A thread's end: the destructor of a key frees its list. If later destructors free a chunk, it is passed on. The keeper
+  is on the heap, since macOS frees thread-local variables before that destructor runs.
+- fork(): the forking thread holds the mutex, so the child finds an intact registry. The other threads do not exist in
+  the child, which frees their lists.
+- Exit: the allocator stays installed and the chunks stay kept, because frames are pushed until the very end. CPython
+  never unloads an extension module, so the functions stay where they are.
 
 Invariants:
 1. A chunk in a list, kept or emptied, was freed with the size CHUNK, came from `former`, and no other code holds it.
 2. `kept` is the length of the list, and at most `cap`; `emptied` is the number of addresses in the pages of addresses.
 3. `former`, `cap`, `page_size` and `end_of_thread` are written once, before any other thread can see these functions.
-4. Only its own thread writes a keeper. Other threads read its figures, which are atomic for that, without an order.
+4. Only its own thread writes a keeper, except for registry links. The figures are atomic (relaxed) for other readers.
 
-Another allocator may be installed after this one. If it passes on to this one, all goes on; if it does not, no further
-call comes here: there is no gain, and kept chunks stay until give_back(). This module never installs itself twice: it
-would then pass calls on to an allocator that passes them back. */
+Another allocator may be installed after this one. If that allocator passes calls on to this one, chunks are kept as
+before. Otherwise no further call comes here, and kept chunks stay until give_back(). This module never installs itself
+twice: it would then pass calls on to an allocator that passes them back. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -54,27 +54,27 @@ would then pass calls on to an allocator that passes them back. */
 #error "before CPython 3.11 there are no frame chunks"
 #endif
 
-/* The first chunk of a data stack: DATA_STACK_CHUNK_SIZE in Python/pystate.c, the same in 3.11 to 3.15. A deep stack has
-further ones, some of them larger. With another size no request would match, and none be kept. */
+/* The first chunk of a data stack: DATA_STACK_CHUNK_SIZE in Python/pystate.c, the same in 3.11 to 3.15. A deep stack
+has further chunks, some of them larger. If CPython used another size, no chunk would be kept. */
 #define CHUNK ((size_t)16 * 1024)
 
-/* A kept chunk: the list runs through the chunks themselves, whose content is dead. CPython expects no zeros in them. */
+/* A kept chunk. Its first bytes, which are unused, link the list. CPython does not expect zeros in a chunk. */
 typedef struct kept_chunk {
     struct kept_chunk *next;
 } kept_chunk;
 
-/* Addresses of emptied chunks, whose own memory cannot hold a list. It is as large as a page of memory. */
+/* The number of addresses in an address_page, which fills a memory page. Emptied chunks have no memory for a list. */
 #define ADDRESSES 510
 
 typedef struct address_page {
     struct address_page *next;
-    size_t count; /* 1 or more while it is in the list */
+    size_t count; /* 1 or more while the page is in the list */
     void *addresses[ADDRESSES];
 } address_page;
 
 /* The kept and the emptied chunks of an OS thread. */
 typedef struct keeper {
-    kept_chunk *list; /* the last one kept is taken first: its pages are the most likely to be in the cache */
+    kept_chunk *list; /* the chunk kept last is taken first: its pages are the most likely to be in the cache */
     address_page *pages;
     _Atomic size_t kept, emptied, hits, misses;
     struct keeper *next, **former_next; /* in the registry */
@@ -82,15 +82,15 @@ typedef struct keeper {
 
 static PyObjectArenaAllocator former;
 static size_t cap;
-static size_t page_size; /* 0: chunks are not emptied, as a chunk is less than a page, or the system is not Linux */
+static size_t page_size; /* 0: chunks are not emptied: a chunk is less than a page, or the system is not Linux */
 static pthread_key_t end_of_thread;
 
 /* The keeper of this thread: NULL before its first chunk. */
 static _Thread_local keeper *own;
 static keeper ended; /* stands for the keeper of a thread that is about to end */
 
-/* The keepers of all threads, and the figures of those that have ended, under the mutex. It is a leaf: under it nothing
-waits, but the child of a fork calls `former`. */
+/* The mutex guards the keepers of all threads and the figures of ended threads. No thread waits while it holds the
+mutex; only the child of a fork calls `former` with the mutex held. */
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static keeper *keepers;
 static size_t ended_hits, ended_misses;
@@ -114,7 +114,7 @@ read_figure(_Atomic size_t *figure)
     return atomic_load_explicit(figure, memory_order_relaxed);
 }
 
-/* From: the thread of the keeper, so this is no atomic addition, which would cost as much as a mutex. */
+/* From: the keeper's thread. So an atomic addition, which would cost as much as a mutex, is not needed. */
 static inline void
 count(_Atomic size_t *figure, size_t more)
 {
@@ -123,7 +123,7 @@ count(_Atomic size_t *figure, size_t more)
 
 /* ---- keepers */
 
-/* Free all chunks of a list. Returns: how many. */
+/* Free all chunks of a list. Returns: the number of these chunks. */
 static size_t
 free_list(keeper *of)
 {
@@ -199,7 +199,7 @@ own_keeper(void)
     return found != NULL && found != &ended ? found : make_keeper();
 }
 
-/* In the child of a fork: free the lists of all other threads, as they are gone. */
+/* In the child of a fork, free the lists of all other threads, which do not exist there. */
 static void
 go_on_in_child(void)
 {
@@ -269,8 +269,8 @@ PyDoc_STRVAR(install_doc,
 static PyObject *
 install(PyObject *Py_UNUSED(module), PyObject *argument)
 {
-    /* Not under the mutex: interpreters with locks of their own may come here at once, and a fork must not meet the
-    mutex before its handlers are registered. */
+    /* A flag, and not the mutex: interpreters with their own locks may call this function at the same time, and no fork
+    may find the mutex held before the fork handlers are registered. */
     static atomic_flag installed = ATOMIC_FLAG_INIT;
     PyObjectArenaAllocator ours;
     Py_ssize_t most = PyLong_AsSsize_t(argument);
@@ -303,8 +303,8 @@ install(PyObject *Py_UNUSED(module), PyObject *argument)
 #endif
     PyObject_GetArenaAllocator(&former);
     /* An interpreter with a lock of its own, or a thread without any, may read CPython's three pointers while they are
-    replaced one by one. So any mix of old and new must work: the context is the former one's, which these functions
-    need not be given, and a chunk of one may be freed by the other (invariant 1). The fence keeps invariant 3. */
+    replaced one by one. So any mix of old and new pointers must work: the former context stays (these functions use
+    none), and each allocator may free the other's chunks (invariant 1). The fence keeps invariant 3. */
     ours.ctx = former.ctx;
     ours.alloc = chunk_alloc;
     ours.free = chunk_free;

@@ -1,13 +1,14 @@
-"""The compiled parts, each optional: which of them run in this process, why others do not, and their figures.
+"""Loads the optional compiled parts, and reports for each part whether it runs in this process, or why not.
 
-Python is the source of truth. A compiled part makes something faster and changes no behaviour; where it was not built,
-cannot be imported, or is switched off (``DHAGA_PURE=1``: all of them), the same happens in pure Python.
+Python is the source of truth: a compiled part makes code faster and changes no behavior. Pure Python does the same work
+where the part was not built, cannot be imported, or is switched off. ``DHAGA_PURE=1`` switches off all parts.
 
-``_frame_chunks.c``: CPython's frames live in chunks of 16 KB. Each greenlet has a chunk mapped at its first call and
-unmapped at its end. The part keeps up to ``CHUNKS`` chunks of each OS thread for its next greenlets, so spawn + join is
-three times as fast. The arena allocator of the whole process is replaced, so other greenlets and OS threads also gain.
-``DHAGA_CHUNKS=0`` switches the part off; ``DHAGA_CHUNKS=N`` sets another cap.
-``_fast_paths.c``: the shortest ways through the kernel and the primitives, see ``compiled.py``; ``DHAGA_FAST_PATHS=0``.
+``_frame_chunks.c``: CPython allocates frames in chunks of 16 KB. Each greenlet maps a chunk at its first call and
+unmaps the chunk at its end. This part keeps up to ``CHUNKS`` chunks of each OS thread for later greenlets, which makes
+spawn + join three times as fast. The part replaces the arena allocator of the whole process, so other greenlets and OS
+threads also benefit. ``DHAGA_CHUNKS=0`` switches the part off; ``DHAGA_CHUNKS=N`` sets another cap.
+``_fast_paths.c``: the common cases of the kernel and the primitives in C, see ``compiled.py``.
+``DHAGA_FAST_PATHS=0`` switches this part off.
 """
 
 from __future__ import annotations
@@ -23,27 +24,29 @@ from ..interpreter.guards import use_guards
 from ..interpreter.requirements import FREE_THREADED
 
 CHUNKS = 1024
-"""The number of chunks an OS thread keeps, unless ``DHAGA_CHUNKS`` says otherwise: 16 MB of addresses, 4 MB resident.
+"""The number of chunks that an OS thread keeps by default: 16 MB of address space, 4 MB of resident memory.
 
-If 1,000 dhagas park, end, and 1,000 more follow, 1,024 chunks make this 2.3 times as fast; 256 gain a quarter of that,
-4,096 no more. For 10,000 at once, 1,024 chunks gain a third; 16,384 make it 1.8 times as fast and take 42 MB.
+Measured with a program in which 1,000 dhagas park and end before the next 1,000 start. This program is 2.3 times as
+fast with 1,024 chunks as without this part. With 256 chunks, a quarter of this gain is left; with 4,096 chunks, the
+gain is no greater. With 10,000 dhagas at a time, the gain of 1,024 chunks is a third; with 16,384 chunks, which take 42
+MB, the program is 1.8 times as fast.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class FrameChunks:
-    """The figures of the kept frame chunks of this process, all interpreters and OS threads together."""
+    """Statistics of the frame chunks that this process keeps, in all its interpreters and OS threads."""
 
-    kept: int  # now
-    cap: int  # of an OS thread
-    hits: int  # requests for a chunk that a kept one served: a greenlet or OS thread began, or a stack grew
-    misses: int  # requests that took a new one
-    emptied: int  # addresses without memory, kept for the next misses
-    in_front: bool  # no other arena allocator was installed later; it might not pass on to this one
+    kept: int  # the number of chunks kept now
+    cap: int  # the maximum number of chunks kept for an OS thread
+    hits: int  # the number of requests served by a kept chunk: for a new greenlet or OS thread, or a grown stack
+    misses: int  # the number of requests served by a new chunk
+    emptied: int  # the number of kept address ranges without memory, for the next misses
+    in_front: bool  # False if another arena allocator was installed later, which might bypass this part
 
 
 def frame_chunks() -> FrameChunks | None:
-    """Return the figures of the kept frame chunks; None where that part does not run. From: any thread."""
+    """Return the statistics of the kept frame chunks; None if ``_frame_chunks`` does not run. From: any thread."""
     if not isinstance(chunks, ModuleType):
         return None
     in_front, kept, cap, hits, misses, emptied = chunks.figures()
@@ -51,7 +54,7 @@ def frame_chunks() -> FrameChunks | None:
 
 
 def describe() -> str:
-    """Return one line for users: ``compiled (fast paths, up to 1024 frame chunks kept)`` or ``pure Python (why)``."""
+    """Return a line for users: ``compiled (fast paths, up to 1024 frame chunks kept)`` or ``pure Python (reason)``."""
     figures = frame_chunks()
     kept = f"up to {figures.cap} frame chunks kept" if figures is not None else ""
     if figures is not None and not figures.in_front:
@@ -64,9 +67,9 @@ def describe() -> str:
 
 
 def start(environ: Mapping[str, str]) -> ModuleType | str:
-    """Import and install the frame chunks, if environment and build allow. Returns: the part, or why it does not run.
+    """Import and install the part that keeps frame chunks. Returns: the part, or the reason why it does not run.
 
-    Raises: ValueError for a ``DHAGA_CHUNKS`` that is no number of chunks.
+    Raises: ValueError if ``DHAGA_CHUNKS`` is not a valid number of chunks.
     """
     cap = cap_of(environ.get("DHAGA_CHUNKS", ""))
     part = load("_frame_chunks", environ, "" if cap else "DHAGA_CHUNKS=0")
@@ -76,7 +79,10 @@ def start(environ: Mapping[str, str]) -> ModuleType | str:
 
 
 def start_fast_paths(environ: Mapping[str, str]) -> ModuleType | str:
-    """Import the fast paths. Returns: the part, or why it does not run. Raises: ValueError for another switch."""
+    """Import the fast paths. Returns: the part, or the reason why it does not run.
+
+    Raises: ValueError if ``DHAGA_FAST_PATHS`` is neither 0 nor 1.
+    """
     switch = environ.get("DHAGA_FAST_PATHS", "")
     if switch not in ("", "0", "1"):
         raise ValueError(f"DHAGA_FAST_PATHS={switch!r}: it takes 0, for Python only, or 1")
@@ -87,7 +93,10 @@ def start_fast_paths(environ: Mapping[str, str]) -> ModuleType | str:
 
 
 def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType | str:
-    """Import a part. ``switched_off``: the reason not to, if any. Returns: the part, or why it does not run."""
+    """Import a part. ``switched_off``: a reason not to import the part, or an empty string.
+
+    Returns: the part, or the reason why it does not run.
+    """
     if environ.get("DHAGA_PURE", "0") not in ("", "0"):
         return "DHAGA_PURE is set"
     if sys.implementation.name != "cpython":
@@ -103,7 +112,7 @@ def load(name: str, environ: Mapping[str, str], switched_off: str) -> ModuleType
 
 
 def cap_of(text: str) -> int:
-    """Return how many chunks ``DHAGA_CHUNKS`` asks for."""
+    """Return the number of chunks that ``DHAGA_CHUNKS`` sets; by default ``CHUNKS``."""
     if not text:
         return CHUNKS
     if not (text.isascii() and text.isdigit()) or int(text) > MOST:

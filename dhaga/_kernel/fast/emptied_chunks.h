@@ -1,12 +1,13 @@
 /* Part of _frame_chunks.c: chunks above the cap, on Linux.
 
-Linux takes the memory of a freed chunk back, but not its address, which serves a later request (an emptied
-chunk). munmap() would cut the mapping, into which Linux has joined the chunks, in two: 100,000 sleepers that wake in any
-order took 32 µs of CPU time each, and take 25. It would also be refused, and the memory lost, once a process has 65,530
-mappings. The price: addresses, though no memory, stay with the thread that freed the most chunks at once. */
+Linux takes back the memory of a freed chunk, but this part keeps the chunk's address for a later request (an emptied
+chunk). Linux joins the chunks into one mapping, and munmap() would cut this mapping in two. With munmap(), 100,000
+sleepers that wake in any order took 32 µs of CPU time each; with emptied chunks they take 25 µs. Also, once a process
+has 65,530 mappings, munmap() fails, and the memory is lost. The price: a thread that has freed many chunks at once
+keeps their addresses, though not their memory. */
 
-/* Take the address of an emptied chunk. Returns: NULL without one. A fork in another thread copies a whole list: a page is
-taken out before it is freed. */
+/* Take the address of an emptied chunk. Returns: NULL if there is no emptied chunk. A page leaves the list before it is
+freed, so that a fork in another thread copies an intact list. */
 static void *
 take_address(keeper *of)
 {
@@ -40,7 +41,7 @@ free_addresses(keeper *of)
     }
 }
 
-/* Give the memory of a chunk back to the system, and keep its address. Returns: 0 where that cannot be done. */
+/* Give the memory of a chunk back to the system, and keep its address. Returns: 0 if the system cannot do so. */
 static int
 empty_chunk(keeper *to, void *chunk)
 {
@@ -58,7 +59,7 @@ empty_chunk(keeper *to, void *chunk)
         page->next = to->pages;
         page->count = 0;
     }
-    if (madvise(chunk, CHUNK, MADV_DONTNEED) != 0) { /* locked by mlockall() */
+    if (madvise(chunk, CHUNK, MADV_DONTNEED) != 0) { /* the memory is locked by mlockall() */
         if (page != to->pages) {
             free(page);
         }

@@ -1,1 +1,1 @@
-"""The interpreter: what Dhaga requires of it, and lines that stay whole on one without its lock."""
+"""Requirements on the interpreter, and the guards that keep lines atomic on builds without the interpreter lock."""

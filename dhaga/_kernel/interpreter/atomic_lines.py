@@ -1,16 +1,16 @@
-"""Atomic lines on a build without the interpreter lock: each runs under the guard of its object.
+"""An import hook for builds without the interpreter lock. The hook puts lines tagged ``# atomic`` under a guard.
 
-With the lock, a line tagged ``# atomic`` is atomic by itself (``_sync/lock.py``). On a free-threaded build, an import
-hook compiles the modules of this package from a tree in which such a line stands in ``with OBJECT._guard:``. OBJECT is
-the first name in the line that has an attribute (``self`` of ``self._holder``), or else ``self``. Its class is a
-``Guarded`` (``guards.py``). The lines of an ``else`` stay outside. So the source has one form and one tag, and builds
-with the lock pay nothing.
+With the interpreter lock, a tagged line is atomic by itself (``_sync/lock.py``). On a free-threaded build, the import
+hook parses the modules of this package and puts each tagged line into ``with OBJECT._guard:``. OBJECT is the first name
+in the line whose attribute is read or set (``self`` in ``self._holder``); without such a name, OBJECT is ``self``. The
+class of OBJECT derives from a class of ``guards.py``, such as ``Guarded``. The lines of an ``else`` stay outside the
+``with`` block. So both builds share the source, and builds with the lock have no overhead.
 
-A guard is re-entrant: a signal handler or a finalizer may come between its acquisition and the line, in the same OS
-thread. No line parks, so no guard is held across a switch.
-The hook sees later imports only. The bytecode is not cached: a cached file could come from a compiler that does not
-know the tag, such as pip's. Compiling anew costs 30 ms at the import of the package. Builds with the lock do not import
-this module: that would take 5 ms, with the standard modules that it needs.
+A guard is re-entrant, because a signal handler or a finalizer may run in the same OS thread between the acquisition and
+the line. No atomic line parks, so no guard is held across a switch.
+The hook applies only to imports after the hook's installation. The bytecode is not cached: a cached file could come
+from a compiler that does not know the tag, for example from pip. Compiling takes 30 ms at each import of the package.
+Builds with the lock do not import this module: the import would take 5 ms, including ``ast`` and ``tokenize``.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TAG = "# atomic"
 
 
 def tagged_lines(source: bytes) -> set[int]:
-    """Return the numbers of the lines that end with the tag."""
+    """Return the numbers of the lines whose comment contains the tag."""
     tokens = tokenize.tokenize(io.BytesIO(source).readline)
     return {token.start[0] for token in tokens if token.type == tokenize.COMMENT and TAG in token.string}
 
 
 def guarded_tree(source: bytes, path: str) -> ast.Module:
-    """Return the tree of a module with each tagged line under its guard. Raises: SyntaxError."""
+    """Return the syntax tree of a module in which each tagged line is under its guard. Raises: SyntaxError."""
     tree = ast.parse(source, path)
     Guarding(tagged_lines(source)).visit(tree)
     return ast.fix_missing_locations(tree)
 
 
 class Guarding(ast.NodeTransformer):
-    """Puts the statements of each tagged line into a ``with`` block."""
+    """A transformer of syntax trees that puts the statements of each tagged line into a ``with`` block."""
 
     def __init__(self, lines: set[int]) -> None:
         self.lines = lines
@@ -57,7 +57,7 @@ class Guarding(ast.NodeTransformer):
         return node
 
     def guard_lines(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Guard the tagged statements of a block. Those of one line stay together."""
+        """Guard the tagged statements of a block. The statements of one line share a ``with`` block."""
         done: list[ast.stmt] = []
         for statement in body:
             line = statement.lineno
@@ -72,7 +72,7 @@ class Guarding(ast.NodeTransformer):
         return done
 
     def guard(self, statement: ast.stmt) -> list[ast.stmt]:
-        """Return a statement in its ``with`` block. Of an ``if`` only the first branch is in it; the others follow."""
+        """Put a statement into a ``with`` block. Of an ``if``, only the test and the first branch are in this block."""
         others: list[ast.stmt] = []
         if isinstance(statement, ast.If) and statement.orelse:
             name = f"line_{statement.lineno}_applies"
@@ -89,7 +89,7 @@ class Guarding(ast.NodeTransformer):
 
 
 def looked_at(statement: ast.stmt) -> str:
-    """Return the name of the object that an atomic line looks at."""
+    """Return the object's name in the first attribute access of an atomic line."""
     names = [
         node.value
         for node in ast.walk(statement)
@@ -99,7 +99,7 @@ def looked_at(statement: ast.stmt) -> str:
 
 
 class Loader(SourceFileLoader):
-    """Loads a module of the package, with its tagged lines under guards."""
+    """The loader of the package's modules, which puts tagged lines under guards."""
 
     def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
@@ -110,7 +110,7 @@ class Loader(SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of the package, for the loader above."""
+    """The finder of the package's modules. It gives the modules the ``Loader``."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:

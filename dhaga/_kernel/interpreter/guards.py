@@ -1,7 +1,7 @@
-"""The guards of atomic lines, which exist on a build without the interpreter lock: see ``atomic_lines.py``.
+"""The guards of atomic lines, which exist only on a build without the interpreter lock: see ``atomic_lines.py``.
 
-Imported before all modules with such lines, because it brings the import hook there. A guard is an ``RLock``, or a
-``Guard`` of the accelerator, whose compiled functions hold the same one around their steps.
+This module is imported before all modules with atomic lines, because this module installs the import hook. A guard is
+an ``RLock`` or, with the accelerator, a ``Guard``: the compiled functions hold the same guard around their steps.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from .requirements import FREE_THREADED
 
 
 def fence(shared: Any) -> None:
-    """Order this thread's last writes before its next reads, against a thread that changes ``shared``, a list or deque.
+    """Order this thread's writes before its later reads, as seen by another thread that changes ``shared`` (a list or
+    deque).
 
-    The other thread changes ``shared`` first and then reads these writes. An empty ``extend`` acquires the lock of that
-    object, as the change does: whichever comes first, one of the two threads sees the other's step. With a weak memory
-    order (ARM) both could otherwise look too early. Only for free-threaded builds: on others the interpreter lock does
-    the same.
+    The other thread first changes ``shared`` and then reads the data that this thread has written. An empty ``extend``
+    acquires the lock of ``shared``, as the other thread's change does. So at least one of the two threads sees the
+    other's writes. Without the fence, on a CPU with a weak memory order (ARM), both threads might read too early. Only
+    free-threaded builds need the fence: on other builds the interpreter lock has the same effect.
     """
     shared.extend(())
 
@@ -36,14 +37,14 @@ if TYPE_CHECKING or not FREE_THREADED:
         __slots__ = ()
 
     class GuardedTogether:
-        """The same for classes that cannot have another slot, such as greenlets."""
+        """Base of classes that have atomic lines but cannot have another slot, such as greenlets."""
 
         __slots__ = ()
 
     TicketDeque = deque
 
     def use_guards(kind: Callable[[], Any]) -> None:
-        """Make guards of this kind from now on. From: the accelerator, which is imported before there is any."""
+        """Use this kind of guard from now on. From: the accelerator, imported before any guarded object is made."""
 
 else:
     new_guard: Callable[[], Any] = RLock
@@ -64,20 +65,20 @@ else:
             return made
 
     class GuardedTogether:
-        """The same for classes that cannot have another slot, such as greenlets: their objects share one guard."""
+        """Base of classes that cannot have another slot, such as greenlets: all their objects share one guard."""
 
         __slots__ = ()
         _guard = new_guard()
 
     class TicketDeque(deque):
-        """Base of wait queues: it changes under the guard of its owner, which looks at it in atomic lines."""
+        """Base of wait queues. They change only under their owners' guards: the owners read them in atomic lines."""
 
         __slots__ = ("_guard",)
 
         def __new__(cls, owner: object, *_: Any) -> Any:
             made = super().__new__(cls)
             guard = getattr(owner, "_guard", None)
-            # An owner without atomic lines has none.
+            # An owner without atomic lines has no guard.
             made._guard = new_guard() if guard is None else guard
             return made
 
@@ -98,10 +99,10 @@ else:
                 super().insert(index, ticket)
 
     def free_in_child() -> None:
-        """Free, in a forked child, the guards that other OS threads held. Those of the accelerator do so themselves.
+        """Free the guards that other OS threads held at a fork. Guards of the accelerator free themselves.
 
-        Rejected: a list of all guards. It would cost each primitive more than this look through all objects costs a
-        fork.
+        From: a forked child. Rejected: a list of all guards. The list would make each new lock, queue or event slower,
+        while this search through all objects takes time only at a fork.
         """
         if new_guard is not RLock:
             return
@@ -110,7 +111,7 @@ else:
             if type(guard) is RLock and not guard._is_owned():
                 guard._at_fork_reinit()
 
-    # This module is imported first, so this comes before all else that Dhaga does in a child.
+    # This module is imported first, so a child frees the guards before Dhaga's other handlers run.
     system.register_at_fork(after_in_child=free_in_child)
 
     from .atomic_lines import Finder

@@ -1,12 +1,12 @@
-"""Which C extension has turned the interpreter lock on, on a free-threaded build; logged once.
+"""Finds the C extension that has turned on the interpreter lock of a free-threaded build, and logs its name once.
 
-When CPython loads an extension that does not declare its support of free threading, it turns the lock on for the whole
-process, and for good. Its RuntimeWarning names the extension, but programs often hide warnings. So each extension
-loaded after Dhaga is checked here. The name of an extension that was loaded earlier is in the registry of shown
-warnings.
+CPython turns on the interpreter lock of the process for good when it loads an extension that does not declare support
+for free threading. CPython's RuntimeWarning names the extension, but programs often hide warnings. So each extension
+loaded after Dhaga is checked here. The name of an extension that was loaded before Dhaga is found in CPython's registry
+of shown warnings.
 
-The line is logged when the first scheduler starts; if a scheduler runs already, when the lock is turned on. The
-environment variable PYTHON_GIL (``-X gil``) settles the matter: with 1 the lock is wanted, with 0 it stays off.
+Dhaga logs the name when the first scheduler starts or, if a scheduler runs already, when the lock is turned on. If the
+environment variable PYTHON_GIL (or ``-X gil``) is set, nothing is checked: 1 requests the lock, 0 keeps the lock off.
 
 Builds with the lock do not import this module.
 """
@@ -31,11 +31,11 @@ MESSAGE = (
 )
 
 BEGIN, END = "The global interpreter lock (GIL) has been enabled to load module '", "', which has not declared"
-"""The words of CPython's warning before and after the name."""
+"""The words of CPython's warning before and after the name of the extension."""
 
 
 class LockWatch:
-    """Finds the extension that turns the lock on, and logs it once. ``is_on`` returns whether the lock is on."""
+    """The search for the extension that turns the lock on. ``is_on`` returns whether the lock is on."""
 
     def __init__(self, is_on: Callable[[], bool]) -> None:
         self.is_on = is_on
@@ -44,7 +44,7 @@ class LockWatch:
         self.told = False
 
     def load(self, create: Callable[[Any, ModuleSpec], ModuleType], loader: Any, spec: ModuleSpec) -> ModuleType:
-        """Load an extension with ``create``, and note it if it turns the lock on."""
+        """Load an extension with ``create``, and store its name if the extension turns the lock on."""
         was_on = self.is_on()
         try:
             return create(loader, spec)
@@ -54,7 +54,7 @@ class LockWatch:
                 self.tell()
 
     def on_scheduler(self, scheduler: object, begins: bool) -> None:
-        """Listen to ``hooks.on_scheduler``."""
+        """Record the start of a scheduler, and call ``tell``. The listener of ``hooks.on_scheduler``."""
         self.has_scheduler = self.has_scheduler or begins
         if not self.told:
             self.tell()
@@ -69,7 +69,10 @@ class LockWatch:
 
 
 def named_in(registry: Iterable[Any]) -> str:
-    """Return the module that CPython's warning names, if it was shown. ``registry``: of the module that warned."""
+    """Return the name of the extension in CPython's warning; an empty string if the warning was not shown.
+
+    ``registry``: the ``__warningregistry__`` of the module that issued the warning.
+    """
     for key in registry:
         text = str(key[0]) if isinstance(key, tuple) else ""
         if text.startswith(BEGIN) and END in text:
@@ -78,7 +81,7 @@ def named_in(registry: Iterable[Any]) -> str:
 
 
 def watch_lock(is_on: Callable[[], bool]) -> None:
-    """Check each extension that is loaded from now on, and the lock at each start of a scheduler."""
+    """Check the lock from now on at each load of an extension and at each start of a scheduler."""
     watch = LockWatch(is_on)
     create = ExtensionFileLoader.create_module
 

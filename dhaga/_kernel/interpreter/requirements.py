@@ -1,17 +1,21 @@
-"""Dhaga's demands on the interpreter: no free-threaded build before 3.15, and the main interpreter. Imported first."""
+"""Checks that Dhaga works on this interpreter. Dhaga works neither in subinterpreters nor on free-threaded builds
+before 3.15.
+
+This module is imported before all others.
+"""
 
 from __future__ import annotations
 
 import sys
 
 FREE_THREADED = "t" in getattr(sys, "abiflags", "")
-"""Whether this is a build without the interpreter lock (GIL). The build counts, and not whether the lock is on."""
+"""Whether this build runs without the interpreter lock (GIL) by default. True even while the lock is turned on."""
 
 
 def check_interpreter() -> None:
-    """Check the running interpreter. Raises: ImportError, which says what to do, where Dhaga cannot work."""
-    # Even with PYTHON_GIL=1 the collector of these builds frees functions under suspended greenlets before Python 3.15
-    # (greenlet 3.5.6: a segmentation fault in each of five runs).
+    """Check the running interpreter. Raises: ImportError, with the remedy, on an interpreter that Dhaga cannot use."""
+    # Before Python 3.15, even with PYTHON_GIL=1, the garbage collector of free-threaded builds frees functions that
+    # suspended greenlets still use. With greenlet 3.5.6 each of five runs ended with a segmentation fault.
     if FREE_THREADED and sys.version_info < (3, 15):
         raise ImportError(
             "dhaga needs Python 3.15 or newer among free-threaded builds, and this is an older one:\n"
@@ -31,13 +35,13 @@ def check_interpreter() -> None:
 
 
 def is_subinterpreter() -> bool:
-    """Return whether this is a subinterpreter. The module used has no public counterpart before 3.14."""
+    """Return whether this is a subinterpreter. The private module has no public counterpart before CPython 3.14."""
     try:
         if sys.version_info >= (3, 13):
             import _interpreters as interpreters
         else:
             import _xxsubinterpreters as interpreters  # type: ignore[import-not-found]
-    except ImportError:  # built without it
+    except ImportError:  # built without the module
         return False
     return bool(interpreters.get_current() != interpreters.get_main())
 
@@ -49,7 +53,7 @@ def lock_is_on() -> bool:
 
 check_interpreter()
 
-if FREE_THREADED and getattr(sys.flags, "gil", None) is None:  # neither PYTHON_GIL=1 nor 0
+if FREE_THREADED and getattr(sys.flags, "gil", None) is None:  # PYTHON_GIL is neither 0 nor 1
     from .interpreter_lock import watch_lock
 
     watch_lock(lock_is_on)

@@ -1,1 +1,1 @@
-"""The room of what the operating system decides: ``posix`` and ``windows``, of which ``system`` names one."""
+"""Code that depends on the operating system: ``posix`` and ``windows``; ``system`` is the module in use."""

@@ -1,6 +1,6 @@
-"""``system``: what the operating system decides, as one set of names from ``posix`` or ``windows``.
+"""``system`` is the module ``posix`` or ``windows``: everything that depends on the operating system.
 
-All other modules ask it, and none asks ``sys.platform``, ``os.name`` or for a module that one system lacks.
+Other modules use ``system`` instead of ``sys.platform``, ``os.name``, or modules that one of the systems lacks.
 """
 
 from __future__ import annotations

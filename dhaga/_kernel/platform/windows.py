@@ -1,8 +1,8 @@
-"""The names of ``posix`` on Windows: no forks, no signal masks, and only sockets can be waited for.
+"""The names of ``posix`` on Windows, which has no forks and no signal masks, and can wait only for sockets.
 
-A socket's ``fileno()`` is a handle there, of which ``os.dup``, ``os.read`` and ``os.close`` know nothing.
-Rejected: a Proactor loop, which announces the end of an operation instead of readiness. All sockets of Dhaga, Tornado
-and asyncio's ``add_reader`` ask for readiness.
+On Windows a socket's ``fileno()`` is a handle, which ``os.dup``, ``os.read`` and ``os.close`` do not accept.
+Rejected: a Proactor loop, which reports the end of an operation instead of readiness. The sockets of Dhaga, Tornado and
+asyncio's ``add_reader`` need readiness.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INSTEAD = {
     **dict.fromkeys(("signal.pause", "signal.sigwait"), "wait for a dhaga.threading.Event that a handler sets"),
     **dict.fromkeys(("select.poll", "select.epoll", "select.kqueue"), "wait with dhaga.selectors"),
 }
-"""Hints for names that the standard modules lack here."""
+"""Hints for names that the standard modules lack on Windows."""
 
 MISSING_OPTIONS = {
     "--workers": "no process forks; start several at ports of their own, with a proxy before them, or use --threads",
@@ -47,7 +47,7 @@ ACCESS_DENIED, MAY_QUERY, STILL_ACTIVE = 5, 0x1000, 259
 
 
 def process_lives(pid: int) -> bool:
-    """Return whether there is a process of this PID, of any user. (``os.kill(pid, 0)`` would send a Ctrl-C here.)"""
+    """Return whether a process with this PID exists. (On Windows ``os.kill(pid, 0)`` would send a Ctrl-C.)"""
     import _winapi  # type: ignore[import-not-found, unused-ignore]
 
     try:
@@ -68,20 +68,20 @@ def register_at_fork(
     after_in_parent: Callable[[], Any] | None = None,
     after_in_child: Callable[[], Any] | None = None,
 ) -> None:
-    """Do nothing: no process forks here."""
+    """Do nothing, because no process forks on Windows."""
 
 
 # ---- threads
 
 IDENTS_ABOVE = 1 << 32
-"""Idents of OS threads have 32 bits, and are used again."""
+"""The lower bound of the idents of dhagas. Idents of OS threads have 32 bits, and are reused."""
 
 UNWINDER = "no library walks the C stack here"
 
 # ---- signals
 
 DRAIN_SIGNAL = int(getattr(signal, "SIGBREAK", 21))
-"""Ctrl-Break: the one signal besides Ctrl-C that another process can send."""
+"""Ctrl-Break, the only signal besides Ctrl-C that another process can send."""
 
 END_SIGNALS = (int(signal.SIGINT),)
 
@@ -89,20 +89,20 @@ NEVER_BLOCKED: frozenset[int] = frozenset()
 
 
 def signal_mask() -> frozenset[int]:
-    """Return no signals: a Ctrl-C comes in a thread that the system starts for it."""
+    """Return an empty set, because no thread can block a signal: the system starts a new thread to handle a Ctrl-C."""
     return frozenset()
 
 
 def set_signal_mask(mask: Iterable[int]) -> None:
-    """Do nothing: no thread can block a signal."""
+    """Do nothing, because no thread can block a signal."""
 
 
 def block_signals(numbers: Iterable[int]) -> None:
-    """Do nothing: no thread can block a signal."""
+    """Do nothing, because no thread can block a signal."""
 
 
 def send_signal(ident: int, number: int) -> None:
-    """Call a signal's handler in the main thread. No signal ends a system call here."""
+    """Simulate a signal: the main thread calls the handler. On Windows a signal does not interrupt a system call."""
     _thread.interrupt_main(number)  # type: ignore[arg-type]
 
 
@@ -110,23 +110,23 @@ STATUS_CONTROL_C_EXIT = 0xC000013A
 
 
 def end_by_ctrl_c() -> None:
-    """End the process with the status that a shell takes for a Ctrl-C, as Python does."""
-    os._exit(STATUS_CONTROL_C_EXIT - (1 << 32))  # C takes a signed number
+    """End the process with the status that means a Ctrl-C to a shell, as Python does."""
+    os._exit(STATUS_CONTROL_C_EXIT - (1 << 32))  # C expects a signed number
 
 
 # ---- sockets, as file descriptors
 
 POLLIN, POLLOUT = 1, 4
-"""The values of poll(2) on systems that have it."""
+"""The usual values of these flags on systems with poll(2)."""
 
 standard_select = select.select
 
 
 class Selector(selectors.SelectSelector):
-    """The standard selector, over the standard ``select`` even where a patch replaces it."""
+    """The standard selector. It uses the standard ``select`` function even under a patch."""
 
     def fileno(self) -> int:
-        """Return -1: the set has no fd."""
+        """Return -1, because this selector has no fd."""
         return -1
 
     def _select(self, readers: Any, writers: Any, _: object, timeout: float | None = None) -> Any:
@@ -136,13 +136,13 @@ class Selector(selectors.SelectSelector):
 
 
 class poll:
-    """``select.poll`` over ``select.select``, for sockets: at most 512 of them."""
+    """A substitute for ``select.poll`` that calls ``select.select``. It accepts only sockets, at most 512."""
 
     def __init__(self) -> None:
         self.events_by_fd: dict[int, int] = {}
 
     def register(self, fd: Any, events: int = POLLIN | POLLOUT) -> None:
-        """Watch a socket for POLLIN or POLLOUT."""
+        """Register a socket for POLLIN, POLLOUT or both."""
         self.events_by_fd[fd if isinstance(fd, int) else fd.fileno()] = events
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
@@ -150,7 +150,7 @@ class poll:
         seconds = None if timeout is None or timeout < 0 else timeout / 1000
         readers = [fd for fd, events in self.events_by_fd.items() if events & POLLIN]
         writers = [fd for fd, events in self.events_by_fd.items() if events & POLLOUT]
-        if not self.events_by_fd:  # select refuses empty sets
+        if not self.events_by_fd:  # select() rejects empty sets
             time.sleep(seconds or 0)
             return []
         # A refused connection is reported only in the third set.
@@ -167,13 +167,13 @@ standard_socketpair = socket.socketpair
 
 
 def open_wakeup_pipe() -> tuple[int, int]:
-    """Return two connected sockets: select(2) knows no pipes here."""
+    """Return two connected sockets, because select(2) does not accept pipes on Windows."""
     one, other = standard_socketpair()
     return one.detach(), other.detach()
 
 
 def write_wakeup(fd: int, data: bytes) -> int:
-    """Write to a wakeup pipe."""
+    """Write to a wakeup pipe. Return the number of bytes written."""
     end = _socket.socket(fileno=fd)
     try:
         return end.send(data)
@@ -191,7 +191,7 @@ close_duplicate: Callable[[int], None] = _socket.close
 O_NONBLOCK, O_ACCMODE = 0, os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 
 PIPE_BUF = 512
-"""The least that POSIX allows."""
+"""The smallest value that POSIX allows."""
 
 READS_KEYS = False
 TERMINAL_MASTER = -1
@@ -208,7 +208,7 @@ NEVER_PARKING_OS_CALLS = (
 
 
 def access_mode(fd: int) -> int:
-    """Return O_RDWR: the system does not say for what a file was opened."""
+    """Return O_RDWR, because the system does not report the mode in which a file was opened."""
     return os.O_RDWR
 
 
@@ -225,23 +225,23 @@ LIMIT_SIZE = DWORD.size
 
 
 def seconds_of_limit(value: bytes) -> float | None:
-    """Return the value of SO_RCVTIMEO or SO_SNDTIMEO, milliseconds here, in seconds; None if there is no limit."""
+    """Convert a value of SO_RCVTIMEO or SO_SNDTIMEO from milliseconds to seconds; return None if there is no limit."""
     (milliseconds,) = DWORD.unpack(value)
     return milliseconds / 1e3 if milliseconds else None
 
 
 def socket_error(number: int) -> OSError:
-    """Return the error of a call on a socket, whose numbers are the system's own."""
+    """Return the error for an error number of a call on a socket. The numbers are error codes of Windows."""
     from ctypes import FormatError  # type: ignore[attr-defined]
 
     return OSError(0, FormatError(number).strip(), None, number)
 
 
 def identity_of_socket(fd: int) -> tuple[int, int]:
-    """Return the number of a socket: the system does not say which ones are its duplicates."""
+    """Return a key that is unique to a socket, because the system does not report which sockets are duplicates."""
     return 0, fd
 
 
 def has_input(fd: int) -> bool:
-    """Return whether a socket has bytes to read, or has ended."""
+    """Return whether a socket has bytes to read, or its peer has closed the connection."""
     return bool(standard_select([fd], [], [], 0)[0])

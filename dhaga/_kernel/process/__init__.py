@@ -1,1 +1,1 @@
-"""The life of threads and of the process: signals, forks, exits."""
+"""Events in the life of threads and of the process: signals, forks, exits and preemption."""

@@ -13,25 +13,26 @@ from ..run.microthread import Dhaga
 from ..run.run_modes import GuestMode, ImplicitMode
 from ..run.scheduler import Scheduler
 from ..wait.current import scheduler_of_lap, this_thread
+from .process_exit import retire_closed_guests
 from .remote_scripts import listen_for_scripts
-from .shutdown import retire_closed_guests
 from .signals import listen_for_signals
 from .thread_end import ThreadEnd
 
 
 def current_scheduler() -> Scheduler:
-    """Return the caller's scheduler: its dhaga's, the running loop's, or the main code's.
+    """Return the caller's scheduler: the scheduler of its dhaga, of the running loop, or of the main code.
 
-    Parks: never. The last two are made when there is none yet.
+    Parks: never. A loop or main code without a scheduler gets a new one.
     """
     me = getcurrent()
     if isinstance(me, Dhaga):
         return me.scheduler
     loop = asyncio._get_running_loop()
-    # A loop that parks (dhaga/asyncio.py) runs inside a dhaga or main code, whose scheduler goes on serving it.
+    # A loop that parks (dhaga/asyncio.py) runs inside a dhaga or main code, and uses the scheduler of that dhaga or
+    # main code.
     if loop is not None and not getattr(loop, "parks", False):
         return scheduler_on(loop)
-    # Each read of a thread-local costs as much as a call.
+    # A read of a thread-local takes as long as a call, so each attribute is read only once.
     if this_thread.guests and (scheduler := scheduler_of_lap()) is not None:
         return scheduler  # type: ignore[no-any-return]
     main = this_thread.main
@@ -42,12 +43,13 @@ def current_scheduler() -> Scheduler:
 
 
 def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:
-    """Return the scheduler on the loop that runs in this thread."""
-    # A thread may run several loops in turn: each keeps its own guest scheduler.
+    """Return the scheduler on the loop that runs in this thread; make a guest scheduler if the loop has none."""
+    # A thread may run several loops one after the other: each loop has its own guest scheduler.
     for candidate in (this_thread.guests.get(loop), this_thread.main and this_thread.main.scheduler):
         if candidate is not None and candidate.loop is loop:
             return candidate  # type: ignore[no-any-return]
-    # The host may have closed its former loop without a shutdown, with a mere loop.close(): that guest ends now.
+    # The host may have closed its former loop with loop.close() only, without a shutdown. In that case the guest
+    # scheduler of the former loop ends now.
     retire_closed_guests()
     guest = Scheduler(f"guest of {type(loop).__name__}", loop=loop)
     GuestMode(guest)
@@ -55,9 +57,9 @@ def scheduler_on(loop: asyncio.AbstractEventLoop) -> Scheduler:
 
 
 def implicit_scheduler() -> None:
-    """Make the scheduler of this thread's main code. Raises: errors of handlers of signals, once it is made."""
-    # A handler that raised in the middle would leave half a loop. One may still run, as for a signal that another
-    # thread has taken.
+    """Make the scheduler of this thread's main code. Raises: errors of signal handlers, after the scheduler is made."""
+    # Signals are blocked, because a handler's error would leave a half-made loop. A handler may run nevertheless, for
+    # example if another thread has received the signal.
     with signals_blocked():
         make_scheduler_of_main_code()
 
@@ -65,24 +67,32 @@ def implicit_scheduler() -> None:
 def make_scheduler_of_main_code() -> None:
     thread = originals.current_thread()
     made = ImplicitMode(Scheduler(thread.name))
-    # A handler of a signal has made one meanwhile: it may have dhagas already.
+    # A signal handler may have made another scheduler meanwhile, which may already have dhagas. In that case, discard
+    # the scheduler made here.
     if this_thread.main is not made.main:
         made.discard()
-    # Python calls signal handlers in the main thread only. Other threads need ``thread_end`` instead: the interpreter
-    # exits with the main thread, whereas they may end at any time.
+    # Python calls signal handlers in the main thread only. The interpreter exits with the main thread; other threads
+    # may end at any time, and need ``thread_end``.
     elif thread is originals.main_thread():
-        listen_for_signals(made.scheduler)
+        try:
+            listen_for_signals(made.scheduler)
+        except BaseException:  # no free file descriptors: the next call tries again
+            made.close()
+            raise
         listen_for_scripts()
     else:
         this_thread.thread_end = ThreadEnd(made.main)
 
 
 def forget_first_wait() -> None:
-    """From now on make no schedulers for first waits, which no code would end: such waits block the OS thread."""
+    """Disable ``on_first_wait``: from now on, a first wait makes no scheduler, and blocks the OS thread.
+
+    From: interpreter exit. Nothing would end the dhagas of a scheduler that is made later.
+    """
     hooks.on_first_wait = None
 
 
 hooks.on_first_wait = implicit_scheduler
 
-# Before ``shutdown.after_threads``, because atexit calls the last one registered first.
+# This handler is registered after the handlers of ``process_exit``, so that atexit calls this handler first.
 atexit.register(forget_first_wait)

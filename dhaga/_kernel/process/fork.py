@@ -1,10 +1,12 @@
-"""Fork: the child keeps one thread, with one dhaga at most; all others stay in the parent and count as ended here.
+"""Handlers of forks. A forked child has one thread, in which at most one dhaga continues. All other dhagas count as
+ended.
 
-The code that forks is the main code of a thread, a dhaga, or a plain thread. Main code and plain threads meet a new
-scheduler in the child when they next need one. A dhaga cannot leave its greenlet: it becomes the main code of a new
-scheduler (``ForkedMode``), and its end is the end of the process.
-No line of another dhaga runs in the child, not even a ``finally``: their greenlets are kept for ever
-(``ended_schedulers``), because dropping one would throw GreenletExit into it.
+The code that forks is the main code of a thread, a dhaga, or a plain thread. In the child, main code and plain threads
+get a new scheduler when they next need a scheduler. Main code in a block of a Timeout, a scope or a shield gets its new
+scheduler at once. A dhaga cannot leave its greenlet. So a dhaga that has forked becomes the main code of a new
+scheduler (``ForkedMode``), and the child process ends with this dhaga.
+No line of another dhaga runs in the child, not even in a ``finally``. ``ended_schedulers`` keeps the greenlets of these
+dhagas, because greenlet throws GreenletExit into a greenlet without references.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ..errors import LeftBehind, ParkError
 from ..own_fds import own_fds
 from ..platform.system import system
 from ..run.attachment import schedulers
+from ..run.handed_over import take_back_hand_overs
 from ..run.main_code import Main
 from ..run.microthread import Dhaga
 from ..run.run_modes import ForkedMode
@@ -37,17 +40,18 @@ from ..weak_sets import members
 from . import wakeup_detour
 from .current_scheduler import implicit_scheduler
 from .main_end import main_end
-from .shutdown import end_daemons, end_process, ended_schedulers, join_dhagas, parkable_scheduler
+from .process_exit import end_daemons, end_process, ended_schedulers, join_dhagas, parkable_scheduler
 from .signals import listen_for_signals, undelivered_interrupts
 
-# The schedulers whose callers fork just now: their listeners of parks, and their processes.
+# The schedulers on which a caller is forking now, each with its former ``around_park`` hook and the PID of the parent.
 diverted: dict[Scheduler, tuple[Any, int]] = {}
 
 
 def watch_parks() -> None:
-    """Before a fork: keep the child from running the parent's dhagas until ``after_fork_in_child``.
+    """Keep the child from running the parent's dhagas until ``after_fork_in_child`` has run.
 
-    Hooks of the child that were registered before the import of this package are called before ours.
+    From: a hook before a fork. Child hooks that were registered before the import of this package run before
+    ``after_fork_in_child``, and might park.
     """
     scheduler = parkable_scheduler()
     if scheduler is not None and scheduler not in diverted:
@@ -56,13 +60,13 @@ def watch_parks() -> None:
 
 
 def park_in_fork_hook(me: Any, switch_away: Callable[[], None]) -> None:
-    """Switch away in the parent. Raises: ParkError in the child."""
+    """Switch away in the parent process. Raises: ParkError in the child."""
     former, pid = diverted[me.scheduler]
     if originals.getpid() == pid:
         switch_away() if former is None else former(me, switch_away)
         return
     ticket = me.parked
-    # Main code undoes its park itself.
+    # Main code undoes its own park.
     if not isinstance(me, Main) and ticket and me.undo_park():
         claim(ticket)
     raise ParkError(
@@ -72,19 +76,21 @@ def park_in_fork_hook(me: Any, switch_away: Callable[[], None]) -> None:
 
 
 def unwatch_parks() -> None:
-    """After a fork, in the parent."""
+    """Allow the parent's dhagas to run again. From: a hook in the parent after a fork."""
     scheduler = parkable_scheduler()
     if scheduler in diverted:
         scheduler.around_park, _ = diverted.pop(scheduler)
 
 
 def after_fork_in_child() -> None:
-    """Drop the parent's dhagas without running any of their code; the caller becomes the main code of the child."""
+    """Discard the parent's dhagas without running any of their code. The caller becomes the main code of the child."""
     survivor, main = getcurrent(), this_thread.main
     diverted.clear()
-    # Those of the parent are left over here, and may be closed.
+    # The parent's fds have no use in the child, so the child may close them.
     own_fds.clear()
     former = survivor.scheduler if isinstance(survivor, Dhaga) else None if main is None else main.scheduler
+    # If a dhaga has forked, the main code never runs in the child.
+    take_back_hand_overs((survivor, None if isinstance(survivor, Dhaga) else main, this_thread.thread))
     for scheduler in schedulers:
         leave_in_parent(scheduler, survivor)
     schedulers.clear()
@@ -103,7 +109,7 @@ def after_fork_in_child() -> None:
 
 
 def leave_in_parent(scheduler: Scheduler, survivor: Any) -> None:
-    """Turn the parent's scheduler, in the child, into one that has ended: its parked dhagas are never woken."""
+    """In the child, mark a scheduler of the parent as ended: its dhagas never run again."""
     ended_schedulers.append(scheduler)
     scheduler.poller.abandon()
     scheduler.mode.mark_left_in_parent()
@@ -113,7 +119,7 @@ def leave_in_parent(scheduler: Scheduler, survivor: Any) -> None:
     if scheduler.main_waiter is not None:
         scheduler.main_waiter.parked.clear()
     for dhaga in scheduler.live - {survivor}:
-        # Now neither parked nor alive: a wake by a finalizer is a no-op, and a join raises LeftBehind.
+        # The dhaga is now neither parked nor alive: a finalizer's wake does nothing, and a join raises LeftBehind.
         dhaga.parked.clear()
         dhaga._joiners.clear()
         dhaga._value = None
@@ -122,7 +128,7 @@ def leave_in_parent(scheduler: Scheduler, survivor: Any) -> None:
 
 
 def continue_as_main(survivor: Dhaga) -> None:
-    """Give the dhaga that forked a scheduler of its own; the process ends with it."""
+    """Make a new scheduler for the dhaga that has forked. The process will end with this dhaga."""
     former = survivor.scheduler
     ForkedMode(Scheduler(f"child {os.getpid()}"), survivor)
     transfer_blocks(former, survivor, survivor)
@@ -131,7 +137,7 @@ def continue_as_main(survivor: Dhaga) -> None:
 
 
 def has_open_blocks(caller: Any, scheduler: Scheduler) -> bool:
-    """Return whether a caller is within Timeouts, scopes or shields."""
+    """Return whether a caller is in a block of a Timeout, a scope or a shield."""
     pending = caller.pending_errors
     if isinstance(pending, PendingErrors) and (pending.scopes or pending.shields):
         return True
@@ -141,7 +147,7 @@ def has_open_blocks(caller: Any, scheduler: Scheduler) -> bool:
 def transfer_blocks(former: Scheduler, caller: Any, successor: Any) -> None:
     """Copy the caller's Timeouts, scopes and shields to its successor."""
     timers = successor.scheduler.timers
-    # The numbers tell which block was entered first, so the sequence must continue.
+    # Blocks that are entered from now on need higher numbers, so the sequence must continue.
     timers.sequence = former.timers.sequence
     for entry in former.timers.heap:
         if getattr(entry[2], "_waiter", None) is caller:
@@ -154,8 +160,8 @@ def transfer_blocks(former: Scheduler, caller: Any, successor: Any) -> None:
 
 
 class ForkedMain:
-    """Joiner of a dhaga that has become the main code of a forked child. When that dhaga ends, the joiner is woken and
-    ends the process.
+    """A joiner of the dhaga that has become the main code of a forked child. At the end of the dhaga, the joiner is
+    woken and ends the process.
     """
 
     __slots__ = ("survivor",)
@@ -164,16 +170,16 @@ class ForkedMain:
         self.survivor = survivor
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        # In a new dhaga, because the survivor's own greenlet is about to end.
+        # A new dhaga ends the process, because the survivor's greenlet is about to end.
         self.survivor.scheduler.spawn(end_child, self.survivor._error, name="end of the child", daemon=True)
 
 
 def end_child(failure: BaseException | None) -> None:
-    """End a forked child whose code went on in a dhaga. The exit waits for its other dhagas, as at interpreter exit."""
+    """End a forked child whose main code was a dhaga. First join the other dhagas, as at interpreter exit."""
     me: Any = getcurrent()
     mode = me.scheduler.mode
     mode.main = me
-    # A SystemExit that ended the survivor does not interrupt the exit: the others are still joined.
+    # A SystemExit of the survivor does not interrupt the exit: the other dhagas are still joined.
     if isinstance(failure, SystemExit):
         mode.interrupted = None
     main_end.set()
@@ -185,7 +191,7 @@ def end_child(failure: BaseException | None) -> None:
 
 
 def call_child_hooks() -> None:
-    """Call the hooks of a forked child; an error of one is logged, and the next is called."""
+    """Call all hooks of a forked child. If a hook raises an error, log the error."""
     for hook in hooks.in_forked_child:
         try:
             hook()

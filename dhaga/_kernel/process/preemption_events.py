@@ -1,6 +1,7 @@
-"""The events that end turns: layer two of preemption (``run/preemption.py``), by ``sys.monitoring``.
+"""The events of ``sys.monitoring`` that end overlong turns: the second layer of preemption (``run/preemption.py``).
 
-The watcher arms the innermost function of the program on a scheduler, and the first event there ends the turn.
+The watcher *arms* events: it sets them on the program's innermost function in a scheduler's thread. The first event in
+this function ends the turn.
 """
 
 from __future__ import annotations
@@ -22,34 +23,36 @@ from ..wait.current import running_waiter
 TOOL_NAME = "dhaga preemption"
 
 TOOLS = (4, 3)
-"""Ids that CPython leaves to anyone; 0 to 2 and 5 are for debuggers, coverage, profilers and optimisers."""
+"""The tool ids that any program may use; 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers."""
 
 JUMPS_MAY_RAISE = sys.version_info >= (3, 14)
 
 LOOP_QUEUES = ("_scheduled", "_ready")
-"""Attributes of asyncio's loop: its timers, and its callbacks (in which due timers come behind the callback that runs
-the lap).
+"""The attributes in which asyncio's loop keeps its timers and its ready callbacks. The ready callbacks, which include
+those of due timers, run only after the callback in which the scheduler runs its dhagas.
 """
 
 monitoring: Any = getattr(sys, "monitoring", None)
-"""From CPython 3.12 on."""
+"""The module ``sys.monitoring``; None before CPython 3.12."""
 
 
 class Events:
-    """Layer two: events of ``sys.monitoring`` at the function that computes."""
+    """The events of ``sys.monitoring`` on functions that compute, for all schedulers."""
 
     def __init__(self) -> None:
         kinds = monitoring.events
         self._kinds = kinds.JUMP | kinds.CALL | kinds.PY_START | kinds.PY_RETURN | kinds.PY_YIELD
         self._leave_tracing, self._enter_tracing, self._thread_state = tracing_functions()
         self._armed: dict[Scheduler, CodeType] = {}
-        # Due strikes that wait: their dhagas may have got a result that they have not stored yet.
+        # The Flight (``run/in_flight.py``) of each scheduler whose dhaga has passed a deadline. The error is delayed,
+        # because the dhaga may not have stored the result of its last call yet.
         self._flights: dict[Scheduler, Flight] = {}
-        # Two schedulers may run one function: re-entrant, because an event of this thread may come while it is held.
+        # A lock is needed, because two schedulers may run the same function. The lock is re-entrant, because the thread
+        # that holds the lock may get an event.
         self.arming: Any = originals.RLock()
         self.everywhere: Callable[[], bool] | None = None
-        # The id, taken only for overlong turns, so that other tools find ids free. None: there was no such turn, or no
-        # id was free.
+        # The id of the tool, acquired only for overlong turns, so that other tools find free ids. The id is None if no
+        # turn was overlong lately, or no id was free.
         self.tool: int | None = None
         self._callbacks: dict[int, Callable[..., None]] = {
             kinds.CALL: self._on_event,
@@ -61,7 +64,7 @@ class Events:
         }
 
     def take_tool(self) -> bool:
-        """Acquire a tool's id until ``free_tool``. Returns: False if other tools own all."""
+        """Acquire a tool id, unless this object has one. Returns: False if other tools own all ids of ``TOOLS``."""
         for tool in () if self.tool is not None else TOOLS:
             with suppress(ValueError):
                 monitoring.use_tool_id(tool, TOOL_NAME)
@@ -72,24 +75,24 @@ class Events:
         return self.tool is not None
 
     def free_tool(self) -> None:
-        """Disarm all schedulers, and free the id of the tool. No-op without a tool."""
+        """Disarm all schedulers, and free the tool id if there is one."""
         for scheduler in [*self._armed, *self._flights]:
             self.disarm(scheduler)
         with self.arming:
             tool, self.tool = self.tool, None
             if tool is not None:
-                # CPython 3.12 and 3.13 would leave the callbacks to the next owner.
+                # CPython 3.12 and 3.13 would keep the callbacks for the next owner of the id.
                 for kind in self._callbacks:
                     monitoring.register_callback(tool, kind, None)
                 monitoring.free_tool_id(tool)
 
     def free_tool_if_unused(self) -> None:
-        """Free the tool's id if nothing is armed."""
+        """Free the tool id if nothing is armed."""
         if self.tool is not None and not self._armed and not self._flights and self.everywhere is None:
             self.free_tool()
 
     def arm(self, scheduler: Scheduler) -> None:
-        """Arm the innermost function of the program that runs on a scheduler, if a turn may end in it."""
+        """Arm the program's innermost function on a scheduler, if a turn may end in this function."""
         self.disarm(scheduler)
         if debugger_is_on():
             return
@@ -108,12 +111,12 @@ class Events:
                 monitoring.set_local_events(self.tool, code, 0)
 
     def arm_everywhere(self, choose: Callable[[], bool] | None) -> None:
-        """Arm every function, for events that ``choose`` accepts; None: disarm. For ``testing.preempt_everywhere``."""
+        """Arm every function for events that ``choose`` accepts; None disarms. From: ``testing.preempt_everywhere``."""
         self.everywhere = choose
         self._set_events_everywhere()
 
     def _on_event(self, code: CodeType, offset: int, *called: object) -> None:
-        """End the turn that the event was armed for. From: the function that computes. Raises: as ``strike``."""
+        """End the turn for which the event was armed. From: the function that computes. Raises: pending errors."""
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if self._flights and self._may_land(code, frame, called):
@@ -122,14 +125,16 @@ class Events:
             self._begin_strike(me, frame)
 
     def _on_result(self, code: CodeType, *_: object) -> None:
-        """End the turn, as ``_on_event`` does. A deadline would lose the result, which may be a connection."""
+        """End the turn as ``_on_event`` does, but raise no deadline's error, which would lose the function's result."""
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if me is not None:
             self._begin_strike(me, frame)
 
     def _on_jump(self, code: CodeType, offset: int, destination: int) -> None:
-        """End the turn, as ``_on_event`` does. Before CPython 3.14 an error raised at a jump would skip ``finally``."""
+        """End the turn as ``_on_event`` does. Before CPython 3.14, raise the error at the next instruction instead,
+        because an error raised at a jump would skip ``finally``.
+        """
         frame = sys._getframe(1)
         me = self._end_turn(code, frame)
         if me is not None:
@@ -139,18 +144,22 @@ class Events:
             if lands:
                 preemption.strike(running_waiter(), frame)
         elif lands or (me is not None and me.pending_errors):
-            # At the instruction to which it jumps.
+            # The error is raised at the instruction to which the code jumps.
             self._set_events(code, monitoring.events.INSTRUCTION)
 
     def _on_instruction(self, code: CodeType, *_: object) -> None:
-        """Raise what ``_on_jump`` could not. Another OS thread in this function finds nothing, and disarms it."""
+        """Disarm the event, and raise the error that ``_on_jump`` could not raise. If another OS thread gets the event
+        first, this error stays pending.
+        """
         self._set_events(code, 0)
         me = running_waiter()
         if me is not None:
             preemption.strike(me, sys._getframe(1), deadlines=me.scheduler not in self._flights)
 
     def _begin_strike(self, me: Any, frame: FrameType, raises: bool = True) -> None:
-        """Raise an error that strikes anywhere; for a deadline, follow the events of the caller's dhaga."""
+        """Raise a pending error that may be raised anywhere. For a deadline, start a Flight, which finds a place where
+        the error loses no result.
+        """
         if raises:
             preemption.strike(me, frame, deadlines=False)
         if me.pending_errors and preemption.may_deadlines_strike(me.scheduler):
@@ -161,7 +170,7 @@ class Events:
     def _may_land(
         self, code: CodeType, frame: FrameType, called: tuple[Any, ...], destination: int | None = None
     ) -> bool:
-        """Return whether a due strike of the caller's dhaga may come at this event."""
+        """Return whether a due deadline of the caller's dhaga may be raised at this event."""
         me = running_waiter()
         flight = None if me is None else self._flights.get(me.scheduler)
         if me is None or flight is None:
@@ -185,13 +194,13 @@ class Events:
             monitoring.set_events(self.tool, self._kinds if self.everywhere or self._flights else 0)
 
     def _set_events(self, code: CodeType, kinds: int) -> None:
-        """Set a function's events; no-op if the id was freed meanwhile."""
+        """Set a function's events. Do nothing if the tool id was freed meanwhile."""
         with self.arming:
             if self.tool is not None:
                 monitoring.set_local_events(self.tool, code, kinds)
 
     def _end_turn(self, code: CodeType, frame: FrameType) -> Any:
-        """End the caller's turn, if that is due. Returns: the caller; None if it is not due."""
+        """End the caller's turn if the turn must and may end here. Returns: the caller; None if the turn continues."""
         me = running_waiter()
         if me is None:
             return None
@@ -199,7 +208,8 @@ class Events:
             return None
         if not preemption.may_end_turn(me, frame):
             return None
-        # Until this returns the interpreter calls no tool in this OS thread: other dhagas must not run like that.
+        # During this callback the interpreter calls no tool in this OS thread. But other dhagas run until the caller's
+        # next turn, and tools such as coverage must see them.
         state = self._thread_state()
         self._leave_tracing(state)
         try:
@@ -209,12 +219,12 @@ class Events:
         return me
 
     def is_chosen(self, scheduler: Scheduler, code: CodeType) -> bool:
-        """Return whether an event of ``arm_everywhere`` is to end the turn."""
+        """Return whether the turn must end at this event of ``arm_everywhere``."""
         choose = self.everywhere
         return choose is not None and not is_of_dhaga(code.co_filename) and choose() and others_wait(scheduler)
 
     def is_for(self, scheduler: Scheduler, code: CodeType) -> bool:
-        """Return whether a scheduler's overlong turn is to end at this event, and disarm the event."""
+        """Return whether a scheduler's overlong turn must end at this event. Disarm the event."""
         # Another OS thread may run the same function.
         if self._armed.get(scheduler) is not code:
             return False
@@ -223,7 +233,7 @@ class Events:
 
 
 def tracing_functions() -> tuple[Any, Any, Any]:
-    """Return CPython's functions that leave and enter tracing, and the one that returns the thread's state for them."""
+    """Return CPython's functions that leave and enter tracing, and the function that returns the thread state."""
     import ctypes
 
     state = ctypes.pythonapi.PyThreadState_Get
@@ -235,14 +245,15 @@ def tracing_functions() -> tuple[Any, Any, Any]:
 
 
 def debugger_is_on() -> bool:
-    """Return whether a debugger or a coverage tool has registered for events, which are then left to it."""
+    """Return whether a debugger or a coverage tool uses events. In that case events end no turn."""
     return any(monitoring.get_tool(tool) for tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID))
 
 
 def others_wait(scheduler: Scheduler) -> bool:
-    """Return whether anything else could run on the scheduler's thread, or an error is to strike there.
+    """Return whether other work could run on the scheduler's thread, or a waiter of the scheduler has a pending error.
 
-    A turn without rivals may last. From: another thread. In doubt True: an unnecessary end of a turn costs 0.1 ms.
+    If the result is False, the turn may continue. From: any thread. In doubt, return True, because ending a turn
+    needlessly costs only 0.1 ms.
     """
     return bool(
         scheduler.count_runnable()
@@ -258,9 +269,8 @@ def others_wait(scheduler: Scheduler) -> bool:
 
 
 def loop_has_events(scheduler: Scheduler) -> bool:
-    """Return whether the loop has timers or callbacks, or its selector would report an event.
-
-    Such as a call from another thread. In doubt True.
+    """Return whether the loop has timers or callbacks, or the loop's selector would report an event (for example,
+    because another thread has scheduled a call). In doubt, return True.
     """
     if any(getattr(scheduler.loop, name, True) for name in LOOP_QUEUES):
         return True
@@ -268,6 +278,6 @@ def loop_has_events(scheduler: Scheduler) -> bool:
         look = originals.poll()
         look.register(scheduler.selector.fileno())  # type: ignore[union-attr]
         return bool(look.poll(0))
-    # No poll on this platform, a loop of the program, or one that was just closed.
+    # The platform has no poll, or the loop belongs to the program or was just closed.
     except (AttributeError, TypeError, ValueError, OSError):
         return True

@@ -1,9 +1,9 @@
-"""Scripts of ``sys.remote_exec``, with which debuggers attach: they run in the main code, as handlers of signals do.
+"""Runs the scripts of ``sys.remote_exec`` in the main code, like signal handlers. Debuggers attach with such scripts.
 
-CPython (3.14 and later) runs such a script between two bytecodes of the main thread, in a program that waits on the
-hub, where nothing can park. No hook can stop it. But it announces the script by an audit event and then opens the file
-by ``_io.open``: for this one call the file is empty, and the main code gets the script, in the middle of its park.
-A script that strikes running main code, or a program without main code, runs where it struck.
+CPython 3.14 and later run such a script between two bytecodes of the main thread. If the program waits, the script
+would run on the hub, where nothing can park. No hook can prevent this. But CPython announces the script with an audit
+event, and then opens the script's file with ``_io.open``. Dhaga makes this call return an empty file, and the main code
+runs the script during its park. If the main code runs, or there is no main code, the script runs without this detour.
 """
 
 from __future__ import annotations
@@ -26,31 +26,33 @@ EVENT = "cpython.remote_debugger_script"
 _io: Any = sys.modules["_io"]
 
 redirected: list[Callable[[], None]] = []
-"""The function that ends the redirection under way; at most one."""
+"""The function that ends the present redirection. The list has at most one item."""
 
 listening: list[bool] = []
 
 
 def listen_for_scripts() -> None:
-    """Listen for scripts from now on: an audit hook, which stays for ever. It costs an audited call 0.2 µs."""
+    """Install the audit hook for scripts. The hook cannot be removed, and adds 0.2 µs to each audited call."""
     if not listening and hasattr(sys, "is_remote_debug_enabled") and sys.is_remote_debug_enabled():
         listening.append(True)
         sys.addaudithook(on_audit)
 
 
 def on_audit(event: str, arguments: tuple[Any, ...]) -> None:
-    """Hand a script over to the main code if that waits. From: any code; never parks."""
+    """Redirect a script to the main code if the main code waits. Parks: never. From: any code."""
     if event == EVENT:
         main = this_thread.main
         if main is not None and (main.parked or getcurrent() is not main.own_greenlet):
             redirect(arguments[0], signal_delivery_of(main).send)
     elif redirected:
-        # The next event comes from the open itself. Otherwise it was made in another way.
+        # CPython has opened the file in another way: ``open_empty`` would have ended the redirection before this event.
         redirected.pop()()
 
 
 def redirect(path: str, send: Callable[[Callable[[], None]], None]) -> None:
-    """Give the next opener of the file an empty one; ``send`` gets a call that runs the script."""
+    """Make the next ``_io.open`` of the file return an empty file. ``send`` is called with a function that runs the
+    script.
+    """
     standard_open, ident = _io.open, originals.get_ident()
 
     def open_empty(file: Any, *args: Any, **options: Any) -> Any:
@@ -66,7 +68,7 @@ def redirect(path: str, send: Callable[[Callable[[], None]], None]) -> None:
 
 
 def run_script(path: str, source: bytes) -> None:
-    """Run a script in a namespace of its own; an error is logged. From: the main code."""
+    """Run a script in a namespace of its own, and log its error, if any. From: the main code."""
     try:
         exec(compile(source, "<string>", "exec"), {})
     except Exception:

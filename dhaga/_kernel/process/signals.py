@@ -1,18 +1,22 @@
-"""Signals: Python handlers and Ctrl-C reach the main code, in any code that the main thread is executing.
+"""Delivers signals and Ctrl-C to the main code, whichever code the main thread is executing.
 
-Python calls a handler between two bytecodes of the main thread: in the main code, in a dhaga, on the hub, or inside
-this package. A handler must not switch there: it has to run in the main code. So there are four cases. Main code that
-runs user code: the handler is called at once. Main code that is parked: a ``SignalDelivery`` joins the run queue, the
-hub switches to the main code, which calls the handler in the middle of its park and parks on. Main code, or a plain
-main thread, inside this package, whose queues and locks must stay whole: the signal is sent again a moment later, until
-it strikes elsewhere, or a call that blocks (``hold_off``). No main code: at once.
-An error raised by a handler ends the main code's park if the park can be undone, and is otherwise raised at the next
-park, so that nothing handed over is lost. While handlers run, a stand-in ``Main`` takes the place of the main code, so
-that a handler may park itself; a wake of the real one meets a ``MainPlaceholder``. Main code that is parked on a lock
-steps aside, so that the handler may take that lock, and is first in the queue afterwards.
-Ctrl-C is the same with one difference: a dhaga that computes never lets the delivery run, hence a second Ctrl-C,
-``BUSY_SECONDS`` later, raises KeyboardInterrupt in that dhaga.
-The file follows the path of a signal: set-up, the strike, the delivery.
+Python calls a signal handler between two bytecodes of the main thread: in the main code, in a dhaga, on the hub, or
+inside this package. The program's handler must run in the main code. But Python's call must not switch to the main
+code from other code, which may be in the middle of a step. There are four cases:
+1. The main code runs user code: the handler is called at once.
+2. The main code is parked: a ``SignalDelivery`` joins the run queue, and the hub switches to the main code. During its
+   park the main code calls the handler, and then parks again.
+3. The main code, or a plain main thread, is inside this package, whose queues and locks must stay whole. The signal is
+   sent again a moment later, until it arrives in other code or in a call that blocks (``hold_off``).
+4. There is no main code: the handler is called at once.
+An error of a handler ends the main code's park if the park can be undone. Otherwise the error is raised at the next
+park, so that no handed-over value is lost. A handler may park: while it runs, another ``Main`` replaces the main code,
+and a ``MainPlaceholder`` receives wakes for the main code. If the main code is parked on a lock, it leaves the lock's
+queue so that the handler may acquire the lock. After the handler, the main code rejoins the queue at its former place
+(``WaitQueue.insert_by_arrival``).
+Ctrl-C differs in one respect. A dhaga that computes would delay the delivery without limit, so a second Ctrl-C, at
+least ``BUSY_SECONDS`` later, raises KeyboardInterrupt in this dhaga.
+The functions are in the order of a signal's path: set-up, arrival, delivery.
 """
 
 from __future__ import annotations
@@ -45,44 +49,47 @@ from . import wakeup_detour
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds until a signal is sent again that struck this package in main code or a plain main thread.
+# The pause in seconds before a signal that arrived inside this package is sent again.
 RESEND_SECONDS = 0.0005
 
-# Seconds after which a frame that is still at the same instruction, with no lap meanwhile, counts as blocked in C: the
-# handler is called there.
+# Seconds after which a frame at the same instruction, with an unchanged heartbeat, counts as blocked in C. In that case
+# the handler is called in this frame.
 BLOCKED_SECONDS = 0.02
 
-# The frame must also stay there for this number of signals: on a busy machine one instruction may take that long.
+# The number of signals that must find the frame at this instruction before it counts as blocked. A check of the time
+# is not enough: on a busy machine any instruction may take 20 ms.
 BLOCKED_STRIKES = 5
 
-# Seconds after which the next Ctrl-C is raised in the computing dhaga, if the first one was not delivered.
+# If an undelivered Ctrl-C is older than this number of seconds, the next Ctrl-C is raised in the computing dhaga.
 BUSY_SECONDS = 0.2
 
-# Standard modules whose functions count as ours while our code calls them.
+# Standard modules whose functions count as part of this package while this package calls them.
 CALLED_MODULES = ("asyncio.", "contextlib", "_weakrefset", "weakref")
 
-# Reasons of waits that end with a mere notification: nothing is handed over. Joins and sleeps are also of this kind.
+# The reasons of waits that hand nothing over: their end is only a notification. ``is_notification_only`` also accepts
+# joins, sleeps, and ``dhaga.park`` with an ``undo``.
 NOTIFICATIONS = ("event.wait", "signal.pause")
 
-# The callers of ``pause()``.
+# The waiters in ``pause()``.
 pause_queue: WaitQueue = WaitQueue(signal, "signal.pause")
 
-# The standard library's own.
+# The standard library's functions, before any patch replaces them.
 handler_of, set_handler = signal.getsignal, signal.signal
 
-# The scheduler whose main code has not received its KeyboardInterrupt yet, and the time of the Ctrl-C; at most one.
+# The scheduler whose main code has not received its KeyboardInterrupt yet, and the time of the Ctrl-C. The list has at
+# most one item.
 undelivered_interrupts: list[tuple[Scheduler, float]] = []
 
-# Where the last signal was held off: the top frame's id and instruction and the scheduler's heartbeat, since when
-# (seconds), and how often.
+# The place where the last signals were deferred: the top frame's id and instruction, and the scheduler's heartbeat. Two
+# more items are the time of the first of these signals, and their number.
 held_off: list[Any] = []
 
-# Code of this package that blocks a plain thread in C, and is safe when a handler raises.
+# Code of this package that blocks a plain thread in C, and in which a handler may raise an error.
 BLOCKING = {OSThread.block.__code__, OSThread.block_forever.__code__, sleep_off_fast_path.__code__}
 
 
 def takes_strikes(function: F) -> F:
-    """Mark a function in which the handler of a signal may raise, although it is of this package."""
+    """Mark a function of this package in which signal handlers may run and raise errors. A decorator."""
     BLOCKING.add(function.__code__)
     return function
 
@@ -91,9 +98,9 @@ def takes_strikes(function: F) -> F:
 
 
 def listen_for_signals(scheduler: Scheduler) -> None:
-    """Make signals end the sleep of the main thread's scheduler, and Ctrl-C reach the main code wherever it strikes.
+    """Make signals end the sleep of the main thread's scheduler, and install the handler of Ctrl-C.
 
-    The program's own handler stays in place.
+    If the program has set its own handler of Ctrl-C, the program's handler stays in place.
     """
     selector = scheduler.selector
     if selector is not None:
@@ -105,22 +112,24 @@ def listen_for_signals(scheduler: Scheduler) -> None:
 
 
 def on_signals(pipe: WakeupPipe) -> None:
-    """End ``pause()`` after signals whose handlers were set by the standard ``signal``; ours end it themselves."""
+    """End ``pause()`` after signals whose handlers were set by the standard ``signal``. Dhaga's own handlers end
+    ``pause()`` themselves.
+    """
     if not all(getattr(handler_of(number), "ends_pause", False) for number in pipe.drain()):
         pause_queue.wake_all()
 
 
-# ---- a signal arrives: these run in its Python handler, in the middle of any code of the main thread
+# ---- arrival: these functions run in the Python handler of a signal, during any code of the main thread
 
 
 def on_ctrl_c(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt in the main code: here if that runs, at its park if it waits. Never switches.
+    """Raise KeyboardInterrupt in the main code: at once if the main code runs, at its park if it waits.
 
-    Inside this package it comes a moment later: see ``hold_off``.
+    Never switches. If the signal arrives inside this package, the error is raised a moment later: see ``hold_off``.
 
-    While a dhaga computes, the first Ctrl-C waits for the hub, so that no half-done work is struck; a second one,
-    ``BUSY_SECONDS`` later, strikes the dhaga, except in code of this package, whose queues and locks must stay whole. A
-    loop that the main code runs by itself (``asyncio.run``) is interrupted where it stands.
+    While a dhaga computes, the first Ctrl-C waits for the hub, so that no unfinished work is interrupted. A second
+    Ctrl-C, ``BUSY_SECONDS`` later, interrupts the dhaga, except in code of this package, whose queues and locks must
+    stay whole. A loop that the main code runs itself (``asyncio.run``) is interrupted at once.
     """
     wakeup_detour.note_arrival(number)
     me = getcurrent()
@@ -135,38 +144,39 @@ def on_ctrl_c(number: int, frame: FrameType | None) -> None:
     if main_runs or may_interrupt_busy_dhaga(frame) or getattr(me, "scheduler", scheduler) is not scheduler:
         if not hold_off(number, frame):
             undelivered_interrupts.clear()
-            # Compared by identity: a thread's own errors are others.
+            # Other code compares this object by identity, to distinguish it from other KeyboardInterrupts.
             raise error
     elif not undelivered_interrupts:
         undelivered_interrupts.append((scheduler, originals.monotonic()))
-        # ``_threadsafe`` although this is the loop's thread: the loop may be in its select, which only a write ends.
+        # The threadsafe call is needed even in the loop's thread: if the loop is in its select, only a write ends the
+        # select.
         scheduler.loop.call_soon_threadsafe(deliver_interrupts)
         if isinstance(main, Main):
             signal_delivery_of(main).calls.append(raise_undelivered_interrupt)
 
 
-# Tells deadlock.py that this handler wakes no waiter of the program's.
+# This attribute tells deadlock.py that the handler wakes no waiter of the program.
 on_ctrl_c.of_dhaga = True  # type: ignore[attr-defined]
 
 
 def may_interrupt_busy_dhaga(frame: FrameType | None) -> bool:
-    """Return whether a Ctrl-C has waited for so long that the next one may be raised in the code of ``frame``."""
+    """Return whether a Ctrl-C has been undelivered so long that the next Ctrl-C may interrupt the code of ``frame``."""
     if not undelivered_interrupts or originals.monotonic() - undelivered_interrupts[0][1] < BUSY_SECONDS:
         return False
     return not in_own_steps(frame)
 
 
 def call_in_main(handler: Callable[[int, FrameType | None], object], number: int, frame: FrameType | None) -> None:
-    """Call a signal's handler in the main code: now if that runs, else in the middle of its park, which then continues.
+    """Call a signal's handler in the main code: at once if the main code runs, otherwise during its park.
 
-    Parks: never, but the handler may. An error that it raises ends the main code's park, unless something handed over
+    Parks: never, but the handler may. An error of the handler ends the main code's park, unless a handed-over value
     would be lost. From: a signal handler, which Python calls in the main thread, in any code.
     """
     wakeup_detour.note_arrival(number)
     main: Main | None = this_thread.main
     me: Any = getcurrent()
     if main is not None and getattr(me, "scheduler", main.scheduler) is not main.scheduler:
-        # A dhaga on a loop that the main code runs by itself.
+        # The caller is a dhaga on a loop that the main code runs itself.
         main = None
     if main is not None and (me is not main.own_greenlet or main.parked):
         signal_delivery_of(main).send(partial(handler, number, frame))
@@ -180,15 +190,15 @@ def call_in_main(handler: Callable[[int, FrameType | None], object], number: int
 
 
 def hold_off(number: int, frame: FrameType | None) -> bool:
-    """If a signal struck this package, whose queues and locks must stay whole, send it again a moment later.
+    """Send a signal again a moment later if it arrived inside this package, whose queues and locks must stay whole.
 
-    Returns: False if its handler may run here: in other code, or in a call that blocks, which the handler may be meant
+    Returns: False if the handler may run at once: in other code, or in a blocking call, which the handler may be meant
     to end.
     """
     if frame is None or not in_own_steps(frame):
         held_off.clear()
         return False
-    # Code that goes through a call again and again may be struck at the same instruction of each call.
+    # If code repeats a call, several signals may arrive at the same instruction, but each with another heartbeat.
     heartbeat = None if this_thread.main is None else this_thread.main.scheduler.heartbeat()
     here, now = [id(frame), frame.f_lasti, heartbeat], originals.monotonic()
     if held_off[:3] != here:
@@ -203,12 +213,13 @@ def hold_off(number: int, frame: FrameType | None) -> bool:
 
 
 def in_own_steps(frame: FrameType | None) -> bool:
-    """Return whether a signal struck code of this package, or of asyncio and similar modules called by it."""
+    """Return whether a frame runs code of this package, or of asyncio and similar modules called by this package."""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.startswith(PACKAGE_PREFIX):
             return frame.f_code not in BLOCKING
-        # Not below a loop that runs: there, asyncio calls us.
+        # The search ends at ``run_forever``: code of this package further out only runs the loop, and leaves no step
+        # half done.
         if not module.startswith(CALLED_MODULES) or frame.f_code.co_name == "run_forever":
             return False
         frame = frame.f_back
@@ -219,10 +230,10 @@ def in_own_steps(frame: FrameType | None) -> bool:
 
 
 def deliver_interrupts() -> None:
-    """On the hub, where no waiter is in the middle of parking: interrupt the parked main code.
+    """Raise KeyboardInterrupt at the park of the main code. From: the hub, where no waiter is half parked.
 
-    Main code that must not leave its wait, such as for a lock after ``Condition.wait``, is interrupted by force from
-    the second Ctrl-C on.
+    If the park must not end (for example, a park for a lock after ``Condition.wait``), the second Ctrl-C ends the park
+    by force.
     """
     while undelivered_interrupts:
         scheduler, _ = undelivered_interrupts.pop()
@@ -241,14 +252,14 @@ def raise_undelivered_interrupt() -> None:
 
 
 def signal_delivery_of(main: Main) -> SignalDelivery:
-    """Return the main code's SignalDelivery, made with the first signal."""
+    """Return the main code's SignalDelivery; the first call makes it."""
     if main._signals is None:
         main._signals = SignalDelivery(main)
     return main._signals  # type: ignore[no-any-return]
 
 
 class SignalDelivery(HubCall):
-    """Run-queue entry that makes the parked main code call handlers of signals."""
+    """A run-queue entry that makes the parked main code call signal handlers."""
 
     __slots__ = ("calls", "main", "resumed_main", "scheduler")
 
@@ -266,30 +277,35 @@ class SignalDelivery(HubCall):
             self.scheduler.wake_loop()
 
     def make_call(self) -> None:
-        """Switch to the main code, unless it was woken meanwhile and then runs the handlers itself."""
-        # The last condition: while main code runs handlers already, a stand-in is in its place.
+        """Switch to the main code, which calls the handlers. If a wake has ended the park, do nothing: in that case the
+        main code calls the handlers by itself (``end_park``).
+        """
+        # The last condition is False while the main code runs handlers, because another Main then replaces it.
         if self.calls and self.main.parked and this_thread.main is self.main:
             self.resumed_main = True
             self.scheduler._switch_to(self.main)
 
     def take_resumed(self) -> bool:
-        """Return whether this delivery, and no wake, has resumed the main code; reset the mark. From: that code."""
+        """Return whether this delivery, and not a wake, has resumed the main code. Clear the mark."""
         resumed_main, self.resumed_main = self.resumed_main, False
         return resumed_main
 
     def run_handlers(self) -> None:
-        """Call the handlers, with the main code not parked; a wake that comes meanwhile takes effect afterwards."""
+        """Call the handlers with another ``Main`` as the main code. A wake that comes meanwhile takes effect after the
+        handlers.
+        """
         main, mode = self.main, self.scheduler.mode
         stand_in, placeholder = Main(self.scheduler), MainPlaceholder(self.scheduler)
         this_thread.main = mode.main = stand_in
-        # A wake puts the main code into the run queue; a switch to it there meets the placeholder.
+        # A wake puts the main code into the run queue. The scheduler then calls ``main.switch``, which is the
+        # placeholder's.
         main.switch = placeholder.switch
         try:
             while self.calls:
                 self.calls.pop(0)()
         finally:
             main.switch = main.own_greenlet.switch
-            # Otherwise a handler has forked, and this child has other main code.
+            # In a child process that a handler has forked, there is another main code, which stays.
             if this_thread.main is stand_in:
                 this_thread.main = mode.main = main
             for error in stand_in.pending_errors:
@@ -298,9 +314,9 @@ class SignalDelivery(HubCall):
                 main.wake_queue.append(main)
 
     def interrupt_park(self) -> None:
-        """Run the handlers in the middle of a park. An error of a handler ends the park, unless a waker was faster."""
+        """Run the handlers during a park. An error ends the park, if the park may end and no waker was faster."""
         main = self.main
-        queue, target = self.step_aside(), main.wait_target
+        target, queue = main.wait_target, self.step_aside()
         try:
             self.run_handlers()
         except BaseException as error:
@@ -313,9 +329,9 @@ class SignalDelivery(HubCall):
             self.step_back(queue, target)
 
     def step_aside(self) -> WaitQueue | None:
-        """Remove the main code from the queue of a lock, so that its handlers can take that lock.
+        """Remove the main code from the queue of a lock, so that the handlers can acquire the lock.
 
-        Returns: that queue; None if it waits for something else, or a waker has won.
+        Returns: the queue; None if the main code does not wait for a lock, or a waker was faster.
         """
         main = self.main
         bound = main.wait_target is NOT_CANCELLABLE
@@ -327,10 +343,11 @@ class SignalDelivery(HubCall):
             main.parked.pop()
         except IndexError:
             return None
+        main.wait_target = None  # the handlers wait as code outside a park does
         return queue  # type: ignore[no-any-return]
 
     def step_back(self, queue: WaitQueue, target: WaitTarget | None) -> None:
-        """Rejoin the queue of a lock, by arrival; a cancel that came meanwhile is raised."""
+        """Rejoin a lock's queue at the former place. If a cancel has come meanwhile, raise its error at the park."""
         main = self.main
         main.park_on(queue, main.arrival)
         main.wait_target = target
@@ -339,14 +356,16 @@ class SignalDelivery(HubCall):
             main.cancel_with(main.pending_errors.pop(0))
 
     def undo_main_park(self) -> bool:
-        """Undo the main code's park. Returns: False if a waker has won."""
+        """Undo the main code's park. Returns: False if a waker was faster."""
         try:
             return self.main.undo_park() and bool(self.main.parked.pop())
         except IndexError:
             return False
 
     def end_park(self) -> None:
-        """Run the handlers left after a park. If the wake handed something over, their error stays pending."""
+        """Run the remaining handlers after a park. If the wake handed something over, a handler's error stays
+        pending.
+        """
         try:
             if self.calls:
                 self.tell_lock()
@@ -360,14 +379,14 @@ class SignalDelivery(HubCall):
             raise
 
     def tell_lock(self) -> None:
-        """Make the greenlet the holder of a lock that was handed over; an RLock was handed over to the stand-in."""
+        """Make the main code's greenlet the holder of a lock that was handed over to the main code."""
         lock: Any = getattr(self.main.wait_target, "owner", None)
         if getattr(lock, "_holder", None) is self.main:
             lock._holder = self.main.own_greenlet
 
 
 def is_notification_only(target: object) -> bool:
-    """Return whether waits for this target end without a value that could be lost."""
+    """Return whether a handler's error may replace the result of a wait for this target."""
     return (
         isinstance(target, Dhaga)
         or getattr(target, "for_all", False)
@@ -376,7 +395,7 @@ def is_notification_only(target: object) -> bool:
 
 
 class MainPlaceholder(HubCall):
-    """Run-queue stand-in for main code that is woken while it runs handlers of signals."""
+    """A run-queue entry that receives wakes for the main code while the main code runs signal handlers."""
 
     __slots__ = ("scheduler", "woken")
 

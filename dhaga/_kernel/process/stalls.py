@@ -1,7 +1,9 @@
-"""Stalls: an OS thread that waits in C while dhagas are runnable there, as behind a lock that none of them can release.
+"""Reports of stalls. In a stall an OS thread waits in C, for example for a lock, while its scheduler has runnable
+dhagas.
 
-The preemption watcher sees them on its way: a turn that lasts and computes nothing cannot be ended. A line in the log
-names the place, once. The watchdog (``debug/_watchdog.py``) reports sooner, with advice, where a program runs it.
+The preemption watcher detects stalls. It cannot end a turn that waits in C, so it only reports the turn. Each place is
+logged once. If a program uses the watchdog (``debug/_watchdog.py``), the watchdog reports a stall earlier than the
+watcher does, and adds advice.
 """
 
 from __future__ import annotations
@@ -17,37 +19,40 @@ from ..wait import deadlock
 logger = logging.getLogger("dhaga")
 
 SECONDS = 5.0
-"""After this time a wait in C is reported. Calls that block for less are common: a name look-up, a slow disk."""
+"""The time after which a wait in C is reported. Shorter blocking calls are common: a name lookup, a slow disk."""
 
 STILL_SHARE = 0.02
-"""An OS thread that computes for a smaller share of the time counts as waiting."""
+"""The lowest CPU time, as a share of a turn's time, at which the OS thread counts as computing, and not as waiting."""
 
 LEAST_LOOKS = 20
-"""Looks of the watcher at a stall, before it is reported: a process that was stopped for a minute has no stall."""
+"""The least number of checks before a stall is reported. A stopped process makes no checks, so its stop is not
+reported.
+"""
 
 PLACES_KEPT = 1000
 
 reported: set[str] = set()
-"""The places of the reported stalls, each as file, line and function."""
+"""The places of the reported stalls, each as text: file, line and function."""
 
 
 def report(scheduler: Scheduler, heartbeat: object, seconds: float) -> None:
-    """Log where a scheduler's OS thread waits in C, once for each place. From: another thread."""
+    """Log the place where a scheduler's OS thread waits in C, once for each place. From: another thread."""
     runnable = scheduler.count_runnable()
     if not runnable:
         return
     stack = stacks_of_threads().get(scheduler.thread_ident, ())
     place = str(stack[-1]) if stack else "an unknown place"
-    # It may have gone on meanwhile.
+    # The OS thread may have left the wait meanwhile.
     if scheduler.heartbeat() != heartbeat or place in reported or len(reported) >= PLACES_KEPT:
         return
     reported.add(place)
-    # In a thread of its own: the OS thread that waits may hold the lock of a handler, and the watcher must go on.
+    # A new thread writes the log line, because the waiting OS thread may hold a log handler's lock, and the watcher
+    # must not block.
     HelperThread("dhaga-stall", log, (scheduler.name, seconds, runnable, stack)).start()
 
 
 def log(name: str, seconds: float, runnable: int, stack: Stack) -> None:
-    """Write the line. It wakes no dhaga, so the deadlock detector ignores its thread."""
+    """Write the log line. The deadlock detector ignores the calling thread, because this thread wakes no dhaga."""
     ident = originals.get_ident()
     deadlock.mark_idle(ident)
     lines = "".join(f"\n    {frame}\n      {frame.source}" for frame in stack)

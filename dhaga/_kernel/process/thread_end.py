@@ -1,4 +1,4 @@
-"""The end of a plain OS thread with a scheduler of its own: the dhagas end with the thread, in its last moment."""
+"""The end of an OS thread whose main code has a scheduler: the scheduler's dhagas end just before the thread."""
 
 from __future__ import annotations
 
@@ -7,29 +7,31 @@ import contextlib
 from .. import originals
 from ..run.main_code import Main
 from ..wait.current import this_thread
-from .shutdown import cancel_and_join, end_guests, ended_schedulers, interrupted, undelivered_exit, wait_for_dhagas
+from .process_exit import cancel_and_join, end_guests, ended_schedulers, interrupted, undelivered_exit, wait_for_dhagas
 
 
 class ThreadEnd:
-    """Finalizer in the thread-local data of a plain OS thread: ends its dhagas as at interpreter exit.
+    """An object in the thread-local data of an OS thread. Its finalizer ends the thread's dhagas as interpreter exit
+    does.
 
-    Greenlets die with their thread without running a ``finally``: this is the last chance for them to run.
+    After the end of an OS thread, no ``finally`` block of its greenlets could run.
     """
 
     def __init__(self, main: Main) -> None:
         self.main = main
 
     def __del__(self) -> None:
-        # Not in a collection of another thread, nor for a closed scheduler: there this thread does not end.
+        # A collection in another thread, or the close of the scheduler, may also free this object. In that case the
+        # thread continues.
         if this_thread.main is None and originals.get_ident() == self.main.ident and not self.main.scheduler.closing:
             this_thread.main = self.main
             end_thread(self.main)
 
 
 def end_thread(main: Main) -> None:
-    """Join the dhagas of an OS thread that are not daemons, cancel the rest, also Threads, and close the scheduler.
+    """Join an OS thread's dhagas except daemons, cancel the remaining dhagas, and close the scheduler.
 
-    They run only in this thread, and would be lost with it.
+    Threads that are dhagas are also cancelled, because dhagas run only in this OS thread and could not outlive it.
     """
     own = [main.scheduler]
     undelivered_exit(main)

@@ -1,4 +1,6 @@
-"""Victims of ``dhaga.testing``: dhagas whose parks or events are counted, and that get an error at the nth."""
+"""Helpers of ``dhaga.testing`` that count the parks or events of a dhaga (the *victim*), and disturb the dhaga at the
+nth park or event.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,14 @@ from ..run.preemption import QUANTUM, may_end_turn
 from ..stacks import stack_of
 
 CALLERS = 3
-"""The number of callers that an error's note names, besides the function that got the cancel."""
+"""The number of callers that an error's note names, besides the cancelled function."""
 
 
 class ParkWatch:
-    """Counts the parks of a victim, calls ``at_park`` at the nth, and ``at_wake`` when that park ends.
+    """A counter of a victim's parks. It calls ``at_park`` at the nth park, and ``at_wake`` at the wake from this park.
 
-    The victim gets its own class, in which ``parked`` is a property, and its own queue for wakes.
+    To notice parks, the watch gives the victim a class of its own, in which ``parked`` is a property. To notice wakes,
+    the watch gives the victim a ``WatchedQueue``.
     """
 
     def __init__(self, nth: int) -> None:
@@ -54,7 +57,7 @@ class ParkWatch:
 
 
 class WatchedQueue:
-    """The queue that a victim's wakes append to."""
+    """A queue in front of the victim's run queue: wakes append the victim to this queue."""
 
     def __init__(self, queue: Any, watch: ParkWatch) -> None:
         self.queue = queue
@@ -66,7 +69,7 @@ class WatchedQueue:
 
 
 class EventWatch:
-    """Counts the events of a victim's own code, and cancels it at the nth."""
+    """A counter of ``sys.monitoring`` events in a victim's own code. It cancels the victim at the nth event."""
 
     def __init__(self, nth: int) -> None:
         self.events_left: int = nth
@@ -74,18 +77,19 @@ class EventWatch:
         self.place = "no event"
 
     def begin(self, victim: Dhaga) -> None:
-        # A cancel strikes computing code only where the program asks for it.
+        # With a quantum of its own, the scheduler lets a cancel interrupt code that computes.
         victim.scheduler.quantum = QUANTUM
         victim.result_waiters += 1
         self.victim = victim
 
     def is_nth(self) -> bool:
-        """Return whether the event is the one to strike at, and cancel the victim."""
+        """Count an event of the victim. At the nth event, cancel the victim and return True."""
         victim = self.victim
         if victim is None or getcurrent() is not victim or self.events_left <= 0:
             return False
         frame = program_frame(sys._getframe(1))
-        # Others could not run where Dhaga calls the standard library, and so could not cancel the victim.
+        # Where a turn cannot end (for example, while Dhaga calls the standard library), no other dhaga could cancel the
+        # victim.
         if not may_end_turn(victim, frame):
             return False
         self.events_left -= 1
@@ -97,5 +101,5 @@ class EventWatch:
         return True
 
     def note(self) -> str:
-        """Describe the cancel, for an error that follows it."""
+        """Describe the cancel, for an error that follows the cancel."""
         return f"the victim was to get a cancel at {self.place}"

@@ -1,7 +1,7 @@
-"""The scheduler of tests and simulations: its clock jumps to the next deadline as soon as every dhaga waits.
+"""A scheduler for tests and simulations. Its clock jumps to the next deadline as soon as every dhaga waits.
 
-The jump is in the selector, which the loop asks to sleep until the next deadline. The order of the run queue is the
-caller's choice (``run/chosen_queue.py``).
+The selector makes the jump when the loop wants to sleep until the next deadline. The caller may choose the order of the
+run queue (``run/chosen_queue.py``).
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from ..run.run_queues import LowQueue
 from ..run.scheduler import Scheduler
 from ..wait.current import this_thread
 from ..wait.deadlock import DeadlockWatch
-from .shutdown import ended_schedulers
+from .process_exit import ended_schedulers
 
 MAX_CANCELS = 5
-"""The number of cancels of a dhaga before ``abandon`` gives up."""
+"""The maximum number of times that ``abandon`` cancels each dhaga."""
 
 ROUNDING = 1e-6
-"""Deadlines that differ by less, in seconds, are the same: the difference is rounding."""
+"""The number of seconds below which a difference between deadlines is a rounding error."""
 
 
 class VirtualClock:
-    """The clock of ``virtual_clock()``: ``clock()`` returns seconds from 0, which pass only while every dhaga sleeps.
+    """The clock of ``virtual_clock()``: its time, in seconds, starts at 0 and advances only while every dhaga waits.
+    ``clock()`` returns the time.
 
-    ``now`` may be set, to a later time; sleepers that are due are woken when the loop runs next.
+    A program may set ``now`` to a later time. The next run of the loop then wakes the sleepers that are due.
     """
 
     def __init__(self) -> None:
@@ -46,7 +47,7 @@ class VirtualClock:
 
 
 class ClockSince(VirtualClock):
-    """Another virtual clock, read from 0 on since now."""
+    """A view of another virtual clock. The view begins at 0 when it is made."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
@@ -67,8 +68,8 @@ class ClockSince(VirtualClock):
 class JumpingSelector(HubSelector):
     """A selector that moves the virtual clock to the next deadline instead of waiting for it.
 
-    While a call is under way in an OS thread the clock stands still, and the selector waits in real time.
-    ``is_shared``: ``virtual_clock()`` in its main code yields this clock instead of another one.
+    While a call is under way in another OS thread, the clock stops and the selector waits in real time.
+    ``is_shared``: whether ``virtual_clock()`` in the scheduler's main code yields this clock instead of a new clock.
     """
 
     is_shared = False
@@ -84,14 +85,18 @@ class JumpingSelector(HubSelector):
         events = super().select(0)
         if events:
             return events
-        assert self.scheduler is not None
-        if self.scheduler.outside_calls:
+        if self.awaits_outside():
             return super().select(None)
         self.jump(timeout)
         return []
 
+    def awaits_outside(self) -> bool:
+        """Return whether a call is under way that may end before the next deadline."""
+        assert self.scheduler is not None
+        return self.scheduler.outside_calls > 0
+
     def jump(self, seconds: float) -> None:
-        """Move the clock, exactly to a timer's deadline if only rounding keeps them apart."""
+        """Advance the clock. If the result differs from a timer's deadline only by rounding, use the deadline."""
         assert self.scheduler is not None
         there = self.clock.now + seconds
         deadline = self.scheduler.timers.next_deadline()
@@ -106,10 +111,10 @@ def new_virtual_scheduler(
     new_starts: bool = True,
     new_low: Callable[[Scheduler], LowQueue] = LowQueue,
 ) -> Scheduler:
-    """Return a scheduler for the main code of this thread, on the selector's clock.
+    """Return a new scheduler for the main code of this thread. The scheduler uses the selector's clock.
 
-    ``new_queue``: makes its run queue, and the queues of dhagas that have not started unless ``new_starts`` is false;
-    ``new_low``: the queue of its LOW dhagas.
+    ``new_queue`` makes the run queue. If ``new_starts`` is true, ``new_queue`` also makes the queues of dhagas that
+    have not started. ``new_low`` makes the queue of LOW dhagas.
     """
     loop = originals.SelectorEventLoop(selector)
     loop.time = selector.clock  # type: ignore[method-assign]
@@ -128,7 +133,9 @@ def new_virtual_scheduler(
 
 
 def set_main_aside() -> Callable[[], None]:
-    """Leave this OS thread without main code, for ``new_virtual_scheduler``. Returns: a function that undoes it."""
+    """Remove the main code of this OS thread, for ``new_virtual_scheduler``. Returns: a function that restores the main
+    code.
+    """
     outer, this_thread.main = this_thread.main, None
 
     def restore() -> None:
@@ -138,13 +145,15 @@ def set_main_aside() -> Callable[[], None]:
 
 
 def abandon(scheduler: Scheduler) -> None:
-    """Cancel the dhagas of the main code's scheduler and close it; a dhaga that does not end is kept alive."""
+    """Cancel the dhagas of the main code's scheduler, and close the scheduler. Dhagas that do not end stay alive."""
     cancel_dhagas(scheduler)
     close_after_cancels(scheduler)
 
 
 def cancel_dhagas(scheduler: Scheduler) -> None:
-    """Cancel the dhagas of the main code's scheduler, as often as it takes. Parks: until they have ended."""
+    """Cancel the dhagas of the main code's scheduler, at most ``MAX_CANCELS`` times each. Parks: until they have ended,
+    at most 1 s after each cancel.
+    """
     for _ in range(MAX_CANCELS):
         scheduler.cancel_all("the test is over")
         for dhaga in scheduler.in_order():
@@ -153,7 +162,7 @@ def cancel_dhagas(scheduler: Scheduler) -> None:
 
 
 def close_after_cancels(scheduler: Scheduler) -> None:
-    """Close the main code's scheduler; keep it if a dhaga has not ended."""
+    """Close the main code's scheduler. If a dhaga has not ended, keep the scheduler alive."""
     if scheduler.live:
         ended_schedulers.append(scheduler)
     scheduler.mode.close()

@@ -1,12 +1,13 @@
-"""The program's wakeup fd while signals are sent again: it gets one byte for each signal, as without Dhaga.
+"""Replaces the program's wakeup fd while signals are sent again, so that the fd gets one byte for each signal.
 
-C writes the number of each signal that arrives to the fd of ``signal.set_wakeup_fd``, also of one that ``signals.py``
-has held off and sends again. An event loop that dispatches by these bytes would handle that signal twice. So until its
-handler is called, a pipe of ours takes the place of the program's fd; then the numbers of other signals are passed on.
-A signal may strike between any two lines: it finds lists that were appended to or cleared, which is atomic.
+CPython writes the number of each arriving signal, as one byte, to the fd of ``signal.set_wakeup_fd``. A signal that
+``signals.py`` defers and sends again arrives twice, and an event loop that reads these bytes would handle the signal
+twice. So a pipe of Dhaga's replaces the program's fd until the signal has arrived again. Then the numbers of the other
+signals that have arrived are written to the program's fd. A signal handler may run between any two lines, so each
+change of a list is one atomic step.
 
-Rejected: a call of the handler without a second signal. ``_thread.interrupt_main`` also writes the byte, and a pending
-call of C's would not end a system call that the main thread has begun meanwhile.
+Rejected: calling the handler without a second signal. ``_thread.interrupt_main`` also writes the byte, and a pending
+call in C (``Py_AddPendingCall``) would not end a system call that the main thread has begun meanwhile.
 """
 
 from __future__ import annotations
@@ -21,48 +22,50 @@ from ..own_fds import own_fds
 from ..platform.system import system
 from ..run.loop import SignalPipe, set_wakeup_fd
 
-# Seconds until a signal is sent once more if its handler has not been called: it came just before a system call began,
-# which a byte in the program's fd would have ended.
+# Seconds until a signal is sent once more if its handler has not been called. In that case the signal came just before
+# a system call. A byte in the program's fd would have ended the call, but Dhaga's pipe has received the byte.
 REPEAT_SECONDS = 0.01
 
-# Our pipe, once a signal has been held off; at most one.
+# Dhaga's pipe, made when the first signal is deferred. The list has at most one item.
 pipes: list[SignalPipe] = []
 
-# Held while a signal is sent again, so that ``settle`` knows of each whether it was sent.
+# The lock held while a signal is sent again. With this lock ``settle`` finds out whether a signal was sent.
 sending: Any = originals.allocate_lock()
 
-# The program's fd whose place our pipe has taken; at most one.
+# The program's fd while Dhaga's pipe replaces it. The list has at most one item.
 diverted: list[int] = []
 
 
 class Resend:
-    """A signal that was held off, and is sent again by a thread of its own until its handler is called."""
+    """A deferred signal. A thread of its own sends the signal again: once, or until the signal arrives if Dhaga's pipe
+    replaces the program's fd.
+    """
 
     __slots__ = ("arrived", "handler", "number", "times")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # The handler that was set when the signal came.
+        # The handler that was set when the signal arrived.
         self.handler: Any = signal.getsignal(number)
         self.times = 0
         self.arrived = False
 
     def send(self, pause: float) -> None:
-        """Send it after a pause to leave the package in. From: a thread of its own."""
+        """Send the signal after a pause, in which the main thread may leave this package. From: a thread of its own."""
         originals.thread_sleep(pause)
         while self.send_once() and diverted:
             originals.thread_sleep(REPEAT_SECONDS)
         self.arrived = True
 
     def send_once(self) -> bool:
-        """Send it, unless it has arrived. Returns: whether it was sent."""
+        """Send the signal, unless it has arrived. Returns: whether the signal was sent."""
         with sending:
-            # Its handler may have been removed meanwhile, by C.
+            # C code may have removed the handler meanwhile.
             if self.arrived or not callable(signal.getsignal(self.number)):
                 return False
-            # First, because it may arrive before this thread runs on.
+            # The signal is counted before it is sent, because the signal may arrive before this thread continues.
             self.times += 1
-            # A real signal, because it also ends a system call.
+            # A real signal is sent, because only a real signal ends a system call.
             system.send_signal(originals.main_thread().ident or 0, self.number)
         return True
 
@@ -71,7 +74,7 @@ resends: list[Resend] = []
 
 
 def divert(number: int) -> Resend:
-    """Replace the program's wakeup fd with our pipe until a signal has been sent again. From: a handler of a signal."""
+    """Replace the program's wakeup fd with Dhaga's pipe until a deferred signal is handled. From: a signal handler."""
     resend = Resend(number)
     resends.append(resend)
     if not pipes:
@@ -86,7 +89,9 @@ def divert(number: int) -> Resend:
 
 
 def note_arrival(number: int) -> None:
-    """Give the program's wakeup fd back unless other signals are to be sent again. From: a handler of the signal."""
+    """Mark a signal as arrived; if all deferred signals have arrived, restore the program's wakeup fd. From: a handler
+    of the signal.
+    """
     for resend in resends[:]:
         if resend.number == number and resend.times:
             resend.arrived = True
@@ -95,9 +100,10 @@ def note_arrival(number: int) -> None:
 
 
 def settle(number: int, frame: FrameType | None) -> None:
-    """Call the handler of a signal that is yet to be sent again, before the program sets another one.
+    """Call the handler of a deferred signal that has not been sent again, before the program sets another handler.
 
-    The standard ``signal.signal`` does so with a signal that has come. From: the main thread. Raises: as the handler.
+    Source: ``signal.signal``, which calls the handler of a signal that has arrived. From: the main thread.
+    Raises: the handler's error.
     """
     with sending:
         unsent = [resend for resend in resends if resend.number == number and not (resend.arrived or resend.times)]
@@ -109,27 +115,30 @@ def settle(number: int, frame: FrameType | None) -> None:
 
 
 def give_back() -> None:
-    """Put the program's wakeup fd back, and write the numbers of other signals to it. From: the main thread."""
+    """Restore the program's wakeup fd, and write the numbers of other signals to it. From: the main thread."""
     gone = resends[:]
     while diverted:
         fd, pipe = diverted.pop(), pipes[0]
         with suppress(OSError, ValueError):  # the program has closed it
             current = set_wakeup_fd(fd, warn_on_full_buffer=False)
-            # The program has set another one meanwhile.
+            # The program has set another fd meanwhile.
             if current != pipe.write_end.fileno():
                 set_wakeup_fd(current, warn_on_full_buffer=False)
         numbers = list(pipe.drain())
         for resend in gone:
             for _ in range(min(resend.times, numbers.count(resend.number))):
                 numbers.remove(resend.number)
-        with suppress(OSError):  # full: C's own write would also be lost
+        with suppress(OSError):  # the program's fd is full: a write by CPython would also be lost
             if numbers:
                 system.write_wakeup(fd, bytes(numbers))
     del resends[: len(gone)]
 
 
 def leave_in_parent() -> None:
-    """Give the program's fd back in a forked child, which shares our pipe with its parent and is sent nothing again."""
+    """Restore the program's fd in a forked child, which shares Dhaga's pipe with its parent.
+
+    The child discards the deferred signals: only the parent sends them again.
+    """
     global sending
     sending = originals.allocate_lock()  # a thread of the parent may have held it
     while diverted:

@@ -1,1 +1,1 @@
-"""Running dhagas: the scheduler, its laps, queues and timers, and the poller."""
+"""The scheduler that runs dhagas, with its run queues, its timers and its poller of file descriptors."""

@@ -1,4 +1,4 @@
-"""The binding of a scheduler to an OS thread and its loop, from its beginning to its end. When: ``run_modes.py``."""
+"""Attachment of a scheduler to an OS thread and an event loop, and detachment. ``run_modes.py`` decides when."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 
 
 class Attachment(Lap, Membership):
-    """The part of a scheduler that takes its place in an OS thread, and leaves it."""
+    """The part of ``Scheduler`` that attaches the scheduler to an OS thread, and detaches it."""
 
     __slots__ = ()
 
     def _attach(self, mode: RunMode, hub: Any, ioloop: IOLoop) -> None:
-        """Bind the scheduler to this OS thread, with ``hub`` as the greenlet in which its loop runs."""
+        """Attach the scheduler to this OS thread, with ``hub`` as the greenlet in which the loop runs."""
+        # The poller is made first. If this fails, the scheduler stays detached.
+        with above_standard_fds():
+            self.poller: Poller = Context().run(new_poller, ioloop, self._lap)
         self.mode: RunMode = mode
         self.thread_ident: int = originals.get_ident()
         now = self.clock()
         self.started_at: float = now
-        # Main code that never waits has run no lap yet, and must yield to the first one.
+        # Set the limits of a lap before the first lap: the yields of main code check these limits, so that the loop
+        # gets its turn even if the main code only yields.
         self._next_poll_at, self._lap_ends_at = now + POLL_INTERVAL, now + LAP_SECONDS
         self.hub = hub
         self.ioloop = ioloop
-        with above_standard_fds():
-            self.poller: Poller = Context().run(new_poller, ioloop, self._lap)
         if self.selector is not None:
-            # Our own fds are counted before the program adds handlers: a loop with more fds may wake by itself.
+            # Count Dhaga's own fds before the program adds handlers: an fd that is not counted belongs to the program,
+            # and may wake the loop.
             self.selector.own_fds = len(self.selector.get_map())
         me = cast("Scheduler", self)
         schedulers.add(me)
@@ -48,7 +51,7 @@ class Attachment(Lap, Membership):
             hook(me, True)
 
     def _detach(self) -> None:
-        """Release the loop and the scheduler's resources of the operating system."""
+        """Detach the scheduler from its loop and its OS thread, and close the poller."""
         schedulers.discard(cast("Scheduler", self))
         deadlock.unmark_stuck(self.thread_ident)
         self._loop_timer.cancel()
@@ -57,24 +60,26 @@ class Attachment(Lap, Membership):
         self._reject_not_started()
 
     def _detach_thread(self) -> None:
-        """Leave the OS thread: another thread may get its ident."""
+        """Detach the scheduler from the OS thread, whose ident a later thread may get."""
         self.mode.leave_thread()
         for hook in hooks.on_scheduler:
             hook(cast("Scheduler", self), False)
         self.thread_ident = 0
-        # Each wake then calls wake_loop, which finds no thread and does nothing.
+        # From now on each wake calls wake_loop, which finds no thread and does nothing.
         self.asleep = True
 
     @property
     def main_waiter(self) -> Main | Dhaga | None:
-        """The main code that this scheduler serves, if it has any; in a forked child that may be a dhaga."""
+        """The waiter of the main code in this scheduler's thread, or None. In a forked child, the main code may be a
+        dhaga.
+        """
         return self.mode.main
 
     @property
     def thread(self) -> Any:
-        """The OS thread that this scheduler was started in, if it has one of its own."""
+        """The OS thread that was started for this scheduler, or None."""
         return self.mode.thread
 
 
-# Every scheduler that is bound to a thread and has not ended.
+# All schedulers that are attached to an OS thread.
 schedulers: set[Scheduler] = set()

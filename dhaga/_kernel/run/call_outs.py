@@ -1,8 +1,9 @@
-"""Call-outs: the functions of Dhaga in which a turn may end, because they leave no operation of Dhaga half done.
+"""Call-outs: the functions of Dhaga during which a dhaga's turn may end, because no operation of Dhaga is half done.
 
-They call the program's own code, or are calls of the faces that may end a turn themselves. A turn ends only where the
-program could be switched if it ran in OS threads: no other function of Dhaga may be on the stack. An unmarked function
-is safe: the turn does not end in its calls.
+A turn lasts from one switch to the next. A call-out calls the program's own code, or is a public function that may end
+a turn itself. A turn ends only where the interpreter could switch OS threads in a threaded program. A function of Dhaga
+that is not a call-out may be in the middle of an operation, so no turn ends while such a function is on the stack. A
+function without a mark is therefore safe: no turn ends in the functions that it calls.
 """
 
 from __future__ import annotations
@@ -22,36 +23,37 @@ PACKAGE = f"{Path(__file__).parents[2]}{os.sep}"
 call_outs: set[CodeType] = set()
 
 beginnings: set[CodeType] = set()
-"""The functions that begin a program: all their callers only wait for its end."""
+"""The functions that start a program. Their callers only wait for the program's end."""
 
 RAW_METHODS = frozenset({"close", "flush", "read", "readall", "readinto", "seek", "tell", "truncate", "write"})
-"""Methods of a raw file that the buffer over it calls from C, with its lock held: the lock of an OS thread."""
+"""Methods of a raw file. A buffered file calls them from C while it holds a lock that belongs to the OS thread."""
 
 
 def calls_out(function: F) -> F:
-    """Mark a function that holds no resource another dhaga could need at its calls of foreign code."""
+    """Mark a function as a call-out: it holds no resource that another dhaga could need while foreign code runs."""
     call_outs.add(function.__code__)
     return function
 
 
 def begins_program(function: F) -> F:
-    """Mark a function whose callers do not matter: none of them holds what the program beneath could need."""
+    """Mark a function that starts a program: its callers hold no resource that the program could need."""
     beginnings.add(function.__code__)
     return function
 
 
 @cache
 def is_of_dhaga(file: str) -> bool:
-    """Return whether a source file is one of this package."""
+    """Return whether a source file belongs to this package."""
     return file.startswith(PACKAGE)
 
 
 def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = frozenset()) -> bool:
-    """Return whether other dhagas may run while the code of this frame and its callers pauses here.
+    """Return whether other dhagas may run while the code of this frame and of its callers is paused.
 
-    False in functions of Dhaga other than call-outs (so in the hooks of a fork: see ``dhaga.os``), in finalizers and in
-    the ``handlers`` of signals. Also in imports, where another dhaga of the OS thread would find a half-made module,
-    and in raw files, whose buffer would refuse another dhaga.
+    Returns: False in functions of Dhaga other than call-outs (for example in fork hooks, see ``dhaga.os``), in
+    finalizers, and in the signal handlers ``handlers``. Also False in an import, because another dhaga of the OS thread
+    would find a half-initialized module. Also False in methods of a raw file, because the buffered file over the raw
+    file would refuse calls of another dhaga.
     """
     while frame is not None:
         code = frame.f_code
@@ -59,7 +61,8 @@ def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = froze
         if is_of_dhaga(file):
             if code in beginnings:
                 return True
-            # The module is __main__ of ``python -m dhaga``; beneath an import there are the import's own frames.
+            # Module-level code belongs to __main__ of ``python -m dhaga`` or to an import. The frames of the import are
+            # further out on the stack.
             if code not in call_outs and code.co_name != "<module>":
                 return False
         elif file.startswith("<frozen importlib.") or code.co_name == "__del__" or code in handlers or is_raw(frame):
@@ -69,7 +72,7 @@ def is_switchable(frame: FrameType | None, handlers: frozenset[CodeType] = froze
 
 
 def is_raw(frame: FrameType) -> bool:
-    """Return whether a frame is of a method of a raw file."""
+    """Return whether a frame runs a method of a raw file."""
     code = frame.f_code
     if code.co_name not in RAW_METHODS or not code.co_argcount:
         return False

@@ -1,7 +1,7 @@
-"""A run queue that chooses its next entry: the one place where tests and simulations decide which dhaga runs next.
+"""A run queue that chooses its next entry. Tests and simulations use only this queue to decide which dhaga runs next.
 
-It takes the place of a scheduler's run queue, a plain deque. Compiled functions leave any other queue to their Python
-twins, so that the choice costs nothing where it is not used.
+A ``ChosenQueue`` replaces a scheduler's run queue, which is otherwise a plain deque. The compiled functions use only
+plain deques, and leave all other run queues to the Python functions. So programs without a chosen queue pay nothing.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from .run_queues import HighQueue
 
 
 class ChosenQueue(deque[Any]):
-    """A run queue whose next entry is chosen by ``choose``. HIGH dhagas stay first."""
+    """A run queue whose method ``choose`` selects the next entry. Dhagas of priority HIGH still run first."""
 
     def choose(self) -> int:
-        """Return the index of the next entry. From: ``popleft``, with at least one entry that is not HIGH."""
+        """Return the index of the next entry. From: ``popleft``, unless the first entry stands for a HIGH dhaga."""
         raise NotImplementedError
 
     def take(self, index: int) -> Any:
-        """Remove and return the entry at an index, which runs now."""
+        """Remove and return the entry at an index. The caller runs this entry next."""
         entry = self[index]
         del self[index]
         return entry
 
     def popleft(self) -> Any:
-        # An empty queue has no first entry: IndexError, as from a plain deque.
+        # On an empty queue, self[0] raises IndexError, as ``popleft`` of a plain deque does.
         return self.take(0 if type(self[0]) is HighQueue else self.choose())
 
 
 class ShuffledQueue(ChosenQueue):
-    """A run queue that yields a random entry, by a seed: correctness must not depend on order."""
+    """A run queue that returns its entries in an order that a seed determines. Programs must work in any order."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()

@@ -1,12 +1,13 @@
-"""Pollers that register an fd once and edge-triggered: ``Epoll`` on Linux, ``Kqueue`` on macOS and BSD.
+"""Pollers that register each fd only once, edge-triggered: ``Epoll`` on Linux, ``Kqueue`` on macOS and BSD.
 
-The ``FdWatcher`` of the fd remembers the edge. So one IOLoop event serves a whole batch of sockets, and a wait needs
-neither an ``epoll_ctl`` nor an asyncio ``Handle``.
-An fd is unknown, registered (``watchers``) or shared (``fd_sharers``): two objects may be made over one fd
-(``socket(fileno=…)``), and the operating system takes only one registration for it. An fd may be closed behind our back
-and its number reused; ``register`` finds that out when the system refuses, or accepts, the second registration.
-``to_recheck`` holds watchers whose last read was short without proof that the fd is empty. When the poller is idle it
-renews their registration, which makes the operating system report their state as a new edge.
+The IOLoop watches only the epoll or kqueue of the poller, so one IOLoop event serves a whole batch of sockets. An edge
+(an fd becomes ready) is reported only once, and is stored in the fd's ``FdWatcher``. So a wait needs neither an
+``epoll_ctl`` nor an asyncio ``Handle``.
+An fd is unknown, registered (``watchers``) or shared (``fd_sharers``). A shared fd is used by several objects
+(``socket(fileno=…)``), but the operating system accepts only one registration per fd. A program may close an fd without
+notice, and the fd's number may be reused: ``register`` detects this from the system's answer to the second
+registration. ``to_recheck`` holds watchers whose last read was short, but did not prove that the fd is empty. An idle
+poller renews the registrations of these watchers, so that the operating system reports their state as a new edge.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ from .poller import Poller
 
 select = originals.select_module
 
-# Events taken at once; with 5,000 busy connections larger batches gained nothing.
+# The maximal number of events that one poll returns. With 5,000 busy connections, larger batches gained nothing.
 BATCH = 1024
 
-# The number of polls after which watchers are rechecked even if the poller is never idle: two system calls for 30 round
-# trips.
+# The number of polls after which watchers are rechecked even if the poller is never idle. A round trip takes about two
+# polls, so a recheck costs two system calls per 30 round trips.
 POLLS_BEFORE_RECHECK = 64
 
 
 class EdgeTriggered(Poller):
-    """A set of fds in the operating system that reports edges.
+    """Common part of the pollers that use an edge-triggered set of fds in the operating system.
 
-    ``fd_sharers``: further watchers of an fd, where two objects (``socket(fileno=…)``) are made over the same one.
+    ``fd_sharers``: for each fd that several objects use (``socket(fileno=…)``), all of its watchers but the first.
     """
 
     __slots__ = ("fd_sharers", "polls_until_recheck")
@@ -61,16 +62,17 @@ class EdgeTriggered(Poller):
             fd_sharers = self.fd_sharers.setdefault(watcher.fd, [])
             if watcher not in fd_sharers:
                 fd_sharers.append(watcher)
-                # Perhaps only the first watcher has got its edge.
+                # An edge may have come before this registration, and only the first watcher has stored it.
                 watcher.readable = True
             former.set_interest(former.interest | direction)
         else:
             self.watchers[watcher.fd] = watcher
-            # The former watcher's fd was closed without notice, and its number reused.
+            # The former watcher's fd was closed without notice, and its number was reused.
             former.set_interest(0)
             former.close()
         watcher.set_interest(watcher.interest | direction)
-        # Another thread has just closed it, and may have looked for watchers before this registration.
+        # If another thread has just closed the watcher, the thread's call of unregister() may have preceded this
+        # registration.
         if watcher.closed:
             self.unregister(watcher)
 
@@ -80,46 +82,46 @@ class EdgeTriggered(Poller):
         if not interest:
             return
         fd = watcher.fd
-        # Another thread may unregister it at the same time: the thread that removes it does the rest.
+        # Another thread may unregister the watcher at the same time. Only the thread that removes the entry continues.
         if self.watchers.get(fd) is watcher and self.watchers.pop(fd, None) is not None:
             try:
                 self.unwatch(fd, interest)
-            # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller is closed itself.
+            # ENOENT, EBADF: the fd was closed without notice. ValueError: this poller itself is closed.
             except (OSError, ValueError):
                 pass
-            # The waiters of the sharers try their calls, and register anew.
+            # The sharers' waiters are woken: they retry their system calls, and register again.
             for sharer in self.fd_sharers.pop(fd, ()):
                 sharer.set_interest(0)
                 sharer.ready(READ | WRITE)
         elif watcher in self.fd_sharers.get(fd, ()):
             with suppress(KeyError, ValueError):
                 self.fd_sharers[fd].remove(watcher)
-                # If the fd is closed now, the remaining waiters notice when they retry.
+                # The remaining waiters are woken: if the fd is closed now, their retries find this out.
                 self.watchers[fd].ready(READ | WRITE)
 
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
-        """Watch the fd of ``watcher`` for ``interest``.
+        """Watch the fd of ``watcher`` in the directions ``interest``.
 
-        ``newcomer``: a second watcher of the same number. Returns: False if its fd refers to another file by now.
+        ``newcomer``: a second watcher with the same fd number. Returns: False if the number refers to another file now.
         """
         raise NotImplementedError
 
     def unwatch(self, fd: int, interest: int) -> None:
-        """Remove the fd from the system's set. Raises: OSError."""
+        """Remove the fd from the operating system's set of watched fds. Raises: OSError."""
         raise NotImplementedError
 
     def dispatch(self, watcher: FdWatcher, directions: int, unusual: bool) -> None:
-        """Pass an event on to a watcher and to the sharers of its fd."""
+        """Pass an event to a watcher and to the other watchers of its fd."""
         for each in (watcher, *self.fd_sharers.get(watcher.fd, ())):
             if unusual:
-                # After a hang-up, an error or urgent data no further edge comes: from now on each read tries the call.
+                # After a hang-up, an error or urgent data, no further edge comes: each later read must try the call.
                 each.short_read_means_empty = False
             each.ready(directions)
 
     def recheck(self) -> None:
-        """Ask for the state of the fds in ``to_recheck``: a renewed registration reports it, as an event."""
+        """Renew the registrations of the fds in ``to_recheck``: the system then reports each fd's state as an event."""
         for fd in {watcher.fd for watcher in self.to_recheck if watcher.watched and not watcher.readable}:
-            # KeyError: another thread has just closed it. OSError: it was closed behind our back.
+            # KeyError: another thread has just closed the watcher. OSError: the fd was closed without notice.
             with suppress(KeyError, OSError):
                 watcher = self.watchers[fd]
                 self.watch(watcher, watcher.interest)
@@ -132,9 +134,10 @@ class EdgeTriggered(Poller):
 
 
 class Epoll(EdgeTriggered):
-    """Linux: an epoll of our own. Writing is watched only from the first time a waiter parks for it.
+    """Poller for Linux, with an epoll of our own. An fd is watched for writing only after a waiter has parked to write.
 
-    A Unix socket reports itself writable each time its peer reads; watching both from the start costs it 30 %.
+    A Unix socket becomes writable each time its peer reads. If such a socket were watched in both directions from the
+    start, it would be 30 % slower.
     """
 
     __slots__ = ("epoll",)
@@ -165,7 +168,7 @@ class Epoll(EdgeTriggered):
     def unwatch(self, fd: int, interest: int) -> None:
         self.epoll.unregister(fd)
 
-    @compiled  # C: wakes a single reader itself; dispatch() and ready() do the rest
+    @compiled  # C: wakes a single reader itself; the methods dispatch() and ready() do the rest
     def poll(self) -> None:
         watchers, fd_sharers = self.watchers, self.fd_sharers or None
         found = self.epoll.poll(0, BATCH)
@@ -177,18 +180,18 @@ class Epoll(EdgeTriggered):
                 continue
             alone = fd_sharers is None and type(watcher) is FdWatcher
             if alone and (events == EPOLLIN or (events == INOUT and not watcher.writers)):
-                # dispatch(), ready() and wake_parked(), written out: 8 % of an echo. Once a waiter has parked to write,
-                # each read edge reports both directions (INOUT).
+                # The bodies of dispatch(), ready() and wake_parked() are repeated here: calls would cost 8 % of an
+                # echo's time. INOUT: once a waiter has parked to write, each read edge reports both directions.
                 watcher.readable = True
                 readers = watcher.readers
                 if len(readers) == 1:
                     try:
-                        # clear() would give the dictionary's table back: 100 ns.
+                        # clear() would also free the dictionary's table, which takes 100 ns.
                         waiter = readers.popitem()[0]
                         del waiter.parked[0]
                     except (KeyError, IndexError):  # another thread is closing the fd, or the waiter has left
                         continue
-                    # No look at asleep: the scheduler that polls is awake.
+                    # The flag ``asleep`` is not checked: a scheduler that polls is awake.
                     waiter.wake_queue.append(waiter)
                 elif readers:
                     wake_all(readers)
@@ -210,11 +213,11 @@ class Epoll(EdgeTriggered):
 
     def abandon(self) -> None:
         super().abandon()
-        # The child's copy of the fd. The parent shares this epoll set: unregistering here would also unregister there.
+        # Close only the child's copy of the epoll fd. Unregistering an fd would also affect the parent's epoll.
         self.epoll.close()
 
 
-# Names that exist on Linux only; 0 elsewhere, where no code that uses them runs.
+# These constants exist only on Linux. Elsewhere they are 0, and no code that uses them runs.
 EPOLLIN = EPOLLOUT = INOUT = EDGES = UNUSUAL = 0
 if originals.epoll:
     EPOLLIN, EPOLLOUT = select.EPOLLIN, select.EPOLLOUT
@@ -224,11 +227,11 @@ if originals.epoll:
 
 
 class Kqueue(EdgeTriggered):
-    """macOS and BSD: a kqueue of our own, with EV_CLEAR for edges."""
+    """Poller for macOS and BSD, with a kqueue of our own. The flag EV_CLEAR makes the kqueue report edges."""
 
     def __init__(self, ioloop: IOLoop, on_ready: Callable[[int, int], None]) -> None:
         super().__init__(ioloop)
-        # Through Any: on other platforms type checkers do not know select's kqueue names.
+        # The type is Any, because on other platforms type checkers do not know the kqueue names of ``select``.
         self.kq: Any = select
         self.kqueue = originals.kqueue()
         own_fds.add(self.kqueue.fileno())
@@ -236,7 +239,7 @@ class Kqueue(EdgeTriggered):
         ioloop.add_handler(self.kqueue.fileno(), on_ready, IOLoop.READ)
 
     def change(self, fd: int, directions: int, flags: int) -> None:
-        """Apply flags to the filters of these directions. Raises: OSError; ENOENT if one of them is not registered."""
+        """Apply flags to the filters of these directions. Raises: OSError; ENOENT if a filter is not registered."""
         changes = [
             self.kq.kevent(fd, filter, flags) for direction, filter in self.filters.items() if directions & direction
         ]
@@ -246,10 +249,10 @@ class Kqueue(EdgeTriggered):
     def watch(self, watcher: FdWatcher, interest: int, newcomer: FdWatcher | None = None) -> bool:
         same = True
         try:
-            # EV_ADD succeeds for any open fd. EV_ENABLE without it tells whether the registered file is still open
-            # under this number: closing an fd removes its registrations.
+            # EV_ADD succeeds for any open fd. EV_ENABLE without EV_ADD fails if the registered file is no longer open
+            # under this number, because closing an fd removes its registrations.
             self.change(watcher.fd, watcher.interest, self.kq.KQ_EV_ENABLE)
-        # ENOENT: the number was closed without notice, and reused.
+        # ENOENT: the fd was closed without notice, and its number was reused.
         except FileNotFoundError:
             if newcomer is None:
                 raise
@@ -266,7 +269,7 @@ class Kqueue(EdgeTriggered):
         self.change(fd, interest, self.kq.KQ_EV_DELETE)
 
     def poll(self) -> None:
-        # control() releases the interpreter lock: has_event() says what that costs other threads.
+        # control() releases the interpreter lock, and frequent releases delay other threads: see has_event().
         found = self.kqueue.control(None, BATCH, 0) if has_event(self.kqueue.fileno()) else []
         self.events += len(found)
         for event in found:
@@ -292,6 +295,6 @@ class Kqueue(EdgeTriggered):
         super().abandon()
         try:
             self.kqueue.close()
-        # A kqueue is not inherited by fork: the number is closed already.
+        # A forked child does not inherit a kqueue: the fd is already closed.
         except OSError:
             pass

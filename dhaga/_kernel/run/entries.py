@@ -1,7 +1,8 @@
-"""Run-queue entries other than waiters: calls that the hub makes in the middle of a lap.
+"""Run-queue entries that are not waiters: calls that the hub (the loop's greenlet) makes in a lap (see ``lap.py``).
 
-The turn of an entry begins with a call of its method ``switch``. Dhagas have greenlet's. (The entry behind which NEW
-dhagas wait, ``NewQueue``, switches itself, and so it is in ``scheduler.py``.)
+To run an entry, the scheduler calls the entry's method ``switch``. Dhagas are also entries, and inherit this method
+from greenlet. (``NewQueue``, the entry for dhagas that have not started, switches greenlets, and is therefore in
+``scheduler.py``.)
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class HubCall:
-    """Run-queue entry for a call to be made on the hub, where nothing can park: a Task's first step, for example.
+    """Run-queue entry for a call on the hub, such as a Task's first step. The call cannot park.
 
-    During the call asyncio sees no running loop, as in a lap.
+    During the call, as during the whole lap, asyncio sees no running loop.
     """
 
     __slots__ = ()
@@ -33,12 +34,12 @@ class HubCall:
             scheduler._run_on_hub(self)
 
     def make_call(self) -> None:
-        """Make the call. It must not raise."""
+        """Make the call, which must not raise."""
         raise NotImplementedError
 
 
 class NewcomerCancel(HubCall):
-    """Run-queue entry behind a NEW dhaga: cancels it once it has run up to its first park."""
+    """Run-queue entry, placed behind a NEW dhaga, that cancels the dhaga at its first park."""
 
     __slots__ = ("dhaga", "error", "scheduler")
 

@@ -1,16 +1,17 @@
-"""File descriptors: the waiters and the known readiness of each.
+"""Watchers of file descriptors: each watcher keeps the waiters and the known readiness of one fd.
 
-A ``FdWatcher`` is one fd at the poller of one scheduler, a ``ThreadFdWatcher`` the same for plain OS threads.
-``FdWatchers`` holds the watchers of one object that owns an fd, such as a socket, and closes them with it. Registration
-is edge-triggered and lasts as long as the owner: the kernel reports an edge once, so the watcher remembers it.
-``readable`` says whether to try the system call (True) or to park at once (False). It becomes True with each read edge,
-and False when a read finds nothing. A read that fills less than its buffer has emptied a stream socket: with
-``short_read_means_empty`` it clears the flag, and saves a call that would fail.
-Two cases break that rule. After a hang-up, an error or urgent data no further edge comes: the poller then sets
-``short_read_means_empty`` to False for good. A Unix socket also ends a read where descriptors were passed: with
-``may_have_more`` the poller checks the fd once more (``Poller.to_recheck``).
-There is no such flag for writing: a writer always tries, because nearly all writes succeed at once.
-Not here: how readiness is found out (the pollers), and how it is used (``dhaga/socket.py``).
+A ``FdWatcher`` watches an fd at the poller of one scheduler; plain OS threads use a ``ThreadFdWatcher``. ``FdWatchers``
+holds all watchers of an fd, and is closed by the owner of the fd, such as a socket. With ``edge_pollers.py``, a
+registration is edge-triggered, and lasts as long as the owner. The operating system reports an edge (the fd becomes
+ready) only once: the watcher stores it in ``readable``.
+``readable`` says whether a reader tries the system call (True) or parks at once (False). Each read edge sets the flag,
+and a read that finds nothing clears it. A short read, which does not fill its buffer, has emptied a stream socket. With
+``short_read_means_empty``, a short read also clears ``readable``, which saves a system call that would fail.
+This rule has two exceptions. After a hang-up, an error or urgent data, no further edge comes: the poller then sets
+``short_read_means_empty`` to False permanently. A read of a Unix socket may also be short because it ends where file
+descriptors were passed: if ``may_have_more`` is set, the poller checks the fd again (``Poller.to_recheck``).
+Writing needs no such flag: a writer always tries the call, because nearly all writes succeed at once.
+Not here: detecting readiness (the pollers), and using it (``dhaga/socket.py``).
 """
 
 from __future__ import annotations
@@ -32,21 +33,21 @@ if TYPE_CHECKING:
 
 READ, WRITE = 1, 2
 UNLIMITED = None, None
-"""The limits of a socket without any."""
+"""The value of ``limits`` for a socket without time limits."""
 
 
 def closed_error() -> OSError:
-    """Return the error of a wait for a closed fd: EBADF."""
+    """Return the error that a wait for a closed fd raises: EBADF."""
     return OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 @known_layout
 class FdWatcher:
-    """One file descriptor at one poller: its waiters, and its known readiness.
+    """One file descriptor at one poller, with its waiters and its known readiness.
 
-    ``readable``: try the system call (True) or park (False); writers always try. ``short_read_means_empty``: a short
-    read leaves nothing behind; None until the owner has decided. ``may_have_more``: a short read may leave bytes behind
-    after all, so the poller checks. The header has the theory.
+    ``readable``: whether a reader tries the system call or parks. ``short_read_means_empty``: whether a short read has
+    emptied the fd; None until the owner decides. ``may_have_more``: whether a short read may still leave bytes behind,
+    so that the poller checks the fd. The module's docstring explains these flags.
     """
 
     __slots__ = (
@@ -70,13 +71,13 @@ class FdWatcher:
         self.fd: int = fd
         self.interest: int = 0
         self.watched: bool = False
-        # Optimistic: no edge will report data that came before the fd was registered.
+        # The flag is True at first: only a system call can find data that came before the registration of the fd.
         self.readable: bool = True
-        # None: the owner of the fd decides at its first read, by family and type of the socket.
+        # None: the owner of the fd decides at its first read, from the socket's family and type.
         self.short_read_means_empty: bool | None = None
         self.may_have_more: bool = False
         self.closed: bool = False
-        # In order of arrival; a dictionary removes one of many in O(1).
+        # The waiters in order of arrival. From a dictionary, any waiter is removed in O(1).
         self.readers: dict[Waiter, None] = {}
         self.writers: dict[Waiter, None] = {}
         self.read_reason: str = f"read fd {fd}"
@@ -85,14 +86,16 @@ class FdWatcher:
         return f"<FdWatcher fd {self.fd}, {len(self.readers)} readers and {len(self.writers)} writers parked>"
 
     def set_interest(self, interest: int) -> None:
-        """Set the directions in which the poller watches the fd; ``watched``: reading is among them."""
+        """Store the directions in which the poller watches the fd. ``watched`` is True if the poller watches for
+        reading.
+        """
         self.interest = interest
         self.watched = bool(interest & READ)
 
     def wait_readable(self, me: Waiter, timeout: float | None = None) -> object:
-        """Park until the fd may be read (``read fd N``).
+        """Park until the fd can be read (reason ``read fd N``).
 
-        Returns: TIMED_OUT after ``timeout`` seconds. Raises: OSError (EBADF) once it is closed.
+        Returns: TIMED_OUT after ``timeout`` seconds. Raises: OSError (EBADF) once the fd is closed.
         """
         me.prepare_park(self.read_reason, self)
         self.readers[me] = None
@@ -101,7 +104,7 @@ class FdWatcher:
         return me.park_within(timeout)
 
     def wait_writable(self, me: Waiter, timeout: float | None = None) -> object:
-        """Park until the fd may be written (``write fd N``). Returns and raises: as ``wait_readable``."""
+        """Park until the fd can be written (reason ``write fd N``). Returns, raises: the same as ``wait_readable``."""
         me.prepare_park(f"write fd {self.fd}", self)
         self.writers[me] = None
         if not self.interest & WRITE:
@@ -109,10 +112,11 @@ class FdWatcher:
         return me.park_within(timeout)
 
     def start_watching(self, me: Waiter, direction: int) -> None:
-        """Register a direction with the poller; if that fails, or the fd is closed, wake ``me`` with the error.
+        """Register a direction with the poller. If this fails, or the fd is closed, wake ``me`` with the error.
 
-        From: a waiter that is parked already. A closing thread ends the watch first and then wakes the waiters it
-        finds: so ``me`` is woken in either case.
+        From: a waiter that is already marked as parked. Another thread may close the fd meanwhile: that thread
+        unregisters the watcher, and then wakes all waiters of the watcher. So either that thread or this method wakes
+        ``me``.
         """
         try:
             self.poller.register(self, direction)
@@ -121,18 +125,18 @@ class FdWatcher:
             me.wake_parked(error=error)
 
     def take_off(self, waiter: Waiter) -> bool:
-        """Remove a waiter. Returns: False if it was absent."""
+        """Remove a waiter. Returns: False if the waiter was absent."""
         return None in (self.readers.pop(waiter, False), self.writers.pop(waiter, False))
 
     def _remove(self, waiter: Waiter) -> bool:
-        """Undo a wait. Returns: False if a waker has the waiter already."""
+        """Undo a wait. Returns: False if a waker has already taken the waiter."""
         found = self.take_off(waiter)
         if found and not self.readers and not self.writers:
             self.poller.last_waiter_left(self)
         return found
 
     def ready(self, directions: int) -> None:
-        """Set readiness and wake the waiters of these directions. A waiter that finds nothing parks again."""
+        """Set readiness and wake the waiters of these directions. A waiter parks again if its call finds nothing."""
         if directions & READ:
             self.readable = True
             if self.readers:
@@ -141,8 +145,8 @@ class FdWatcher:
             wake_all(self.writers)
 
     def close(self) -> None:
-        """Remove the fd from the poller, before it is closed, and wake its waiters with EBADF. From: any thread."""
-        # The flag first: a waiter that registers meanwhile sees it and unregisters itself.
+        """Unregister the fd, before it is closed, and wake its waiters with EBADF. From: any thread."""
+        # Set the flag first: a waiter that registers the fd meanwhile sees the flag, and unregisters the fd again.
         self.closed = True
         self.poller.unregister(self)
         for waiters in (self.readers, self.writers):
@@ -151,23 +155,24 @@ class FdWatcher:
 
 
 def wake_all(waiters: dict[Waiter, None]) -> None:
-    """Wake all present waiters, in order of arrival."""
+    """Wake all current waiters, in order of arrival."""
     for waiter in claim_all(waiters):
         waiter.wake_parked()
 
 
 def claim_all(waiters: dict[Waiter, None]) -> Iterator[Waiter]:
-    """Remove the present waiters one by one, in order of arrival."""
+    """Remove and yield the current waiters one by one, in order of arrival."""
     for waiter in [*waiters]:
-        # Popping a waiter is the claim: its own scheduler, in another thread, may end its park at the same time.
+        # A pop claims the waiter: at the same time the waiter's scheduler may try to end the park in another thread.
         if waiters.pop(waiter, False) is None:
             yield waiter
 
 
 class ThreadFdWatcher:
-    """An fd as plain OS threads watch it: each polls the fd itself, and a self-pipe wakes it when the fd is closed."""
+    """A watcher for plain OS threads. Each thread polls the fd and its own self-pipe, to which ``close`` writes."""
 
     __slots__ = (
+        "__weakref__",
         "closed",
         "fd",
         "lock",
@@ -186,31 +191,34 @@ class ThreadFdWatcher:
         self.may_have_more: bool = False
         self.closed: bool = False
         self.lock: Any = originals.allocate_lock()
-        # The write ends of the self-pipes of the threads that wait.
+        # The write ends of the waiting threads' self-pipes.
         self.wakeup_fds: list[int] = []
 
     def __repr__(self) -> str:
         return f"<ThreadFdWatcher fd {self.fd}, {len(self.wakeup_fds)} threads blocked>"
 
     def wait_readable(self, me: Waiter, timeout: float | None = None) -> object:
-        """Block until the fd may be read. Returns and raises: as ``FdWatcher.wait_readable``."""
+        """Block until the fd can be read. Returns, raises: the same as ``FdWatcher.wait_readable``."""
         outcome = self.wait(system.POLLIN, timeout)
         if outcome is not TIMED_OUT:
             self.readable = True
         return outcome
 
     def wait_writable(self, me: Waiter, timeout: float | None = None) -> object:
-        """Block until the fd may be written. Returns and raises: as ``FdWatcher.wait_writable``."""
+        """Block until the fd can be written. Returns, raises: the same as ``FdWatcher.wait_writable``."""
         return self.wait(system.POLLOUT, timeout)
 
     def wait(self, event: int, timeout: float | None) -> object:
-        """Block until the event, the close or the timeout comes. Returns: TIMED_OUT. Raises: OSError (EBADF)."""
+        """Block until ``event``. Returns: TIMED_OUT after ``timeout`` seconds. Raises: OSError (EBADF) once the fd is
+        closed.
+        """
         read_end, write_end = system.open_wakeup_pipe()
         self.wakeup_fds.append(write_end)
         try:
             ready = self.closed or self.poll(event, read_end, timeout)
         finally:
-            # close() holds the lock while it writes: after this no write can reach a pipe that is closed below.
+            # close() holds the lock while it writes to the pipes. So after this block, close() cannot write to this
+            # pipe.
             with self.lock:
                 self.wakeup_fds.remove(write_end)
             system.close_wakeup(write_end)
@@ -226,7 +234,7 @@ class ThreadFdWatcher:
         return poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
 
     def close(self) -> None:
-        """Wake every thread that waits for the fd with EBADF, before it is closed. From: any thread."""
+        """Make the waits of all threads for this fd raise EBADF, before the fd is closed. From: any thread."""
         self.closed = True
         with self.lock:
             for write_end in self.wakeup_fds:
@@ -237,14 +245,15 @@ AnyFdWatcher: TypeAlias = FdWatcher | ThreadFdWatcher
 
 
 class LimitedWaits:
-    """The waits of a socket with limits of the operating system (SO_RCVTIMEO, SO_SNDTIMEO), as socket(7) has them.
+    """Mixin for watchers of a socket with time limits (SO_RCVTIMEO, SO_SNDTIMEO). Source: socket(7).
 
-    A class derived from it and a watcher carries the limits: other sockets pay nothing. The fast paths leave it alone.
+    ``limited`` derives a class from this one and a watcher's class, so that sockets without limits pay nothing. The
+    compiled functions leave watchers with limits to the Python functions.
     """
 
     __slots__ = ()
     limits: tuple[float | None, float | None]
-    """The seconds of a wait to read and of one to write, where the caller sets no timeout."""
+    """The time limits in seconds of a wait to read and of a wait to write, for callers without a timeout."""
 
     def wait_readable(self, me: Waiter, timeout: float | None = None) -> object:
         return wait_limited(super().wait_readable, me, timeout, self.limits[0])  # type: ignore[misc]
@@ -256,7 +265,9 @@ class LimitedWaits:
 def wait_limited(
     wait: Callable[[Waiter, float | None], object], me: Waiter, timeout: float | None, limit: float | None
 ) -> object:
-    """Wait. Raises: BlockingIOError after ``limit`` seconds, if the caller has no timeout."""
+    """Call ``wait`` with the caller's timeout or, if there is no timeout, with the limit. Raises: BlockingIOError after
+    ``limit`` seconds.
+    """
     if timeout is not None or limit is None:
         return wait(me, timeout)
     if (outcome := wait(me, limit)) is TIMED_OUT:
@@ -266,14 +277,16 @@ def wait_limited(
 
 @lru_cache(maxsize=64)
 def limited(kind: Any, limits: tuple[float | None, float | None]) -> Any:
-    """Return the class of watchers that keep these limits."""
+    """Return a subclass of the watcher class ``kind`` that keeps these limits; without limits, ``kind`` itself."""
     if limits == UNLIMITED:
         return kind
     return type(kind.__name__, (LimitedWaits, kind), {"__slots__": (), "limits": limits})
 
 
 class FdWatchers(dict[Any, AnyFdWatcher]):
-    """The watchers of one fd, by scheduler (None: the plain OS threads); they end with the object that owns the fd."""
+    """The watchers of one fd, by scheduler (None for plain OS threads). The watchers end with the object that owns the
+    fd.
+    """
 
     __slots__ = ("closed", "fd", "limits")
 
@@ -284,21 +297,21 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
         self.limits: tuple[float | None, float | None] = limits
 
     def limit(self, limits: tuple[float | None, float | None]) -> None:
-        """Set the limits of later waits."""
+        """Set the time limits of later waits."""
         self.limits = limits
         for watcher in list(self.values()):
             kind: Any = FdWatcher if isinstance(watcher, FdWatcher) else ThreadFdWatcher
             watcher.__class__ = limited(kind, limits)
 
     def __del__(self) -> None:
-        """Leave the pollers, because the owner was dropped without a close; its fd is closed by now."""
+        """Unregister the fd if its owner was freed without a call of ``close``. By then the fd itself is closed."""
         if not self.closed:
             self.close()
 
     def of(self, waiter: Any) -> AnyFdWatcher:
-        """Return the watcher of the fd for the waiter's scheduler, or for plain threads.
+        """Return the watcher of the fd for the waiter's scheduler, or for plain OS threads.
 
-        Raises: OSError (EBADF) once closed.
+        Raises: OSError (EBADF) once the fd is closed.
         """
         scheduler = getattr(waiter, "scheduler", None)
         watcher = self.get(scheduler)
@@ -307,24 +320,25 @@ class FdWatchers(dict[Any, AnyFdWatcher]):
             made: Any = ThreadFdWatcher(self.fd) if scheduler is None else FdWatcher(scheduler, self.fd)
             if self.limits is not UNLIMITED:
                 made.__class__ = limited(made.__class__, self.limits)
-            # Atomic: two threads that call at once get the same watcher.
+            # setdefault() is atomic: two threads that call at once get the same watcher.
             watcher = self.setdefault(scheduler, made)
-        # close() sets the flag before it looks for watchers. Checked here once it can find this one.
+        # Check the flag only after adding the watcher, because close() sets the flag and then looks for watchers.
         if self.closed:
             raise closed_error()
         return watcher
 
     def drop_ended(self) -> None:
-        """Drop the watchers of schedulers that have ended: a shared fd may outlive many of them. From: any thread."""
+        """Remove the watchers of ended schedulers: a shared fd may outlive many schedulers. From: any thread."""
         for scheduler in list(self.keys()):
             if scheduler is not None and not scheduler.thread_ident:
                 self.pop(scheduler, None)
 
     def close(self) -> None:
-        """Remove the fd from every poller, before it is closed, and wake its waiters. From: any thread."""
-        self.closed = True
+        """Unregister the fd from every poller, before the fd is closed, and wake its waiters. From: any thread."""
+        closed_before, self.closed = self.closed, True
         for watcher in list(self.values()):
             watcher.close()
-        if hooks.before_fd_close:
+        # The hooks know only the fd's number, and at a second call the number may belong to another file.
+        if hooks.before_fd_close and not closed_before:
             for callback in list(hooks.before_fd_close.get(self.fd, ())):
                 callback()

@@ -1,4 +1,4 @@
-"""The joiner of a dhaga for a coroutine that awaits it: ``Dhaga.__await__`` adds it."""
+"""The joiner for a coroutine that awaits a dhaga. Joiners are the objects that a dhaga wakes at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..wait.deadlock import mark_own
 
 
 class FutureJoiner:
-    """Joiner for a coroutine that awaits a dhaga: its wake resolves a Future on the coroutine's own loop."""
+    """Joiner that ``Dhaga.__await__`` adds. Its wake resolves a Future on the loop of the awaiting coroutine."""
 
     __slots__ = ("future", "loop", "ticket")
 
@@ -22,7 +22,7 @@ class FutureJoiner:
     def deliver_wake(self, value: object = None) -> None:
         try:
             self.loop.call_soon_threadsafe(self.resolve, value)
-        # The loop is closed, and no coroutine awaits the dhaga.
+        # The loop is closed, so no coroutine awaits the dhaga any more.
         except RuntimeError:
             pass
 

@@ -1,7 +1,8 @@
-"""Items between their hand-over and the moment when the woken waiter runs and takes them.
+"""Hand-overs to waiters that have not run since: ``qsize`` counts their items, and a forked child takes them back.
 
-Among OS threads such an item is still in the queue. ``count_handed_over`` finds it among the woken waiters, so that a
-hand-over itself sets only a flag. Rejected: a counter in each queue, which the hand-over and the wake would change.
+If the waiters were OS threads, such an item would still be in the queue. ``count_handed_over`` searches the woken
+waiters. So a hand-over need only set a flag of the queue. Rejected: a counter in each queue, which every hand-over and
+every wake would change.
 """
 
 from __future__ import annotations
@@ -9,24 +10,26 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ..wait.thread_waiter import os_threads
-from ..wait.waiter import TIMED_OUT
+from ..wait.wait_queue import WaitQueue
+from ..wait.waiter import NOT_CANCELLABLE, TIMED_OUT
 from ..weak_sets import members
 from .attachment import schedulers
+from .uncaught import logger
 
 
 class Waiters(Protocol):
-    """The place of waiters that wait for items."""
+    """A queue of waiters that wait for items."""
 
     @property
     def reason(self) -> str:
-        """The reason of their parks."""
+        """The reason of the waiters' parks."""
 
 
 def count_handed_over(queue: Waiters) -> int:
     """Return the number of waiters of a queue that were woken with a value and have not run since.
 
-    A waiter sets its ``wait_target`` to None when it runs. Otherwise it would count again if it yields, which puts it
-    among the woken waiters.
+    The end of a park resets ``wait_target``. So a waiter that has taken its item does not count again after a yield,
+    which puts the waiter among the woken ones.
     """
     count = sum(is_served(waiter, queue) for waiter in members(os_threads))
     for scheduler in list(schedulers):
@@ -35,7 +38,7 @@ def count_handed_over(queue: Waiters) -> int:
 
 
 def is_served(waiter: Any, queue: Waiters) -> bool:
-    """Return whether a waiter was woken with a value of this queue, and not by a timeout or an error."""
+    """Return whether a waiter was woken with a value from this queue, and not with a timeout or an error."""
     return (
         getattr(waiter, "wait_target", None) is queue
         and not waiter.parked
@@ -43,3 +46,29 @@ def is_served(waiter: Any, queue: Waiters) -> bool:
         and waiter._error is None
         and waiter._value is not TIMED_OUT
     )
+
+
+def take_back_hand_overs(survivors: tuple[Any, ...]) -> None:
+    """In a forked child, take back hand-overs to waiters that have not run since, and never run in the child.
+
+    As with OS threads, such a lock is free, and such an item is in its queue. ``survivors``: the waiters that continue
+    in the child.
+    """
+    woken = [waiter for scheduler in list(schedulers) for waiter in scheduler.woken()] + members(os_threads)
+    # The item that was handed over first becomes the first one again.
+    for waiter in reversed(woken):
+        if any(waiter is survivor for survivor in survivors):
+            continue
+        target: Any = getattr(waiter, "wait_target", None)
+        if isinstance(target, WaitQueue) and is_served(waiter, target):
+            giver = target.owner
+        elif target is NOT_CANCELLABLE and not waiter.parked:
+            giver = waiter._value  # a lock that was handed over after a Condition's wait
+        else:
+            continue
+        take_back = getattr(type(giver), "_take_back_from_", None)
+        if take_back is not None:
+            try:
+                take_back(giver, waiter)
+            except Exception:  # of a queue's own _put()
+                logger.exception("in a forked child: %r", giver)

@@ -1,8 +1,9 @@
-"""Thread idents: which dhaga or OS thread has an ident, and which OS thread runs it. C functions expect a pthread_t.
+"""Thread idents: finding the dhaga or OS thread that has an ident, and the OS thread that runs a dhaga.
 
-A dhaga's ident counts from 1, so that no ident is used twice; an OS thread's is its pthread_t, an address. C functions
-dereference idents: pass ``os_thread_of(ident)`` to them. After ``use_addresses()`` a dhaga's ident is the address of
-its greenlet, as in gevent and eventlet.
+Dhagas are numbered from 1 (on Windows, above all idents of OS threads), so that no ident is used twice. An OS thread's
+ident is its pthread_t, an address that C functions dereference. These functions would crash with a dhaga's number, so
+callers pass ``os_thread_of(ident)`` to them. After ``use_addresses()`` the ident of a new dhaga is the address of its
+greenlet, as in gevent and eventlet.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .main_code import Main
 from .microthread import Dhaga, next_ident
 
 first_by_address = sys.maxsize
-"""Dhagas made from this number on have their address for an ident."""
+"""The number of the first dhaga whose ident is its address. The idents of all later dhagas are also addresses."""
 
 
 def use_addresses() -> None:
-    """Give the dhagas that are made from now on their ``id()`` for an ident."""
+    """Use ``id(dhaga)`` as the ident of each dhaga that is made from now on."""
     global first_by_address
     first_by_address = min(first_by_address, next_ident())
 
@@ -32,7 +33,7 @@ def ident_of(dhaga: Dhaga) -> int:
 
 
 def live_dhaga(ident: int) -> Dhaga | None:
-    """Return the dhaga with this ident, while it lives. From: any thread."""
+    """Return the live dhaga with this ident, or None. From: any thread."""
     for scheduler in list(schedulers):
         for dhaga in list(scheduler.live):
             if ident_of(dhaga) == ident:
@@ -41,7 +42,9 @@ def live_dhaga(ident: int) -> Dhaga | None:
 
 
 def live_main(ident: int) -> Main | None:
-    """Return the main code of the OS thread with this ident, if a scheduler serves that code. From: any thread."""
+    """Return the main code of the OS thread with this ident, or None if the thread has no scheduler. From: any
+    thread.
+    """
     for scheduler in list(schedulers):
         main = scheduler.main_waiter
         if scheduler.thread_ident == ident and isinstance(main, Main):
@@ -50,7 +53,7 @@ def live_main(ident: int) -> Main | None:
 
 
 def os_thread_of(ident: int) -> int:
-    """Return the ident of the OS thread that runs a dhaga; the ident of an OS thread is returned as it is.
+    """Return the ident of the OS thread that runs a dhaga. The ident of an OS thread is returned unchanged.
 
     Raises: ProcessLookupError for a dhaga that has ended, and for 0.
     """
@@ -63,8 +66,8 @@ def os_thread_of(ident: int) -> int:
 
 
 def is_dhaga_ident(ident: int) -> bool:
-    """Return whether a number is the ident of a dhaga, present or past, and not an OS thread's."""
-    # ``itertools.count`` cannot be read without advancing it.
+    """Return whether a number is the ident of a present or past dhaga, and not of an OS thread."""
+    # This call of next_ident() uses up a number, because an ``itertools.count`` can be read only by advancing it.
     if system.IDENTS_ABOVE <= ident < next_ident():
         return True
     return first_by_address < sys.maxsize and ident not in sys._current_frames()

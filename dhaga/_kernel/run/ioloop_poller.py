@@ -1,6 +1,6 @@
-"""The poller for any platform, by ``IOLoop.add_handler``.
+"""The portable poller, which waits for file descriptors with ``IOLoop.add_handler``.
 
-Because the loop's handlers are level-triggered, an fd is registered only while a waiter is parked on it.
+The loop's handlers are level-triggered, so an fd is registered only while a waiter is parked on it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from .poller import Poller
 
 
 class IOLoopPoller(Poller):
-    """The IOLoop's own handlers, for one fd each.
+    """Poller that adds a handler to the IOLoop for each fd.
 
-    The loop watches a duplicate (``dup``) that the poller owns. So any thread may close the original fd at any time,
-    and two watchers of one fd do not conflict. uvloop demands that the duplicate leaves the loop, in the loop's thread,
-    before it is closed: a registered closed fd can abort the process.
+    The loop watches a duplicate of the fd (``dup``), which the poller owns. So any thread may close the original fd at
+    any time, and two watchers of one fd do not conflict. A duplicate is removed from the loop, in the loop's thread,
+    before it is closed: with uvloop, a closed fd that is still registered can abort the process.
     """
 
     def __init__(self, ioloop: IOLoop) -> None:
         super().__init__(ioloop)
         self.duplicate_of: dict[FdWatcher, int] = {}
-        # Our open duplicates; some of them only until the loop runs their close_duplicate().
+        # All open duplicates. Some are no longer watched, and stay open until the loop calls close_duplicate().
         self.open_duplicates: set[int] = set()
         self.ident = originals.get_ident()
 
@@ -41,7 +41,7 @@ class IOLoopPoller(Poller):
             try:
                 self.ioloop.add_handler(duplicate, self.handle, events_of(interest))
             except BaseException:
-                # The IOLoop also keeps fds that could not be watched.
+                # The IOLoop has stored the fd, although the fd could not be watched.
                 self.close_duplicate(duplicate)
                 raise
             self.watchers[duplicate], self.duplicate_of[watcher] = watcher, duplicate
@@ -63,14 +63,14 @@ class IOLoopPoller(Poller):
     last_waiter_left = unregister
 
     def close_duplicate(self, duplicate: int) -> None:
-        """Remove a duplicate from the loop and close it; no-op the second time. From: the loop's thread."""
+        """Remove a duplicate from the loop and close it. No-op the second time. From: the loop's thread."""
         if duplicate in self.open_duplicates:
             self.open_duplicates.remove(duplicate)
             self.ioloop.remove_handler(duplicate)
             system.close_duplicate(duplicate)
 
     def handle(self, duplicate: int, events: int) -> None:
-        """Pass an event of the loop on. The loop runs, so the scheduler is asleep: a wake starts a lap."""
+        """Pass an event of the loop to the watcher. The loop calls this method between laps: so a wake starts a lap."""
         self.events += 1
         watcher = self.watchers.get(duplicate)
         if watcher is None:
@@ -82,12 +82,12 @@ class IOLoopPoller(Poller):
         if wanted:
             self.ioloop.update_handler(duplicate, events_of(wanted))
             watcher.set_interest(wanted)
-        # Another thread has just closed it, or no waiter parked again: it must not count as watched.
+        # Unregister a watcher that another thread has just closed, or that has no waiter any more.
         if watcher.closed or not wanted:
             self.unregister(watcher)
 
     def poll(self) -> None:
-        """Do nothing: the IOLoop calls ``handle`` as long as an fd is ready, so that no recheck is needed."""
+        """Drop the requested rechecks. They are not needed: the IOLoop calls ``handle`` as long as an fd is ready."""
         self.to_recheck.clear()
 
     def detach(self) -> None:
@@ -97,7 +97,7 @@ class IOLoopPoller(Poller):
             self.close_duplicate(duplicate)
 
     def abandon(self) -> None:
-        # The child's copies.
+        # In a forked child, close only the child's copies of the duplicates.
         for duplicate in self.open_duplicates:
             system.close_duplicate(duplicate)
         super().abandon()
@@ -106,5 +106,5 @@ class IOLoopPoller(Poller):
 
 
 def events_of(interest: int) -> int:
-    """Return the IOLoop's events for these directions."""
+    """Return the IOLoop's event mask for these directions."""
     return (IOLoop.READ if interest & READ else 0) | (IOLoop.WRITE if interest & WRITE else 0)

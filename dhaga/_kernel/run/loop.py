@@ -1,8 +1,9 @@
-"""The event loop of a scheduler that owns one: its selector, and the self-pipe that a signal writes to.
+"""The event loop that a scheduler makes for itself: its selector, and the self-pipe to which signals write.
 
-The kernel must know two things that an asyncio loop keeps to itself. Is the loop inside ``select``? Only then must a
-wake from a signal handler write to the loop's pipe. Is it about to sleep without a deadline? Only then can the process
-be in a deadlock. A subclass of the standard selector sees both, through public behaviour only.
+A scheduler must know two facts that an asyncio loop does not report. The first is whether the loop is inside
+``select``: then a wake from a signal handler must write to the loop's pipe. The second is whether the loop is about to
+sleep without a deadline: then the process may be in a deadlock. A subclass of the standard selector finds out both
+facts, and relies only on public behavior.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from ..own_fds import above_standard_fds, own_fds
 from ..platform.system import system
 from ..wait.deadlock import DeadlockWatch
 
-# The standard library's own.
+# The standard library's function, which a later patch does not change.
 set_wakeup_fd = signal.set_wakeup_fd
 
 
 class SignalPipe:
-    """Non-blocking pipe for the numbers of signals. From: the main thread."""
+    """Non-blocking pipe that carries the numbers of signals. From: the main thread."""
 
     def __init__(self) -> None:
         self.read_end: socket.socket
@@ -39,7 +40,7 @@ class SignalPipe:
             own_fds.add(end.fileno())
 
     def drain(self) -> bytes:
-        """Read the numbers of signals written so far."""
+        """Read and return all signal numbers written so far."""
         numbers = b""
         try:
             while some := self.read_end.recv(4096):
@@ -58,8 +59,8 @@ class SignalPipe:
 class WakeupPipe(SignalPipe):
     """Self-pipe that ends the sleep of a loop at each signal. From: the main thread.
 
-    Without it, the Python handler of a signal that arrives just before the sleep begins runs only after the sleep (one
-    of 10,000 Ctrl-C sent just as the main code parked).
+    Without this pipe, the Python handler of a signal that arrives just before the sleep begins would run only after the
+    sleep. This happened to one of 10,000 Ctrl-C that were sent just as the main code parked.
     """
 
     def __init__(self) -> None:
@@ -72,7 +73,7 @@ class WakeupPipe(SignalPipe):
     def uninstall(self) -> None:
         """Stop Python from writing to this pipe."""
         former = set_wakeup_fd(-1)
-        # Another wake-up fd was set meanwhile: put it back.
+        # The program has set another wake-up fd meanwhile: restore that fd.
         if former != self.write_end.fileno():
             set_wakeup_fd(former)
 
@@ -82,32 +83,34 @@ class WakeupPipe(SignalPipe):
         super().close()
 
 
-@compiled  # C: looks, without releasing the interpreter lock
+@compiled  # C: polls without releasing the interpreter lock
 def has_event(fd: int) -> bool:
-    """Return whether the selector of an fd may have an event; True in doubt. The Python function always returns True.
+    """Return whether a selector, given by its fd, may have an event. The Python function always returns True.
 
-    A look from Python releases the interpreter lock. If a busy scheduler did so with each lap, once a millisecond,
-    other OS threads would get it by luck only: each release restarts the 5 ms after which they may demand it. Measured:
-    a thread that had just started waited for up to 15 s beside a dhaga that yields; 5 ms without these releases.
+    A poll from Python releases the interpreter lock. If a busy scheduler released the lock in each lap, once a
+    millisecond, other OS threads would rarely get it: each release restarts the 5 ms after which a thread may demand
+    the lock. Measured: beside a dhaga that yields, a new thread waited for up to 15 s, and without these releases for
+    only 5 ms.
     """
     return True
 
 
 class HubSelector(originals.DefaultSelector):
-    """The standard selector, which also reports when the loop is inside ``select`` and when it sleeps for good.
+    """The standard selector, which also reports whether the loop is inside ``select`` or sleeps without a deadline.
 
-    asyncio passes ``timeout=None`` exactly when it has no callback and no timer: public behaviour, unlike its queues.
-    Before it sleeps for good, it asks the deadlock watch, which returns the seconds after which to look again, or None.
+    asyncio passes ``timeout=None`` exactly when the loop has no callback and no timer. This is public behavior, unlike
+    the loop's queues. Before such a sleep, the selector asks the deadlock watch, which returns the seconds until its
+    next check, or None.
     """
 
     selecting: bool = False
-    # The number of fds that the kernel itself registers: the loop's wake-up pipe, the poller and the pipe for signals.
+    # The number of fds that Dhaga itself registers: those of the loop's wake-up pipe, the poller and the signal pipe.
     own_fds = 0
 
     watch: DeadlockWatch | None = None
     wakeup_pipe: WakeupPipe | None = None
 
-    # Functions that are called once when the loop next becomes idle: for tests that wait for this.
+    # Functions to call once, when the loop next becomes idle. They serve tests that wait for an idle loop.
     idle_callbacks: deque[Callable[[], object]]
 
     def __init__(self) -> None:
@@ -115,14 +118,15 @@ class HubSelector(originals.DefaultSelector):
         # Selectors of some platforms have no fd.
         self.fd: int = self.fileno() if hasattr(self, "fileno") else -1
         self.idle_callbacks = deque()
-        # Its own fd and the loop's self-pipe.
+        # The fds of the selector and of the loop's self-pipe.
         self.protected_fds: set[int] = set()
         self.protect(self)
-        # A forked child shares the selector's epoll with its parent, and must not wait on it.
+        # The process that may use the selector: a forked child shares the selector's epoll with its parent, and must
+        # not wait on that epoll.
         self.pid: int = originals.getpid()
 
     def protect(self, *files: Any) -> None:
-        """Count the fds of these, until the selector is closed, as Dhaga's own."""
+        """Add the fds of these files to Dhaga's own fds until the selector is closed."""
         fds = {each.fileno() for each in files if hasattr(each, "fileno")}
         self.protected_fds |= fds
         own_fds.update(fds)
@@ -135,17 +139,18 @@ class HubSelector(originals.DefaultSelector):
         super().close()
 
     def select(self, timeout: float | None = None) -> Any:
-        if timeout == 0:  # it does not sleep, and needs no mark
+        if timeout == 0:  # the call does not sleep, so ``selecting`` need not be set
             return super().select(0) if has_event(self.fd) else []
         if self.idle_callbacks:
             return self.select_then_call_idle()
         return self.select_for(timeout)
 
     def select_for(self, timeout: float | None) -> Any:
-        """Select, and mark the time inside, when only a write wakes the loop.
+        """Call ``select`` with the flag ``selecting`` set: meanwhile only a write wakes the loop.
 
-        Set before the last look at the run queue: since the loop chose its timeout, a finalizer may have woken a
-        waiter, with ``call_soon``.
+        A finalizer may have woken a waiter after the loop chose its timeout: the ``call_soon`` of that wake would not
+        end the sleep. So the run queues are checked once more, after the flag is set: from then on, each wake writes to
+        the pipe.
         """
         self.selecting = True
         watch = self.watch
@@ -162,7 +167,7 @@ class HubSelector(originals.DefaultSelector):
             self.selecting = False
 
     def select_then_call_idle(self) -> Any:
-        """Poll; if nothing is ready, call the idle callbacks, which may make dhagas runnable."""
+        """Poll. If no fd is ready, call the idle callbacks, which may make dhagas runnable."""
         events = self.select(0)
         if not events:
             while self.idle_callbacks:
@@ -174,28 +179,29 @@ class HubSelector(originals.DefaultSelector):
         return len(self.get_map()) <= self.own_fds
 
     def would_return(self) -> bool:
-        """Return whether the current ``select`` has returned, or is about to. From: any thread.
+        """Return whether the current ``select`` has returned, or is about to return. From: any thread.
 
-        A write to the loop's wake-up pipe is visible here before the sleeping thread notices it.
+        This function sees a write to the loop's wake-up pipe before the sleeping thread does.
         """
         try:
             poll = originals.poll()
             poll.register(self.fileno(), system.POLLIN)
             return bool(poll.poll(0))
-        # A selector without an fd, or a closed one. True is the safe answer: a thread that may go on rules a deadlock
-        # out.
+        # The selector has no fd, or is closed. True is the safe answer: a thread that may continue excludes a deadlock.
         except (AttributeError, OSError, TypeError, ValueError):
             return True
 
 
 def new_loop(selector: HubSelector) -> asyncio.AbstractEventLoop:
-    """Make the loop of a scheduler over its selector.
+    """Return a new event loop for a scheduler, with the given selector.
 
-    A signal's handler that raises in the middle leaves half a loop, which counts as closed: its finalizer would fail.
+    If a signal handler raises in the middle, the unfinished loop is marked as closed: otherwise its finalizer would
+    fail.
     """
     loop = originals.SelectorEventLoop.__new__(originals.SelectorEventLoop)
     try:
-        # A loop calls each handler in the context of its registration: the first request must not lend its own.
+        # The loop calls its own handlers in the context in which they were registered. An empty context is used,
+        # because the caller's context may belong to a request.
         Context().run(loop.__init__, selector)  # type: ignore[misc]
     except BaseException:
         vars(loop)["_closed"] = True
@@ -205,10 +211,10 @@ def new_loop(selector: HubSelector) -> asyncio.AbstractEventLoop:
 
 
 def is_of_another_loop(record: logging.LogRecord) -> bool:
-    """Return whether asyncio logs this for a loop other than ours: a filter of its logger.
+    """Return False for asyncio's message that names the selector of our loop. A filter of asyncio's logger.
 
-    With the level DEBUG asyncio logs the selector of each new loop. A program without a loop does not expect that line,
-    and a handler that waits, as nearly all do for their lock, would need the very scheduler that is being made.
+    At level DEBUG, asyncio logs the selector of each new loop. A program without a loop does not expect this message.
+    Also, nearly all logging handlers wait for a lock, and such a wait would need the scheduler that is just being made.
     """
     kinds: list[type] = [HubSelector, *HubSelector.__subclasses__()]
     ours = {kind.__name__ for kind in kinds}

@@ -1,4 +1,6 @@
-"""The main code of an OS thread that has a scheduler. It parks as a dhaga does; signals' handlers are called there."""
+"""The waiter of an OS thread's main code, if the thread has a scheduler. Signal handlers run while this waiter is
+parked.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Main(Waiter):
-    """The main code of an OS thread that has a scheduler: it parks and is woken as a dhaga, but was never spawned."""
+    """The main code of an OS thread that has a scheduler. It parks and is woken like a dhaga, but was never spawned."""
 
     __slots__ = (
         "_error",
@@ -44,7 +46,7 @@ class Main(Waiter):
         self._signals: Any = None
         self._assign_to(scheduler, NORMAL)
         self.own_greenlet: greenlet = getcurrent()
-        # The method of a run-queue entry; see _kernel/run/scheduler.py.
+        # The method by which the scheduler runs this waiter, like any run-queue entry; see _kernel/run/entries.py.
         self.switch: Callable[..., Any] = self.own_greenlet.switch
         self.ident: int = originals.get_ident()
         self.name: str = "main code"
@@ -56,13 +58,23 @@ class Main(Waiter):
 
     @property
     def state(self) -> str:
-        """RUNNABLE, RUNNING or WAITING; from another OS thread a snapshot."""
+        """The state: RUNNABLE, RUNNING or WAITING. It may be outdated for a caller in another OS thread."""
         if self.parked:
             return WAITING
         return RUNNING if self.own_greenlet.gr_frame is None else RUNNABLE
 
     def park_within(self, timeout: float | None) -> Any:
-        """Park as a dhaga does; handlers of signals that come meanwhile are called here, by ``SignalDelivery``."""
+        """Park as a dhaga does. ``SignalDelivery`` calls the handlers of signals that arrive during the park."""
+        try:
+            self._let_others_run_until_woken(timeout)
+            if self._signals is not None:
+                self._signals.end_park()
+        finally:
+            _target = self._take_target()  # dropped on return, as in Scheduler._park
+        return self._take_value()
+
+    def _let_others_run_until_woken(self, timeout: float | None) -> None:
+        """Switch away until a wake, the timeout, or an error of a signal handler."""
         scheduler = self.scheduler
         self.parked_since: float = scheduler.clock()
         entry = None if timeout is None else scheduler.timers.add(self.parked_since + timeout, self)
@@ -70,23 +82,18 @@ class Main(Waiter):
             # Each round delivers a signal; the park ends with a wake, or with a handler's error.
             while self._others_run():
                 self._signals.interrupt_park()
-                # The timeout came while the handlers ran, and this waiter had stepped aside for them.
+                # If the timeout came while the handlers ran, it may have had no effect, because this waiter had left
+                # its queue.
                 if entry is not None and entry[2] is None:
                     self._expire()
         finally:
             if entry is not None:
                 scheduler.timers.discard(entry)
-        if self._signals is not None:
-            self._signals.end_park()
-        if self._error is not None:
-            self._throw_error()
-        value, self._value = self._value, None
-        return value
 
     def _others_run(self) -> bool:
-        """Yield to others. An error raised here by a handler of the standard ``signal`` ends the park, as in OSThread.
+        """Switch away. An error of a handler that was set by the standard ``signal`` module ends the park.
 
-        Returns: as ``_let_others_run``.
+        Returns: the same as ``_let_others_run``.
         """
         while True:
             try:
@@ -95,12 +102,12 @@ class Main(Waiter):
                 ticket = self.parked
                 if ticket and self.undo_park() and claim(ticket):
                     raise
-                # A wake was faster: this waiter is in the run queue, or has been switched back to.
+                # A wake was faster: this waiter is in the run queue, or the scheduler has already switched to it.
                 pending_errors_of(self).append(raised)
                 if self not in getattr(self.wake_queue, "waiters", self.wake_queue):
                     return False
 
     def _let_others_run(self) -> bool:
-        """Switch away. Returns: True if a signal, and no wake, has switched back."""
+        """Switch away. Returns: True if a signal, and not a wake, has switched back."""
         self.scheduler._let_others_run(self)
         return self._signals is not None and self._signals.take_resumed()

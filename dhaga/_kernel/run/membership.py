@@ -1,4 +1,4 @@
-"""Membership: the dhagas of a scheduler, how they come and go, and their cancel when it ends."""
+"""Membership: adding dhagas to a scheduler, removing them, and cancelling them when the scheduler ends."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from .scheduler_state import SchedulerState
 
 
 class Membership(SchedulerState):
-    """The part of a scheduler that admits dhagas, removes them and cancels them all."""
+    """The part of ``Scheduler`` that adds dhagas, removes them, and cancels all dhagas at the end."""
 
     __slots__ = ()
 
     def _init_membership(self) -> None:
         self.live: set[Dhaga] = set()
         self.closing = False
-        # Set once all dhagas are cancelled because the scheduler ends; those with a higher ident are newcomers.
+        # These two attributes are set when the scheduler ends and cancels all its dhagas. Dhagas whose ident is higher
+        # than ``_last_old_ident`` are newcomers.
         self._end_reason: str | None = None
         self._last_old_ident = 0
 
     def admit(self, dhaga: Dhaga) -> None:
-        """Admit a NEW dhaga, at the end of the run queue. Raises: RuntimeError once stopped."""
-        # Its own thread may still spawn: a finally block of a dhaga that is being cancelled, for example.
+        """Add a NEW dhaga at the end of the run queue. Raises: RuntimeError once the scheduler is stopped."""
+        # The scheduler's own thread may still spawn, for example in a finally block of a cancelled dhaga.
         if self.closing and originals.get_ident() != self.thread_ident:
             raise RuntimeError(f"{self!r} is stopped: it takes no more dhagas")
         if self.asleep and (not self.thread_ident or self.loop.is_closed()):
@@ -35,7 +36,7 @@ class Membership(SchedulerState):
         on_spawn = hooks.on_spawn
         if on_spawn is not None:
             on_spawn(dhaga)
-        # greenlet throws GreenletExit into a suspended greenlet whose last reference is dropped.
+        # Keep a reference: greenlet throws GreenletExit into a suspended greenlet whose last reference is dropped.
         self.live.add(dhaga)
         new_queue = self.new_queues[dhaga.own_priority]
         new_queue.not_started.append(dhaga)
@@ -44,13 +45,13 @@ class Membership(SchedulerState):
             self._cancel_newcomer(dhaga)
         if self.asleep:
             self.wake_loop()
-            # The scheduler may end after the checks above, in another OS thread: either its end finds the dhaga, or the
-            # dhaga is refused here.
+            # The scheduler may have ended after the checks above, in another OS thread. In that case, either
+            # _reject_not_started of the ending scheduler removes the dhaga, or this code removes the dhaga and raises.
             if not self.thread_ident and self._take_off(dhaga):
                 raise RuntimeError(f"{self!r} has stopped: it takes no more dhagas")
 
     def _take_off(self, dhaga: Dhaga) -> bool:
-        """Remove a dhaga from the live ones, atomically. Returns: False if it is no longer among them."""
+        """Remove a dhaga from ``live`` atomically. Returns: False if the dhaga was already removed."""
         try:
             self.live.remove(dhaga)
         except KeyError:
@@ -71,7 +72,7 @@ class Membership(SchedulerState):
             dhaga.cancel_with(Cancelled(reason))
 
     def _cancel_for_end(self, reason: str, is_spared: Callable[[Dhaga], bool] = lambda dhaga: False) -> None:
-        """Cancel every dhaga that is not spared, and each newcomer: nothing else may delay the end."""
+        """Cancel every dhaga that is not spared, and each newcomer from now on, so that no dhaga delays the end."""
         self._last_old_ident = next_ident()
         self._end_reason = reason
         for dhaga in self.in_order():
@@ -79,15 +80,15 @@ class Membership(SchedulerState):
                 dhaga.cancel_with(Cancelled(reason))
 
     def _accept_newcomers(self) -> None:
-        """Accept dhagas as usual again, if the scheduler goes on after ``_cancel_for_end``."""
+        """Stop cancelling newcomers, if the scheduler continues after ``_cancel_for_end``."""
         if not self.closing:
             self._end_reason = None
 
     def end_where_it_is(self, dhaga: Dhaga, error: BaseException) -> None:
-        """End a dhaga without running it again: not even its ``finally`` blocks run. ``result()`` raises the error.
+        """End a dhaga without running it again. Even its ``finally`` blocks do not run. ``result()`` raises the error.
 
-        From: a simulation, in this scheduler's thread. It takes the dhaga off the run queues, and keeps it: a suspended
-        greenlet whose last reference is dropped would run on, with a GreenletExit.
+        From: a simulation, in this scheduler's thread. The simulation removes the dhaga from the run queues and keeps a
+        reference: a suspended greenlet whose last reference is dropped would run again, with a GreenletExit.
         """
         dhaga.cancel_with(error)
         dhaga._error = error
@@ -98,10 +99,10 @@ class Membership(SchedulerState):
         return self._end_reason is not None
 
     def _cancel_newcomer(self, dhaga: Dhaga) -> None:
-        """Cancel a dhaga that was spawned after all were cancelled; once, like the others.
+        """Cancel a newcomer (a dhaga spawned after all others were cancelled) once, like the others.
 
-        It runs to its first park, because a ``finally`` may have spawned it. Dhagas that a newcomer spawns do not
-        start: otherwise a dhaga that starts its successor in its ``finally`` would go on for ever.
+        A newcomer runs to its first park, because a ``finally`` block may have spawned it to clean up. Dhagas that a
+        newcomer spawns do not start: otherwise a chain of dhagas, each spawned in a ``finally`` block, would never end.
         """
         spawner, error = getcurrent(), Cancelled(self._end_reason)
         if isinstance(spawner, Dhaga) and spawner.ident > self._last_old_ident:

@@ -1,8 +1,9 @@
-"""The microthread: one dhaga, from NEW to DONE.
+"""The microthread: the class of a dhaga, with the dhaga's state, end, joins and result.
 
-A dhaga is NEW until the hub starts it, RUNNABLE in a run queue, RUNNING, WAITING in one park, and DONE. The state is
-stored nowhere: it follows from ``has_ended``, ``parked`` and the greenlet, so that no two places can disagree. How it
-waits: ``waiter.py``; which one runs next: ``scheduler.py``; where its error goes: ``uncaught.py``.
+A dhaga is NEW until the hub (the loop's greenlet) starts it. Then it is RUNNABLE (in a run queue), RUNNING or WAITING
+(in one park), and DONE at its end. The state is not stored: it follows from ``has_ended``, ``parked`` and the greenlet,
+so that no two places can disagree. Not here: waiting (``waiter.py``), the choice of the next dhaga (``scheduler.py``),
+and the report of errors (``uncaught.py``).
 """
 
 from __future__ import annotations
@@ -30,24 +31,24 @@ from .call_outs import calls_out
 from .future_joiner import FutureJoiner
 from .run_queues import NORMAL, Priority
 from .thread_local_refs import ThreadLocalRefs
-from .uncaught import UnseenError, call_excepthook, clear_own_frames, find_exit
+from .uncaught import UnseenError, call_excepthook, clear_own_frames, find_exit, interrupt_main, report
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from .scheduler import Scheduler
 
-    # A Dhaga annotated without its type returns Any.
+    # The annotation ``Dhaga`` without a type argument means a dhaga whose result is Any.
     T = TypeVar("T", default=Any)
 else:
     from typing import TypeVar
 
     T = TypeVar("T")
 
-# Void tickets of joiners that are always tolerated. Above this number, half of all tickets may be void.
+# Up to this number, void tickets (of joiners that have left) are kept. Above it, at most half of all tickets stay void.
 COMPACT_ABOVE = 8
 
-# A dhaga has failed while callers waited for its result: the excepthook was not called.
+# The mark of a dhaga that has failed while callers waited for its result, so that the excepthook was not called.
 WITHHELD = object()
 
 next_ident = itertools.count(system.IDENTS_ABOVE + 1).__next__
@@ -55,18 +56,19 @@ next_ident = itertools.count(system.IDENTS_ABOVE + 1).__next__
 NEW, RUNNABLE, RUNNING, WAITING, DONE = "NEW", "RUNNABLE", "RUNNING", "WAITING", "DONE"
 
 
-# Without greenlet's names: a switch by hand would break the scheduler.
+# greenlet's names are hidden, because a program that switches greenlets itself would break the scheduler.
 @show_only(
     *("name", "ident", "daemon", "state", "reason", "priority", "scheduler"),
     *("is_alive", "join", "result", "cancel", "wake"),
 )
-# greenlet first: its own type checks walk the bases, 4 % of a switch.
+# greenlet is the first base, because its type checks search the bases: a later place would cost 4 % of a switch.
 class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
-    """A microthread with the face of ``threading.Thread``; made by ``spawn``, it starts at its place in the run queue.
+    """A microthread with the interface of ``threading.Thread``. ``spawn`` makes it and appends it to the run queue.
 
-    It lives and dies in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``_value``
-    and ``_error`` hold the outcome of the last wake, and at the end the function's. After an error, ``_trace`` is its
-    traceback, and ``_unseen`` is WITHHELD or an UnseenError if the hook was not called.
+    A dhaga runs only in the OS thread of its scheduler; join, result, cancel and wake work from any thread. ``_value``
+    and ``_error`` hold the outcome of the last wake, and at the end the outcome of the function. After an error,
+    ``_trace`` is the traceback. ``_unseen`` is WITHHELD or an UnseenError if the error was kept from the excepthook for
+    callers that wait for the result; otherwise it is None or unset.
     """
 
     __slots__ = (
@@ -75,12 +77,12 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         "pending_errors", "result_waiters", "scheduler", "thread_local_refs", "wait_target", "wake_queue",
     )  # fmt: skip
 
-    # Whether it is a program's thread, in which signal handlers must not be set. Greenlets of compat belong to a
-    # package's thread interface.
+    # Whether the dhaga stands for a thread: in a thread, a program must not set signal handlers. The greenlets of
+    # ``dhaga.compat`` stand for greenlets of gevent or eventlet, and not for threads.
     stands_for_thread: ClassVar[bool] = True
 
-    # Whether it makes calls for a server or an executor, whose threads are not daemons: threads that a call starts are
-    # none either, and the exit joins them, although it does not join this dhaga.
+    # Whether the dhaga makes calls for a server or an executor. A thread that made these calls would not be a daemon,
+    # and a new thread inherits this setting. So threads that a call starts are not daemons by default.
     makes_calls: ClassVar[bool] = False
 
     def __init__(
@@ -97,7 +99,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         # A compiled __init__ would hide the signature of the class from inspect.
         self.set_up_dhaga(scheduler, fn, args, kwargs, name, daemon, context, priority)
 
-    @compiled  # C: priority NORMAL; a plain function
+    @compiled  # C: priority NORMAL, and a plain function
     def set_up_dhaga(
         self,
         scheduler: Scheduler,
@@ -109,7 +111,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         context: Context | None,
         priority: Priority,
     ) -> None:
-        # The quick part of check_function: one look at the code object finds the usual mistakes.
+        # The quick part of check_function: the flags of the code object reveal the most common mistakes.
         code = getattr(fn, "__code__", None)
         if not hasattr(scheduler, "run_queue"):
             raise TypeError("a Dhaga is made by spawn: dhaga.spawn(fn, *args), and not dhaga.Dhaga(fn, *args)")
@@ -133,16 +135,16 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         self._error = None
         self.parked_since: float = 0.0
         self.has_ended: bool = False
-        # The number of callers that wait in result(): they will see the error, so the excepthook is not called.
+        # The number of callers that wait for the result. They get the error, so the excepthook does not.
         self.result_waiters: int = 0
         self._joiners: list[Any] = []
         self.thread_local_refs: ThreadLocalRefs | None = None
-        # A new greenlet starts with an empty context.
+        # The context is set here, because a new greenlet has an empty context.
         self.gr_context = copy_context() if context is None else context
 
     @property
     def name(self) -> str:
-        """The name given, or ``dhaga-N``; may be set."""
+        """The given name, or ``dhaga-N``. May be set."""
         return self.own_name or f"dhaga-{self.ident}"
 
     @name.setter
@@ -151,7 +153,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
 
     @property
     def state(self) -> str:
-        """NEW, RUNNABLE, RUNNING, WAITING or DONE; from another OS thread a snapshot."""
+        """The state: NEW, RUNNABLE, RUNNING, WAITING or DONE. It may be outdated for a caller in another OS thread."""
         if self.has_ended:
             return DONE
         if self.parked:
@@ -165,7 +167,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
 
     @property
     def reason(self) -> str | None:
-        """The reason of its wait, such as ``queue.get``; None unless it is WAITING."""
+        """The reason of the current park, such as ``queue.get``; None unless the dhaga is WAITING."""
         return self.park_reason if self.parked else None
 
     def __repr__(self) -> str:
@@ -186,76 +188,77 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
     @compiled  # C: a Python function, no keyword arguments
     @calls_out
     def run(self, *_: object) -> None:
-        """Call the function and end. From: the greenlet's first switch, never by hand."""
+        """Call the function and end the dhaga. From: only the greenlet's first switch."""
         try:
             if self.pending_errors:
                 raise self.pending_errors.pop(0)
-            args, kwargs = self._args, self._kwargs
-            if kwargs:
-                self._value = self._fn(*args, **kwargs)
-            elif len(args) > 1:
-                self._value = self._fn(*args)
-            # A call without a star nests no evaluation loop on the C stack: a parked dhaga takes 430 bytes less.
+            # No local variable refers to the arguments: _end() drops them.
+            if self._kwargs:
+                self._value = self._fn(*self._args, **self._kwargs)
+            elif len(self._args) > 1:
+                self._value = self._fn(*self._args)
+            # A call without a star nests no evaluation loop on the C stack, which saves 430 bytes per parked dhaga.
             else:
-                self._value = self._fn(args[0]) if args else self._fn()
+                self._value = self._fn(self._args[0]) if self._args else self._fn()
         except BaseException as error:
-            # Without this frame: its `self` would make a cycle.
+            # The traceback is stored without this frame, whose `self` would make a cycle.
             self._fail(error, error.__traceback__ and error.__traceback__.tb_next)
         finally:
-            # In a finally: an excepthook may raise SystemExit.
+            # This is a finally block, because an excepthook may raise SystemExit.
             self._end()
-            # Tracebacks lead to this frame.
+            # A traceback may keep this frame, which must not keep the dhaga.
             del self
 
     def _fail(self, error: BaseException, trace: TracebackType | None) -> None:
-        """Keep and report the function's error. ``trace``: the function's part of the traceback."""
-        error.with_traceback(trace)  # a frozen dataclass refuses an assignment
-        self._error = error
-        self._report(error)
-        clear_own_frames(error)
-        self._trace = error.__traceback__
+        """Store and report the function's error. ``trace``: the function's part of the traceback."""
+        error.with_traceback(trace)  # an assignment would fail if the error is a frozen dataclass
+        try:
+            self._report(error)
+        finally:
+            clear_own_frames(error)
+            self._error, self._trace = error, error.__traceback__
 
     def _report(self, error: BaseException) -> None:
         """Pass an error to the main code, to the callers that wait for the result, or to ``dhaga.excepthook``."""
-        exit = find_exit(error)
-        if exit is not None:
-            self.scheduler.mode.interrupt(exit)
-        if exit is error or isinstance(error, (Cancelled, GreenletExit)):
+        if interrupt_main(self.scheduler, error) or isinstance(error, (Cancelled, GreenletExit)):
             return
+        # The error is stored before the mark: a caller in another OS thread may report the error.
+        self._error = error
         if self.result_waiters: self._unseen = WITHHELD; return  # atomic  # fmt: skip
-        call_excepthook(self, error)
+        self._error = None  # a park of the excepthook would raise the error
+        report(self, error)
 
     def is_own_error(self, error: BaseException) -> bool:
-        """Return whether an error ends only this dhaga, as in a thread: no cancel, no exit and no Ctrl-C does."""
+        """Return whether an error comes from the dhaga's own code, and not from a cancel, an exit or a Ctrl-C."""
         if isinstance(error, (Cancelled, Expired, GreenletExit)):
             return False
         exit = find_exit(error)
         return exit is None or (isinstance(exit, KeyboardInterrupt) and not self.scheduler.mode.is_interrupt(exit))
 
     def leave_result(self) -> None:
-        """Stop waiting for the outcome without having seen it. The last one to leave passes on the withheld error."""
+        """Stop waiting for the outcome without having seen it. The last waiting caller reports a withheld error."""
         if self._was_last_to_wait():
             assert self._error is not None
             call_excepthook(self, self._error)
 
     def hand_over_result(self) -> None:
-        """Stop waiting for the outcome: the caller has got this dhaga, which has ended, and may read its result."""
+        """Stop waiting for the outcome, because the caller has received this ended dhaga, and may read its result."""
         if self._was_last_to_wait():
             self._unseen = UnseenError(self)
 
     def _was_last_to_wait(self) -> bool:
-        """Stop waiting for the outcome. Returns: whether an error was withheld, and no other caller waits for it."""
+        """Stop waiting for the outcome. Returns: whether an error was withheld and no other caller waits."""
         self.result_waiters -= 1  # atomic
         if getattr(self, "_unseen", None) is not WITHHELD:
             return False
-        # Of two callers in several OS threads, one is the last.
+        # Of several callers in different OS threads, exactly one is the last.
         if self._unseen is WITHHELD and not self.result_waiters: self._unseen = None; return True  # atomic  # fmt: skip
         return False
 
     def _seen_error(self) -> BaseException:
-        """Return the error that ended the dhaga, with its original traceback; it counts as seen now.
+        """Return the error that ended the dhaga, and mark the error as seen.
 
-        Otherwise the traceback would grow with each ``raise``.
+        The original traceback is restored, because each ``raise`` makes the error's traceback longer.
         """
         assert self._error is not None
         unseen = getattr(self, "_unseen", None)
@@ -263,48 +266,50 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             unseen.error = None
         return self._error.with_traceback(getattr(self, "_trace", None))
 
-    @compiled  # C: one joiner at most, no thread-locals
+    @compiled  # C: at most one joiner, no thread-locals
     def _end(self) -> None:
-        """Become DONE, wake the joiners and drop the dhaga's thread-locals."""
-        self.has_ended = True
-        # Arguments may be large, and the dhaga is kept for its result.
+        """Drop the arguments and the dhaga's thread-locals, set the state to DONE, and wake the joiners."""
+        # A finalizer of a dropped object may park, and a park uses the attributes that hold the outcome.
+        value, error, self._error = self._value, self._error, None
+        # Arguments may be large, and a program may keep the dhaga for its result.
         self._fn = self._args = self._kwargs = None  # type: ignore[assignment]
+        for reference in self.thread_local_refs or ():
+            mapping = reference()
+            if mapping is not None:
+                mapping.pop(self.ident, None)
+        self._value, self._error = value, error
+        self.has_ended = True
         self.scheduler.live.discard(self)
         if FREE_THREADED:
             fence(self._joiners)
         if self._joiners:
             self.release_joiners()
-        if self.thread_local_refs is not None:
-            self._drop_thread_locals(self.thread_local_refs)
 
     def drop_at_end(self, reference: Any) -> None:
-        """Register a mapping, by a weak reference, that holds something under this ident, to be dropped at the end."""
+        """Register a function that returns a mapping or None. At its end, the dhaga removes itself from the mapping."""
         if self.thread_local_refs is None:
             self.thread_local_refs = ThreadLocalRefs()
         self.thread_local_refs.append(reference)
 
-    def _drop_thread_locals(self, references: list[Any]) -> None:
-        for reference in references:
-            mapping = reference()
-            if mapping is not None:
-                mapping.pop(self.ident, None)
-
     def release_joiners(self) -> None:
         if len(self._joiners) > 1:
-            # First come, first served, and pop() from the end is O(1).
+            # Joiners are woken in order of arrival, and pop() from the end takes O(1).
             self._joiners.reverse()
         while self._joiners:
             try:
                 joiner = self._joiners.pop().pop()
-            # The joiner has left, or another OS thread took the last one.
+            # The joiner has left, or another OS thread has popped the last ticket.
             except IndexError:
                 continue
-            # A joiner of several learns from the value which one has ended.
+            # A joiner of several dhagas learns from the wake's value which dhaga has ended.
             joiner.deliver_wake(self)
 
     @compiled  # C: no timeout
     def wait_for_end(self, timeout: float | None) -> bool:
-        """Park until the dhaga has ended. Returns: False after ``timeout`` seconds. Raises: RuntimeError on itself."""
+        """Park until the dhaga has ended. Returns: False after ``timeout`` seconds.
+
+        Raises: RuntimeError if the dhaga waits for itself.
+        """
         if getcurrent() is self:
             raise RuntimeError(f"{self!r} waits for its own end: that would never come")
         me = this_waiter()
@@ -314,17 +319,17 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
                 return False
         me.prepare_park("join", self)
         self._joiners.append(me.parked)
-        # The dhaga has just ended in its own OS thread, and may have missed this waiter.
+        # The dhaga may have just ended in its own OS thread without waking this waiter.
         if self.has_ended:
             self.release_joiners()
         return me.park_within(timeout) is not TIMED_OUT
 
     def _remove(self, waiter: Waiter | None) -> None:
-        """Count a joiner that is about to leave. Once half have left their tickets are dropped: O(1) each in all."""
+        """Count a joiner that leaves. Once most tickets are void, remove the void ones: amortized O(1) per joiner."""
         joiners = self._joiners
         self._left_joiners = left = getattr(self, "_left_joiners", 0) + 1
         if left > COMPACT_ABOVE and left * 2 > len(joiners):
-            # One call of C functions: no other OS thread runs between the check and the change.
+            # This is a single call of C functions: no other OS thread runs between the check and the change.
             joiners[:] = filter(None, joiners)
             self._left_joiners = 0
 
@@ -337,10 +342,10 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
             self._remove(None)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the dhaga has ended; ``is_alive()`` tells if a ``timeout`` (seconds) came first.
+        """Wait until the dhaga has ended, or for ``timeout`` seconds. Call ``is_alive()`` to find out which came first.
 
-        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: RuntimeError on itself, and
-        in a forked child on a dhaga that stayed in the parent.
+        Parks: while the dhaga lives (``join``). From: a dhaga, main code, any OS thread. Raises: RuntimeError if the
+        dhaga joins itself, or if a forked child joins a dhaga that stayed in the parent.
         """
         if self.has_ended:
             if isinstance(self._error, LeftBehind):
@@ -349,9 +354,10 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         self.wait_for_end(timeout)
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the end and return the function's value, or raise its exception (``Cancelled`` if it was cancelled).
+        """Wait for the dhaga's end, and return the function's value or raise the function's error (after a cancel,
+        ``Cancelled``).
 
-        Parks: while it lives (``join``). From: a dhaga, main code, any OS thread. Raises: TimeoutError.
+        Parks: while the dhaga lives (``join``). From: a dhaga, main code, any OS thread. Raises: TimeoutError.
         """
         if not self.has_ended:
             self.result_waiters += 1  # atomic
@@ -366,14 +372,14 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         try:
             raise self._seen_error()
         finally:
-            # The traceback holds this frame: that would be a cycle.
+            # The traceback refers to this frame, which would make a cycle.
             del self
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for the result in a coroutine, of this loop or another one.
+        """Wait for the result in a coroutine, on the scheduler's loop or another one.
 
-        A cancel of the coroutine does not cancel the dhaga. For calls that take only Futures, as ``asyncio.wait`` does:
-        ``asyncio.ensure_future(dhaga)``. Raises: ParkError on a loop that a dhaga runs and that would block this one.
+        A cancel of the coroutine does not cancel the dhaga. Pass ``asyncio.ensure_future(dhaga)`` to a function that
+        takes only Futures, such as ``asyncio.wait``. Raises: ParkError on a loop that would block the awaited dhaga.
         """
         if not self.has_ended:
             self.result_waiters += 1  # atomic
@@ -391,7 +397,7 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
 
     def _future(self) -> asyncio.Future[Any]:
         if getattr(getcurrent(), "scheduler", None) is self.scheduler:
-            # The loop runs in a dhaga, and would block this one's OS thread.
+            # A loop that runs in a dhaga of this scheduler would block the awaited dhaga.
             check_own_loop()
         joiner = FutureJoiner(asyncio.get_running_loop())
         self._joiners.append(joiner.ticket)
@@ -401,13 +407,13 @@ class Dhaga(greenlet, Waiter, Generic[T], GuardedTogether):
         return joiner.future
 
     def cancel(self, reason: object = None) -> bool:
-        """Make the dhaga raise ``Cancelled(reason)`` at its park; unless it waits, at its next park or its start.
+        """Raise ``Cancelled(reason)`` in the dhaga: at its current park, or else at its next park or its start.
 
-        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it has ended already.
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if the dhaga has already ended.
         """
         if self.has_ended:
             return False
-        # In the dhaga's own thread, so that it cannot run between the undo and the wake.
+        # cancel_with() is called in the dhaga's own thread, so that the dhaga cannot run between the undo and the wake.
         return self.scheduler.call(self.cancel_with, Cancelled(reason))
 
 

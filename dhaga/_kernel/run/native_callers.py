@@ -1,10 +1,13 @@
-"""C libraries that call Python with a lock of the OS thread held: no turn ends beneath such a call.
+"""Detection of C libraries that call Python while they hold a lock of the OS thread.
 
-Another dhaga that called the library would wait in C for that lock, and with it all dhagas of the OS thread, for good.
-A C function leaves no Python frame: the functions that it calls look as if the program had called them. So the C stack
-is read: ``_Unwind_Backtrace`` gives the return addresses, ``dladdr`` the library of each.
-Only where such a library was imported, at each end of a turn: 0.3 ms where a request is handled, 20 µs a frame of C.
-Rejected: no turn ends beneath any library. wrapt, through which agents wrap each view, is one.
+No turn ends during such a call: another dhaga that called the library would wait in C for the lock, and would block all
+dhagas of the OS thread forever. A C function leaves no Python frame, so a function that C code calls looks as if the
+program had called it. Therefore the C stack is read: ``_Unwind_Backtrace`` reports the return addresses, and ``dladdr``
+finds the library of an address.
+At the end of a turn, the stack is read only if a library of this kind was imported. A read takes 20 µs per C frame, and
+so 0.3 ms in the handler of a request, which has about 15 C frames below it.
+Rejected: ending no turn during a call from any C library. Monitoring agents wrap each view with wrapt, a C library, so
+no turn in a view would end.
 """
 
 from __future__ import annotations
@@ -19,26 +22,26 @@ from greenlet import _greenlet
 from ..platform.system import system
 
 LOCKING = {"lxml.etree": "lxml"}
-"""Packages whose C code calls Python with a lock held: the folder of each, by a module that imports it.
+"""The folders of packages whose C code calls Python with a lock held. Each key is the module that loads the C code.
 
-lxml: the lock of a parser, an XPath or an XSLT at ``read``, targets, resolvers, extension functions. Tried by callbacks
-that compute in several threads, and free of such a lock: sqlite3, expat, ctypes, json, pickle, re.
+lxml holds the lock of a parser, an XPath or an XSLT while it calls ``read``, targets, resolvers or extension functions.
+sqlite3, expat, ctypes, json, pickle and re hold no such lock: tested with callbacks that compute in several threads.
 """
 
 ACCELERATOR = ("_fast_paths", "_frame_chunks")
 
 GO_ON, END = 0, 4
-"""Answers to the unwinder: ``_URC_NO_REASON``, ``_URC_END_OF_STACK``."""
+"""Return values for the unwinder: ``_URC_NO_REASON`` and ``_URC_NORMAL_STOP``."""
 
 
 def hold_lock() -> bool:
-    """Return whether the caller's code is beneath a C function that holds a lock of the OS thread."""
+    """Return whether a C function that holds a lock of the OS thread is on the caller's stack."""
     folders = [f"/{folder}/" for module, folder in LOCKING.items() if module in sys.modules]
     return bool(folders) and any(folder in library for library in libraries_on_stack() for folder in folders)
 
 
 def are_foreign() -> bool:
-    """Return whether the caller's code is, or may be, beneath a C function of another package."""
+    """Return whether a C function of another package is, or may be, on the caller's stack."""
     functions = unwinder()
     return functions is None or not libraries_on_stack() <= functions[2]
 
@@ -46,7 +49,7 @@ def are_foreign() -> bool:
 def libraries_on_stack() -> set[str]:
     """Return the files of the libraries whose C functions are on the greenlet's stack.
 
-    Without those above the interpreter's, which this function calls itself. Empty where the platform does not tell.
+    The C functions that this function calls itself are left out. Returns: an empty set if the stack cannot be read.
     """
     functions = unwinder()
     if functions is None:
@@ -56,7 +59,7 @@ def libraries_on_stack() -> set[str]:
 
     def visit(address: int) -> int:
         library = library_of(address)
-        # Beneath the function that starts a greenlet lies the stack of another one, or its remains.
+        # The stack below the function that starts a greenlet belongs to another greenlet, or is a remainder of one.
         if library == _greenlet.__file__:
             return END
         if found or library in own:
@@ -69,10 +72,11 @@ def libraries_on_stack() -> set[str]:
 
 @cache
 def unwinder() -> tuple[Callable[[Callable[[int], int]], None], Callable[[int], str], set[str]] | None:
-    """Return a function that visits the return addresses of the C stack, one that finds the library of an address, and
-    the known libraries.
+    """Return a function that visits the return addresses of the C stack, a function that finds the library of an
+    address, and the known libraries.
 
-    Known are those of the interpreter, of Dhaga and of the platform. Returns: None where the platform lacks a function.
+    Known libraries are the interpreter's, Dhaga's and the platform's. Returns: None if the platform lacks one of these
+    functions.
     """
     try:
         import ctypes
@@ -109,6 +113,6 @@ def unwinder() -> tuple[Callable[[Callable[[int], int]], None], Callable[[int], 
 
 
 def compiled_of_dhaga() -> list[str]:
-    """Return the files of the accelerator, which begins each dhaga."""
+    """Return the files of Dhaga's compiled modules, which are on the C stack of each dhaga."""
     modules = (sys.modules.get(f"{__package__.rpartition('.')[0]}.fast.{name}") for name in ACCELERATOR)
     return [str(module.__file__) for module in modules if module is not None]

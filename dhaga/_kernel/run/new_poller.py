@@ -1,4 +1,4 @@
-"""The poller that a scheduler gets."""
+"""The choice of the poller for a new scheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .poller import Poller
 
 
 def new_poller(ioloop: IOLoop, on_ready: Callable[[int, int], None]) -> Poller:
-    """Return the best poller of this platform, or the one that ``DHAGA_POLLER`` names (``ioloop``)."""
+    """Return the platform's best poller, or the poller that ``DHAGA_POLLER`` names (``ioloop``). Raises: ValueError."""
     chosen = os.environ.get("DHAGA_POLLER", "")
     if chosen not in ("", "ioloop"):
         raise ValueError(f"DHAGA_POLLER={chosen!r}: it takes only 'ioloop'; unset it for the platform's own poller")

@@ -1,7 +1,8 @@
-"""Readiness of file descriptors: one poller per scheduler, hung on the IOLoop as a single handler.
+"""Pollers: each scheduler has a poller, which detects ready file descriptors and wakes their waiters.
 
-``edge_pollers`` has those of Linux, macOS and BSD, ``ioloop_poller`` the one for any platform. A poller belongs to the
-OS thread of its scheduler; only ``unregister`` may be called from any thread. Not here: sockets and timeouts.
+This module has the common part. A poller for Linux, macOS or BSD (``edge_pollers``) is a single handler of the IOLoop;
+``ioloop_poller`` has the portable poller. A poller belongs to the OS thread of its scheduler: only ``unregister`` may
+be called from any thread. Not here: sockets and timeouts.
 """
 
 from __future__ import annotations
@@ -10,31 +11,34 @@ from tornado.ioloop import IOLoop
 
 from .fd_watch import FdWatcher
 
-# The most watchers that are checked one by one before each sleep of the loop. Checking 9,000 of them doubled the CPU
-# time of a round trip, from 21 to 42 µs.
+# The maximal number of watchers that are checked one by one before each sleep of the loop. Checking 9,000 watchers
+# doubled the CPU time of a round trip from 21 µs to 42 µs.
 MAX_CHEAP_SCAN = 64
 
 
 class Poller:
-    """State of all pollers: the watchers, by the fd number that is watched."""
+    """Common part of all pollers. ``watchers``: the registered watchers by the number of the fd that is polled."""
 
     __slots__ = ("__dict__", "__weakref__", "events", "ioloop", "last_waited_on", "to_recheck", "watchers")
 
     def __init__(self, ioloop: IOLoop) -> None:
         self.ioloop: IOLoop = ioloop
         self.watchers: dict[int, FdWatcher] = {}
-        # Marked empty by a short read, which proves nothing here: ask epoll again.
+        # Watchers whose last read was short. A short read does not prove that their fds are empty: the poller must
+        # check.
         self.to_recheck: list[FdWatcher] = []
-        # So far, for the statistics.
+        # The number of events so far, for statistics.
         self.events: int = 0
-        # The watcher that last had a waiter: it usually has one again.
+        # The watcher at which has_waiters() last found a waiter. At the next call, it usually has a waiter again.
         self.last_waited_on: FdWatcher | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} with {len(self.watchers)} fds>"
 
     def has_waiters(self) -> bool:
-        """Return whether a waiter is parked on an fd. O(n) if none is; see ``scan_is_costly``."""
+        """Return whether a waiter is parked on any fd. This takes O(n) if there is no waiter; see
+        ``scan_is_costly``.
+        """
         if self.waited_on_again():
             return True
         for watcher in self.all_watchers():
@@ -44,20 +48,20 @@ class Poller:
         return False
 
     def all_watchers(self) -> list[FdWatcher]:
-        """Return the registered watchers, several for an fd that several objects share."""
+        """Return the registered watchers. An fd that several objects share has several watchers."""
         return list(self.watchers.values())
 
     def waited_on_again(self) -> bool:
-        """Return whether the watcher found by the last ``has_waiters`` has a waiter; O(1)."""
+        """Return whether the watcher that ``has_waiters`` found last has a waiter now. Takes O(1)."""
         watcher = self.last_waited_on
         return watcher is not None and bool(watcher.readers or watcher.writers)
 
     def scan_is_costly(self) -> bool:
-        """Return whether ``has_waiters`` would check too many watchers for a call before each sleep."""
+        """Return whether a call of ``has_waiters`` before each sleep would cost too much, due to too many watchers."""
         return len(self.watchers) > MAX_CHEAP_SCAN and not self.waited_on_again()
 
     def register(self, watcher: FdWatcher, direction: int) -> None:
-        """Watch a direction of an fd from now on. Raises: OSError (EBADF) if the watcher is closed."""
+        """Start watching an fd in a direction. Raises: OSError (EBADF) if the watcher is closed."""
         raise NotImplementedError
 
     def unregister(self, watcher: FdWatcher) -> None:
@@ -65,18 +69,18 @@ class Poller:
         raise NotImplementedError
 
     def last_waiter_left(self, watcher: FdWatcher) -> None:
-        """Note that an fd has no parked waiter left."""
+        """Notify the poller that no waiter is parked on an fd any more."""
 
     def poll(self) -> None:
-        """Wake the waiters whose fds are ready by now; never blocks."""
+        """Wake the waiters of all fds that are ready now, without blocking."""
         raise NotImplementedError
 
     def detach(self) -> None:
-        """Leave the IOLoop and release everything. Watchers still registered see that it is closed."""
+        """Remove the poller from the IOLoop and close it. Watchers may still be unregistered after the close."""
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Release everything in a forked child, without touching the parent's fds and dhagas."""
+        """Close the poller in a forked child, without effect on the parent's fds and dhagas."""
         for watcher in self.all_watchers():
             watcher.readers.clear()
             watcher.writers.clear()

@@ -1,20 +1,22 @@
-"""Preemption: the turn of a dhaga that computes or polls is ended, in programs that were written for threads.
+"""Preemption: ending the turn of a dhaga that computes or polls for long, in programs that were written for threads.
 
-A turn lasts from one switch to the next. The watcher, an OS thread (``process/preemption_watcher.py``), checks each
-scheduler now and then. A turn that takes longer than the quantum, while others wait for the thread, is *overlong*. It
-ends at the first of two places:
+A turn lasts from one switch to the next. The watcher, an OS thread (``process/preemption_watcher.py``), regularly
+checks each scheduler. A turn is *overlong* if it takes longer than the quantum while other dhagas wait for the OS
+thread. An overlong turn ends at the first of two places:
 
 - Layer one, on every Python: a call of Dhaga that does not wait and finds nothing (``found_nothing``), such as
   ``Event.is_set`` in a polling loop.
-- Layer two, from CPython 3.12 on: the next jump, call or return of the innermost function of the program. The watcher
-  arms ``sys.monitoring`` for this one function, and the event disarms it (``process/preemption_events.py``): nothing is
-  armed while turns are short.
+- Layer two, from CPython 3.12 on: the next jump, call or return in the program's innermost function. The watcher arms
+  ``sys.monitoring`` for only this function, and the event disarms the function (``process/preemption_events.py``). So
+  no function is monitored while turns are short.
 
-The dhaga then goes to the end of its run queue, as if it yielded. Pending errors may strike it as it goes on: see
-``strikes.py``. A turn is never ended where a thread could not be switched either, or where the OS thread's own state is
-in use: see ``may_end_turn``. CPython 3.11 has no layer two: a trace function costs at all times, a pending call is not
-reentrant, and a signal interrupts system calls.
-Rejected: events for the whole process, because each function that runs meanwhile would be rewritten, twice.
+The dhaga then waits behind the other runnable dhagas, as after a yield. When the dhaga continues, a pending error may
+be raised in it: see ``deadline_strikes.py``. A turn never ends where the interpreter could not switch OS threads, or
+while the code uses something that belongs to the OS thread, such as a lock or an event loop: see ``may_end_turn``.
+CPython 3.11 has no layer two, because the substitutes are unfit: a trace function would always cost time, a pending
+call is not reentrant, and a signal interrupts system calls.
+Rejected: events for the whole process. For each function that runs while there are events, CPython would rewrite the
+bytecode twice: after the events begin, and again after they have ended.
 """
 
 from __future__ import annotations
@@ -31,23 +33,23 @@ from .. import hooks
 from ..context_manager import contextmanager
 from ..wait.current import may_yield, parking_waiter, running_waiter
 from ..wait.waiter import Waiter
-from . import native_callers, strikes, thread_state
+from . import deadline_strikes, native_callers, thread_state
 from .call_outs import is_switchable, program_frame
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 QUANTUM = 0.01
-"""After this time in seconds a turn is overlong, if preemption is on and the scheduler has no quantum of its own.
+"""The default quantum: seconds after which a turn is overlong on a preemptive scheduler without a quantum of its own.
 
-As in Go. Each preemption of a loop costs about 0.1 ms with all that runs around it, 1 % of the quantum.
+Go uses the same value. Each preemption of a loop costs about 0.1 ms in all, which is 1 % of the quantum.
 """
 
 MAX_QUANTUM = 60.0
 """The longest quantum: a program that may be blocked for a minute needs no preemption."""
 
 PLACES_KEPT = 1000
-"""Lines that are counted as places of preemptions; later ones are counted together."""
+"""The maximal number of source lines whose preemptions are counted separately. All other lines are counted together."""
 
 OTHER_PLACES = "other places"
 
@@ -55,7 +57,7 @@ VARIABLE = "DHAGA_PREEMPT"
 
 
 def quantum_from_environment() -> float | None:
-    """Return the seconds that ``DHAGA_PREEMPT`` gives; 0: never; None: it is not set. Raises: ValueError."""
+    """Return the seconds that ``DHAGA_PREEMPT`` sets (0: never), or None if it is not set. Raises: ValueError."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return None
@@ -72,30 +74,34 @@ environment: float | None = quantum_from_environment()
 """The value of ``DHAGA_PREEMPT`` for this process."""
 
 default_quantum: float | None = environment or None
-"""The quantum of schedulers that have none of their own; None: they are not preemptive."""
+"""The quantum of schedulers without a quantum of their own; None if such schedulers are not preemptive."""
 
 deadlines_strike: bool = bool(environment)
-"""Whether cancels and deadlines strike code that computes, on schedulers without a quantum of their own.
+"""Whether cancels and deadlines strike (are raised in) code that computes, on schedulers without their own quantum.
 
-A patch leaves this off. Code that was written for threads gets no such error there, and may not survive it: of
-2,000 strikes in redis-py's pool, 20 handed an answer to the wrong caller, and others lost their connection.
+``dhaga.monkey.patch`` leaves this setting off. Code that was written for threads expects no such errors while it
+computes, and may fail. Of 2,000 strikes in redis-py's pool, 20 passed an answer to the wrong caller, and others lost a
+connection.
 """
 
 overlong: dict[Scheduler, int] = {}
-"""Schedulers whose turn is overlong, with the number of that turn; nearly always empty, so that a check is cheap."""
+"""The schedulers whose current turn is overlong, each with the turn's number.
+
+The dictionary is nearly always empty, so that a check is cheap.
+"""
 
 places: Counter[str] = Counter()
-"""The number of turns ended at each line of the program."""
+"""The number of turns that preemption has ended at each line of the program."""
 
 uninterrupted: dict[Any, int] = {}
-"""Waiters in ``no_preempt()`` blocks, and the number of these blocks."""
+"""The waiters that are in ``no_preempt()`` blocks, each with the number of its blocks."""
 
 signal_handlers: frozenset[CodeType] = frozenset()
-"""The code of the program's signal handlers, as last found by the watcher."""
+"""The code of the program's signal handlers at the watcher's last check."""
 
 
 def may_deadlines_strike(scheduler: Scheduler) -> bool:
-    """Return whether the program has asked for preemption of this scheduler."""
+    """Return whether cancels and deadlines may strike code that computes on this scheduler."""
     return bool(scheduler.quantum) or (deadlines_strike and quantum_of(scheduler) is not None)
 
 
@@ -106,7 +112,7 @@ def let_deadlines_strike() -> None:
 
 
 def check_quantum(seconds: float) -> None:
-    """Check the quantum that a program gives. Raises: ValueError, TypeError."""
+    """Check a quantum that a program sets. Raises: ValueError, TypeError."""
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
         raise TypeError(f"preempt takes seconds, a number such as {QUANTUM}, and not {seconds!r}")
     if not 0 <= seconds <= MAX_QUANTUM:
@@ -114,7 +120,7 @@ def check_quantum(seconds: float) -> None:
 
 
 def quantum_of(scheduler: Scheduler) -> float | None:
-    """Return the quantum of a scheduler in seconds; None if it is not preemptive."""
+    """Return the quantum of a scheduler in seconds; None if the scheduler is not preemptive."""
     own = scheduler.quantum
     return default_quantum if own is None else own or None
 
@@ -122,7 +128,8 @@ def quantum_of(scheduler: Scheduler) -> float | None:
 def may_end_turn(me: Any, frame: FrameType | None) -> bool:
     """Return whether the turn of the caller, whose code is at ``frame``, may end there.
 
-    False under a debugger or another trace function, where ``may_pause`` is false, and beneath C code with a lock.
+    Returns: False under a debugger or another trace function, where ``may_pause`` is false, and in calls from C code
+    that holds a lock.
     """
     return sys.gettrace() is None and may_pause(me, frame) and not native_callers.hold_lock()
 
@@ -130,8 +137,8 @@ def may_end_turn(me: Any, frame: FrameType | None) -> bool:
 def may_pause(me: Any, frame: FrameType | None) -> bool:
     """Return whether other dhagas may run while the caller pauses at ``frame``.
 
-    False in a park, on the hub, in coroutines, in ``no_park()`` and ``no_preempt()``, at its end, and where
-    ``is_switchable`` is false.
+    Returns: False in a park, on the hub, in coroutines, in ``no_park()`` and ``no_preempt()`` blocks, at the end of a
+    dhaga, and where ``is_switchable`` is false.
     """
     return (
         me not in uninterrupted
@@ -143,9 +150,10 @@ def may_pause(me: Any, frame: FrameType | None) -> bool:
 
 
 def found_nothing() -> None:
-    """End the caller's turn if it is overlong. From: a call that does not wait and found nothing, a call-out itself.
+    """End the caller's turn if the turn is overlong. From: a call-out (``call_outs.py``) that has found nothing.
 
-    Callers ask ``if overlong:`` first, which costs 10 ns. Parks: never, but others may run. Raises: as ``strike``.
+    Callers first check ``if overlong:``, which takes 10 ns. Parks: never, but other dhagas may run. Raises: the errors
+    of ``strike``.
     """
     me = running_waiter()
     if me is not None and (turn := overlong.get(me.scheduler)) is not None:
@@ -156,7 +164,7 @@ def found_nothing() -> None:
 
 
 def end_turn(me: Waiter, frame: FrameType) -> None:
-    """End the turn of the caller, whose code is at ``frame``. Raises: nothing; see ``strike``."""
+    """End the turn of the caller, whose code is at ``frame``. Raises: nothing; ``strike`` raises pending errors."""
     scheduler = me.scheduler
     overlong.pop(scheduler, None)
     scheduler.preemptions += 1
@@ -172,22 +180,22 @@ def end_turn(me: Waiter, frame: FrameType) -> None:
 
 
 def strike(me: Waiter, frame: FrameType | None, deadlines: bool = True) -> None:
-    """Raise the pending error that strikes the caller, whose code is at ``frame``: see ``strikes.py``.
+    """Raise the pending error, if any, that may strike the caller at ``frame``: see ``deadline_strikes``.
 
-    ``deadlines``: also a cancel or an expired timeout, where the program has asked for that.
+    ``deadlines``: whether a cancel or an expired timeout may also be raised, if the program allows such strikes.
     """
     if me.pending_errors:
-        error = strikes.take(me, frame, deadlines and may_deadlines_strike(me.scheduler))
+        error = deadline_strikes.take(me, frame, deadlines and may_deadlines_strike(me.scheduler))
         if error is not None:
             raise error
 
 
 @contextmanager
 def no_preempt() -> Iterator[None]:
-    """Keep the turn in the block: no dhaga of this OS thread runs before the caller parks or leaves the block.
+    """Keep the turn in the block: no other dhaga of this OS thread runs until the caller parks or leaves the block.
 
-    For code that checks and then acts, as in a program without preemption. Parks: never. From: anywhere; without effect
-    in an OS thread without a scheduler.
+    Use the block for code that must run undisturbed between a check and an action. Parks: never. From: anywhere; the
+    block has no effect in an OS thread without a scheduler.
     """
     me = parking_waiter()
     if me is None:

@@ -1,14 +1,16 @@
-"""Run modes: how a scheduler gets its OS thread and its loop, and how it leaves them.
+"""Run modes: the ways in which a scheduler gets its OS thread and its event loop, and leaves them at its end.
 
-- ``ImplicitMode``: for the main code of a thread. The loop runs in a greenlet beside it, whenever the main code parks.
-- ``GuestMode``: on a loop that a host runs in this thread. The hub is the greenlet that runs it; we never stop it.
-- ``OwnThreadMode``: in an OS thread that does nothing else, started by ``Scheduler.start``.
-- ``ForkedMode``: in a child forked within a dhaga. That dhaga is the main code now, and there is none below its hub.
+- ``ImplicitMode`` serves the main code of a thread. The loop runs in another greenlet, whenever the main code parks.
+- ``GuestMode`` uses a loop that a host runs in this thread. The hub is the greenlet that runs the loop. Dhaga never
+  stops this loop.
+- ``OwnThreadMode`` runs in an OS thread that does nothing else, and that ``Scheduler.start`` has started.
+- ``ForkedMode`` serves a child that a dhaga has forked. This dhaga is the child's main code. Below the hub there is no
+  main code to return to.
 
-A scheduler has a plain ``RunMode`` until one of these attaches it, and keeps that mode to its end. The modes differ in
-four respects: when the loop stops (``is_over``), where a SystemExit or KeyboardInterrupt of a dhaga goes
-(``interrupt``), the work after a lap (``on_lap_end``), and the end (``close``, ``stop``, ``cancel_and_drain``). Not
-here: which dhaga runs next.
+A scheduler has a plain ``RunMode`` until another mode attaches it, and then keeps the other mode to its end. The modes
+differ in four respects: the condition that stops the loop (``is_over``), the receiver of a dhaga's SystemExit or
+KeyboardInterrupt (``interrupt``), the work after a lap (``on_lap_end``), and the shutdown (``close``, ``stop``,
+``cancel_and_drain``). Not here: the choice of the next dhaga.
 """
 
 from __future__ import annotations
@@ -34,27 +36,30 @@ from ..wait.wait_queue import WaitQueue
 from ..wait.waiter import TIMED_OUT
 from .main_code import Main
 from .microthread import Dhaga
+from .uncaught import is_outcome
 
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-# When an OS thread has ended, greenlet 3.5 drops a reference to its first greenlet as leaked if gc.get_referrers finds
-# no owner. The hub of a stopped scheduler has none while it is finalized as garbage, perhaps in another thread. The
-# collection then used freed memory. On Python 3.11 and 3.12, if each thread of a pool began with a collection, one of
-# the first five pools crashed. And the scan took 5 ms at the end of each thread in a process with 300,000 objects.
+# When an OS thread has ended, greenlet 3.5 searches for owners of the thread's first greenlet with gc.get_referrers. If
+# there is no owner, greenlet drops a reference as leaked. This line turns the search off, for two reasons. First, the
+# hub of a stopped scheduler may be a thread's first greenlet. The hub has no owner while a garbage collection finalizes
+# the hub, perhaps in another thread: the collection then used freed memory. On Python 3.11 and 3.12, if each thread of
+# a pool began with a collection, one of the first five pools crashed. Second, in a process with 300,000 objects the
+# search took 5 ms at the end of each thread.
 enable_optional_cleanup(False)
 
 
-# The number of errors in a row, without a lap between, after which a loop runs no more. A handler of a signal may raise
-# in its select, and another one at once.
+# The number of errors in a row, without a lap between them, after which the process is ended. Two errors in a row are
+# normal: a signal handler may raise in the loop's ``select``, and another handler may raise at once.
 MAX_FAILURES = 10
 
 
 class RunMode:
     """Common part of all modes, and the mode of a scheduler that is not attached yet.
 
-    ``main``: its main code, if it has any; ``thread``: the OS thread made for it; ``interrupted``: the SystemExit or
-    KeyboardInterrupt that told the program to end.
+    ``main``: the scheduler's main code, or None. ``thread``: the OS thread that was made for the scheduler, or None.
+    ``interrupted``: the SystemExit or KeyboardInterrupt that has told the program to end, or None.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -62,11 +67,12 @@ class RunMode:
         self.main: Main | Dhaga | None = None
         self.thread: Any = None
         self.interrupted: BaseException | None = None
-        # The guests of its OS thread, by loop; empty if the scheduler is no guest.
+        # The schedulers that serve_thread() has registered in this OS thread, by loop. The dictionary is empty before a
+        # registration.
         self.guests: dict[Any, Scheduler] = {}
 
     def serve_thread(self) -> None:
-        """Register as this loop's guest in this OS thread."""
+        """Register the scheduler as its loop's scheduler in this OS thread."""
         this_thread.guest = self.scheduler
         self.guests = this_thread.guests
         self.guests[self.scheduler.loop] = self.scheduler
@@ -76,11 +82,11 @@ class RunMode:
         self.guests.pop(self.scheduler.loop, None)
 
     def is_over(self) -> bool:
-        """Return whether the loop must stop; asked after each lap."""
+        """Return whether the loop must stop. The scheduler calls this method after each lap."""
         return False
 
     def close(self) -> None:
-        """End the hub and close the loop; every dhaga is done. From: the main code."""
+        """End the hub and close the loop, when every dhaga is DONE. From: the main code."""
         raise RuntimeError(f"{self.scheduler!r} has no main code that could close it")
 
     def interrupt(self, error: BaseException) -> None:
@@ -88,14 +94,14 @@ class RunMode:
         self.interrupted = error
 
     def is_interrupt(self, error: BaseException) -> bool:
-        """Return whether a KeyboardInterrupt in a dhaga is from a Ctrl-C, and not raised by the dhaga's own code."""
+        """Return whether a KeyboardInterrupt in a dhaga comes from a Ctrl-C, and not from the dhaga's own code."""
         return error is self.interrupted
 
     def on_lap_end(self) -> None:
         """Do the remaining work at the end of a lap, on the hub."""
 
     def end_failed_program(self, error: BaseException) -> NoReturn:
-        """End the process by the error of a loop that can run nothing any more."""
+        """Print the error of a loop that cannot run any more, and end the process."""
         with contextlib.suppress(BaseException):
             traceback.print_exception(error)
             print(
@@ -107,26 +113,37 @@ class RunMode:
         os._exit(1)
 
     def mark_left_in_parent(self) -> None:
-        """End the scheduler without running anything: in a forked child, or on a closed loop."""
+        """End the scheduler without running any dhaga, in a forked child or after its loop was closed."""
         self.scheduler.closing = True
         self.scheduler._detach_thread()
 
     def run_hub(self) -> None:
-        """Run the loop until the mode is over: the body of a hub whose loop is the scheduler's own."""
+        """Run the loop until ``is_over()``. This is the body of a hub whose loop belongs to the scheduler."""
         scheduler = self.scheduler
         scheduler.loop.call_soon(scheduler._lap)
         failures, laps = 0, scheduler.laps
         while not self.is_over():
             try:
                 scheduler.ioloop.start()
-            # asyncio passes SystemExit and KeyboardInterrupt of a callback through run_forever(): they belong to the
-            # main code.
+            # asyncio passes a SystemExit or KeyboardInterrupt of a callback through run_forever(). Such an error is
+            # meant for the main code.
             except BaseException as error:
                 failures, laps = failures + 1 if scheduler.laps == laps else 1, scheduler.laps
                 if failures == MAX_FAILURES:
                     self.end_failed_program(error)
-                self.interrupt(error)
+                if not self.is_awaited(error):
+                    self.interrupt(error)
                 scheduler.loop.call_soon(scheduler._lap)
+
+    def is_awaited(self, error: BaseException) -> bool:
+        """Return whether an error that has stopped the loop is the outcome of a Task that a dhaga or main code awaits.
+
+        Such an error is raised in the waiter, as in a thread that runs the coroutine itself.
+        """
+        # A waiter that was woken meanwhile keeps its target until it runs.
+        waiters: list[Any] = [*self.scheduler.live, self.main]
+        targets = [getattr(waiter, "wait_target", None) for waiter in waiters]
+        return any(is_outcome(getattr(target, "future", None), error) for target in targets)
 
 
 class ImplicitMode(RunMode):
@@ -134,12 +151,12 @@ class ImplicitMode(RunMode):
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
-        scheduler._attach(self, greenlet(self.run_hub), ioloop_over(scheduler.loop))
+        attach_to_own_loop(self, greenlet(self.run_hub))
         self.main: Main = Main(scheduler)
-        # A greenlet that ends switches to its parent: when the hub ends, in close(), the main code continues.
+        # A greenlet that ends switches to its parent. So when the hub ends, in discard(), the main code continues.
         scheduler.hub.parent = self.main.own_greenlet
         if this_thread.main is None:
-            this_thread.main = self.main  # atomic
+            this_thread.main = self.main
             if hooks.on_main_code is not None:
                 hooks.on_main_code(self.main)
 
@@ -147,7 +164,7 @@ class ImplicitMode(RunMode):
         return self.scheduler.closing
 
     def interrupt(self, error: BaseException) -> None:
-        """Pass it to the main code: at its park, or at its next one."""
+        """Pass the error to the main code, which raises it at its current or its next park."""
         self.interrupted = error
         self.main.cancel_with(error)
 
@@ -159,7 +176,7 @@ class ImplicitMode(RunMode):
         """End the hub and close the loop of a scheduler that has no dhagas."""
         scheduler = self.scheduler
         scheduler.closing = True
-        # A greenlet is true once it has started: this one runs to its end, and its frames are freed.
+        # A greenlet is true once it has started. A hub that has started must run to its end, which frees its frames.
         if scheduler.hub:
             scheduler._leave_to_hub()
         scheduler._detach()
@@ -167,57 +184,64 @@ class ImplicitMode(RunMode):
 
 
 class GuestMode(RunMode):
-    """Mode on a loop that a host runs in this thread; the host's shutdown of that loop cancels and ends the dhagas."""
+    """Mode for a loop that a host runs in this thread. The host's shutdown of the loop cancels and ends the dhagas."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         scheduler._attach(self, getcurrent(), IOLoop.current())
         scheduler.asleep = True
         self.serve_thread()
-        # asyncio has no public hook for the shutdown of a loop. It does close every async generator that has been
-        # entered: loop.shutdown_asyncgens(), which asyncio.run and Runner call, runs the finally of this one.
+        # asyncio has no public hook for the shutdown of a loop. But loop.shutdown_asyncgens(), which asyncio.run and
+        # Runner call, closes every async generator that was entered, and so runs the finally block of the generator
+        # made here.
         self.shutdown_hook = self.drain_at_loop_shutdown()
         with contextlib.suppress(StopIteration):
             self.shutdown_hook.__anext__().send(None)
 
     def is_interrupt(self, error: BaseException) -> bool:
-        """Return True: the host's handler of Ctrl-C raises in any running code, and leaves no mark."""
+        """Return True: the host's Ctrl-C handler raises in any code, and the error looks like any other
+        KeyboardInterrupt.
+        """
         return True
 
     def on_lap_end(self) -> None:
-        """Raise an error that belongs to the host's main code, on the hub: the host's loop passes it on."""
+        """Raise, on the hub, an error that is meant for the host's main code. The host's loop passes the error on."""
         error, self.interrupted = self.interrupted, None
         if error is not None:
             raise error
 
     async def drain_at_loop_shutdown(self) -> AsyncGenerator[None, None]:
-        """Wait for ever; drain when closed."""
+        """Wait until the loop closes this generator, and then cancel all dhagas and wait for their ends."""
         try:
             yield
         finally:
             await self.cancel_and_drain()
 
     async def cancel_and_drain(self) -> None:
-        """Cancel every dhaga and wait, in a coroutine of the host, until the last has ended."""
+        """Cancel every dhaga, and wait in a coroutine of the host until the last dhaga has ended."""
         scheduler = self.scheduler
         scheduler.closing = True
         scheduler._cancel_for_end("the event loop shuts down")
         while scheduler.live:
-            # The loop runs the laps meanwhile. With nothing runnable, 1 ms keeps the wait from spinning.
+            # The loop runs laps meanwhile. If no entry is runnable, a sleep of 1 ms prevents a busy loop.
             await asyncio.sleep(0 if scheduler.count_runnable() else 0.001)
         scheduler._detach()
 
 
 class OwnThreadMode(RunMode, Guarded):
-    """Mode in an OS thread that does nothing else. Without main code, SystemExit ends one dhaga there, silently."""
+    """Mode in an OS thread that does nothing else. There is no main code: a SystemExit silently ends only the dhaga in
+    which it is raised.
+    """
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(scheduler)
         if scheduler.selector is not None and scheduler.selector.pid != originals.getpid():
             raise LeftBehind(f"{scheduler!r} was made in the parent process: make another one after the fork")
         self.ended = False
+        # The error of the attachment, which start() raises.
+        self.failure: BaseException | None = None
         self.stop_waiters = WaitQueue(scheduler, f"stop {scheduler.name}")
-        # A lock used as the event "attached": Thread.start() returns before the scheduler accepts dhagas.
+        # A lock that is released once the scheduler is attached. Thread.start() may return before the attachment.
         self.started = originals.allocate_lock()
         self.started.acquire()
         self.thread = originals.Thread(target=self.run, name=scheduler.name, daemon=True)
@@ -225,22 +249,29 @@ class OwnThreadMode(RunMode, Guarded):
             self.thread.start()
             self.started.acquire()
         except BaseException as error:
-            # A Ctrl-C in start(), unlike the failure to start a thread: the thread runs, and no caller has the
-            # scheduler to stop it.
+            # RuntimeError: the thread could not start. After a Ctrl-C in start(), the thread runs, and it is stopped
+            # here, because no caller has received the scheduler.
             if not isinstance(error, RuntimeError):
                 self.begin_stop()
             raise
+        if self.failure is not None:
+            raise self.failure
 
     def is_over(self) -> bool:
         return self.scheduler.closing and not self.scheduler.live
 
     def interrupt(self, error: BaseException) -> None:
-        """Do nothing: like a thread's SystemExit, it ends only its dhaga."""
+        """Do nothing: the error ends only its dhaga, as a SystemExit ends only its thread."""
 
     def run(self) -> None:
-        """Body of the OS thread."""
+        """Run the scheduler from attachment to detachment. This is the body of the OS thread."""
         scheduler = self.scheduler
-        scheduler._attach(self, getcurrent(), ioloop_over(scheduler.loop))
+        try:
+            attach_to_own_loop(self, getcurrent())
+        except BaseException as error:
+            self.failure = error
+            self.started.release()
+            return
         self.serve_thread()
         scheduler.loop.call_soon(self.started.release)
         try:
@@ -258,29 +289,29 @@ class OwnThreadMode(RunMode, Guarded):
         self.ended = True
 
     def stop(self, timeout: float | None) -> None:
-        """Stop the scheduler and wait for its thread. Raises: RuntimeError from within; TimeoutError."""
+        """Stop the scheduler and wait for its thread. Raises: RuntimeError in the scheduler's thread; TimeoutError."""
         if self.scheduler.thread_ident == originals.get_ident():
             raise RuntimeError(f"{self.scheduler!r} cannot be stopped from within: its caller would have to end first")
         self.begin_stop()
         self.wait_for_end(timeout)
 
     def wait_for_end(self, timeout: float | None) -> None:
-        """Wait until the thread has ended. Raises: TimeoutError naming the dhagas that have not."""
+        """Wait until the thread has ended. Raises: TimeoutError with the names of the remaining dhagas."""
         if not self.ended and self.stop_waiters.wait(True, self.wake_stop_waiters, timeout) is TIMED_OUT:
             name, left = self.scheduler.name, ", ".join(map(repr, self.scheduler.in_order()))
             raise TimeoutError(f"{name} was told to stop, but these did not end: {left}")
         self.thread.join()
 
     def begin_stop(self) -> None:
-        """Cancel all dhagas, soon. From: any thread."""
-        # Only once: a second cancel would interrupt the finally blocks that run after the first.
+        """Schedule a cancel of all dhagas. From: any thread."""
+        # Only once: a second cancel would interrupt the finally blocks that run after the first cancel.
         began, self.scheduler.closing = self.scheduler.closing, True  # atomic
         if not began:
             self.scheduler.call(self.cancel_and_end_lap)
 
     def cancel_and_end_lap(self) -> None:
         self.scheduler._cancel_for_end(f"{self.scheduler.name} stops")
-        # With no dhaga left to cancel, no other lap would run, and is_over() would not be asked.
+        # Without this call, no lap would follow if there was no dhaga to cancel, and is_over() would not be called.
         self.scheduler.loop.call_soon(self.scheduler._end_lap)
 
     def wake_stop_waiters(self) -> None:
@@ -290,13 +321,13 @@ class OwnThreadMode(RunMode, Guarded):
 
 
 class ForkedMode(RunMode):
-    """Mode of a forked child whose code goes on within a dhaga, which is its main code now."""
+    """Mode of a child that a dhaga has forked. This dhaga, the survivor, is the child's main code."""
 
     def __init__(self, scheduler: Scheduler, survivor: Dhaga) -> None:
         super().__init__(scheduler)
         hub = greenlet(self.run)
         hub.parent = root_of(survivor)
-        scheduler._attach(self, hub, ioloop_over(scheduler.loop))
+        attach_to_own_loop(self, hub)
         self.serve_thread()
         self.main = survivor
         scheduler.live.add(survivor)
@@ -304,34 +335,49 @@ class ForkedMode(RunMode):
         survivor.parent = hub
 
     def interrupt(self, error: BaseException) -> None:
-        """Pass it to the survivor, or to the code that ends the process after it."""
+        """Pass the error to the survivor, or, after the survivor's end, to the dhaga that ends the process."""
         self.interrupted = error
         assert self.main is not None
         self.main.cancel_with(error)
 
     def run(self, *_: object) -> None:
-        """Run the loop until the process ends; there is no main code below this hub to return to."""
-        # ``_``: if the survivor ends before its first park, its end switches here with a value.
+        """Run the loop until the process ends, because there is no main code below this hub to return to."""
+        # The parameter ``_``: if the survivor ends before its first park, greenlet switches here with a value.
         try:
             self.run_hub()
         finally:
             os._exit(70)
 
 
+def attach_to_own_loop(mode: RunMode, hub: Any) -> None:
+    """Attach a mode's scheduler to this OS thread, over the scheduler's own loop. If this fails, close the loop.
+
+    Raises: OSError if there are no free file descriptors.
+    """
+    scheduler = mode.scheduler
+    ioloop = ioloop_over(scheduler.loop)
+    try:
+        scheduler._attach(mode, hub, ioloop)
+    except BaseException:
+        scheduler.closing = True
+        ioloop.close()
+        raise
+
+
 def root_of(some: greenlet) -> greenlet:
-    """Return the greenlet that the OS thread began with."""
+    """Return the greenlet with which the OS thread began."""
     while (above := real_parent(some)) is not None:
         some = above
     return some
 
 
-# A dhaga's own ``parent`` is a property for SQLAlchemy: see ``dhaga/aio``.
+# The getter of greenlet's own ``parent``, because ``Dhaga.parent`` may be a property for SQLAlchemy: see ``dhaga/aio``.
 real_parent = greenlet.__dict__["parent"].__get__
 
 
 def ioloop_over(loop: asyncio.AbstractEventLoop) -> IOLoop:
-    """Return Tornado's IOLoop over a loop that we made, without making it the thread's current one."""
-    # Not IOLoop(): its first call imports this class, and a handler of a signal that strikes the import could make no
-    # other.
+    """Return Tornado's IOLoop over the scheduler's loop, without making it the current loop of the thread."""
+    # IOLoop() is not called, because its first call imports this class: a signal handler that interrupts this import
+    # could not make an IOLoop.
     ioloop: IOLoop = AsyncIOLoop(asyncio_loop=loop, make_current=False)
     return ioloop

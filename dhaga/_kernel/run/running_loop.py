@@ -1,9 +1,11 @@
-"""The loops that waiters run: while a waiter runs its loop, its OS thread shows that loop, else none.
+"""Support for event loops that a program runs in a dhaga or in main code: only that code sees its loop as running.
 
-An OS thread can show one running loop at a time, and shows none in dhagas and main code (``scheduler.py``). A waiter
-that runs a program's loop has a ``LoopRun``: while it runs, the thread shows its loop and asyncgen hooks; whenever it
-parks, ``around_park`` shows no loop, and the hooks from outside that loop. A run begins in ``beside_scheduler``, or
-later, if another OS thread than the main one gets its scheduler only within the loop.
+asyncio keeps one running loop per OS thread. A scheduler sets it to None while dhagas and main code run
+(``scheduler.py``). A waiter that runs a loop of the program has a ``LoopRun``. While the waiter runs, this loop is the
+running loop, and the asyncgen hooks are the loop's. While the waiter is parked, there is no running loop, and the hooks
+are those from outside the loop: ``around_park`` changes both.
+A run begins in ``beside_scheduler``. But main code outside the main OS thread may still have no scheduler when its loop
+begins to run. Then the run begins when code in the loop first needs a scheduler (``begin_late_loop_run``).
 Not here: the loops themselves (``dhaga/asyncio.py``).
 """
 
@@ -24,27 +26,26 @@ if TYPE_CHECKING:
     from .scheduler import Scheduler
 
 TASK_IS_OF_THREAD = sys.version_info >= (3, 14)
-"""Whether Python keeps the current task per OS thread, like the running loop; older Pythons keep a task for each loop.
-"""
+"""Whether Python keeps one current task for each OS thread. Older versions keep one current task for each loop."""
 
 swap_task: Callable[[Any, Any], Any] = getattr(standard.tasks, "_swap_current_task", None)  # type: ignore[assignment]
 
 
 class LoopRun:
-    """One run of a program's loop by a waiter; ``hooks``: the asyncgen hooks that apply outside that loop."""
+    """One run of a program's loop by a waiter. ``hooks``: the asyncgen hooks that apply outside the loop."""
 
     def __init__(self) -> None:
         self.hooks: tuple[Any, ...] = sys.get_asyncgen_hooks()
 
 
 loop_runs: dict[Scheduler, dict[Any, LoopRun]] = {}
-"""The waiters that run a loop of the program, by scheduler. Only the scheduler's OS thread uses its entry."""
+"""The runs of loops on each scheduler, by waiter. Only the scheduler's OS thread uses the scheduler's entry."""
 
 
 def around_park(me: Any, switch_away: Callable[[], None]) -> None:
-    """Switch away from a waiter. If it runs a loop, the thread shows no loop meanwhile, and the outer hooks.
+    """Switch away from a waiter. If the waiter runs a loop, hide the loop and the loop's asyncgen hooks meanwhile.
 
-    ``Scheduler.around_park`` calls this function while any of its waiters runs a loop.
+    This function is registered with ``Scheduler.add_around_park`` while a waiter of the scheduler runs a loop.
     """
     loop_run = loop_runs[me.scheduler].get(me)
     if loop_run is None:
@@ -89,9 +90,9 @@ def end_loop_run(me: Any) -> None:
 
 @contextmanager
 def beside_scheduler() -> Iterator[None]:
-    """Context manager for a program that runs its own loop, and may park in it."""
+    """Mark the caller as running a loop of its own in the block, so that the caller may park in that loop."""
     if _get_running_loop() is not None:
-        yield  # nested: the standard code refuses that
+        yield  # a nested run, which the standard code refuses
         return
     me = parking_waiter()
     if me is None:
@@ -110,10 +111,12 @@ def beside_scheduler() -> Iterator[None]:
 
 
 def begin_late_loop_run(main: Main) -> None:
-    """Begin a run of main code that gets its scheduler only within the loop. From: ``hooks.on_main_code``."""
+    """Begin the LoopRun of main code that gets its scheduler only while its loop already runs. From:
+    ``hooks.on_main_code``.
+    """
     if getattr(_get_running_loop(), "parks", False):
         begin_loop_run(main)
-        # The current hooks are the loop's; there were none outside.
+        # The current hooks belong to the loop. Outside the loop there were no hooks.
         loop_runs[main.scheduler][main].hooks = (None, None)
 
 
@@ -121,6 +124,6 @@ hooks.on_main_code = begin_late_loop_run
 
 
 def end_late_loop_run() -> None:
-    """End the run that ``begin_late_loop_run`` began, if it did."""
+    """End the run that ``begin_late_loop_run`` began, if any."""
     if this_thread.main is not None and runs_loop(this_thread.main):
         end_loop_run(this_thread.main)

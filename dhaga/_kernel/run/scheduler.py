@@ -1,18 +1,19 @@
-"""The scheduler: which dhaga runs next. This is the one module that switches.
+"""The scheduler: it chooses the dhaga that runs next, and switches to it. No other module switches.
 
-A parking dhaga switches straight to the next one in the run queue, without the hub between: one greenlet switch instead
-of two. When the run queue is empty, the dhaga polls once more (``_pick_next``), and only then switches to the hub,
-which ends the lap. ``lap.py`` has the length of a lap and the work before and after it, ``membership.py`` the coming
-and going of dhagas, ``attachment.py`` the binding to an OS thread, ``scheduler_state.py`` the state of a scheduler.
+When a dhaga parks, it switches directly to the next dhaga in the run queue, without the hub (the greenlet in which the
+loop runs) between them: this is one greenlet switch instead of two. If the run queue is empty, the dhaga polls once
+(``_pick_next``). If there is still no runnable entry, the dhaga switches to the hub, and the lap ends. The other parts
+of a scheduler are in ``lap.py`` (the length of a lap and the work before and after it), ``membership.py`` (adding and
+removing dhagas), ``attachment.py`` (the OS thread) and ``scheduler_state.py`` (the attributes).
 
-To asyncio a dhaga and main code look like a plain thread: ``asyncio.get_running_loop()`` raises there, and
-``asyncio.run`` works. A lap sets asyncio's running loop to None, and restores it at its end, on the hub. So coroutines
-and callbacks see the loop, and switches pay nothing. Code in a dhaga finds the loop as
+To asyncio, dhagas and main code look like a plain thread: ``asyncio.get_running_loop()`` raises there, and
+``asyncio.run`` works. A lap first sets asyncio's running loop to None, and restores the loop at the end of the lap, on
+the hub. So coroutines and callbacks see the loop, and switches cost nothing extra. Code in a dhaga finds the loop as
 ``dhaga.current().scheduler.loop``.
 
-Rejected: starting a new dhaga straight from the parking one. Each start deepens the C stack, and 100,000 starts
-overflow it; so the hub starts new dhagas (``NewQueue``). Also rejected: a sweep over waiters for timeouts; a Handle of
-the loop per wait.
+Rejected: starting a new dhaga directly from a parking dhaga. Each start would deepen the C stack, and 100,000 starts
+would overflow it: so the hub starts new dhagas (``NewQueue``). Also rejected: a periodic search of all waiters for
+expired timeouts, and a Handle of the loop for each wait.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ..fast.compiled import compiled, known_layout
 from ..wait import deadlock
 from ..wait.current import this_waiter
 from ..wait.sleep import sleep_off_fast_path
-from ..wait.waiter import Waiter
+from ..wait.waiter import YIELDING, Waiter
 from .attachment import Attachment, schedulers
 from .entries import HubCall
 from .membership import Membership
@@ -50,9 +51,9 @@ R = TypeVar("R")
 
 @known_layout
 class NewQueue:
-    """Run-queue entry for NEW dhagas of one priority. Switching to it makes the hub start the next one.
+    """Run-queue entry for the NEW dhagas of one priority. Switching to the entry makes the hub start the next dhaga.
 
-    Started from the hub, all of them begin at the same depth of the C stack: it stays flat, and the copies small.
+    The hub starts all dhagas at the same depth of the C stack, so that greenlet's copies of the stack stay small.
     """
 
     __slots__ = ("not_started", "scheduler")
@@ -69,11 +70,11 @@ class NewQueue:
 @show_only("name", "thread", "loop", "ioloop", "start", "stop", "spawn")
 @refuse_async_with()
 class Scheduler(Attachment):
-    """Run the dhagas of one OS thread over one IOLoop.
+    """A scheduler, which runs the dhagas of one OS thread on one IOLoop.
 
-    There are three run modes: *implicit*, created when the main code of a thread first spawns or parks; *own thread*,
-    by ``start()`` or a ``with`` block; *guest*, created when ``spawn`` is called while an asyncio, Tornado or uvloop
-    loop runs.
+    There are three kinds of schedulers. An *implicit* scheduler is created when the main code of a thread first spawns
+    or, in the main OS thread, first waits. A scheduler with its *own thread* begins with ``start()`` or a ``with``
+    block. A *guest* is created when ``spawn`` is called while an asyncio, Tornado or uvloop loop runs.
 
     >>> from dhaga import Scheduler
     >>> with Scheduler("worker") as scheduler:
@@ -90,12 +91,13 @@ class Scheduler(Attachment):
         loop: asyncio.AbstractEventLoop | None = None,
         preempt: float | None = None,
     ) -> None:
-        """Make a scheduler that has no thread yet; ``loop``: an asyncio loop to run instead of a new one.
+        """Make a scheduler that has no thread yet.
 
-        ``preempt``: seconds after which a dhaga that computes must let others run; 0: never; by default as the program
-        (``dhaga.monkey.patch`` turns it on).
-        The attribute ``loop`` is that loop, and ``ioloop`` Tornado's over it, once the scheduler has a thread. Neither
-        is the current loop in a dhaga, which is a plain thread to asyncio.
+        ``loop``: an asyncio loop to run instead of a new one.
+        ``preempt``: the seconds after which preemption ends the turn of a dhaga that computes; 0: never; None: the
+        program's setting (``dhaga.monkey.patch`` turns preemption on).
+        The attribute ``loop`` is the asyncio loop. ``ioloop`` is Tornado's IOLoop over it, once the scheduler has a
+        thread. In a dhaga neither of them is the current loop, because a dhaga is a plain thread to asyncio.
         """
         if preempt is not None:
             check_quantum(preempt)
@@ -122,31 +124,33 @@ class Scheduler(Attachment):
     # ---- switching
 
     if not TYPE_CHECKING:  # type checkers see the inherited one
-        admit = compiled(Membership.admit)  # C: priority NORMAL; a scheduler that is awake and not about to end
+        admit = compiled(Membership.admit)  # C: priority NORMAL, on a scheduler that is awake and does not end
 
     @compiled
     def _park(self, me: Waiter) -> Any:
-        """Switch to the next runnable entry; once switched back to, return the value of the caller's wake."""
+        """Switch to the next runnable entry. Once the caller is woken, return the wake's value or raise its error."""
         ready = self.run_queue
-        # The time of the next poll is known and close enough; reading the clock would cost 45 ns.
+        # The time of the next poll serves as the current time. Reading the clock would cost 45 ns.
         me.parked_since = self._next_poll_at
         left = self._switches_left = self._switches_left - 1
         if self.around_park is not None:
             self.around_park(me, self._switch_away)
-        # The stretch goes on: the next entry runs before clock, fds and timers are checked.
+        # The stretch (see lap.py) continues: the next entry runs before the clock, fds and timers are checked.
         elif ready and left:
             ready.popleft().switch()
         else:
             self._pick_next().switch()
+        # A waiter must not keep targets and values of earlier parks alive, such as a dhaga that has returned a file.
+        # The target is dropped on return, when the value is safe: a finalizer that this calls may park.
+        _target, me.wait_target = me.wait_target, None
         if me._error is not None:
             me._throw_error()
         value = me._value
-        # A parked dhaga must not keep earlier values alive.
         me._value = None
         return value
 
     def _let_others_run(self, me: Waiter) -> None:
-        """Switch away from main code until another greenlet switches back: the first half of a park."""
+        """Switch away from main code until another greenlet switches back, as in the first half of ``_park``."""
         self._switches_left -= 1
         if self.around_park is not None:
             self.around_park(me, self._switch_away)
@@ -154,15 +158,15 @@ class Scheduler(Attachment):
             self._switch_away()
 
     def _give_turn_up(self, me: Waiter) -> None:
-        """End an overlong turn: the other NORMAL dhagas go first."""
+        """End an overlong turn of the caller, so that other dhagas run first."""
         self._go_around(me, self._preempted if me.own_priority is NORMAL else me.wake_queue)
 
     def _go_around(self, me: Waiter, queue: Any) -> None:
-        """Go once around a queue, as a yield does, but without a park: cancels and timeouts stay pending."""
-        # Nothing is handed over: an error of a signal's handler that is called meanwhile stays pending.
-        me.wait_target = None
+        """Append the caller to a queue and switch away, like a yield, but keep cancels and timeouts pending."""
+        # With this target, the error of a signal handler that is called meanwhile stays pending (see signals.py).
+        me.wait_target = YIELDING
         queue.append(me)
-        # The next switch reads the clock, and ends the lap: fds and timers also get their turn.
+        # The next switch reads the clock and ends the lap, so that fds and timers also get their turn.
         self._end_stretch()
         me.park_within(None)
 
@@ -178,21 +182,24 @@ class Scheduler(Attachment):
         following.switch()
 
     def _run_on_hub(self, entry: NewQueue | HubCall) -> None:
-        """Switch to the hub, which serves the entry."""
+        """Switch to the hub, which runs the entry."""
         self._next_on_hub = entry
         self.hub.switch()
 
     def _pick_next(self) -> Any:
-        """Choose what runs after a stretch or with an empty run queue: the hub if the lap is over or none can run."""
+        """Choose the next entry at the end of a stretch, or if the run queue is empty.
+
+        Returns: the hub if the lap is over or no entry is runnable.
+        """
         if self._switches_left <= 0 and self._lap_is_over():
             self._lap_over = True
             return self.hub
         if not self.run_queue:
             if self.poller.watchers:
-                # 11.1 -> 4.9 µs a socketpair round trip, against switching to the hub at once.
+                # With this poll, a socketpair round trip takes 4.9 µs; if the hub polled, it would take 11.1 µs.
                 self.poller.poll()
             if not self.run_queue:
-                # These queues are outside the run queue, and are read only when it is empty.
+                # These queues are read only when the run queue is empty.
                 for later in (self._new_work, self._preempted, self._low):
                     if later:
                         return later.popleft()
@@ -204,7 +211,8 @@ class Scheduler(Attachment):
         new = NewQueue
         try:
             self._lap_over = False
-            # Once a lap, and not at each switch: it takes 60 ns of the 15 µs of a turn of the loop.
+            # The running loop is set once per lap, and not at each switch. Setting it takes 60 ns; a turn of the loop
+            # takes 15 µs.
             _set_running_loop(None)
             while not self._lap_over:
                 # A parking dhaga switched here for an entry that only the hub can run.
@@ -216,17 +224,17 @@ class Scheduler(Attachment):
                     following = ready.popleft() if ready and self._switches_left else self._pick_next()
                 if type(following) is new:
                     following = following.not_started.popleft()
-                    # A dhaga that ends switches to its parent: back into this loop.
+                    # When a dhaga ends, greenlet switches to the dhaga's parent, and so back into this loop.
                     following.parent = self.hub
                 if following is not self.hub:
                     following.switch()
         finally:
-            # A handler of a signal may raise here.
+            # This is a finally block, because a signal handler may raise during the lap.
             self._lap_over = True
             _set_running_loop(self.loop)
 
     def _queue_of(self, priority: Priority) -> Any:
-        """Return the queue to append to, to make a waiter of this priority runnable. Raises: TypeError."""
+        """Return the queue for runnable waiters of this priority. Raises: TypeError."""
         if not isinstance(priority, Priority):
             raise TypeError(f"a priority is dhaga.HIGH, dhaga.NORMAL or dhaga.LOW, not {priority!r}")
         return (self._high, self.run_queue, self._low)[priority]
@@ -269,7 +277,7 @@ class Scheduler(Attachment):
     def spawn(self, fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
     @overload
     def spawn(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
-    def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+    def spawn(  # type: ignore[misc]  # P.kwargs may contain keywords of spawn
         self,
         fn: Callable[..., R],
         /,
@@ -280,18 +288,19 @@ class Scheduler(Attachment):
         context: Context | None = None,
         **kwargs: Any,
     ) -> Dhaga[R]:
-        """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, at its place in the run queue.
+        """Start a dhaga that calls ``fn(*args, **kwargs)`` in this scheduler's thread, by adding it to the run queue.
 
-        Parks: never. From: any thread. ``daemon``: cancelled at interpreter exit instead of joined; ``priority``: see
-        ``dhaga.priority``; ``context``: its context variables, by default a copy of the caller's. Raises: TypeError,
-        RuntimeError after ``stop``.
+        ``daemon``: whether the exit of the interpreter cancels the dhaga instead of joining it. ``priority``: see
+        ``dhaga.priority``. ``context``: the dhaga's context variables, by default a copy of the caller's.
+        Parks: never. From: any thread. Raises: TypeError; after ``stop``, RuntimeError.
         """
         dhaga: Dhaga[R] = Dhaga(self, fn, args, kwargs or None, name, daemon, context, priority)
         self.admit(dhaga)
         return dhaga
 
     def call(self, fn: Callable[..., object], *args: Any) -> bool:
-        """Call ``fn(*args)`` in this scheduler's thread: at once if that is the caller's, else soon.
+        """Call ``fn(*args)`` in this scheduler's thread: at once if the caller runs in this thread, otherwise in a
+        callback of the loop.
 
         Returns: False if the scheduler has ended.
         """
@@ -306,9 +315,11 @@ class Scheduler(Attachment):
         return True
 
     def call_as_callback(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """Call ``fn(*args)``, which must not park, with the loop shown as the running one. From: a dhaga, main code.
+        """Call ``fn(*args)``, which must not park, with the scheduler's loop as asyncio's running loop.
 
-        For functions of asyncio and Tornado that need a running loop: to make a Future, a Task or an IOStream.
+        Use this method for functions of asyncio and Tornado that need a running loop, for example to make a Future or
+        an IOStream.
+        From: a dhaga, main code.
         """
         former = _get_running_loop()
         _set_running_loop(self.loop)
@@ -320,9 +331,11 @@ class Scheduler(Attachment):
     # ---- a thread of its own
 
     def start(self) -> Self:
-        """Start an OS thread for this scheduler; ``with Scheduler() as s:`` does so, and stops it at the end.
+        """Start an OS thread for this scheduler. A ``with`` block also starts the thread, and stops the scheduler at
+        the end of the block.
 
-        Parks: never; returns once the scheduler takes dhagas. Raises: RuntimeError if it was started before.
+        Parks: never; returns once the scheduler accepts dhagas. Raises: RuntimeError if the scheduler was started
+        before.
         """
         if self.thread_ident or self.closing:
             raise RuntimeError(f"{self!r} was started before: a scheduler starts once")
@@ -330,13 +343,13 @@ class Scheduler(Attachment):
         return self
 
     def stop(self, timeout: float | None = None) -> None:
-        """Cancel the remaining dhagas, wait for every ``finally``, and end the thread.
+        """Cancel the remaining dhagas, wait until all of them have ended, and end the thread.
 
-        A dhaga that is spawned after the cancel, for example in a ``finally``, is cancelled at its first park; dhagas
-        that it spawns do not start.
+        A dhaga that is spawned after the cancel, for example in a ``finally`` block, is cancelled at its first park.
+        Dhagas that are spawned by such a dhaga do not start.
         Parks: until the last dhaga has ended (``stop NAME``). From: a dhaga of another scheduler, main code, any other
-        thread. Raises: RuntimeError from its own dhagas; TimeoutError naming those that did not end within ``timeout``
-        seconds.
+        thread. Raises: RuntimeError if a dhaga of this scheduler calls ``stop``; TimeoutError after ``timeout``
+        seconds, with the names of the remaining dhagas.
         """
         if not isinstance(self.mode, OwnThreadMode):
             raise RuntimeError(f"{self!r} has no thread of its own that could be stopped")
@@ -354,7 +367,7 @@ class Scheduler(Attachment):
 
 @compiled  # C: an int or a float
 def sleep(seconds: float = 0) -> None:
-    """Yield to other dhagas for at least ``seconds``; with 0 once around the run queue.
+    """Yield to other dhagas for at least ``seconds``. With 0, yield to the dhagas that are already in the run queue.
 
     Parks: ``sleep``; a plain OS thread sleeps as with ``time.sleep``. Raises: ValueError (below 0, NaN), Cancelled,
     ParkError.
@@ -367,39 +380,23 @@ def sleep(seconds: float = 0) -> None:
     me: Any = getcurrent()
     try:
         scheduler = me.scheduler
-    # Main code, a plain OS thread, or the hub, which cannot sleep.
+    # The caller is main code, a plain OS thread, or the hub, which cannot sleep.
     except AttributeError:
         scheduler = None
-    # Outside the except block, so that errors raised here do not have that error as their context.
+    # This call is outside the except block, so that errors raised here do not have the AttributeError as their context.
     if scheduler is None:
         sleep_off_fast_path(this_waiter(), seconds)
         return
-    if seconds or me.pending_errors or scheduler.around_park is not None:
-        sleep_off_fast_path(me, seconds)
+    if seconds or me.pending_errors or me.wait_target is not None or scheduler.around_park is not None:
+        sleep_off_fast_path(this_waiter(), seconds)
         return
-    # A park without its reason and its value: 20 % less of a yield.
+    # A park without a reason and a value, which makes a yield 20 % cheaper.
     ready = scheduler.run_queue
+    me.wait_target = YIELDING
     me.wake_queue.append(me)
     left = scheduler._switches_left = scheduler._switches_left - 1
     if left:
         ready.popleft().switch()
     else:
         scheduler._pick_next().switch()
-
-
-def begin_new_work() -> None:
-    """Yield until all work in progress has parked: servers call this before they begin a request.
-
-    Parks: ``sleep``, while other dhagas are runnable. From: a dhaga of NORMAL priority; no-op elsewhere. Raises:
-    Cancelled, Expired.
-    """
-    me: Any = getcurrent()
-    scheduler = getattr(me, "scheduler", None)
-    if scheduler is None or me.wake_queue is not scheduler.run_queue:
-        return
-    if scheduler.run_queue or scheduler._new_work:
-        me.wake_queue = scheduler._new_work
-        try:
-            sleep(0)
-        finally:
-            me.wake_queue = scheduler._queue_of(me.own_priority)
+    me.wait_target = None

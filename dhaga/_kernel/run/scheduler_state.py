@@ -1,6 +1,6 @@
-"""The state of a scheduler: the slots that its parts share, and their first values.
+"""The state of a scheduler: the slots that all parts of a scheduler share, and their initial values.
 
-C reads and writes some of them: fast_paths/known_classes.h.
+C code reads and writes some of these slots: see fast_paths/known_classes.h.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 next_number = itertools.count(1).__next__
 
 Around = Callable[[Waiter, Callable[[], None]], None]
-"""A function that a park calls in place of the switch, with the waiter and the function that switches."""
+"""A function that a park calls instead of switching. Its arguments are the waiter and the function that switches."""
 
 
 def nest(arounds: tuple[Around, ...], me: Waiter, switch_away: Callable[[], None]) -> None:
-    """Call the first function around the second one, and so on, and the last one around the switch."""
+    """Call the first function. Its ``switch_away`` calls the next function; the last function gets the real switch."""
     first, *others = arounds
     first(me, partial(nest, tuple(others), me, switch_away) if others else switch_away)
 
 
 class SchedulerState:
-    """The state of a scheduler. Its parts (lap, membership, attachment) derive from it and add methods."""
+    """The state of a scheduler. The parts of ``Scheduler`` (lap, membership, attachment) derive from this class."""
 
     __slots__ = (  # noqa: RUF023
         "__weakref__",
@@ -68,6 +68,7 @@ class SchedulerState:
         "_checks_left",
         "_counted_switches",
         "_full_laps",
+        "_busy_since",
         "_lap_began",
         "_lap_ends_at",
         "_lap_over",
@@ -105,9 +106,10 @@ class SchedulerState:
             with above_standard_fds():
                 self.selector = HubSelector()
                 loop = new_loop(self.selector)
-            # asyncio would look up ``time.monotonic`` at each turn, which a test may have replaced.
+            # Without this line, asyncio would look up ``time.monotonic`` in each turn of the loop. A test may replace
+            # that function.
             loop.time = originals.monotonic  # type: ignore[method-assign]
-            # asyncio does not tell its self-pipe otherwise.
+            # asyncio has no public attribute for its self-pipe.
             self.selector.protect(getattr(loop, "_ssock", None), getattr(loop, "_csock", None))
         self.loop: asyncio.AbstractEventLoop = loop
         self.clock: Callable[[], float] = originals.monotonic
@@ -121,42 +123,45 @@ class SchedulerState:
         self.new_queues: list[NewQueue]
         self._next_on_hub: NewQueue | HubCall | None = None
         self.asleep: bool = False
-        # The turn that was last checked, by its number of switches, and its deadline: see turn_budget.py.
+        # The last turn that turn_budget.py has checked (identified by the number of switches before it), and the turn's
+        # deadline.
         self._turn = -1
         self.turn_ends_at: float = 0.0
-        # After how many seconds a turn is overlong; 0: never; None: as for the others.
+        # The seconds after which a turn is overlong; 0: never; None: the default of the process.
         self.quantum: float | None = None
         self.preemptions: int = 0
         self.started_at: float = 0.0
         self.thread_ident: int = 0
         self.mode: RunMode
-        # Running calls in helper threads, which will wake a waiter: no deadlock while there are any.
+        # The number of calls that run in helper threads. Each of them wakes a waiter at its end, so the process is in
+        # no deadlock while a call runs.
         self.outside_calls: int = 0
         self._loop_timer: LoopTimer
-        # A listener that switches instead of us, see hooks.py: an asyncio loop in a dhaga swaps its thread state.
+        # The hook that parks call instead of switching (see hooks.py). Its listeners: running_loop.py and tracing.py.
         self.around_park: Around | None = None
         self._arounds: tuple[Around, ...] = ()
         self.ioloop: IOLoop
         self.poller: Poller
 
     def expire_after(self, seconds: float, expiring: Expiring) -> Entry:
-        """Call ``expiring._expire()`` after ``seconds``, on the hub. Returns: the entry, to be discarded."""
+        """Schedule ``expiring._expire()`` on the hub after ``seconds``. Returns: the entry, for ``timers.discard``."""
         return self.timers.add(self.clock() + seconds, expiring)
 
     def count_runnable(self) -> int:
-        """Return the number of entries that are runnable."""
+        """Return the number of runnable entries."""
         return len(self.run_queue) + len(self._new_work) + len(self._preempted) + len(self._low)
 
     def add_around_park(self, around: Around) -> None:
-        """Register ``around(waiter, switch_away)``, which each park calls in place of the switch; else no-op.
+        """Register ``around(waiter, switch_away)``, which each park calls instead of switching. No-op the second time.
 
-        From: this scheduler's thread. The function calls ``switch_away()`` once; those added earlier are outside.
+        From: this scheduler's thread. The function must call ``switch_away()`` once. This call runs the functions that
+        were registered later, and then switches.
         """
         if around not in self._arounds:
             self._set_arounds((*self._arounds, around))
 
     def remove_around_park(self, around: Around) -> None:
-        """Undo ``add_around_park``."""
+        """Remove a function that ``add_around_park`` has registered."""
         self._set_arounds(tuple(each for each in self._arounds if each is not around))
 
     def _set_arounds(self, arounds: tuple[Around, ...]) -> None:
@@ -164,9 +169,9 @@ class SchedulerState:
         self.around_park = arounds[0] if len(arounds) == 1 else partial(nest, arounds) if arounds else None
 
     def woken(self) -> list[Any]:
-        """Return the entries that are runnable, the waiters that were woken and have not run since among them.
+        """Return the runnable entries, which include all waiters that were woken and have not run since.
 
-        From: any thread; of another one's scheduler it is a snapshot.
+        From: any thread. In a thread other than the scheduler's, the result is a snapshot.
         """
         found: list[Any] = []
         for queue in (self.run_queue, self._high.waiters, self._new_work, self._preempted, self._low):
@@ -174,10 +179,10 @@ class SchedulerState:
                 try:
                     found += [*queue]
                     break
-                except RuntimeError:  # without the interpreter lock, another OS thread changed the queue meanwhile
+                except RuntimeError:  # only without the interpreter lock: another OS thread has changed the queue
                     continue
         return found
 
     def wake_loop(self) -> None:
-        """Make a sleeping loop begin a lap: see lap.py."""
+        """Wake a sleeping loop, so that it begins a lap: see lap.py."""
         raise NotImplementedError

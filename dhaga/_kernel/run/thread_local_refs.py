@@ -1,17 +1,20 @@
-"""References of a dhaga to the mappings that keep a value for it, such as those of ``threading.local``."""
+"""Weak references of a dhaga to the mappings that hold a value for it, such as those of ``threading.local``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Below this length, dead references stay.
+# Up to this length, dead references are kept.
 SHRINK_ABOVE = 8
 
 
 class ThreadLocalRefs(list[Any]):
-    """Weak references to mappings that keep a value under a dhaga's ident. Dead ones are dropped: O(1) each in all."""
+    """Weak references to mappings that hold a value under a dhaga's ident. The removal of a dead reference takes
+    amortized O(1).
+    """
 
-    # Length at which dead references are dropped: twice the number that were alive last time.
+    # The length above which dead references are removed: twice the number of live references at the last removal, but
+    # at least ``SHRINK_ABOVE``.
     limit: int = SHRINK_ABOVE
 
     def append(self, reference: Any) -> None:

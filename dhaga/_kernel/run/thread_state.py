@@ -1,9 +1,9 @@
-"""State that C keeps for the OS thread and a program takes for its thread's own: it changes hands where a turn ends.
+"""State that C modules keep per OS thread. It is saved and restored when preemption ends the turn of a dhaga.
 
-C modules put it into a dictionary of the OS thread (``PyThreadState_GetDict``), which all dhagas of that thread share.
-At a park the program sees what it would see under gevent; a turn that ends between any two lines must not show it
-another dhaga's. Only preemptions pay: about 3 µs of 100.
-Not here: what greenlet swaps at each switch (context variables, the handled exception, the recursion depth).
+The state is in a dictionary of the OS thread (``PyThreadState_GetDict``), which all dhagas of the thread share. After a
+park, a dhaga may see another dhaga's state, as under gevent. But a turn may end between any two lines, and between two
+lines a program must not see such a change. Only preemptions pay for this: about 3 µs of the 100 µs of a preemption.
+Not here: state that greenlet swaps at each switch (context variables, the handled exception, the recursion depth).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 from ..context_manager import contextmanager
 
 KEYS = ("Py_Repr", "ctypes.error_object")
-"""The containers whose ``repr`` is under way, which show as ``[...]``, and the copies of errno of ctypes.
+"""Keys of the saved state: the containers whose ``repr`` is running, shown as ``[...]``, and ctypes' copies of errno.
 
-Found by reading: in CPython 3.11 to 3.15 only thread-locals of C (``_thread._local``) are there besides. Those belong
-to the OS thread by their contract.
+In the sources of CPython 3.11 to 3.15, the dictionary contains only one other kind of state: the thread-locals of C
+(``_thread._local``), which belong to the OS thread by their contract.
 """
 
 
 @contextmanager
 def put_aside() -> Iterator[None]:
-    """Give other dhagas an OS thread without the caller's state in the block, and restore it after."""
+    """Remove the caller's state from the OS thread during the block, and restore the state after the block."""
     shared = dictionary()
     own = {key: shared.pop(key) for key in KEYS if key in shared}
     try:
@@ -36,7 +36,7 @@ def put_aside() -> Iterator[None]:
 
 
 def dictionary() -> dict[Any, Any]:
-    """Return the dictionary of the caller's OS thread; an empty one where ctypes is missing."""
+    """Return the dictionary of the caller's OS thread, or an empty dictionary without ctypes."""
     functions = ctypes_functions()
     if functions is None:
         return {}
@@ -47,13 +47,17 @@ def dictionary() -> dict[Any, Any]:
 
 @cache
 def ctypes_functions() -> tuple[Callable[[], int], Callable[[int], Any]] | None:
-    """Return a function for the dictionary's address, and one for the object at an address; None without ctypes."""
+    """Return a function for the dictionary's address, and a function for the object at an address.
+
+    Returns: None without ctypes.
+    """
     try:
         import ctypes
     except ImportError:
         return None
-    # An item, and not an attribute, which others share: its type is set below.
+    # The function is read as an item of pythonapi, because its result type is set below: an attribute of pythonapi
+    # would be shared with other code.
     address = ctypes.pythonapi["PyThreadState_GetDict"]
-    # As an address: the result is a borrowed reference.
+    # The result is declared as an address, because the function returns a borrowed reference.
     address.restype = ctypes.c_void_p
     return address, lambda place: ctypes.cast(place, ctypes.py_object).value

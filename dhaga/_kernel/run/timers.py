@@ -1,21 +1,25 @@
-"""Deadlines of one scheduler in one heap, and a single timeout of the host loop for the earliest of them.
+"""Timers: a heap with the deadlines of one scheduler, and a single timeout of the event loop for the earliest deadline.
 
-An entry is armed, discarded or fired; only an armed one names what expires (``entry[2]``). Discarding empties the entry
-and leaves it in the heap: a timeout that is not needed costs O(1), where removal from a heap costs O(n). A rebuild
-drops the discarded ones once they are more than half; until then they surface and are skipped.
-HIGH waiters are also in a heap of their own, which is fired first: thousands of other deadlines may be due before one.
-``Timers`` has neither clock nor loop: the scheduler passes the time to ``fire`` at the start of each lap. ``LoopTimer``
-arms ``loop.call_later`` for the earliest deadline only, at the end of a lap. Rejected: one ``TimerHandle`` of the loop
-per sleep; with 100,000 sleepers these cost more than our heap. ``IOLoop.time()`` is unfit as a clock: it is the wall
-clock, and ``call_later`` reads it twice.
+An entry is armed, discarded or fired. Only an armed entry contains the object that expires (``entry[2]``). Discarding
+an entry empties it and leaves it in the heap: this costs O(1), while removing it from the heap would cost O(n).
+Discarded entries that reach the top of the heap are skipped. Once discarded entries are more than half of the heap, a
+rebuild removes them.
+The entries of HIGH waiters are also in another heap, which is fired first, so that HIGH waiters need not wait for
+thousands of earlier deadlines.
+``Timers`` has neither a clock nor a loop: the scheduler passes the time to ``fire`` at the start of each lap. At the
+end of a lap, ``LoopTimer`` arms ``loop.call_later`` for the earliest deadline only.
+Rejected: a ``TimerHandle`` of the loop for each sleep, because 100,000 handles cost more than our heap. Also rejected:
+``IOLoop.time()`` as the clock, because it is the wall clock, and ``call_later`` reads it twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import compress, repeat
+from operator import is_not, itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..fast.compiled import compiled
@@ -24,10 +28,11 @@ from .run_queues import HIGH
 if TYPE_CHECKING:
     from .scheduler import Scheduler
 
-# Discarded entries that are always tolerated. Above this number, half of the heap may be discarded: so a rebuild costs
-# O(1) an entry.
+# Up to this number, discarded entries cause no rebuild. Above this number, at most half of the heap stays discarded, so
+# that a rebuild costs O(1) per discarded entry.
 COMPACT_ABOVE = 64
-# The number of timers that fire in a row before others run, which takes about 0.5 ms. 100,000 in one go took 1 s.
+# The number of timers that fire before dhagas run again. A batch takes about 0.5 ms. Without batches, 100,000 timers
+# that were due at once took 1 s.
 BATCH = 256
 
 
@@ -37,24 +42,26 @@ class Expiring(Protocol):
     def _expire(self) -> None: ...
 
 
-# [deadline, sequence, expiring or None when fired or discarded]. A list: heapq compares it in C, by deadline and then
-# by sequence, and it can be emptied in place.
+# [deadline, sequence, expiring], where ``expiring`` is None in a fired or discarded entry. Entries are lists, because
+# heapq compares lists in C (by deadline and then by sequence), and a list can be emptied in place.
 Entry = list[Any]
 
 
 class Timers:
-    """Deadlines in order. A discarded one stays in the heap, empty, until it surfaces or a rebuild drops it."""
+    """The deadlines of a scheduler. A discarded entry stays in the heap until it reaches the top or the heap is
+    rebuilt, whichever comes first.
+    """
 
     __slots__ = ("discarded", "fired", "heap", "sequence", "urgent")
 
     def __init__(self) -> None:
         self.heap: list[Entry] = []
-        # The entries of HIGH waiters. Each is also in the heap, where it stays, empty, once it has fired here.
+        # The entries of HIGH waiters. They are also in ``heap``, and stay there as empty entries after they have fired.
         self.urgent: list[Entry] = []
-        # Also the source of the numbers of Timeout and scope blocks: see cancellation.py.
+        # The sequence numbers of entries, and also of Timeout and scope blocks: see cancellation.py.
         self.sequence: Callable[[], int] = itertools.count().__next__
         self.discarded: int = 0
-        # So far, for the statistics.
+        # The number of timers fired so far, for statistics.
         self.fired: int = 0
 
     def __len__(self) -> int:
@@ -63,9 +70,9 @@ class Timers:
     def __repr__(self) -> str:
         return f"<Timers {len(self)} armed, {self.discarded} discarded>"
 
-    @compiled  # C: of a dhaga with priority NORMAL, or of no dhaga
+    @compiled  # C: a dhaga of priority NORMAL, or an object that is no dhaga
     def add(self, deadline: float, expiring: Expiring) -> Entry:
-        """Arrange a call of ``expiring._expire()`` at ``deadline`` (the scheduler's clock, seconds)."""
+        """Schedule ``expiring._expire()`` at ``deadline`` (seconds of the scheduler's clock). Returns: the entry."""
         entry: Entry = [deadline, self.sequence(), expiring]
         heappush(self.heap, entry)
         if getattr(expiring, "own_priority", None) is HIGH:
@@ -74,29 +81,31 @@ class Timers:
 
     @compiled  # C: a heap that need not be compacted
     def discard(self, entry: Entry) -> None:
-        """Discard an entry; no-op for one that has already fired or been discarded."""
+        """Discard an entry. No-op if the entry has already fired or been discarded."""
         if entry[2] is None:
             return
         entry[2] = None
         self.discarded += 1
         if self.discarded > COMPACT_ABOVE and self.discarded * 2 > len(self.heap):
-            self.heap = [live for live in self.heap if live[2] is not None]
-            heapify(self.heap)
+            # Only C functions run until the heap is replaced. During a loop, a finalizer could run and sleep, and the
+            # loop would lose its entry.
+            self.heap[:] = armed(self.heap)
             self.discarded = 0
-            self.urgent = [live for live in self.urgent if live[2] is not None]
+            heapify(self.heap)
+            self.urgent[:] = armed(self.urgent)
             heapify(self.urgent)
 
     @compiled  # C: no urgent entries
     def fire(self, now: float) -> bool:
-        """Expire one batch of entries due at ``now``, the earliest first, equal deadlines in the order of their
-        addition.
+        """Expire one batch of the entries due at ``now``, ordered by deadline and then by time of addition.
 
-        Returns: whether the batch was full. Remaining entries are due at once: the loop's timer starts the next lap.
+        Returns: whether the batch was full. After a full batch, more entries may be due: the loop's timer starts the
+        next lap for them.
         """
         if self.urgent:
             self.fire_urgent(now)
         heap = self.heap
-        # Discarded entries also count: half of the heap may be due and discarded.
+        # Discarded entries also count for the batch, because half of the heap may be due and discarded.
         for _ in range(BATCH):
             if not heap or heap[0][0] > now:
                 return False
@@ -107,12 +116,10 @@ class Timers:
             else:
                 self.fired += 1
                 expiring._expire()
-                # _expire() may discard other entries, and that may rebuild the heap into a new list.
-                heap = self.heap
         return True
 
     def fire_urgent(self, now: float) -> None:
-        """Expire one batch of the entries of HIGH waiters due at ``now``."""
+        """Expire one batch of the HIGH waiters' entries that are due at ``now``."""
         for _ in range(BATCH):
             if not self.urgent or self.urgent[0][0] > now:
                 return
@@ -124,13 +131,14 @@ class Timers:
                 expiring._expire()
 
     def due(self, now: float) -> bool:
-        """Return whether there may be something to fire. If the first entry is a discarded one, a lap ends early."""
+        """Return whether an entry may be due. A discarded first entry also counts, which may end a lap too early."""
         return bool(self.heap) and self.heap[0][0] <= now
 
     def next_deadline(self) -> float | None:
         """Return the earliest armed deadline; None if there is none.
 
-        If many discarded entries precede it, the deadline of one of these: a lap then comes early.
+        If many discarded entries precede this deadline, return the deadline of such an entry: the next lap then begins
+        too early.
         """
         heap = self.heap
         for _ in range(BATCH):
@@ -138,11 +146,19 @@ class Timers:
                 break
             heappop(heap)
             self.discarded -= 1
+        urgent = self.urgent
+        while urgent and urgent[0][2] is None:
+            heappop(urgent)
         return heap[0][0] if heap else None
 
 
+def armed(entries: list[Entry]) -> Iterator[Entry]:
+    """Return an iterator over the armed entries. The iterator calls only C functions."""
+    return compress(entries, map(is_not, map(itemgetter(2), entries), repeat(None)))
+
+
 class LoopTimer:
-    """One timeout of the host loop, at the scheduler's earliest deadline, which runs a lap."""
+    """The timeout of the event loop that starts a lap at the scheduler's earliest deadline."""
 
     __slots__ = ("deadline", "handle", "scheduler")
 
@@ -152,11 +168,11 @@ class LoopTimer:
         self.deadline = 0.0
 
     def arm(self) -> None:
-        """Keep one timeout of the loop armed for the earliest deadline there is now."""
+        """Arm the timeout for the earliest deadline. A timeout that is already armed for an earlier time is kept."""
         deadline = self.scheduler.timers.next_deadline()
         if self.handle is not None:
-            # A timeout armed too early stays: the idle lap is cheaper than a cancel and a new handle whenever the first
-            # of many timeouts is discarded.
+            # A timeout that is armed too early is kept: a lap without work costs less than a cancel and a new handle
+            # whenever the first timer is discarded.
             if deadline is not None and self.deadline <= deadline and not self.handle.cancelled():
                 return
             self.cancel()

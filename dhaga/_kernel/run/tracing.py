@@ -1,12 +1,13 @@
-"""The trace and profile functions of threads, for ``threading.settrace`` and ``threading.setprofile``.
+"""Trace and profile functions for each dhaga, for ``threading.settrace`` and ``threading.setprofile``.
 
 CPython keeps one trace function and one profile function for each OS thread, and a switch of greenlets changes neither.
-A tool that sets these functions with the standard ``threading`` takes them for those of one thread: coverage's tracers
-keep a stack of calls each. So once a Thread begins with such a function, each waiter of its scheduler has functions of
-its own: a park puts them away and sets those of the hub: None, or the function of ``settrace_all_threads``.
+A tool that sets these functions with the standard ``threading`` expects that each function sees a single thread:
+coverage's tracers, for example, keep a stack of calls. So once a Thread begins with such a function, each waiter of the
+Thread's scheduler has its own functions. A park saves the waiter's functions and sets the hub's functions instead:
+None, or the function of ``settrace_all_threads``.
 
-Without a Thread that begins so, a function of ``sys.settrace`` sees all dhagas of its OS thread, as debuggers and
-coverage's ``concurrency = greenlet`` expect.
+If no Thread begins with such a function, a function that ``sys.settrace`` sets sees all dhagas of the OS thread.
+Debuggers and coverage's ``concurrency = greenlet`` expect this.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from .scheduler_state import SchedulerState
 
 
 class Everywhere:
-    """One of the functions that every thread got last, and how often that has happened."""
+    """The trace or profile function that was last set for all threads, and the number of times that such a function was
+    set.
+    """
 
     __slots__ = ("function", "times")
 
@@ -30,7 +33,7 @@ class Everywhere:
         self.times = 0
 
     def set(self, function: Any) -> None:
-        """Note a function that all threads get now, parked ones included."""
+        """Store a function that is set for all threads now, including those of parked dhagas."""
         self.function = function
         self.times += 1
 
@@ -39,18 +42,18 @@ traced, profiled = Everywhere(), Everywhere()
 
 
 def begin_thread_functions(scheduler: SchedulerState) -> None:
-    """Give each waiter of the scheduler its own functions, if the next Thread is to begin with one.
+    """Give each waiter of the scheduler its own functions, if a new Thread begins with a trace or profile function.
 
-    From: the thread that starts it, in the scheduler's OS thread.
+    From: the code that starts the Thread, in the scheduler's OS thread.
     """
     if threading.gettrace() is not None or threading.getprofile() is not None:
         scheduler.add_around_park(swap_functions)
 
 
 def swap_functions(me: Waiter, switch_away: Callable[[], None]) -> None:
-    """Switch away from a waiter without its functions; all others begin and go on with their own.
+    """Switch away from a waiter with the hub's functions set, and then restore the waiter's functions.
 
-    It calls no Python function meanwhile: a tracer keeps a stack, and must see each call together with its return.
+    No Python function is called during the swap: a tracer must see each call together with its return.
     """
     trace, profile = sys.gettrace(), sys.getprofile()
     traces, profiles = traced.times, profiled.times
@@ -64,7 +67,7 @@ def swap_functions(me: Waiter, switch_away: Callable[[], None]) -> None:
 
 
 def set_of_thread() -> bool:
-    """Set the functions that a Thread begins with. Returns: whether it has any."""
+    """Set the trace and profile functions with which a Thread begins. Returns: whether there is such a function."""
     trace, profile = threading.gettrace(), threading.getprofile()
     if trace is not None:
         sys.settrace(trace)
@@ -74,6 +77,6 @@ def set_of_thread() -> bool:
 
 
 def drop_of_thread() -> None:
-    """Put the functions of a Thread away at its end."""
+    """Set the hub's functions again at the end of a Thread."""
     sys.setprofile(profiled.function)
     sys.settrace(traced.function)

@@ -1,25 +1,30 @@
-"""Where an uncaught error of a dhaga goes: to ``dhaga.excepthook``, or, of an exit, to the main code."""
+"""Uncaught errors of dhagas: the call of ``dhaga.excepthook``, and the search for errors that end the program."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import sys
 from threading import ExceptHookArgs
 from typing import TYPE_CHECKING, Any
 
+from ..errors import Cancelled, Expired
+
 if TYPE_CHECKING:
     from .microthread import Dhaga
+    from .scheduler import Scheduler
 
 logger = logging.getLogger("dhaga")
-# How the names of this package's modules begin.
+# The prefix of the names of this package's modules.
 PACKAGE_PREFIX = f"{__name__.partition('.')[0]}."
 
 
 def excepthook(args: ExceptHookArgs) -> None:
-    """Log an error that ended a dhaga: the default of ``dhaga.excepthook``, which may be replaced by assignment.
+    """Log an error that ended a dhaga. This is the default ``dhaga.excepthook``; replace it by assignment.
 
-    ``args`` is what ``threading.excepthook`` gets: exc_type, exc_value, exc_traceback, and the dhaga as ``thread``.
+    ``args`` has the same attributes as for ``threading.excepthook``: exc_type, exc_value, exc_traceback, and the dhaga
+    as ``thread``.
     """
     name = args.thread.name if args.thread is not None else "a dhaga"
     info = (args.exc_type, args.exc_value or args.exc_type(), args.exc_traceback)
@@ -27,8 +32,8 @@ def excepthook(args: ExceptHookArgs) -> None:
 
 
 def call_excepthook(thread: Any, error: BaseException) -> None:
-    """Call ``dhaga.excepthook``; an error of the hook itself is logged."""
-    # Looked up at each call: users assign to it.
+    """Call ``dhaga.excepthook``, and log an error of the hook itself."""
+    # The hook is looked up at each call, because programs assign to it.
     hook = getattr(sys.modules.get("dhaga"), "excepthook", excepthook)
     try:
         hook(ExceptHookArgs((type(error), error, error.__traceback__, thread)))
@@ -36,8 +41,17 @@ def call_excepthook(thread: Any, error: BaseException) -> None:
         logger.exception("dhaga.excepthook failed on %r of %s", error, thread.name)
 
 
+def report(dhaga: Dhaga, error: BaseException) -> None:
+    """Call ``dhaga.excepthook`` in the dhaga that has failed. If a cancel ends a park of the hook, log the error."""
+    try:
+        call_excepthook(dhaga, error)
+    except (Cancelled, Expired):
+        logger.exception("the report of %r of %s was cancelled", error, dhaga.name)
+
+
 class UnseenError:
-    """Holds the error of a dhaga in the result of ``wait``; reports it if the dhaga is freed with the error unseen.
+    """The unseen error of a dhaga that ``wait`` has returned. If the dhaga is freed with its error unseen, this object
+    reports the error.
 
     The excepthook gets this object as ``thread``, because the dhaga no longer exists.
     """
@@ -55,14 +69,30 @@ class UnseenError:
 
 
 def find_exit(error: BaseException) -> BaseException | None:
-    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, also from the group of a scope."""
+    """Return the error that ends the program: a SystemExit or KeyboardInterrupt, perhaps in an exception group."""
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(find_exit, error.exceptions)), None)
     return error if isinstance(error, (SystemExit, KeyboardInterrupt)) else None
 
 
+def interrupt_main(scheduler: Scheduler, error: BaseException) -> bool:
+    """Pass a SystemExit or KeyboardInterrupt in an error to the main code. Returns: whether it is the whole error."""
+    exit = find_exit(error)
+    if exit is not None:
+        scheduler.mode.interrupt(exit)
+    return exit is error
+
+
+def is_outcome(future: Any, error: BaseException) -> bool:
+    """Return whether an asyncio Future has ended with this error. Other objects are accepted, and have no outcome."""
+    return asyncio.isfuture(future) and future.done() and not future.cancelled() and future.exception() is error
+
+
 def clear_own_frames(error: BaseException | None) -> None:
-    """Clear this package's frames in tracebacks: they refer to the dhaga that holds the error, which is a cycle."""
+    """Clear this package's frames in the tracebacks of an error.
+
+    A frame refers to the dhaga, the dhaga to its error, and the error to its frames: this would be a cycle.
+    """
     while error is not None:
         if isinstance(error, BaseExceptionGroup):
             for each in error.exceptions:

@@ -1,1 +1,1 @@
-"""Waiting: waiters, their queue, cancellation, and deadlocks."""
+"""Waiting: the waiters, the queue in which they wait, cancellation, and deadlock detection."""

@@ -1,15 +1,15 @@
-"""Pending cancels of a waiter: standing cancels of scopes, and errors that a shield holds off.
+"""Pending cancels of a waiter: cancels of its scopes, and errors that a shield holds off.
 
-A waiter has an empty tuple in ``pending_errors`` until its first scope, shield or late cancel, which puts a
-``PendingErrors`` there for good. The entry of each park, ``if me.pending_errors: raise me.pending_errors.pop(0)``, is
-the same for both, so that scopes cost nothing where none is used.
-Any OS thread may add a cause at any moment, and a signal handler between any two bytecodes. So each step is one
-operation of a list or a dict: no cause is lost, with the interpreter lock or without.
-An error is raised once and is gone. A ``ScopeCancel`` is level-triggered: it stands until its scope ends and raises a
-``Cancelled`` at each park, a fresh one each time, because a traceback grows whenever its error is raised again. Which
-of two blocks is the outer one is told by numbers drawn from the sequence of the scheduler's timers when a block is
-entered: the smaller number is further out. A shield holds off the causes whose number is smaller than its own.
-Not here: the blocks themselves (``dhaga/_structured/``).
+At first, a waiter has an empty tuple in ``pending_errors``. Its first scope, shield or pending error replaces the tuple
+with a ``PendingErrors`` for good. With either type, each park begins with the same line, ``if me.pending_errors: raise
+me.pending_errors.pop(0)``. So scopes cost nothing in programs without scopes.
+Any OS thread, and any signal handler, may add a cause of a cancel between any two bytecodes. Each step is therefore one
+operation of a list or a dict. So no cause is lost, with or without the interpreter lock.
+A plain error is removed and raised once. A ``ScopeCancel`` is level-triggered: it stays until its scope ends, and
+raises a new ``Cancelled`` at each park. The ``Cancelled`` is new each time, because a traceback grows whenever its
+error is raised again. Each block gets a number when it is entered, from the sequence of the scheduler's timers. So an
+outer block has a smaller number than an inner block. A shield holds off the causes whose numbers are smaller than the
+shield's number. Not here: the blocks themselves (``dhaga/_structured/``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ScopeCancel:
-    """Standing cancel of a scope: each park inside that scope raises a fresh ``Cancelled`` of it."""
+    """The cancel of a scope: each park inside the scope raises a new ``Cancelled`` with that scope."""
 
     __slots__ = ("number", "reason", "scope")
 
@@ -42,12 +42,12 @@ class ScopeCancel:
 
 
 class NoPark(ScopeCancel):
-    """Marker of a ``no_park()`` block: each park in it raises ParkError, including those within shields."""
+    """Marker of a ``no_park()`` block: each park in the block raises ParkError, even within a shield."""
 
     __slots__ = ("where",)
 
     def __init__(self, where: str) -> None:
-        # The highest number there is: it sorts behind every cancel, and no shield holds it off.
+        # With the highest number, this marker sorts behind every cancel, and no shield holds it off.
         super().__init__(None, sys.maxsize, None)
         self.where = where
 
@@ -56,10 +56,10 @@ class NoPark(ScopeCancel):
 
 
 class PendingErrors(list[Any]):
-    """The errors of the next parks: each error once, then the scope cancels, the outermost scope's first.
+    """The errors that a waiter's next parks raise: first the plain errors, then the scope cancels, outermost first.
 
-    ``held``: causes from outside the innermost shield, which wait for its end; ``scopes``: the scopes that the waiter
-    is in; ``shields``: the numbers of its shields. In both lists the innermost is last.
+    ``held``: causes from outside the innermost shield, kept until the shield ends. ``scopes``: the scopes that the
+    waiter is in. ``shields``: the numbers of its shields. In ``scopes`` and ``shields`` the innermost block is last.
     """
 
     __slots__ = ("held", "scopes", "shields")
@@ -70,7 +70,7 @@ class PendingErrors(list[Any]):
         self.shields: list[int] = []
 
     def pop(self, index: SupportsIndex = 0) -> Any:
-        # A scope cancel stays in the list, because it applies to every further park of its block.
+        # A scope cancel stays in the list, because it applies to every park of its block.
         first = self[0]
         return first.error() if isinstance(first, ScopeCancel) else super().pop(0)
 
@@ -88,17 +88,17 @@ class PendingErrors(list[Any]):
             insort(self, cause, key=raise_order)
 
     def drop(self, cause: BaseException | ScopeCancel) -> None:
-        """Discard a cause, held off or not; no-op if it is absent."""
+        """Discard a cause, whether a shield holds it off or not. Do nothing if the cause is absent."""
         for causes in (self, self.held):
             if cause in causes:
                 causes.remove(cause)
 
     def holds_off(self, cause: BaseException | ScopeCancel) -> bool:
-        """Return whether a shield keeps this cause from being raised."""
+        """Return whether a shield holds this cause off, so that no park raises the cause."""
         return bool(self.shields) and block_number(cause) < self.shields[-1]
 
     def shield(self, number: int) -> None:
-        """Hold off causes from outside the block with this number from now on."""
+        """Hold off causes from outside the block with this number, until ``unshield``."""
         self.shields.append(number)
         self.reapply_shields()
 
@@ -107,24 +107,24 @@ class PendingErrors(list[Any]):
         self.reapply_shields()
 
     def reapply_shields(self) -> None:
-        # Almost every call ends here: shields are entered far more often than cancels are pending.
+        # Almost every call ends here, because an error is rarely pending when a shield begins or ends.
         if not self.held and not self:
             return
-        # One by one, because others may come meanwhile. Appending them again in order keeps their order.
+        # Causes are moved one at a time, because other causes may arrive meanwhile. A move in order keeps the order.
         for cause in [*self.held, *self]:
             self.drop(cause)
             self.append(cause)
 
 
-# First lists of pending errors that are about to be set, by the id of the waiter.
+# New lists of pending errors that are not yet set in their waiters, by the waiter's id.
 first_lists: dict[int, PendingErrors] = {}
 
 
 def pending_errors_of(waiter: Waiter) -> PendingErrors:
-    """Return the waiter's list of pending errors, made at the first call."""
+    """Return the waiter's list of pending errors; the first call makes the list."""
     if isinstance(waiter.pending_errors, tuple):
-        # Two threads that call at once set the same list, in either order. A third thread, which makes another list as
-        # this entry is gone again, finds the first list set.
+        # Two threads that call at the same time set the same list. A third thread may make another list after this
+        # entry has been removed, but then finds the first list set.
         made = first_lists.setdefault(id(waiter), PendingErrors())
         if isinstance(waiter.pending_errors, tuple):
             waiter.pending_errors = made
@@ -133,9 +133,9 @@ def pending_errors_of(waiter: Waiter) -> PendingErrors:
 
 
 def block_number(cause: BaseException | ScopeCancel) -> float:
-    """Return the number of the block that a cause comes from. A plain cancel comes from outside all blocks: -1.
+    """Return the number of the block that a cause comes from; -1 for a plain cancel, which is outside all blocks.
 
-    Other errors, such as KeyboardInterrupt, belong to no block: infinity, which no shield holds off.
+    Other errors, such as KeyboardInterrupt, belong to no block. Their number is infinity, which no shield holds off.
     """
     if isinstance(cause, (ScopeCancel, Expired)):
         return cause.number
@@ -143,12 +143,21 @@ def block_number(cause: BaseException | ScopeCancel) -> float:
 
 
 def raise_order(cause: BaseException | ScopeCancel) -> int:
-    """Return the sort key of a cause: errors raised once come before scope cancels, which are raised for ever."""
+    """Return the sort key of a cause: errors, which are raised once, come before scope cancels, which stay."""
     return cause.number if isinstance(cause, ScopeCancel) else -1
 
 
+def keep_swallowed(waiter: Waiter, error: BaseException) -> None:
+    """Raise at the waiter's next park an error that the code for which it waited has swallowed.
+
+    A late timeout is dropped. The cancel of a scope stays pending until the scope ends, and is not kept here.
+    """
+    if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
+        waiter.cancel_with(error)
+
+
 def raise_interrupt(me: Waiter) -> None:
-    """Raise a pending error of a Ctrl-C or a signal handler; cancels stay pending."""
+    """Raise the first pending error that is neither a cancel nor an expiry, such as the error of a signal handler."""
     for error in list(me.pending_errors):
         if isinstance(error, BaseException) and not isinstance(error, (Cancelled, Expired)):
             me.pending_errors.remove(error)

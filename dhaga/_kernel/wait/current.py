@@ -1,7 +1,7 @@
-"""The calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
+"""Functions that find the calling waiter: a dhaga, the main code of a scheduler's thread, or a plain OS thread.
 
-``ThisThread`` is the kernel's thread-local state; it survives every patch, because it is the standard library's
-``local``.
+``ThisThread`` is the kernel's thread-local state. No patch affects it, because its base is the unpatched
+``threading.local``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from greenlet import getcurrent
 from .. import hooks, originals
 from ..errors import ParkError
 from .cancellation import NoPark
-from .inner_waiter import inner_waiter
+from .inner_waiter import inner_waiter, is_woken
 from .thread_waiter import OSThread
 from .waiter import Waiter
 
@@ -25,19 +25,19 @@ from .waiter import Waiter
 class ThisThread(originals.local):
     """The kernel's state of the calling OS thread."""
 
-    # The waiter of this thread's main code (a Main); None until that code first waits or spawns. In other OS threads
-    # than the main one only the latter counts.
+    # The waiter of this thread's main code (a Main); None until the main code has a scheduler. The main code gets its
+    # scheduler at its first spawn or, in the main OS thread, at its first wait.
     main: Any = None
-    # The Scheduler last created in guest mode on a loop of this thread; its host made that loop.
+    # The Scheduler last created in guest mode, on a loop of this thread that the host program made.
     guest: Any = None
     thread: OSThread | None = None
-    # Whether coroutines of a loop in this thread may block it: see dhaga/asyncio.py.
+    # Whether coroutines may block the loop of this thread: see dhaga/asyncio.py.
     loop_may_block: bool = False
-    # A ThreadEnd: the interpreter drops it with the thread's local data, and its finalizer ends the thread's dhagas.
+    # A ThreadEnd: the interpreter frees it with the thread's local data, and its finalizer ends the thread's dhagas.
     thread_end: Any = None
 
     def __init__(self) -> None:
-        # The guest Schedulers of this thread, by their loops.
+        # The guest Schedulers of this thread, by loop.
         self.guests: dict[Any, Any] = {}
 
 
@@ -52,65 +52,66 @@ def this_waiter() -> Waiter:
     me = getcurrent()
     if not isinstance(me, Waiter):
         return non_dhaga_waiter(me)
-    return inner_waiter(me) if me.parked else me
+    return inner_waiter(me) if me.parked or (me.wait_target is not None and is_woken(me)) else me
 
 
 def clock_of(me: Waiter) -> Callable[[], float]:
-    """Return the clock by which a waiter's timeouts are counted: its scheduler's; of a plain OS thread the real one."""
+    """Return the clock for a waiter's timeouts: its scheduler's clock, or the real clock for a plain OS thread."""
     return originals.monotonic if isinstance(me, OSThread) else me.scheduler.clock
 
 
 def clock_here() -> Callable[[], float]:
-    """Return the clock by which the caller's timeouts are counted. Raises: ParkError where parking cannot work."""
+    """Return the clock for the caller's timeouts. Raises: ParkError where parking cannot work."""
     return clock_of(this_waiter())
 
 
 def scheduler_of_caller() -> Any:
-    """Return the scheduler of the dhaga that calls; None if the caller is another greenlet."""
+    """Return the scheduler of the calling dhaga; None if the caller is another greenlet."""
     return getattr(getcurrent(), "scheduler", None)
 
 
 def non_dhaga_waiter(me: Any) -> Waiter:
-    """Return the waiter of a greenlet that is no dhaga: the main code's, or the plain OS thread's.
+    """Return the waiter of a greenlet that is not a dhaga: the waiter of the main code or of the plain OS thread.
 
     Raises: ParkError in a coroutine, a callback or a foreign greenlet.
     """
     loop = _get_running_loop()
     if loop is not None and not (this_thread.loop_may_block or getattr(loop, "parks", False)):
         refuse_on_loop()
-    # Each read of a thread-local costs as much as a call.
+    # A read of a thread-local takes as long as a call, so each attribute is read only once.
     if this_thread.guests and (scheduler := scheduler_of_lap()) is not None:
         refuse_in_lap(me, scheduler)
     main = this_thread.main
     if main is not None:
         if main.own_greenlet is not me:
             refuse_in_lap(me, main.scheduler)
-        return inner_waiter(main) if main.parked else main
+        return inner_waiter(main) if main.parked or (main.wait_target is not None and is_woken(main)) else main
     thread = this_thread.thread
     if thread is None:
         return first_waiter(me)
-    return inner_waiter(thread) if thread.parked else thread
+    return inner_waiter(thread) if thread.parked or thread._woken else thread
 
 
 def in_main_thread() -> bool:
     """Return whether the caller runs in the main OS thread.
 
-    ``current_thread()`` would make a ``Thread`` for one that ``_thread`` has started, which CPython 3.11 and 3.12 keep.
+    Idents are compared because ``current_thread()`` would make a ``Thread`` object for a thread started by ``_thread``,
+    and CPython 3.11 and 3.12 would keep the object.
     """
     return originals.get_ident() == originals.main_thread().ident
 
 
 def first_waiter(me: Any) -> Waiter:
-    """Return the waiter of a thread that asks for the first time: main code in the main OS thread gets its scheduler.
+    """Return a new waiter for a thread's first wait. In the main OS thread, make the scheduler of the main code.
 
-    There a handler of a signal may start a dhaga in the middle of any wait: a wait that blocked the OS thread would
-    never run it.
+    In the main OS thread a signal handler may start a dhaga during any wait. If the wait blocked the OS thread, the
+    dhaga would never run.
     """
     make_scheduler = hooks.on_first_wait
     if make_scheduler is not None and me.parent is None and in_main_thread():
         make_scheduler()
         return this_thread.main  # type: ignore[no-any-return]
-    # With the name, wait_graph.name_of can name the thread by the greenlet that a lock knows as its owner.
+    # A lock knows its owner as a greenlet. So wait_graph.name_of reads the thread's name from the greenlet.
     thread = this_thread.thread = OSThread()
     me.name = thread.name
     return thread
@@ -119,7 +120,7 @@ def first_waiter(me: Any) -> Waiter:
 def check_own_loop() -> None:
     """Refuse a park in a coroutine on a loop that a dhaga runs, because the loop would stop while the dhaga is parked.
 
-    From: a dhaga. Not asked at each park: a contended lock would cost 5 % more. Raises: ParkError.
+    From: a dhaga, in some of its parks. A check in each park would make a contended lock 5 % slower. Raises: ParkError.
     """
     loop = _get_running_loop()
     if loop is not None and not getattr(loop, "parks", False):
@@ -130,9 +131,10 @@ def check_own_loop() -> None:
 
 
 def scheduler_of_lap() -> Any:
-    """Return the scheduler without main code that runs a lap in this OS thread now; None if there is none.
+    """Return the guest scheduler that runs a lap in this OS thread now; None if there is no such scheduler.
 
-    In a lap, the hub and foreign greenlets cannot find it by a running loop.
+    During a lap (in which a scheduler runs its dhagas) asyncio's running loop is None. So the hub and foreign
+    greenlets cannot find the scheduler through the loop.
     """
     for scheduler in this_thread.guests.values():
         if not scheduler._lap_over:
@@ -141,14 +143,14 @@ def scheduler_of_lap() -> Any:
 
 
 def on_event_loop() -> bool:
-    """Return whether the caller, which is no dhaga, runs on an event loop of this OS thread or on a hub."""
+    """Return whether the caller runs on an event loop of this OS thread or on a hub. From: code outside dhagas."""
     return _get_running_loop() is not None or scheduler_of_lap() is not None
 
 
 def refuse_in_lap(me: Any, scheduler: Any) -> NoReturn:
-    """Raise ParkError in a foreign greenlet in a scheduler's thread.
+    """Raise ParkError for a foreign greenlet or the hub in a scheduler's thread.
 
-    The scheduler switches only dhagas, the hub and the main code: a wake would not resume a foreign greenlet.
+    The scheduler switches only to dhagas, the hub and the main code, so a wake would not resume a foreign greenlet.
     """
     if me is scheduler.hub:
         refuse_on_loop()
@@ -171,13 +173,13 @@ def refuse_on_loop() -> NoReturn:
 
 
 def way_of_cells() -> str:
-    """Return what lets the cells of a notebook park; empty outside notebooks."""
+    """Return a hint on parking in the cells of a notebook; an empty text outside notebooks."""
     in_notebook = "ipykernel" in sys.modules
     return ";\nin a notebook run %load_ext dhaga, and make the call in the next cell" if in_notebook else ""
 
 
 def finalizer_of_caller() -> str | None:
-    """Return the name of the ``__del__`` that the caller is in, if any."""
+    """Return the name of the ``__del__`` method in which the caller runs; None if there is no such method."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
@@ -185,9 +187,10 @@ def finalizer_of_caller() -> str | None:
 
 
 def parking_waiter() -> Waiter | None:
-    """Return the caller if it parks; None if it blocks for real.
+    """Return the calling waiter if its waits park; None if its waits block the OS thread.
 
-    Plain OS threads block, and so does the event loop: asyncio itself starts processes, and reads for a moment.
+    Waits block in plain OS threads and on the event loop. On the loop they are short: asyncio itself makes blocking
+    calls there, such as reads and starts of processes.
     """
     try:
         me = this_waiter()
@@ -197,7 +200,7 @@ def parking_waiter() -> Waiter | None:
 
 
 def running_waiter() -> Any:
-    """Return the dhaga or main code that calls; None in other greenlets and in OS threads without a scheduler."""
+    """Return the calling dhaga or main code; None in other greenlets and in OS threads without a scheduler."""
     me: Any = getcurrent()
     if hasattr(me, "scheduler"):
         return me
@@ -206,14 +209,14 @@ def running_waiter() -> Any:
 
 
 def may_yield(me: Waiter) -> bool:
-    """Return whether the waiter runs, may park, and is not interrupted by a signal handler in the middle of a park."""
+    """Return whether the waiter runs and may park: it is neither in ``no_park()`` nor interrupted during a park."""
     return (
         not me.parked and not any(isinstance(cause, NoPark) for cause in me.pending_errors) and parking_waiter() is me
     )
 
 
 def name_main_code() -> None:
-    """Name the greenlet that stands for main code: it may hold a lock, which shows its name, before its first wait."""
+    """Name the greenlet of the main code. A lock that the main code holds before its first wait shows this name."""
     me: Any = getcurrent()
     if me.parent is None and in_main_thread():
         me.name = "main code"

@@ -1,23 +1,25 @@
-"""Deadlock detection: whether any event in this process could still wake a waiter, and the report if none can.
+"""Deadlock detection: checks whether any event in this process could still wake a waiter, and reports a deadlock.
 
-A scheduler that runs its own loop asks here before it sleeps without a deadline. It is stuck for good when all of this
-holds:
+A scheduler that runs its own loop checks for a deadlock before it sleeps without a deadline. The scheduler is stuck for
+good when all of these conditions hold:
 
-- nothing is runnable, and no timer is armed (in its own heap or the loop's);
+- no dhaga is runnable, and no timer is armed in the scheduler's heap or in the loop;
 - no waiter is parked on a file descriptor, and the program has added no handler of its own to the loop;
-- no waiter and no Task of the loop waits for a Future that others than Dhaga may end (``mark_own``);
-- no call is under way in an offload thread, and no Python signal handler is installed that could wake a waiter;
-- every other OS thread is stuck itself. It is the thread of a stuck scheduler whose loop has got no call meanwhile, a
-  thread that is blocked without a timeout on an object of Dhaga's, or an idle helper thread. Any other live thread
-  counts as one that could still wake a waiter, since the references it holds are unknown: Dhaga then stays silent
-  rather than guess, and looks again every ``RECHECK_SECONDS``, because a thread may end without notice. The same goes
-  for a thread that was just made and has not begun.
+- no waiter and no Task of the loop waits for a Future that code outside Dhaga may end (``mark_own``);
+- no call is under way in an offload thread, and the program has no Python signal handler that could wake a waiter;
+- every other OS thread is also stuck. Three kinds of threads are stuck: the thread of a stuck scheduler whose loop has
+  no new callback, a thread that is blocked without a timeout on an object of Dhaga's, and an idle helper thread. Any
+  other live thread could still wake a waiter, because Dhaga does not know which objects the thread can reach. The same
+  applies to a thread that was created but has not begun to run. Dhaga then reports nothing, and checks again every
+  ``RECHECK_SECONDS``, because a thread may end without notice.
 
-A guest never decides, because its host may always have more to do; nor does a plain OS thread. A thread made by C code
-that has not called Python yet is not seen, only an open Future that it may end: asyncio also waits for that for ever.
-Each thread writes its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps and removes it after; no lock is
-taken. ``version`` grows with each change: a scheduler that reads one mark after the other can tell whether all of them
-held at the same moment, and starts over if not.
+A guest scheduler never reports a deadlock, because its host may always have more work. A plain OS thread never reports
+a deadlock either. Dhaga does not detect a thread of C code that has not called Python yet. If such a thread could wake
+a waiter, only an open Future prevents a Deadlock.
+Each thread sets its own mark (``stuck``, ``blocked``, ``idle``) before it sleeps. The thread, or the code that wakes
+the thread, removes the mark. No lock is used: ``version`` grows with each change that matters. A scheduler reads the
+marks one by one. If ``version`` has grown meanwhile, the marks may not have been set at the same moment, and the
+scheduler starts again.
 """
 
 from __future__ import annotations
@@ -44,58 +46,60 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("dhaga")
 
-# Seconds between two looks while another thread lives. A look takes 0.1 to 0.2 ms, mostly for the signal handlers.
+# Seconds between two checks while another thread lives. A check takes 0.1 to 0.2 ms, mostly for the signal handlers.
 RECHECK_SECONDS = 1.0
 
-# The number of dhagas above which their waits are not all looked at before each sleep: 0.1 us each.
+# The waits of more dhagas than this are not checked before each sleep, because a check takes 0.1 µs for each dhaga.
 MAX_CHEAP_LOOK = 1000
 
-# The maximal number of dhagas described one by one, and of characters for the object each waits on.
+# The maximum number of dhagas in a report, and the maximum length of an object's repr in the report.
 MAX_DESCRIBED = 100
 
-# Plain OS threads that block without a timeout in a wait of Dhaga's, by thread ident.
+# Plain OS threads that are blocked without a timeout in a wait of Dhaga's, by thread ident.
 blocked: dict[int, OSThread] = {}
 
-# Schedulers asleep with nothing of their own left to wake them, by thread ident.
+# Sleeping schedulers that only other threads could still wake, by thread ident.
 stuck: dict[int, Scheduler] = {}
 
-# Idents of our own helper threads that wait for work.
+# Idents of Dhaga's helper threads that wait for work.
 idle: set[int] = set()
 
-# Held while a Deadlock is raised; re-entrant, because a repr in its text may run a finalizer that waits.
+# The lock held while a Deadlock is raised. The lock is re-entrant, because a repr in the text may run a finalizer that
+# waits.
 raising = originals.RLock()
 
 next_version = itertools.count(1).__next__
-# Grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from the first two. A
-# thread that wakes another thread, or gives it work, does so before it sets its own mark. A look that sees the mark,
-# but an older state of the other thread, is repeated.
+# The version grows before every entry into ``stuck``, ``blocked`` and ``idle``, and after every removal from ``stuck``
+# and ``blocked``. A thread that wakes another thread, or gives work to another thread, does so before it sets its own
+# mark. A check that sees the new mark together with an older state of the other thread is repeated.
 version = 0
 
 
-# OS threads that had not begun in Python at the last look, and the time when there were more than before.
+# The number of OS threads that had not begun in Python at the last check, and the time when this number last grew.
 unbegun = 0
 unbegun_since = 0.0
 
 
 def bump_version() -> None:
-    """Note a change of a mark."""
+    """Increment the version. From: the functions that change marks."""
     global version
     version = next_version()
 
 
 class DeadlockWatch:
-    """Looks for a deadlock whenever the loop of one scheduler is about to sleep without a deadline."""
+    """The deadlock check of one scheduler, made whenever its loop is about to sleep without a deadline."""
 
     def __init__(self, scheduler: Scheduler, schedulers: Collection[Scheduler]) -> None:
         self.scheduler = scheduler
         self.schedulers = schedulers
-        # Before this time no costly look at the fds and the waits is taken again.
+        # The time before which a costly check of the fds and the waits is not repeated.
         self.next_costly_look: float = 0.0
 
     def begin(self) -> float | None:
-        """Look, before the sleep.
+        """Check for a deadlock before the sleep.
 
-        Returns: seconds after which to look again; 0 if the main code gets a Deadlock right here; None: sleep for good.
+        Returns: the seconds until the next check; 0 if the main code has just got a Deadlock; None to sleep without a
+        limit.
         """
         if not self.could_be_stuck():
             return None
@@ -107,21 +111,24 @@ class DeadlockWatch:
         if self.scheduler.poller.has_waiters() or self.awaits_open_future():
             return None
         mark_stuck(self.scheduler.thread_ident, self.scheduler)
-        # The thread has no waiter of its own: it only sets its mark, and other threads decide.
+        # Without dhagas and main code, a scheduler only sets its mark, and other threads make the check.
         if not self.scheduler.live and self.scheduler.main_waiter is None:
             return None
-        # Asked again: a thread may have begun in between.
+        # The version is read a second time, because a thread may have begun in between.
         if not (version_when_stuck() and all_begun() and (found_at := version_when_stuck())):
             return RECHECK_SECONDS
         raise_in_main_code(list(self.schedulers), found_at)
         return 0 if self.scheduler.count_runnable() else None
 
     def end(self) -> None:
-        """Note that the sleep is over."""
+        """Remove the scheduler's mark after the sleep."""
         unmark_stuck(self.scheduler.thread_ident)
 
     def could_be_stuck(self) -> bool:
-        """Return whether nothing of the scheduler's own could wake a waiter, unless one is parked on an fd."""
+        """Return whether the scheduler has no runnable dhaga, no handler of the program, and no call in another thread.
+
+        Waiters parked on fds are not checked.
+        """
         scheduler = self.scheduler
         return bool(
             not scheduler.count_runnable()
@@ -131,9 +138,9 @@ class DeadlockWatch:
         )
 
     def awaits_open_future(self) -> bool:
-        """Return whether a waiter or a Task of the scheduler's loop waits for a Future that others may end. O(n).
+        """Return whether a waiter or a Task of the loop waits for a Future that code outside Dhaga may end. O(n).
 
-        What a Task waits for is known only by its private attribute; a Task of another kind may wait for anything.
+        Only a private attribute of a Task names the awaited Future; another kind of Task may wait for anything.
         """
         scheduler = self.scheduler
         return (
@@ -144,20 +151,20 @@ class DeadlockWatch:
 
 
 def mark_own(future: Any) -> None:
-    """Note that only Dhaga ends a Future: a wait for it is a wait for what Dhaga waits for."""
+    """Mark an asyncio Future that only this package completes. A wait for such a Future does not prevent a Deadlock."""
     future.ended_by_dhaga = True
 
 
 def is_open(target: object) -> bool:
-    """Return whether the target of a wait is a Future that others than Dhaga may end. A Task waits itself."""
+    """Return whether the target of a wait is a Future that code outside Dhaga may end. Tasks are checked elsewhere."""
     return asyncio.isfuture(target) and not (isinstance(target, asyncio.Task) or hasattr(target, "ended_by_dhaga"))
 
 
 def raise_in_main_code(schedulers: Collection[Scheduler], found_at: int) -> None:
-    """Raise a Deadlock at the park of the main code, if that is parked and has not received one yet.
+    """Raise a Deadlock at the park of the main code, if the main code is parked and has not received one yet.
 
-    Two schedulers that fall asleep together may both find it, and the later one when main code has gone on since, and
-    waits for something else: then ``version`` has grown.
+    Two schedulers that fall asleep at the same time may both find the deadlock. Before the second call of this
+    function, the main code may have continued and parked again. In that case ``version`` has grown.
     """
     with raising:
         victim = parked_main_code()
@@ -170,14 +177,14 @@ def raise_in_main_code(schedulers: Collection[Scheduler], found_at: int) -> None
             return
         error = Deadlock(describe(victim, schedulers))
         victim.cancel_with(error)
-        # The main code must get what it waits for (a lock after Condition.wait), but never will: only a log line is
-        # possible.
+        # If the park cannot be undone (for a lock after Condition.wait), the main code waits forever: only a log line
+        # is possible.
         if error in victim.pending_errors:
             logger.error("%s", error)
 
 
 def mark_blocked(thread: OSThread) -> None:
-    """Mark a plain thread that blocks without a timeout, and make stuck schedulers look again."""
+    """Mark a plain thread that blocks without a timeout, and make stuck schedulers check again."""
     bump_version()
     blocked[thread.ident] = thread
     for scheduler in list(stuck.values()):
@@ -185,33 +192,33 @@ def mark_blocked(thread: OSThread) -> None:
 
 
 def unmark_blocked(thread: OSThread) -> None:
-    """Remove the mark of a plain thread that goes on."""
+    """Remove the mark of a plain thread that no longer blocks."""
     blocked.pop(thread.ident, None)
     bump_version()
 
 
 def mark_stuck(ident: int, scheduler: Scheduler) -> None:
-    """Mark a scheduler that has nothing of its own to wake it."""
+    """Mark a scheduler that only other threads could still wake."""
     bump_version()
     stuck[ident] = scheduler
 
 
 def unmark_stuck(ident: int) -> None:
-    """Remove the mark of a scheduler that is woken, or whose sleep is over."""
+    """Remove a scheduler's mark, because its loop is woken or its sleep is over."""
     if stuck.pop(ident, None) is not None:
         bump_version()
 
 
 def mark_idle(ident: int) -> None:
-    """Mark a helper thread that waits for work. The code that gives it work discards it from ``idle`` first."""
+    """Mark a helper thread that waits for work. Code that gives the thread work first removes this mark."""
     bump_version()
     idle.add(ident)
 
 
 def version_when_stuck() -> int:
-    """Return the version at which the whole process is stuck; 0 if it is not. From: a thread that has set its mark."""
+    """Return the version at which the process is stuck; 0 if it is not stuck. From: a thread that has set its mark."""
     former = -1
-    # Meanwhile a thread may have woken another that was found stuck, and then become stuck itself.
+    # During the check, a thread may wake another thread that was found stuck, and then become stuck itself.
     while former != version:
         former = version
         if not all_listed() or not all(map(is_stuck, frames_of_threads())) or signal_could_wake():
@@ -220,9 +227,10 @@ def version_when_stuck() -> int:
 
 
 def all_begun() -> bool:
-    """Return whether each OS thread has begun in Python, or has had ``RECHECK_SECONDS`` for it: it is one of C's then.
+    """Return whether each OS thread has begun in Python. After ``RECHECK_SECONDS``, a thread that has not begun counts
+    as a thread of C code.
 
-    Python does not count a thread that was just made. Elsewhere than on Linux, such a thread is not seen.
+    Python does not count a thread that was just made. Such a thread is detected only on Linux.
     """
     global unbegun, unbegun_since
     try:
@@ -237,19 +245,19 @@ def all_begun() -> bool:
 
 
 def all_listed() -> bool:
-    """Return whether the number of marks is the number of threads.
+    """Return whether there are at least as many marks as threads.
 
-    Asked first, because it costs next to nothing, while ``sys._current_frames`` makes frame objects of all running
-    code.
+    This cheap check comes before ``frames_of_threads``, which makes frame objects of all running code.
     """
     return len(stuck) + len(blocked) + len(idle) > originals.thread_count()
 
 
 def frames_of_threads() -> dict[int, FrameType]:
-    """Return the current frame of each OS thread, by its ident.
+    """Return each OS thread's current frame, by the thread's ident.
 
-    On Python 3.11 a new frame object may start a collection, and that lets other threads run: a program of three busy
-    schedulers then ended by a segmentation fault, or hung, within seconds. Without collections it did not.
+    On Python 3.11 a new frame object may start a garbage collection, during which other threads run. As a result, a
+    program with three busy schedulers crashed with a segmentation fault, or hung, within seconds. With collections
+    switched off, the program ran.
     """
     if sys.version_info >= (3, 12):
         return sys._current_frames()
@@ -263,7 +271,7 @@ def frames_of_threads() -> dict[int, FrameType]:
 
 
 def is_stuck(ident: int) -> bool:
-    """Return whether a thread is stuck, with no wake or work on its way to it."""
+    """Return whether a thread is stuck, and no wake or work is on the way to the thread."""
     scheduler, thread = stuck.get(ident), blocked.get(ident)
     if scheduler is not None:
         return scheduler.selector is not None and not scheduler.selector.would_return()
@@ -271,7 +279,7 @@ def is_stuck(ident: int) -> bool:
 
 
 def clear_marks() -> None:
-    """Remove all marks, in a forked child, which has one thread."""
+    """Remove all marks, and replace the lock. From: a forked child, which has only one thread."""
     global raising
     raising = originals.RLock()
     stuck.clear()
@@ -290,14 +298,14 @@ def signal_could_wake() -> bool:
 
 
 def parked_main_code() -> Waiter | None:
-    """Return the parked main code of the process, which gets the Deadlock."""
+    """Return the main thread's waiter, which gets the Deadlock; None if the thread is not marked."""
     ident = originals.main_thread().ident or 0
     scheduler = stuck.get(ident)
     return scheduler.main_waiter if scheduler is not None else blocked.get(ident)
 
 
 def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
-    """Describe each waiter: its reason, its object, and that object's holder (a lock's repr names its owner)."""
+    """Return the text of a Deadlock: each waiter's reason and object. The object's repr names its holder."""
     others: list[Waiter] = list(blocked.values())
     for scheduler in sorted(schedulers, key=lambda scheduler: scheduler.name):
         others += [] if scheduler.main_waiter is None else [scheduler.main_waiter]
@@ -314,7 +322,7 @@ def describe(victim: Waiter, schedulers: Iterable[Scheduler]) -> str:
 
 
 def describe_waiter(name: str, waiter: Waiter) -> Iterable[str]:
-    """Yield a line with a waiter's reason, and one with its place in the code. All are parked."""
+    """Yield a line with a waiter's reason, and a line with its place in the code."""
     yield f"  {name}: {wait_text(waiter)}"
     position = place_of(waiter)
     if position:
@@ -322,14 +330,14 @@ def describe_waiter(name: str, waiter: Waiter) -> Iterable[str]:
 
 
 def wait_text(waiter: Waiter) -> str:
-    """Return a waiter's reason, and the object that it waits on."""
+    """Return a waiter's reason and the awaited object, as text."""
     reason = waiter.park_reason if waiter.parked else "not parked"
     target = waiter.waits_on
     return f"waits for {reason}" + (f" on {shortened(target)}" if target is not None else "")
 
 
 def shortened(thing: object) -> str:
-    """Return the repr of an object, cut to ``MAX_DESCRIBED`` characters; if repr() fails, the text names its error."""
+    """Return the repr of an object, cut to ``MAX_DESCRIBED`` characters; if repr() fails, return the error's name."""
     try:
         text = repr(thing)
     except Exception as error:

@@ -1,13 +1,12 @@
-"""The plain OS thread as a waiter: it blocks for real, and a signal during the wait loses nothing.
+"""The waiter of a plain OS thread. A wait blocks the OS thread, and no value is lost if a signal interrupts the wait.
 
-Each thread has one lock, held while the thread runs; it blocks by acquiring that lock, and a wake releases it.
-``_woken`` is the truth: the lock may still be free from an earlier wake, so the thread checks ``_woken`` whenever it
-has acquired the lock.
+Each thread has one lock, held while the thread runs. To block, the thread acquires the lock again; a wake releases the
+lock. The lock may still be free from an earlier wake, so the thread checks ``_woken`` each time it has acquired the
+lock.
 """
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
@@ -20,7 +19,9 @@ from .waiter import TIMED_OUT, Waiter, claim
 
 
 class OSThread(Waiter):
-    """A plain OS thread that waits for an object of Dhaga's: it blocks for real. One object per thread."""
+    """The waiter of a plain OS thread. The thread blocks while it waits for an object of Dhaga. Each thread has one
+    waiter.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -43,16 +44,15 @@ class OSThread(Waiter):
         self.own_greenlet = getcurrent()
         self.ident: int = originals.get_ident()
         self._woken = False
-        # Released by a wake; may be released already, or once more, by an earlier one.
+        # A wake releases this lock. The lock may be free already, because an earlier wake has released it.
         self.wake_lock: Any = originals.allocate_lock()
         self.wake_lock.acquire()
         os_threads.add(self)
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The thread's name; the dictionary of threading is read without creating a dummy entry."""
-        thread = threading._active.get(self.ident)  # type: ignore[attr-defined]
-        return thread.name if thread is not None else f"thread {self.ident}"
+        """The thread's name."""
+        return originals.thread_name(self.ident)
 
     def __repr__(self) -> str:
         return f"<OSThread {self.name} {'WAITING ' + self.park_reason if self.parked else 'RUNNING'}>"
@@ -60,28 +60,35 @@ class OSThread(Waiter):
     def park_within(self, timeout: float | None) -> Any:
         """Block until woken. An error raised by a signal handler ends the park, unless a waker was faster.
 
-        In that case nothing handed over is lost, and the error is raised at the next park, like a cancel. If the park
-        must not end (for a lock after ``Condition.wait``), a second error ends it by force.
+        If a waker was faster, the handed-over value is kept, and the error is raised at the next park, like a cancel.
+        If the park must not end (for a lock after ``Condition.wait``), a second error ends the park by force.
         """
+        try:
+            late = self._block_until_woken(timeout)
+        finally:
+            _target = self._take_target()  # dropped on return, as in Scheduler._park
+        if late:
+            return TIMED_OUT
+        try:
+            return self._take_value()
+        finally:
+            self._woken = False  # last: until then, a finalizer must wait with a waiter of its own
+
+    def _block_until_woken(self, timeout: float | None) -> bool:
+        """Block until woken. Returns: True after ``timeout`` seconds. Raises: the error of a signal handler."""
         late = False
         while not (self._woken or late):
             try:
                 late = not self.block(timeout) and self._retracted()
-                # Woken, or about to be: a waker that has claimed this park will set _woken.
+                # The thread is woken or will be woken at once: the waker that has claimed this park sets _woken.
                 timeout = None
-            # KeyboardInterrupt or a handler's error, in the main thread.
+            # In the main thread: KeyboardInterrupt, or the error of a signal handler.
             except BaseException as raised:
                 if self._retracted():
                     raise
                 if not (self.pending_errors and self.wake_parked(error=raised)):
                     pending_errors_of(self).append(raised)
-        if late:
-            return TIMED_OUT
-        self._woken = False
-        if self._error is not None:
-            self._throw_error()
-        value, self._value = self._value, None
-        return value
+        return late
 
     def block(self, timeout: float | None) -> bool:
         """Block until woken. Returns: False after ``timeout`` seconds."""
@@ -97,7 +104,7 @@ class OSThread(Waiter):
         return True
 
     def block_forever(self) -> bool:
-        """Block until woken, and count as blocked meanwhile."""
+        """Block until woken, and mark this thread as blocked meanwhile."""
         try:
             deadlock.mark_blocked(self)
             while not self._woken:
@@ -107,7 +114,7 @@ class OSThread(Waiter):
         return True
 
     def _retracted(self) -> bool:
-        """End the park from within. Returns: False if a waker has won; the caller must then await its wake."""
+        """End the park from this thread. Returns: False if a waker was faster; the caller must then await the wake."""
         ticket = self.parked
         return self.undo_park() and claim(ticket)
 
@@ -116,10 +123,11 @@ class OSThread(Waiter):
         self._woken = True
         try:
             self.wake_lock.release()
-        # The lock is open still.
+        # The lock is still free from an earlier wake.
         except RuntimeError:
             pass
 
 
-# All of them: no thread of the parent waits in a forked child.
+# All living OSThreads. A forked child empties the tickets of the parent's other threads, because these threads do not
+# exist in the child.
 os_threads: weakref.WeakSet[OSThread] = weakref.WeakSet()

@@ -1,8 +1,10 @@
-"""The wait-for graph: which waiters wait for objects that others hold, and the cycles in it.
+"""The wait-for graph, and the search for its cycles. The graph connects each waiter with the holders of the object that
+the waiter waits for.
 
-Each wait target has a method that names its holders (``_holders()``): a lock names its owner, a joined dhaga itself, a
-scope its children. A queue or an event has none, because any code may put or set. A waiter with several holders, such
-as a scope, goes on when all of them have ended, so that one cycle through any of them is a deadlock.
+A wait target with holders has a method ``_holders()``: a lock returns its owner, a joined dhaga returns itself, and a
+scope returns its children. A queue or an event has no holders, because any code may put an item or set the event. A
+waiter whose wait has several holders (for example, at the end of a scope) waits until all of them end. So a cycle
+through any of them is a deadlock.
 """
 
 from __future__ import annotations
@@ -17,25 +19,26 @@ if TYPE_CHECKING:
 
 
 def holders(waiter: Waiter) -> list[object]:
-    """Return the holders that a wait depends on; an empty list where any code could end it."""
+    """Return the holders on which a waiter's wait depends; an empty list if any code could end the wait."""
     return holders_of(waiter.waits_on)
 
 
 def holders_of(thing: object) -> list[object]:
-    """Return what holds a lock, scope or the like: a scope its children."""
+    """Return the holders of a wait target: the owner of a lock, the children of a scope."""
     name_holders: Any = getattr(thing, "_holders", None)
     return [] if name_holders is None else name_holders()
 
 
 def name_of(holder: Any) -> str:
-    """Return the name of a holder: a dhaga, or the greenlet that stands for main code or a plain thread."""
+    """Return the name of a holder, which is a dhaga or the greenlet of main code or of a plain thread."""
     return str(getattr(holder, "name", "a plain thread"))
 
 
 def cycles(waiters: Iterable[Waiter]) -> list[list[Waiter]]:
-    """Return the cycles in which each waiter waits for an object that the next one holds: none of them can continue.
+    """Return cycles. In a cycle each waiter waits for an object that the next waiter holds, so no waiter can continue.
 
-    Each cycle is returned once, beginning with the first of ``waiters`` that is part of it.
+    A cycle begins with the waiter that the search reaches first. If a waiter has several holders, a cycle that shares
+    waiters with an earlier cycle may be left out.
     """
     all_waiters = list(waiters)
     by_greenlet = {id(greenlet_of(waiter)): waiter for waiter in all_waiters}
@@ -52,16 +55,16 @@ def cycles(waiters: Iterable[Waiter]) -> list[list[Waiter]]:
 
 
 def greenlet_of(holder: object) -> object:
-    """Return the identity of a holder: a lock knows main code by its greenlet, a wait queue by its waiter."""
+    """Return a holder's greenlet. (A lock stores main code as a greenlet, but a wait queue stores it as a waiter.)"""
     return getattr(holder, "own_greenlet", holder)
 
 
 def _cycles_from(first: Waiter, after: dict[int, list[Waiter]], done: set[int]) -> list[list[Waiter]]:
-    """Walk all waits that start at one waiter, depth first; ``done``: waiters that need no second visit."""
+    """Return the cycles that are reachable from a waiter, searched depth first. ``done``: the visited waiters."""
     found = []
     path: list[Waiter] = []
     on_path: dict[int, int] = {}
-    # An explicit stack: a chain of 10,000 joins would exceed the recursion limit.
+    # An explicit stack, because a chain of 10,000 joins would exceed the recursion limit.
     steps: list[list[Waiter]] = [[first]]
     while steps:
         if not steps[-1]:
@@ -81,21 +84,21 @@ def _cycles_from(first: Waiter, after: dict[int, list[Waiter]], done: set[int]) 
     return found
 
 
-# ---- as text
+# ---- text
 
 
 def place_of(waiter: Waiter) -> str:
-    """Return the innermost place of a parked waiter in code outside Dhaga; empty if there is none."""
+    """Return the place in code outside Dhaga where a waiter is parked, as text; empty if there is no such place."""
     greenlet = getattr(waiter, "own_greenlet", waiter)
     stack = [frame for frame in stack_of(getattr(greenlet, "gr_frame", None)) if not frame.of_dhaga]
     return f"{stack[-1]}: {stack[-1].source}".removesuffix(": ") if stack else ""
 
 
 def cycle_texts(waiters: Sequence[Waiter]) -> list[str]:
-    """Return the waiters of each cycle by name, a line per cycle."""
+    """Return a line for each cycle, with the names of its waiters."""
     return [cycle_text([waiter.name for waiter in cycle]) for cycle in cycles(waiters)]
 
 
 def cycle_text(cycle: Sequence[str]) -> str:
-    """Return the names of a cycle as a sentence, with the first one again at its end."""
+    """Return the names of a cycle as a sentence that ends with the first name."""
     return " waits for ".join([*cycle, cycle[0]])

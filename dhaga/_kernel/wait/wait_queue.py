@@ -1,11 +1,12 @@
-"""The one FIFO on which every primitive rests.
+"""The FIFO queue in which waiters park. Locks, queues, events and all other primitives use this queue.
 
-A waker removes the first waiter and hands the lock, item or permit to it: the woken waiter does not check again (no
-barging). The queue takes no lock: ``append`` and ``popleft`` of a deque are atomic. It holds tickets, one for each
-park, and not the waiters: the waker that takes a waiter out of its ticket may resume it. A waiter that leaves by a
-timeout or a cancel removes itself; the void ticket stays until a waker skips it, or half of the queue is void
-(``_remove``). A waker in another OS thread may look at the empty queue just before a waiter joins it. So the waiter
-joins the queue first, then checks again, and serves the queue itself.
+A waker removes the first waiter and hands the lock, item or permit over: the woken waiter does not check again, and no
+later caller overtakes it. The queue needs no lock, because ``append`` and ``popleft`` of a deque are atomic. The queue
+holds tickets, one for each park, instead of waiters: the waker that takes a waiter out of a ticket may resume the
+waiter. A timeout or a cancel takes the waiter out and leaves a void ticket. The void ticket stays until a waker removes
+it, or until more than half of the queue is void (``_remove``). A waker in another OS thread may see an empty queue just
+before a waiter joins. The waiter therefore joins first, and then checks again whether it must wait. If the waiter need
+not wait, it serves the queue itself.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from ..interpreter.guards import TicketDeque
 from .current import this_waiter
 from .waiter import Waiter, claim
 
-# Void tickets that are always tolerated, 64 bytes each. Above this number, half of the queue may be void.
+# Up to this number of void tickets (64 bytes each) may stay. Beyond this number, at most half of the queue may be void.
 COMPACT_ABOVE = 8
 
 
 class WaitQueue(TicketDeque[list[Waiter]]):
-    """The waiters for one thing, first come, first served.
+    """The waiters for one object, in order of arrival.
 
-    ``reason``: shown in a dump for each waiter; ``closed``: the wait is over for good, so that later waiters are served
-    at once. ``epoch``, of a lock's queue: the number of waits at the lock's conditions that have begun. Each waiter
-    notes the epoch on arrival; so a waiter of a condition finds its place among the waiters for the lock.
+    ``reason``: the text that a dump shows for each waiter. ``closed``: whether the wait is over for good, so that later
+    waiters are served at once. ``epoch``, in a lock's queue: the number of waits at the lock's conditions so far. Each
+    waiter stores the epoch of its arrival. By this epoch, a notify finds the waiter's place among the lock's waiters.
     """
 
     __slots__ = ("closed", "epoch", "owner_ref", "reason", "void")
@@ -41,39 +42,41 @@ class WaitQueue(TicketDeque[list[Waiter]]):
 
     def __init__(self, owner: object, reason: str) -> None:
         super().__init__()
-        # A weak reference: without a cycle a lock is freed with its last reference.
+        # A weak reference avoids a cycle, so that a lock is freed with its last reference.
         self.owner_ref: weakref.ref[object] = weakref.ref(owner)
         self.reason: str = reason
         self.closed: bool = False
         self.epoch: int = 0
-        # The number of void tickets, approximate: two OS threads may count at once.
+        # The approximate number of void tickets: two OS threads may count at the same time.
         self.void: int = 0
 
     @property
     def owner(self) -> object:
-        """The object waited for: a lock, a queue, …"""
+        """The object that the waiters wait for, such as a lock."""
         return self.owner_ref()
 
     def _remove(self, waiter: Waiter) -> None:
-        """Count a ticket that is about to be void, by a timeout or a cancel. Looking for it would cost O(n).
+        """Count a ticket that a timeout or a cancel is about to make void. The ticket stays queued: a search would cost
+        O(n).
 
-        A waker skips it. Once half are void all void ones are dropped, which costs O(1) a ticket in the long run.
+        A waker skips void tickets. Once more than half of the queue is void, all void tickets are dropped, at an
+        amortized cost of O(1) a ticket.
         """
         self.void += 1
         if self.void > COMPACT_ABOVE and self.void * 2 > len(self):
             self.drop_void()
 
     def drop_void(self) -> None:
-        """Drop void tickets in one rotation, in which the live ones keep their order."""
-        # One call of a C function, which itself calls only C functions, such as len(): no other OS thread and no signal
-        # handler can run in between. In a step-by-step rotation, a waiter that joins meanwhile would get in front of
-        # earlier ones.
-        # A void ticket joins first and is dropped last. So the queue never looks empty to another OS thread, which
-        # would leave a lock free beside a waiter.
+        """Drop void tickets in one rotation of the queue. The live tickets keep their order."""
+        # ``extend`` is one call of a C function that calls only C functions, such as len(), so no other OS thread and
+        # no signal handler runs in between. During a step-by-step rotation, a new waiter could get in front of earlier
+        # waiters.
+        # A void ticket is appended first and dropped last. Without this ticket, the queue might look empty to another
+        # OS thread, and that thread would leave a lock free although a waiter is queued.
         last = map(self.append, ([],))
         turns = chain.from_iterable(map(repeat, ((),), map(len, (self,))))
         live = filter(None, chain(last, starmap(self.popleft, turns)))
-        # Without the interpreter lock, a finalizer in this OS thread may empty the queue meanwhile.
+        # On a build without the interpreter lock, a finalizer in this OS thread may empty the queue meanwhile.
         with suppress(IndexError):
             self.extend(live)  # atomic
         self.void = 0
@@ -85,10 +88,10 @@ class WaitQueue(TicketDeque[list[Waiter]]):
 
     @compiled  # C: an open queue
     def wait(self, available: object, serve: Callable[[], object], timeout: float | None = None) -> Any:
-        """Queue up and park until served.
+        """Join the queue and park until served.
 
-        If ``available`` is true by now, ``serve()`` hands it to the first in the queue: that closes the race with a
-        waker in another OS thread. Returns and raises: as ``Waiter.park_within``.
+        If ``available`` is true after the caller has joined, ``serve()`` serves the first waiter. This closes the race
+        with a waker in another OS thread. Returns and raises: the same as ``Waiter.park_within``.
         """
         me = this_waiter()
         me.prepare_park(self.reason, self)
@@ -97,16 +100,23 @@ class WaitQueue(TicketDeque[list[Waiter]]):
             try:
                 serve()
             except BaseException as raised:
-                # The caller goes on, and no waker may wake it.
-                if claim(me.parked):
-                    self._remove(me)
-                    raise
-                # A waker was faster, and what it hands over must not be lost.
-                me.cancel_with(raised)
+                self.leave_with(raised, me)
         return me.park_within(timeout)
 
+    def leave_with(self, error: BaseException, me: Waiter) -> None:
+        """Remove the caller, who has queued up but not parked yet, and raise the error. From: an ``except`` block.
+
+        If a waker was faster, its value must not be lost: the error stays pending until the next park.
+        """
+        if not claim(me.parked):
+            me.cancel_with(error)
+            return
+        self._remove(me)
+        me.wait_target = me._value = None
+        raise
+
     def wait_uncancellable(self, serve: Callable[[], object], arrival: int | None = None) -> Any:
-        """Queue up, by ``arrival`` or at the end, and park until served: a cancel stays pending."""
+        """Join the queue, by ``arrival`` or at the end, and park until served. A cancel stays pending."""
         me = this_waiter()
         # No prepare_park(): a cancel that is already pending must also wait.
         me.park_on(self, arrival)
@@ -114,17 +124,17 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         return me.park_until_woken()
 
     def begin_epoch(self) -> int:
-        """Return the arrival of a waiter at a condition of this lock. From: the lock's holder."""
+        """Begin a new epoch for a waiter at a condition of this lock, and return the epoch. From: the lock's holder."""
         self.epoch += 1
         return self.epoch
 
     def insert_by_arrival(self, ticket: list[Waiter], arrival: int) -> None:
-        """Insert a ticket before the tickets of all waiters that came later. From: the lock's holder.
+        """Insert a ticket before those of all waiters of the same or a later epoch. From: the lock's holder.
 
-        Bisected, because thousands may wait on either side: a walk from one end would cost O(n) for each notify.
+        The place is found by bisection, because a search from one end would cost O(n) for each notify.
         """
         low, high = 0, len(self)
-        with suppress(IndexError):  # another OS thread has released the lock meanwhile: some have gone
+        with suppress(IndexError):  # another OS thread has released the lock meanwhile: some waiters have left
             while low < high:
                 middle = live = (low + high) // 2
                 while live < high and not self[live]:  # void
@@ -136,17 +146,17 @@ class WaitQueue(TicketDeque[list[Waiter]]):
         self.insert(low, ticket)
 
     def take_first(self) -> Waiter | None:
-        """Remove the first waiter from its ticket, to be resumed by the caller; None if none waits."""
+        """Remove and return the first waiter, which the caller must resume. Returns: None if there is no waiter."""
         while self:
             try:
                 return self.popleft().pop()
-            # The ticket was void, or another OS thread took the last one.
+            # The ticket was void, or another OS thread has taken the last ticket.
             except IndexError:
                 continue
         return None
 
     def take_last(self) -> Waiter | None:
-        """Remove the last waiter from its ticket, to be resumed by the caller; None if none waits."""
+        """Remove and return the last waiter, which the caller must resume. Returns: None if there is no waiter."""
         while self:
             try:
                 return self.pop().pop()
@@ -156,7 +166,7 @@ class WaitQueue(TicketDeque[list[Waiter]]):
 
     @compiled
     def wake_first(self, value: Any = True) -> Waiter | None:
-        """Wake the first waiter. Returns: that waiter; None if none waits."""
+        """Wake the first waiter. Returns: the woken waiter; None if there is no waiter."""
         waiter = self.take_first()
         if waiter is not None:
             waiter.deliver_wake(value)

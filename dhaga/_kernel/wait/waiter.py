@@ -1,16 +1,17 @@
-"""The waiter: the base of everything that can park. It has the API of wakers, and parks by a switch of the scheduler.
+"""The waiter: the base class of everything that can park. It has the methods to park and to wake.
 
 A wait has two halves. ``prepare_park(reason, target)`` marks the waiter as parked: from then on a wake counts. The
-waiter then joins the queue in which a waker looks, checks once more whether it still must wait, and calls
-``park_until_woken()``. That order makes wakes from other OS threads safe without a lock around it.
-``parked`` is the ticket of the park: a list, new for each, that holds the waiter while it is parked. Taking the waiter
-out is atomic, and decides which wake wins. The first wake takes the waiter, sets value or error, and appends the waiter
-to its run queue; every later wake gets IndexError and is a no-op. A wake never switches.
-A timeout or a cancel first undoes the park: ``wait_target._remove(waiter)`` takes the waiter off what it waits for. If
-that fails, or the ticket is void by then, a waker has the waiter already: a timeout is too late then, and a cancel
-stays pending until the next park. So nothing handed over is ever lost.
-Three kinds share this face: a dhaga (``microthread.py``) and the main code of a thread (``main_code.py``), which are
-switched, and a plain OS thread, which blocks for real (``thread_waiter.py``).
+waiter then joins a queue, in which wakers find it. Next the waiter checks once more whether it must wait, and calls
+``park_until_woken()``. In this order, wakes from other OS threads are safe without a lock.
+``parked`` is the ticket of the park: a list, new for each park, that holds the waiter while it is parked. Taking the
+waiter out of the ticket is atomic and decides which wake wins. The first wake takes the waiter, sets the waiter's value
+or error, and appends the waiter to its run queue. Every later wake gets IndexError and does nothing. A wake never
+switches.
+A timeout or a cancel first undoes the park: ``wait_target._remove(waiter)`` removes the waiter from its place. If the
+removal fails, or the ticket is void after the removal, a waker has already taken the waiter. In that case a timeout is
+too late, and a cancel stays pending until the next park. So no handed-over value is ever lost.
+There are three kinds of waiters, besides the waiter of a finalizer (``inner_waiter.py``). A dhaga (``microthread.py``)
+and the main code of a thread (``main_code.py``) are switched. A plain OS thread (``thread_waiter.py``) blocks.
 """
 
 from __future__ import annotations
@@ -28,21 +29,22 @@ if TYPE_CHECKING:
 
 
 class WaitTarget(Protocol):
-    """The place of a waiter while it is parked. Undoing the park removes the waiter from there.
+    """The place of a waiter while it is parked. Undoing the park removes the waiter from this place.
 
-    With ``for_all`` true, any code may wake the waiter; without it only the code that has something to hand over.
+    If ``for_all`` is true, any code may wake the waiter; otherwise only code that hands something over to the waiter
+    may do so.
     """
 
     def _remove(self, waiter: Any, /) -> object:
-        """Remove the waiter. ValueError or False: too late, a waker has it already."""
+        """Remove the waiter. ValueError or False means that a waker has already taken the waiter."""
 
 
 logger = logging.getLogger("dhaga")
 
 
 class TimedOut:
-    """The result of a park whose own timeout came first. It is a value, because a signal handler may raise
-    TimeoutError.
+    """The result of a park that its own timeout has ended. This result is not an error, because a park may also raise a
+    TimeoutError of other code.
     """
 
     __slots__ = ()
@@ -52,7 +54,7 @@ class TimedOut:
 
 
 class NotCancellable:
-    """Wait target that cannot be undone: timeouts are ignored, a cancel stays pending until the next park."""
+    """Target of a wait that cannot be undone: timeouts are ignored, and a cancel stays pending until the next park."""
 
     __slots__ = ()
 
@@ -61,7 +63,7 @@ class NotCancellable:
 
 
 class SleepTarget:
-    """Wait target of a sleeper. It is in no queue to be removed from; the end of a sleep is a wake, not an error."""
+    """Target of a sleep. A sleeping waiter is in no queue, and the end of a sleep is a wake, not an error."""
 
     __slots__ = ()
     for_all = True
@@ -70,14 +72,24 @@ class SleepTarget:
         return True
 
 
-# Compared by identity.
+class YieldTarget:
+    """Target of a yield: the waiter is not parked but in its run queue, so nothing can end the yield earlier."""
+
+    __slots__ = ()
+
+    def _remove(self, waiter: object) -> bool:
+        return False
+
+
+# These objects are compared by identity.
 TIMED_OUT = TimedOut()
 NOT_CANCELLABLE = NotCancellable()
 SLEEPING = SleepTarget()
+YIELDING = YieldTarget()
 
 
 def claim(ticket: list[Any]) -> bool:
-    """Remove the waiter from its ticket. Returns: False if another wake, or the end of the wait, was faster."""
+    """Remove the waiter from its ticket. Returns: False if the ticket is already void."""
     try:
         del ticket[0]
     except IndexError:
@@ -86,38 +98,40 @@ def claim(ticket: list[Any]) -> bool:
 
 
 class Waiter:
-    """Base of everything that can park: the API of wakers, and parking by a switch."""
+    """Base class of everything that can park, with the methods to park and to wake."""
 
-    # mypy takes a mixin's empty slots for those of its subclasses.
+    # mypy would apply these empty slots to the subclasses.
     if not TYPE_CHECKING:
         __slots__ = ()
 
     name: str
     ident: int
     scheduler: Scheduler
-    # The queue that a wake appends to: the run queue, or the queue of another priority.
+    # The queue to which a wake appends this waiter: the run queue, or the queue of another priority.
     wake_queue: Any
     own_priority: Priority
-    # The ticket of its park: a list, new for each, that holds the waiter. Taking it out is the atomic claim
-    # that decides which wake wins. Wait queues hold tickets, so that one whose waiter has left is void by itself.
+    # The ticket of the park: a list, new for each park, that holds this waiter. Taking the waiter out is atomic and
+    # decides which wake wins. Wait queues hold tickets instead of waiters: a waiter that leaves makes its ticket void,
+    # without a search of the queue.
     parked: list[Any]
-    # Of this park, or of the last one.
+    # The reason of the present park, or of the last park.
     park_reason: str
+    # The target of the present park. The end of the park sets it to None.
     wait_target: WaitTarget | None
-    # Until the wake: the item of a ``put``, or the queue of an uncancellable wait. Then: the wake's value.
+    # Before the wake: the item of a ``put``, or the queue of an uncancellable wait. Afterwards: the wake's value.
     _value: Any
     _error: BaseException | None
-    # When the last park began, by the scheduler's clock. A dhaga notes when the next poll was due then: reading the
-    # clock at each park would cost 45 ns.
+    # The time when the last park began, by the scheduler's clock. A dhaga stores the time of its scheduler's next poll
+    # instead, because reading the clock at each park would cost 45 ns.
     parked_since: float
-    # In a lock's queue: the queue's ``epoch`` when this waiter came. Earlier waiters are served first.
+    # In a lock's queue: the queue's ``epoch`` at this waiter's arrival. Earlier waiters are served first.
     arrival: int
-    # Cancels and expired Timeouts that are still to be raised: an empty tuple until the first one, because a list in
-    # each dhaga would take 56 bytes; see ``pending_errors_of``.
+    # Cancels and expired Timeouts that are not yet raised. Before the first of them this attribute is an empty tuple,
+    # because a list in each dhaga would take 56 bytes; see ``pending_errors_of``.
     pending_errors: PendingErrors
 
     def _init_wait(self) -> None:
-        """Set the fields of a waiter that has never parked. A dhaga sets its own, written out."""
+        """Set the fields of a waiter that has never parked. A dhaga sets the same fields in its own ``__init__``."""
         self.parked = []
         self.park_reason = ""
         self.pending_errors = ()  # type: ignore[assignment]
@@ -132,37 +146,40 @@ class Waiter:
         return self.own_priority
 
     def _assign_to(self, scheduler: Scheduler, priority: Priority) -> None:
-        """Assign this waiter to a scheduler and priority; takes effect at the next wake."""
+        """Assign this waiter to a scheduler and priority, from the next wake on."""
         self.wake_queue = scheduler._queue_of(priority)
         self.scheduler = scheduler
         self.own_priority = priority
 
     def prepare_park(self, reason: str, target: WaitTarget | None = None) -> None:
-        """Mark this waiter as parked, without switching yet; a pending cancel is raised instead.
+        """Mark this waiter as parked, without switching yet. If an error is pending, raise it instead.
 
         Raises: Cancelled, Expired.
         """
         if self.pending_errors:
             self._throw_error(self.pending_errors.pop(0))
-        # The ticket comes last: from here on a timeout or a cancel may ask for the target.
+        # Before 3.12 this may collect garbage. If the target were set, a finalizer's is_woken() would clear it.
+        ticket = [self]
+        # The ticket is set last, because from then on a timeout or a cancel may use the target.
         self.wait_target = target
         self.park_reason = reason
-        self.parked = [self]
+        self.parked = ticket
 
     def prepare_uncancellable(self, reason: str, target: WaitTarget = NOT_CANCELLABLE) -> None:
         """Mark this waiter as parked as ``prepare_park`` does, but keep a pending cancel pending.
 
-        The ``target`` must refuse timeouts and cancels while they must not end the park.
+        As long as timeouts and cancels must not end the park, the ``target`` must refuse to remove the waiter.
         """
+        ticket = [self]  # made first, as in prepare_park
         self.wait_target = target
         self.park_reason = reason
-        self.parked = [self]
+        self.parked = ticket
 
     def park_until_woken(self, timeout: float | None = None) -> Any:
         """Switch away until this waiter is woken.
 
-        Parks: until woken; after ``timeout`` seconds the park is undone. From: the waiter itself, after
-        ``prepare_park``. Returns: the waker's value. Raises: the waker's error, TimeoutError, Cancelled.
+        Parks: until woken, at most for ``timeout`` seconds. From: the waiter itself, after ``prepare_park``. Returns:
+        the waker's value. Raises: the waker's error, TimeoutError, Cancelled.
         """
         value = self.park_within(timeout)
         if value is TIMED_OUT:
@@ -172,7 +189,7 @@ class Waiter:
     def park_within(self, timeout: float | None) -> Any:
         """Park as ``park_until_woken`` does. Returns: the waker's value; TIMED_OUT after ``timeout`` seconds.
 
-        So a TimeoutError never means this park's own timeout: a waker or a signal handler has raised it.
+        So a TimeoutError always comes from a waker or a signal handler, never from this park's own timeout.
         """
         if timeout is None:
             return self.scheduler._park(self)
@@ -183,8 +200,20 @@ class Waiter:
         finally:
             scheduler.timers.discard(entry)
 
+    def _take_target(self) -> WaitTarget | None:
+        """Return the target of the park that has ended, and remove the reference to it."""
+        target, self.wait_target = self.wait_target, None
+        return target
+
+    def _take_value(self) -> Any:
+        """Return the value of the wake that has ended the park, or raise its error."""
+        if self._error is not None:
+            self._throw_error()
+        value, self._value = self._value, None
+        return value
+
     def _throw_error(self, error: BaseException | None = None) -> NoReturn:
-        """Raise a pending error, or the one this waiter was woken with."""
+        """Raise ``error``, or by default the error with which this waiter was woken."""
         if error is None:
             error, self._error = self._error, None
             assert error is not None
@@ -194,16 +223,16 @@ class Waiter:
         try:
             raise error
         finally:
-            # Its traceback holds this frame: that would be a cycle.
+            # The error's traceback refers to this frame, so a local variable for the error would make a cycle.
             del error
 
     def wake(self, value: Any = None, error: BaseException | None = None) -> bool:
         """Make a waiter in ``dhaga.park``, or in a sleep, runnable: its park returns ``value`` or raises ``error``.
 
-        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if it is not parked, or another wake won.
-        Raises: RuntimeError if it waits for something that has wakers of its own, such as a lock.
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if the waiter is not parked or another
+        wake won. Raises: RuntimeError if the waiter waits for an object that hands something over, such as a lock.
         """
-        # The ticket first: if the waiter parks anew meanwhile, in another OS thread, this ticket is void.
+        # The ticket is read first: if the waiter parks again meanwhile, in another OS thread, this ticket is void.
         ticket = self.parked
         target = self.wait_target
         if target is not None and ticket and not getattr(target, "for_all", False):
@@ -214,9 +243,10 @@ class Waiter:
         return self.wake_from(ticket, value, error)
 
     def wake_from(self, ticket: list[Any], value: Any = None, error: BaseException | None = None) -> bool:
-        """Wake this waiter from one particular park. Returns: False if another wake was faster.
+        """Wake this waiter from the park with this ticket. Returns: False if another wake was faster.
 
-        A waker in another OS thread may have parked the waiter anew meanwhile, as ``Condition.notify`` does.
+        The caller has read the ticket earlier. In the meantime a ``Condition.notify`` in another OS thread may have
+        moved the waiter to the lock, for a new park with another ticket.
         """
         if not claim(ticket):
             return False
@@ -224,9 +254,10 @@ class Waiter:
         return True
 
     def wake_parked(self, value: Any = None, error: BaseException | None = None) -> bool:
-        """Wake this waiter. From: the code it waits for, which has taken it off its queue; else as ``wake``."""
+        """Wake this waiter as ``wake`` does. From: the object that has removed this waiter from its queue."""
         try:
-            # 40 % cheaper than pop(), and one bytecode: of two threads that wake at once, one gets IndexError.
+            # This statement is one bytecode, and is 40 % cheaper than pop(). If two threads wake this waiter at the
+            # same time, the second gets IndexError.
             del self.parked[0]
         except IndexError:
             return False
@@ -234,54 +265,55 @@ class Waiter:
         return True
 
     def deliver_wake(self, value: Any = None, error: BaseException | None = None) -> None:
-        """Make this waiter runnable. From: the waker that has taken it out of its ticket."""
-        # Read once: another OS thread may remove the observer.
+        """Make this waiter runnable. From: the waker that has taken this waiter out of its ticket."""
+        # The hook is read once, because another OS thread may remove the listener.
         on_wake = hooks.on_wake
         if on_wake is not None:
             on_wake(self)
         self._value = value
         if error is not None:
             self._error = error
-        # Value and error are set before the append: from here on the scheduler may switch to this waiter in its own
-        # thread.
+        # Value and error are set before the append, because after the append the scheduler may run this waiter in
+        # another thread.
         self.wake_queue.append(self)
         scheduler = self.scheduler
-        # The scheduler sets this flag and then looks at its queue again, so that one of the two sides sees the other.
+        # The scheduler sets this flag and then checks its queue again. So either the waker sees the flag, or the
+        # scheduler sees the entry.
         if scheduler.asleep:
             scheduler.wake_loop()
 
     @property
     def wait_timed_out(self) -> bool:
-        """Whether the last park has ended by its timeout. Read before the waiter runs again."""
+        """Whether the last park has ended by its timeout. Valid until the waiter runs again."""
         return self._value is TIMED_OUT
 
     def _expire(self) -> None:
-        """End the park by its own timeout; no-op if a waker was faster."""
+        """End the park by its own timeout. Do nothing if a waker was faster."""
         self._end_park(TIMED_OUT)
 
     def time_out_park(self) -> None:
-        """Raise TimeoutError at a park that has no timeout of its own; no-op if a waker was faster."""
+        """Raise TimeoutError at a park that has no timeout of its own. Do nothing if a waker was faster."""
         self._end_park(None, TimeoutError("timed out"))
 
     def _end_park(self, value: object, error: BaseException | None = None) -> None:
-        """Undo the park and wake the waiter; a sleeper's sleep is over."""
+        """Undo the park and wake the waiter. For a sleeping waiter this is the normal end of its sleep."""
         if self.wait_target is SLEEPING:
             self.wake_parked()
         elif (ticket := self.parked) and self.undo_park():
             self.wake_from(ticket, value, error)
 
     def cancel_with(self, error: BaseException) -> None:
-        """Raise ``error`` at this park if that can still be undone, else at the next one; a shield holds it off."""
+        """Raise ``error`` at this park if the park can still be undone, else at the next park that no shield covers."""
         pending = self.pending_errors
         shielded = isinstance(pending, PendingErrors) and pending.holds_off(error)
         ticket = self.parked
         if ticket and not shielded and self.undo_park() and self.wake_from(ticket, error=error):
             return
-        # A wake was faster, there is nothing to undo, or a shield holds the error off: it stays pending.
+        # The error stays pending: a wake was faster, the waiter is not parked, or a shield holds the error off.
         pending_errors_of(self).append(error)
 
     def cancel_by_scope(self, scope_cancel: ScopeCancel) -> None:
-        """Raise a scope's cancel at this park, if that can still be undone, and at each further one."""
+        """Raise a scope's cancel at this park, if the park can still be undone, and at each later park."""
         pending = pending_errors_of(self)
         pending.append(scope_cancel)
         ticket = self.parked
@@ -289,12 +321,14 @@ class Waiter:
             self.wake_from(ticket, error=scope_cancel.error())
 
     def park_on(self, queue: Any, arrival: int | None = None) -> None:
-        """Join a queue with a new ticket that neither a timeout nor a cancel voids: the wake is certain to come.
+        """Join a queue for a wait that neither a timeout nor a cancel ends.
 
-        With an ``arrival`` at a lock, before all later waiters; else at the end. From: the waiter itself, or the waker
-        that has taken it out of its ticket, as ``Condition.notify`` does.
+        With an ``arrival``, join a lock's queue before all waiters of the same or a later epoch; without, join at the
+        end. From: the waiter itself, or a waker that has taken the waiter out of its ticket, as ``Condition.notify``
+        does.
         """
-        # Main code leaves this queue for the handlers of signals.
+        # The queue is stored here for main code, which leaves the queue to run signal handlers, and then joins it
+        # again.
         self._value = queue
         self.prepare_uncancellable(queue.reason)
         if arrival is None:
@@ -313,13 +347,13 @@ class Waiter:
         except ValueError:
             return False
         except Exception:
-            # A user's undo failed. The waiter is woken, because it would hang otherwise.
+            # A user's undo function failed. Without a wake the waiter would hang.
             logger.exception("the undo of %r failed; it is woken nevertheless", self)
             return True
 
     @property
     def waits_on(self) -> object:
-        """The object this waiter is parked on, as far as its target reports one."""
+        """The object that this waiter waits for: its target or the target's owner. None if there is no such object."""
         if not self.parked or self.wait_target is SLEEPING or self.wait_target is NOT_CANCELLABLE:
             return None
         return getattr(self.wait_target, "owner", self.wait_target)

@@ -1,7 +1,7 @@
-/* The static data, made from three lists: the known classes with the places of their slots, the Python twins, and the
-strings. Also the helpers that all other files use to read and write slots and to call twins. */
+/* The static data, made from three lists: the known classes with the offsets of their slots, the Python twins, and the
+strings. This file also has the helpers with which all other files read and write slots and call twins. */
 
-/* CPython counts a class's version up at each change, and sets it to 0 until an attribute is next looked up. */
+/* At each change CPython sets a class's version to 0, and at the next lookup of an attribute to a new number. */
 #define NO_VERSION UINT_MAX
 
 typedef struct {
@@ -35,7 +35,7 @@ static const struct {
 
 static int is_unpatched(known_class *known);
 
-/* Whether the object is an instance of exactly this class with its own methods: no subclass's, no mock's. */
+/* Whether an object is an instance of exactly this class (not of a subclass), and no program has replaced a method. */
 static inline int
 is_itself(PyObject *object, known_class *known)
 {
@@ -44,10 +44,10 @@ is_itself(PyObject *object, known_class *known)
 }
 
 #define IS(object, known) is_itself((object), &(known))
-/* Whether it is an instance of the class or of a subclass, which has the same slots. */
+/* Whether an object is an instance of the class or of a subclass, which has the same slots. */
 #define IS_A(object, known) ((known).type != NULL && PyObject_TypeCheck((object), (known).type))
 
-/* Whether it is a dhaga, also of a subclass, whose wake methods are Dhaga's own. */
+/* Whether an object is a dhaga, perhaps of a subclass, and no program has replaced Dhaga's methods. */
 static inline int
 is_dhaga(PyObject *object)
 {
@@ -65,7 +65,7 @@ _Static_assert(FUNCTIONS <= 64, "known_class.overridden has a bit for each");
 static PyObject *python_twin[FUNCTIONS]; /* owned */
 
 static PyObject *hooks; /* the dictionary of the module of hooks, owned */
-static int frozen;      /* interpreter exit: getcurrent() fails from now on; the Python twins know what to do */
+static int frozen;      /* 1 at interpreter exit, when getcurrent() fails: the Python twins handle this */
 
 static PyTypeObject *deque_type, *epoll_type;
 static PyObject *deque_append, *deque_popleft, *heappush, *heappop, *plain_fileno, *empty;
@@ -137,7 +137,7 @@ read_number(PyObject *object, Py_ssize_t offset, long *number)
     return !too_large;
 }
 
-/* Add to the number in a slot, which is not negative. Returns: -1 on an error. */
+/* Add `count` to the number in a slot. The number is not negative. Returns: -1 on an error. */
 static int
 add(PyObject *object, Py_ssize_t offset, long count)
 {

@@ -1,9 +1,9 @@
-/* The list of the compiled functions. Each is declared only here: the enumeration in classes.h and the table in
-_fast_paths.c are made from it, and the tests read it as compiled.python_functions.
+/* The list of the compiled functions. Each function is declared only here: the enumeration in classes.h and the table
+in _fast_paths.c are made from this list, and the tests read it as compiled.python_functions.
 
 COMPILED(constant, class, name, function): the constant by which C calls the Python twin; the class of known_classes.h
-that the twin is a method of; its name; and the function in C with the arguments that it takes, ANY, ONE or NONE beside
-self.
+to which the twin belongs; the twin's name; and the C function with the arguments that it accepts besides self (ANY, ONE
+or NONE).
 COMPILED_FUNCTION(constant, module, name, function): the same for a function of a module, given by the module's name.
 
 To add one: tag the Python function @compiled, and say beside it what C assumes of its arguments or objects; add a row

@@ -1,6 +1,6 @@
 /* The poller: events of epoll make waiters runnable. Twins: Epoll.poll, and has_event of loop.py. */
 
-/* Whether a value is false; an empty slot is. */
+/* Whether a slot is empty, or contains an empty dictionary. */
 static inline int
 is_empty_dict(PyObject *object)
 {
@@ -64,7 +64,7 @@ pass_on(PyObject *poller, PyObject *watcher, uint32_t events, int no_sharers)
                 END_STEP()
                 if (ticket != NULL && PyList_CheckExact(ticket) && is_deque(queue)) {
                     int failed = discard_key(readers, waiter);
-                    if (failed > 0 && (failed = claim(ticket)) > 0) { /* no look at asleep: who polls is awake */
+                    if (failed > 0 && (failed = claim(ticket)) > 0) { /* a scheduler that polls is awake: no check */
                         failed = append_to(queue, waiter);
                     }
                     Py_DECREF(queue);
@@ -91,7 +91,7 @@ pass_on(PyObject *poller, PyObject *watcher, uint32_t events, int no_sharers)
     return result == NULL ? -1 : 0;
 }
 
-/* Epoll.poll: wake the waiters whose fds are ready by now. CALLS. */
+/* Epoll.poll: wake the waiters whose fds are ready now. CALLS. */
 static int
 poll_epoll(PyObject *self)
 {
@@ -218,7 +218,7 @@ poll_if_watched(PyObject *scheduler)
     return failed;
 }
 
-/* Whether a selector would report an event. It does not wait, so the interpreter lock is kept. */
+/* Whether a selector would report an event. The check does not wait, so it keeps the interpreter lock. */
 static PyObject *
 has_event(PyObject *Py_UNUSED(module), PyObject *fd)
 {

@@ -7,7 +7,7 @@ event_set(PyObject *self, PyObject *Py_UNUSED(no))
 
     HOLD(self, event_guard);
     waiters = SLOT(self, event_waiters);
-    /* One step: a waiter that queues up in between would sleep beside a set flag. */
+    /* One step: a waiter that queues up in between would sleep although the flag is set. */
     if (STILL(1) && IS(self, Event) && is_wait_queue(waiters) && deque_size(waiters) == 0) {
         put(self, event_flag, Py_NewRef(Py_True));
         Py_RETURN_NONE;

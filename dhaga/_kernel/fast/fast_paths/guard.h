@@ -1,27 +1,31 @@
 /* Guards: the re-entrant lock around an atomic step, on builds without the interpreter lock. See steps.h for its use.
 
-A guard begins as a mutex with an owner and a depth. Most primitives stay within one OS thread, where the mutex's two
-atomic operations a step are the price of nothing. So a guard that one thread has acquired STREAK times in a row becomes
-biased to that thread: from then on it only counts `busy` up and down. The first other thread takes the bias away, and
-the guard is a mutex for the rest of its life.
+A guard begins as a mutex with an owner and a depth. Most primitives stay within one OS thread, where the two atomic
+operations of a mutex in each step are wasted. So a guard that one thread has acquired STREAK times in a row becomes
+biased to that thread: from then on this thread only counts `busy` up and down. The first other thread that acquires the
+guard takes the bias away, and the guard is a mutex for the rest of its life.
 
-Why that excludes:
+Why only one thread at a time is in a step:
 - Only the biased thread writes `busy`, and only the holder of the mutex writes `bias`. The biased thread first writes
   `busy`, then reads `bias`; the other thread first writes `bias`, then reads `busy`. So one of the two must see the
-  other's write, if neither processor delays its write past its read. Instead of a fence at each acquisition, the other
-  thread has the kernel put one into each running thread of this process (membarrier) between its write and its read.
-- If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. If it has not
-  seen it, the other thread reads `busy`, and waits until it is 0. That read acquires what the release has written.
-- A bias of before a fork is void: its thread is gone, and a new one may have the same identity. So the epoch is read
-  before the bias, and renew() writes it last.
-- A guard is biased once: a late write to `busy` by the formerly biased thread is never taken for another thread's.
-- Within its steps the biased thread may acquire again (a finalizer): then `busy` is above 0 already, the other thread
-  waits, and the bias does not matter.
-- The other thread waits detached from the interpreter, so that the biased one can collect garbage in its step.
+  other's write, if neither processor delays its write past its read. This takes no fence at each acquisition: between
+  its write and its read, the other thread calls membarrier, which makes the operating system execute a fence in each
+  running thread of this process.
+- If the biased thread sees that it has lost the bias, it takes its count back and acquires the mutex. Otherwise the
+  other thread sees the count in `busy`, and waits until `busy` is 0. With this last read, an acquire, it sees all that
+  the biased thread wrote before the release.
+- A bias from before a fork is void: its thread does not exist in the child, and a new thread may have the same
+  identity. So a thread reads the epoch before the bias, and renew() writes the epoch last.
+- A guard is biased at most once. So a late write to `busy` by the formerly biased thread is never mistaken for another
+  thread's write.
+- Within a step the biased thread may acquire the guard again (in a finalizer). Then `busy` is above 0 already, the
+  other thread waits, and the bias does not matter.
+- The other thread waits detached from the interpreter, so that the biased thread can collect garbage in its step.
 
-STREAK also keeps primitives that pass from thread to thread, and short-lived ones, from paying for a membarrier.
-tests/scenarios/test_memory_order.py runs all of it in every order that C11 allows.
-Rejected: a bias from the start, for that reason; a bias that can come again, which needs a count for each period. */
+Because of STREAK, no membarrier is spent on short-lived primitives and on those that pass from thread to thread.
+tests/scenarios/test_memory_order.py runs this algorithm in every order that C11 allows.
+Rejected: a bias from the start, because of these membarriers. Also rejected: a bias that can return, because each
+period of bias would need its own count. */
 
 #include <pthread.h>
 #include <unistd.h>
@@ -38,8 +42,8 @@ Rejected: a bias from the start, for that reason; a bias that can come again, wh
 
 typedef struct {
     PyObject_HEAD
-    PyMutex mutex;       /* which lets a collection go on while it waits */
-    unsigned short runs; /* how often the candidate has acquired it in a row */
+    PyMutex mutex;       /* a thread that waits for it does not stop a collection */
+    unsigned short runs; /* the candidate's acquisitions of the mutex in a row */
     unsigned int epoch;  /* of the last acquisition of the mutex */
     unsigned int depth;  /* how often the mutex's owner holds it */
     unsigned int busy;   /* how often the biased thread holds it */
@@ -57,7 +61,7 @@ static PyTypeObject *guard_type;
 /* ---- forks: in the child all other threads are gone, and a guard that one of them held is free */
 
 static unsigned int epoch = 1; /* counted up in each child */
-static uintptr_t survivor;     /* the thread that has forked; identities of the others may come again */
+static uintptr_t survivor;     /* the thread that has forked; new threads may have identities of the others */
 static PyMutex renewing;
 static int can_bias;
 
@@ -78,7 +82,7 @@ begin_epoch(void)
     register_barriers();
 }
 
-/* Free a guard that another thread held at a fork, or wanted to take the bias of. */
+/* Free a guard that another thread held at a fork, or whose bias another thread was taking away. */
 static void
 renew(guard *self)
 {
@@ -100,7 +104,7 @@ renew(guard *self)
 
 /* ---- the bias */
 
-/* Have each running thread of this process finish its earlier writes before its later reads. */
+/* Make each running thread of this process finish its earlier writes before its later reads. */
 static void
 fence_all_threads(void)
 {
@@ -109,10 +113,10 @@ fence_all_threads(void)
         return;
     }
 #endif
-    usleep(1000); /* a sandbox forbids it since: a processor needs less than a microsecond to finish a write */
+    usleep(1000); /* a sandbox now forbids the call; a processor finishes a write in less than a microsecond */
 }
 
-/* Take the bias from another thread, once it is out of its step. From: the holder of the mutex. */
+/* Take the bias from another thread, and wait until that thread has ended its step. From: the holder of the mutex. */
 static void
 take_bias(guard *self)
 {
@@ -177,7 +181,7 @@ acquire_guard(guard *self)
     if (LOAD_ACQUIRE(self->epoch) == epoch && LOAD(self->bias) == me) {
         busy = LOAD(self->busy);
         STORE(self->busy, busy + 1);
-        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* for the compiler; the processor's is fence_all_threads() */
+        __atomic_signal_fence(__ATOMIC_SEQ_CST); /* a fence for the compiler; for the processor: fence_all_threads() */
         if (busy > 0 || LOAD(self->bias) == me) {
             return;
         }
@@ -203,7 +207,7 @@ release_guard(guard *self)
     }
 }
 
-/* Acquire a guard. Returns: it, owned; NULL if it is of another type, as those of objects made before this module. */
+/* Acquire a guard and return it. Returns: NULL for another type, as of objects made before this module. */
 static inline guard *
 hold(PyObject *found)
 {

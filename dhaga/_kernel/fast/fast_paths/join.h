@@ -36,7 +36,7 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
         if (me != self && may_wait(me) && SLOT(self, dhaga_done) == Py_False && joiners != NULL &&
             PyList_CheckExact(joiners)) {
             prepare(me, str_join, self, ticket, &before);
-            failed = PyList_Append(joiners, ticket); /* it lives until it is appended: no second check */
+            failed = PyList_Append(joiners, ticket); /* the dhaga cannot end before the append: no second check */
             drop(&before);
             if (failed || has_just_ended(self) < 0) {
                 failed = 1;
@@ -51,8 +51,8 @@ dhaga_wait_for_end(PyObject *self, PyObject *timeout)
     return call_twin(WAIT_FOR_END, self, &timeout, 1, NULL);
 }
 
-/* Remove the ticket of joiners who is the only one. Sets it, owned; NULL with an error. Returns: the number of joiners,
-2 also for a ticket that is not a list. */
+/* Remove the ticket of a single joiner. Sets the ticket, owned; NULL with an error. Returns: the number of joiners, at
+most 2; also 2 for a ticket that is not a list. */
 static inline int
 only_ticket(PyObject *joiners, PyObject **ticket)
 {
@@ -79,9 +79,20 @@ only_ticket(PyObject *joiners, PyObject **ticket)
 static PyObject *
 dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
 {
-    PyObject *scheduler = SLOT(self, dhaga_scheduler), *joiners = SLOT(self, dhaga_joiners), *live, *ticket, *joiner;
+    PyObject *scheduler, *joiners, *live, *ticket, *joiner, *value, *error;
     int number;
 
+    /* CALLS. A finalizer of an argument may park, and a park uses the slots that hold the outcome. The twin may repeat
+    this step. */
+    value = exchange(self, dhaga_value, Py_NewRef(Py_None));
+    error = exchange(self, dhaga_error, Py_NewRef(Py_None));
+    put(self, dhaga_fn, Py_NewRef(Py_None));
+    put(self, dhaga_args, Py_NewRef(Py_None));
+    put(self, dhaga_kwargs, Py_NewRef(Py_None));
+    put(self, dhaga_value, value);
+    put(self, dhaga_error, error);
+    scheduler = SLOT(self, dhaga_scheduler);
+    joiners = SLOT(self, dhaga_joiners);
     if (SLOT(self, dhaga_thread_local_refs) != Py_None || scheduler == NULL || !IS_A(scheduler, Scheduler) ||
         joiners == NULL || !PyList_CheckExact(joiners) || PyList_GET_SIZE(joiners) > 1 ||
         (live = SLOT(scheduler, scheduler_live)) == NULL || !PySet_CheckExact(live)) {
@@ -95,9 +106,6 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
     if (number < 0) {
         return NULL;
     }
-    put(self, dhaga_fn, Py_NewRef(Py_None));
-    put(self, dhaga_args, Py_NewRef(Py_None));
-    put(self, dhaga_kwargs, Py_NewRef(Py_None));
     joiners = SLOT(self, dhaga_joiners);
     while (joiners != NULL && PyList_CheckExact(joiners) && (number = only_ticket(joiners, &ticket)) != 0) {
         int failed = 0;
@@ -106,7 +114,7 @@ dhaga__end(PyObject *self, PyObject *Py_UNUSED(no))
         }
         joiner = ticket == NULL ? NULL : last_of(ticket);
         if (joiner != NULL) {
-            failed = resume(joiner, self) < 0; /* of several: which one */
+            failed = resume(joiner, self) < 0; /* tells a joiner of several dhagas which has ended */
             Py_DECREF(joiner);
         }
         Py_XDECREF(ticket);

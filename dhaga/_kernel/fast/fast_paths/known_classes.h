@@ -1,9 +1,9 @@
-/* The list of the classes of Dhaga that C looks into, and of their slots that it reads or writes. Each is declared only
-here; classes.h makes the variables and tables from it.
+/* The list of Dhaga's classes that C knows, and of their slots that C reads or writes. Each is declared only here;
+classes.h makes the variables and tables from this list.
 
 KNOWN_CLASS(variable, module, name): a base comes before the classes derived from it.
 KNOWN_SLOT(class, variable, name): the variable holds the offset of the slot in an object.
-GUARD_SLOT(class, variable): the same for the guard of an object, which it has on free-threaded builds. */
+GUARD_SLOT(class, variable): the same for an object's guard, which exists only on free-threaded builds. */
 
 #ifdef Py_GIL_DISABLED
 #define GUARD_SLOT(class, variable) KNOWN_SLOT(class, variable, "_guard")

@@ -1,13 +1,13 @@
 /* Lock and RLock: a release hands the lock to the first waiter. Twins: acquire, release, __enter__ of both. */
 
-/* Whether a class has our own methods, and not a subclass's. */
+/* Whether an object is a Lock or an RLock (not of a subclass), and no program has replaced a method. */
 static inline int
 is_lock(PyObject *self)
 {
     return IS(self, Lock) || IS(self, RLock);
 }
 
-/* Park until the lock, which another one holds, is handed over; for at most `timeout`, or NULL. CALLS. */
+/* Park until the lock is handed over by another holder: at most `timeout` seconds (NULL: no limit). CALLS. */
 static PyObject *
 wait_for_lock(PyObject *self, PyObject *me, PyObject *timeout)
 {
@@ -57,7 +57,7 @@ hand_over(PyObject *self, PyObject *waiters)
     }
     /* Owner before wake: a waiter in another OS thread may run, and release, as soon as it is woken. */
     former = exchange(self, lock_holder, Py_NewRef(waiter));
-    failed = resume(waiter, Py_True);
+    failed = resume(waiter, self);
     Py_XDECREF(former);
     Py_DECREF(waiter);
     return failed ? -1 : 1;
@@ -101,7 +101,7 @@ release(PyObject *self, function which)
     Py_RETURN_NONE;
 }
 
-/* Acquire a lock that was free just now. Returns: 0 if another thread was faster; else the reference is the lock's. */
+/* Acquire a lock that was just free. Returns: 0 if another thread was faster; 1 if the lock now owns `me`. */
 static inline int
 take_free(PyObject *self, PyObject *me)
 {
@@ -109,7 +109,7 @@ take_free(PyObject *self, PyObject *me)
 
     if (STILL(SLOT(self, lock_holder) == Py_None)) {
         SET(self, lock_holder, me);
-        Py_DECREF(Py_None); /* needs no drop that could call */
+        Py_DECREF(Py_None); /* never the last reference, so this calls nothing */
         return 1;
     }
     return 0;
@@ -181,7 +181,7 @@ rlock___enter__(PyObject *self, PyObject *Py_UNUSED(no))
         Py_DECREF(me);
         return PyObject_CallMethodNoArgs(self, str_acquire);
     }
-    put(self, rlock_count, PyLong_FromLong(1)); /* of the small ones, which never fail */
+    put(self, rlock_count, PyLong_FromLong(1)); /* a small int, which never fails */
     Py_RETURN_TRUE;
 }
 

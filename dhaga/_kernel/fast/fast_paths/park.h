@@ -1,4 +1,4 @@
-/* Park: a dhaga is marked as waiting, and the next runnable one is switched to.
+/* Park: mark a dhaga as waiting, and switch to the next runnable entry.
 Twins: Scheduler._park, Dhaga.prepare_park. */
 
 static PyObject *
@@ -50,8 +50,8 @@ pick_next(PyObject *scheduler, long left)
     return popleft_of(ready);
 }
 
-/* Whether a switch of this scheduler may be made here: no listener, no trace function, and a run queue that is a plain
-deque. */
+/* Whether C may make a switch of this scheduler: there is no hook around parks and no trace function, and the run queue
+is a plain deque. */
 static inline int
 switches_plainly(PyObject *scheduler)
 {
@@ -72,8 +72,8 @@ forget_want_of_memory(void)
     return 1;
 }
 
-/* Count the switch and switch to the next entry, until another greenlet switches back. It fails only where greenlet
-fails, as the caller may be in a queue already. CALLS. */
+/* Count the switch and switch to the next entry, until another greenlet switches back. This fails only if greenlet
+fails, because the caller may be in a queue already. CALLS. */
 static int
 switch_away(PyObject *scheduler)
 {
@@ -84,7 +84,7 @@ switch_away(PyObject *scheduler)
     if (number != NULL) {
         put(scheduler, scheduler_switches_left, number);
     }
-    else if (!forget_want_of_memory()) { /* else a switch is not counted */
+    else if (!forget_want_of_memory()) { /* without memory, the switch is not counted */
         return -1;
     }
     entry = left != 0 && deque_size(ready) > 0 ? popleft_of(ready) : pick_next(scheduler, left);
@@ -108,7 +108,7 @@ switch_away(PyObject *scheduler)
     if (IS(entry, Dhaga) || Py_IS_TYPE(entry, &PyGreenlet_Type)) {
         result = PyGreenlet_Switch((PyGreenlet *)entry, NULL, NULL);
     }
-    else { /* main code, a call for the hub. Python's frames below this one stay on the C stack while it is parked */
+    else { /* main code, or a call for the hub. Frames of Python below it stay on the C stack during a park */
         result = PyObject_CallMethodNoArgs(entry, str_switch);
     }
     Py_DECREF(entry);
@@ -123,7 +123,7 @@ switch_away(PyObject *scheduler)
 static PyObject *
 park(PyObject *scheduler, PyObject *me)
 {
-    PyObject *value, *error;
+    PyObject *value, *error, *target;
 
     put(me, dhaga_since, Py_XNewRef(SLOT(scheduler, scheduler_next_poll_at)));
     Py_INCREF(scheduler);
@@ -132,19 +132,23 @@ park(PyObject *scheduler, PyObject *me)
         return NULL;
     }
     Py_DECREF(scheduler);
+    /* A waiter must not keep the targets and values of earlier parks alive. The target is dropped when the value is safe:
+    a finalizer that this calls may park. */
+    target = exchange(me, dhaga_target, Py_NewRef(Py_None));
     error = SLOT(me, dhaga_error);
     if (error != NULL && error != Py_None) {
         PyObject *never = PyObject_CallMethodNoArgs(me, str_throw_error);
         Py_XDECREF(never);
         if (never == NULL) {
+            Py_XDECREF(target);
             return NULL;
         }
     }
-    /* A parked dhaga must not keep earlier values alive. */
     value = exchange(me, dhaga_value, Py_NewRef(Py_None));
     if (value == NULL) {
         PyErr_SetString(PyExc_AttributeError, "_value");
     }
+    Py_XDECREF(target);
     return value;
 }
 
@@ -157,13 +161,14 @@ scheduler__park(PyObject *self, PyObject *me)
     return park(self, me);
 }
 
-/* Whether a dhaga of NORMAL priority is not parked already, and has no pending error. (A dhaga that a test watches has
-its own queue, and its subclass has a property instead of a slot.) */
+/* Whether a dhaga of NORMAL priority is in no wait already, and has no pending error. A dhaga that was woken, and has not
+run since, still has its target: see is_woken() of inner_waiter.py. (A dhaga that a test watches has its own queue, and
+its subclass has a property instead of a slot.) */
 static inline int
 nothing_pending(PyObject *me)
 {
     PyObject *pending = SLOT(me, dhaga_pending), *parked = SLOT(me, dhaga_parked);
-    return is_deque(SLOT(me, dhaga_queue)) && pending != NULL &&
+    return is_deque(SLOT(me, dhaga_queue)) && SLOT(me, dhaga_target) == Py_None && pending != NULL &&
            ((PyTuple_CheckExact(pending) && PyTuple_GET_SIZE(pending) == 0) ||
             (PyList_Check(pending) && PyList_GET_SIZE(pending) == 0)) &&
            parked != NULL && PyList_CheckExact(parked) && PyList_GET_SIZE(parked) == 0;
@@ -185,7 +190,8 @@ may_wait(PyObject *me)
     return IS_A(me, Dhaga) && nothing_pending(me) && switches_plainly(SLOT(me, dhaga_scheduler));
 }
 
-/* The ticket of a park. CALLS: before 3.12 an allocation may collect garbage. So it comes before the checks. */
+/* The ticket of a park. CALLS: before 3.12 an allocation may collect garbage. So callers make the ticket before their
+checks. */
 static inline PyObject *
 new_ticket(PyObject *me)
 {
@@ -219,7 +225,7 @@ prepare(PyObject *me, PyObject *reason, PyObject *target, PyObject *ticket, form
     before->ticket = SLOT(me, dhaga_parked);
     SET(me, dhaga_target, Py_NewRef(target));
     SET(me, dhaga_reason, Py_NewRef(reason));
-    SET(me, dhaga_parked, ticket); /* last: from here on other threads may ask for the target */
+    SET(me, dhaga_parked, ticket); /* last: from now on other threads may use the target */
     END_STEP()
 }
 
@@ -242,8 +248,8 @@ dhaga_prepare_park(PyObject *self, PyObject *const *args, Py_ssize_t count, PyOb
     return call_twin(PREPARE, self, args, count, names);
 }
 
-/* Remove the caller from its wait target, as its park failed before the switch: no waker may hand anything to it. The
-error that is set stays. Returns: 0 if a waker was faster. CALLS. */
+/* Remove the caller from its wait target, because its park has failed before the switch: no waker may hand anything to
+the caller. The current error stays set. Returns: 0 if a waker was faster. CALLS. */
 static int
 leave(PyObject *me)
 {

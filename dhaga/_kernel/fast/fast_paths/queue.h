@@ -11,7 +11,7 @@ is_plain_queue(PyObject *self)
            is_wait_queue(SLOT(self, queue_getters)) && is_wait_queue(SLOT(self, queue_putters));
 }
 
-/* The queue's mutex is not acquired: it stays free, as its guard is held for the whole step. */
+/* The queue's mutex stays free: instead, the mutex's guard is held for the whole step. */
 #ifdef Py_GIL_DISABLED
 #define HOLD_QUEUE(self) __attribute__((cleanup(let_go))) guard *held = hold(guard_of_mutex(self))
 
@@ -25,21 +25,18 @@ guard_of_mutex(PyObject *self)
 #define HOLD_QUEUE(self)
 #endif
 
-/* Note that an item may be on its way to a getter. After the wake: qsize() looks among the woken waiters. CALLS. */
+/* Note that an item may be on its way to a getter. From: after the wake, because qsize() searches the woken waiters.
+CALLS. */
 static inline void
 note_hand_over(PyObject *self, Py_ssize_t offset)
 {
     Py_XDECREF(exchange(self, offset, Py_NewRef(Py_True)));
 }
 
-/* The result of a get, whose item counts as taken from now on. Steals the value's reference; raises Empty instead of
-TIMED_OUT. CALLS. */
+/* The result of a get. Steals the value's reference; raises Empty instead of TIMED_OUT. CALLS. */
 static inline PyObject *
 item_in_time(PyObject *me, PyObject *value)
 {
-    if (value != NULL) {
-        Py_XDECREF(exchange(me, dhaga_target, Py_NewRef(Py_None)));
-    }
     if (value != NULL && value == timed_out) {
         Py_CLEAR(value);
         PyErr_SetNone(empty);
@@ -73,7 +70,7 @@ store(PyObject *self, PyObject *item)
     PyObject *stock = own_slot(self, queue_stock), *error;
     int stored = has_room(self, stock);
 
-    if (stored && add(self, queue_unfinished, 1) < 0) { /* first, as it may fail without memory */
+    if (stored && add(self, queue_unfinished, 1) < 0) { /* first, because it may fail without memory */
         stored = -1;
     }
     else if (stored && append_to(stock, item) < 0) {
@@ -106,7 +103,7 @@ queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
         if (failed) {
             return NULL;
         }
-        if (waiter == NULL) { /* all getters had left; their void tickets are gone now */
+        if (waiter == NULL) { /* all getters had left; their void tickets are removed now */
             LET_GO();
             return call_twin(QUEUE_PUT, self, args, count, names);
         }
@@ -144,7 +141,7 @@ queue_get(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
             FENCE();
             if (item != NULL && deque_size(SLOT(self, queue_putters)) > 0) {
                 PyObject *result = PyObject_CallMethodNoArgs(self, str_use_room);
-                if (result == NULL && !forget_want_of_memory()) { /* else the next call of get() admits them */
+                if (result == NULL && !forget_want_of_memory()) { /* the next get() serves the putters */
                     Py_CLEAR(item);
                 }
                 Py_XDECREF(result);

@@ -37,7 +37,7 @@ give_permit(PyObject *self, function which)
         return call_twin(which, self, NULL, 0, NULL);
     }
     waiters = SLOT(self, semaphore_waiters);
-    if (deque_size(waiters) == 0) { /* one step: a waiter that queues up in between would sleep beside a free permit */
+    if (deque_size(waiters) == 0) { /* one step: a waiter that queues up in between would miss the free permit */
         value = PyLong_FromLong(permits + 1);
         if (value == NULL) {
             return NULL;
@@ -47,7 +47,7 @@ give_permit(PyObject *self, function which)
     }
     LET_GO();
     resumed = resume_first(waiters, Py_True);
-    if (resumed <= 0) { /* an error, or all had left */
+    if (resumed <= 0) { /* an error, or all waiters had left */
         return resumed < 0 ? NULL : call_twin(which, self, NULL, 0, NULL);
     }
     Py_RETURN_NONE;

@@ -8,7 +8,7 @@ simple_queue_put(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObje
 
     if (names == NULL && count == 1 && is_deque(items) && getters != NULL && is_wait_queue(getters)) {
         HOLD(self, simple_queue_guard);
-        if (STILL(1) && deque_size(getters) == 0) { /* one step: a getter that queues up in between would wait beside an item */
+        if (STILL(1) && deque_size(getters) == 0) { /* one step: a getter that joins in between would miss the item */
             if (append_to(items, args[0]) < 0) {
                 return NULL;
             }

@@ -1,6 +1,6 @@
 /* The socket, sending: one system call, as in socket.h. Twins: socket.send and sendall. */
 
-/* How many sends there are until the next look at the turn's clock; 0 if the slot does not say. */
+/* The number of sends until the next check of the turn's clock; 0 if the slot contains no number. */
 static inline long
 sends_left(PyObject *self)
 {
@@ -18,7 +18,7 @@ may_send(PyObject *self, PyObject *data)
     return IS(self, Socket) && PyBytes_CheckExact(data) && PyBytes_GET_SIZE(data) <= MOST;
 }
 
-/* Send what fits, by one system call. Sets the number of bytes; -1: none, and the twin decides. Returns: -1 on an
+/* Send as many bytes as fit, with one system call. Sets their number; -1 if the twin must decide. Returns: -1 on an
 error. */
 static int
 send_what_fits(PyObject *self, PyObject *data, Py_ssize_t *sent)
@@ -37,7 +37,7 @@ send_what_fits(PyObject *self, PyObject *data, Py_ssize_t *sent)
     return 0;
 }
 
-/* Send what fits, and count the send; as above. */
+/* Call send_what_fits(), and count the send. */
 static int
 send_and_count(PyObject *self, PyObject *data, Py_ssize_t *sent)
 {
@@ -45,7 +45,7 @@ send_and_count(PyObject *self, PyObject *data, Py_ssize_t *sent)
     PyObject *number;
 
     *sent = -1;
-    if (sends <= 1) { /* time to look at the turn's clock */
+    if (sends <= 1) { /* the turn's clock must be checked */
         PyErr_Clear();
         return 0;
     }
@@ -86,7 +86,7 @@ socket_send(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *n
                 return PyObject_CallMethod(self, "send_whole_", "Oni", args[0], sent, 0);
             }
         }
-        /* Its turn goes on. 4.5 -> 2.3 µs: a broadcast sends so, to one client after the other. */
+        /* The turn continues. A broadcast sends to each client in this way: 2.3 µs instead of 4.5 µs. */
         else if (says_dontwait(args[1])) {
             failed = send_what_fits(self, args[0], &sent);
         }

@@ -118,7 +118,7 @@ scheduler_admit(PyObject *self, PyObject *dhaga)
     queue = Py_NewRef(SLOT(dhaga, dhaga_queue));
     not_started = Py_NewRef(SLOT(new_queue, new_queue_not_started));
     Py_INCREF(new_queue);
-    /* In one step: greenlet hashes and compares by identity, and a deque takes anything. */
+    /* One step: greenlet hashes and compares by identity, so no Python code runs. */
     failed = PySet_Add(live, dhaga) < 0 || append_to(not_started, dhaga) < 0;
     if (!failed && append_to(queue, new_queue) < 0) {
         PyObject *error = take_error(), *last = PyObject_CallMethodNoArgs(not_started, str_pop);
@@ -152,7 +152,7 @@ end(PyObject *self)
     return result == NULL ? -1 : 0;
 }
 
-/* Call Dhaga._fail with the error that is set, while that is being handled. CALLS. Returns: -1 on another error. */
+/* Call Dhaga._fail with the current error, as the error that is being handled. CALLS. Returns: -1 on another error. */
 static int
 fail(PyObject *self)
 {
@@ -175,7 +175,7 @@ dhaga_run(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *nam
     PyObject *fn = SLOT(self, dhaga_fn), *given = SLOT(self, dhaga_args), *pending = SLOT(self, dhaga_pending), *value;
     PyObject *error = NULL;
 
-    /* A dhaga has a Python frame: a waiting dhaga is told from a running one by it. */
+    /* Only Python functions are called here: by their frames, waiting and running dhagas are distinguished. */
     if (fn == NULL || python_function(fn) == NULL || given == NULL || !PyTuple_CheckExact(given) ||
         SLOT(self, dhaga_kwargs) != Py_None || pending == NULL || !PyTuple_CheckExact(pending) ||
         PyTuple_GET_SIZE(pending) > 0) {

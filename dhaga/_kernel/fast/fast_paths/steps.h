@@ -1,16 +1,17 @@
-/* What makes a step atomic. With the interpreter lock nothing has to: all of this expands to nothing there.
+/* The macros that make a step atomic on free-threaded builds. With the interpreter lock, most of them expand to
+nothing.
 
 Without it, on a free-threaded build:
 - A guard is held around each step in which a function looks at a primitive and changes it. Its Python twin holds the
-  same one around its atomic lines: atomic_lines.py. A guard may be taken again by its OS thread, since a finalizer may
-  come between. It is let go before a waiter is woken or parks, and never held across a switch.
-- Other threads may read any slot, and some write it. A slot is changed under the lock of its object, as CPython does.
+  same one around its atomic lines: atomic_lines.py. An OS thread may acquire its guard again, because a finalizer may
+  run in between. The guard is released before a waiter is woken or parks, and never held across a switch.
+- Other threads may read any slot, and write some slots. A slot is changed under the lock of its object, as in CPython.
   OWN takes a reference under that lock. SLOT borrows, from slots that only this thread changes (of its scheduler, its
   dhaga and its timers), that never change (`_waiters` of a lock), or that only holders of the guard change.
 - A list of another thread is read under its lock: a ticket, the joiners.
 
-BEGIN_STEP(object) … END_STEP(): under the lock of the object. A thread that blocks in between would lose it, so nothing
-in between may block or call.
+BEGIN_STEP(object) … END_STEP(): the code in between runs under the lock of the object. A thread that blocks would lose
+the lock, so this code must neither block nor call.
 HOLD(object, slot): hold the guard in that slot until LET_GO() or the end of the block. STILL(condition): whether the
 guard is one of ours and the condition holds under it. */
 
@@ -52,14 +53,14 @@ guard is one of ours and the condition holds under it. */
 #define LET_GO() let_go(&held)
 #define STILL(condition) (held != NULL && (condition))
 #define IS_GUARDED(object, offset) (SLOT(object, offset) != NULL && Py_IS_TYPE(SLOT(object, offset), guard_type))
-/* A guard that a function is called with, and lets go. */
+/* A guard that is passed to a function, and that the function releases. */
 #define AND_GUARD , guard **held
 #define PASS_GUARD , &held
 #define LET_GO_PASSED() let_go(held)
-/* Between a write and a look, against a thread that does both the other way round. */
+/* Order a write before a later read. Another thread does the opposite: it writes the data read here, and then reads. */
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-/* Whether there was no item left, as another thread has taken the last one since a look. */
+/* Whether there was no item left, because another thread has taken the last item since the check. */
 #define LOST_RACE(item) ((item) == NULL && is_index_error())
 
 static inline int
@@ -74,16 +75,16 @@ is_index_error(void)
 
 #endif
 
-/* A new reference to the content of a slot that other threads may change; with the interpreter lock a borrowed one, to
-be given up by DISOWN in either case. */
+/* A new reference to the content of a slot that other threads may change; with the interpreter lock, a borrowed one.
+DISOWN gives up either. */
 static inline PyObject *
 own_slot(PyObject *object, Py_ssize_t offset)
 {
     PyObject *found;
 
 #ifdef Py_GIL_DISABLED
-    /* Without the lock, as CPython's own look-ups: an object that this thread owns is freed by this thread only, and an
-       immortal one never. The header of one that was freed just now may still be read. */
+    /* Without the lock, like CPython's own lookups: an object that this thread owns is freed only by this thread, and
+       an immortal object never. The header of an object that was just freed may still be read. */
     found = SLOT(object, offset);
     if (found != NULL && (_Py_IsOwnedByCurrentThread(found) ||
                           (_Py_IsImmortal(found) && SLOT(object, offset) == found))) {

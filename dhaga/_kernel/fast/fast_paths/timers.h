@@ -1,15 +1,15 @@
-/* Timers: a park with a deadline, which joins a heap; its entry is emptied if something else ends the park.
+/* Timers: a park with a deadline has an entry in a heap. If something else ends the park, the entry is emptied.
 Twins: Timers.add, discard and fire, Dhaga._expire and park_within, sleep, and the sleep of dhaga/time.py. */
 
-/* Discarded entries that are always tolerated: COMPACT_ABOVE of timers.py. */
+/* The number of discarded entries that cause no rebuild of the heap: COMPACT_ABOVE of timers.py. */
 #define TOLERATED 64
-/* Timers that fire in a row: BATCH of timers.py. */
+/* The number of timers that fire in a row: BATCH of timers.py. */
 #define FIRED_AT_ONCE 256
 /* The longest sleep of dhaga/time.py. */
 #define MAX_SECONDS (9223372036854775808.0 / 1e9)
 
-/* Objects of modules that are not imported yet when this one is. */
-static PyObject *sleeping, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
+/* Objects of modules that are imported after this module. */
+static PyObject *sleeping, *yielding, *timed_out, *end_turn, *overlong, *get_running_loop, *next_ident, *normal;
 
 /* Timers.add. Returns: the entry. CALLS. */
 static PyObject *
@@ -17,7 +17,7 @@ add_timer(PyObject *timers, PyObject *deadline, PyObject *expiring)
 {
     PyObject *entry, *sequence, *number, *pushed, *args[2] = {deadline, expiring};
 
-    if (IS_A(expiring, Dhaga) && SLOT(expiring, dhaga_priority) != normal) { /* a HIGH one is urgent */
+    if (IS_A(expiring, Dhaga) && SLOT(expiring, dhaga_priority) != normal) { /* a HIGH dhaga's timer is urgent */
         return call_twin(TIMERS_ADD, timers, args, 2, NULL);
     }
     entry = PyList_New(3);
@@ -109,6 +109,9 @@ know_late_names(void)
     if (sleeping == NULL) {
         sleeping = imported("dhaga._kernel.wait.waiter", "SLEEPING", NULL);
     }
+    if (yielding == NULL) {
+        yielding = imported("dhaga._kernel.wait.waiter", "YIELDING", NULL);
+    }
     if (timed_out == NULL) {
         timed_out = imported("dhaga._kernel.wait.waiter", "TIMED_OUT", NULL);
     }
@@ -118,7 +121,7 @@ know_late_names(void)
     if (overlong == NULL) { /* the dict of preemption.py */
         overlong = imported("dhaga._kernel.run.preemption", "overlong", NULL);
     }
-    if (get_running_loop == NULL) { /* of asyncio, as _asyncio must not be imported before that */
+    if (get_running_loop == NULL) { /* of asyncio, because _asyncio must not be imported first */
         get_running_loop = imported("asyncio", "_get_running_loop", NULL);
     }
     if (next_ident == NULL) {
@@ -127,13 +130,13 @@ know_late_names(void)
     if (normal == NULL) {
         normal = imported("dhaga._kernel.run.run_queues", "NORMAL", NULL);
     }
-    return sleeping == NULL || timed_out == NULL || end_turn == NULL || overlong == NULL || get_running_loop == NULL ||
-                   next_ident == NULL || normal == NULL
+    return sleeping == NULL || yielding == NULL || timed_out == NULL || end_turn == NULL || overlong == NULL ||
+                   get_running_loop == NULL || next_ident == NULL || normal == NULL
                ? -1
                : 0;
 }
 
-/* Park a waiter that is prepared for `seconds` at most. Returns: the value of the wake, or of the timer's. CALLS. */
+/* Park a prepared waiter for at most `seconds` seconds. Returns: the value of the wake, or of the timer. CALLS. */
 static PyObject *
 park_within(PyObject *me, PyObject *seconds)
 {
@@ -154,7 +157,7 @@ park_within(PyObject *me, PyObject *seconds)
     if (PyList_GET_ITEM(entry, 2) != Py_None) { /* not fired */
         error = take_error();
         discarded = timers_discard(timers, entry);
-        if (discarded == NULL && forget_want_of_memory()) { /* empty it without counting: never lose the value */
+        if (discarded == NULL && forget_want_of_memory()) { /* empty it uncounted, to keep the value */
             discarded = Py_NewRef(Py_None);
             (void)PyList_SetItem(entry, 2, Py_NewRef(Py_None));
         }
@@ -201,7 +204,7 @@ dhaga__expire(PyObject *self, PyObject *no)
         DISOWN(ticket);
         return call_twin(EXPIRE, self, NULL, 0, no);
     }
-    claimed = claim(ticket); /* self is alive: the caller has it */
+    claimed = claim(ticket); /* self is alive: the caller holds a reference */
     DISOWN(ticket);
     if (claimed < 0 || (claimed > 0 && resume(self, Py_None) < 0)) {
         return NULL;
@@ -297,8 +300,11 @@ static PyObject *
 yield_(PyObject *me)
 {
     PyObject *scheduler = Py_NewRef(SLOT(me, dhaga_scheduler)), *queue = SLOT(me, dhaga_queue);
-    int failed = append_to(queue, me) < 0 || switch_away(scheduler) < 0;
+    int failed;
 
+    put(me, dhaga_target, Py_NewRef(yielding));
+    failed = append_to(queue, me) < 0 || switch_away(scheduler) < 0;
+    put(me, dhaga_target, Py_NewRef(Py_None));
     Py_DECREF(scheduler);
     if (failed) {
         return NULL;
@@ -323,7 +329,7 @@ sleep_for(PyObject *me, PyObject *seconds, PyObject *ticket)
     Py_RETURN_NONE;
 }
 
-/* A dhaga runs the running loop: the twin decides whether a park may stop it. Returns: 0, also with an error. CALLS. */
+/* Whether no loop runs here. If one runs, the twin decides whether a park may stop it. 0 also with an error. CALLS. */
 static int
 no_running_loop(void)
 {
@@ -356,7 +362,7 @@ sleep_(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyO
         if (me == NULL && PyErr_Occurred()) {
             return NULL;
         }
-        if (me != NULL && seconds == 0 && may_wait(me)) {
+        if (me != NULL && seconds == 0 && (yielding != NULL || know_late_names() == 0) && may_wait(me)) {
             return yield_(me);
         }
         if (me != NULL && seconds > 0 && know_late_names() == 0 && no_running_loop()) {
@@ -376,7 +382,7 @@ sleep_(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count, PyO
     return PyObject_Vectorcall(python_twin[SLEEP], args, (size_t)count, names);
 }
 
-/* sleep() of dhaga/time.py, which checks what the standard one refuses. CALLS. */
+/* sleep() of dhaga/time.py, which refuses the same arguments as the standard function. CALLS. */
 static PyObject *
 time_sleep(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {

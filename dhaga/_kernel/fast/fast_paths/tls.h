@@ -1,13 +1,13 @@
 /* TLS: one call into OpenSSL reads decrypted bytes, or encrypts and sends the bytes of a write. Twins: SSLSocket.recv,
 read, write.
 
-OpenSSL works on the fd itself and never waits. If it cannot do so at once, Python goes on: read_again, write_again. The
-attributes are SSLSocket's own, which has no slots: the standard's class has a dictionary. */
+OpenSSL uses the fd itself and never waits. If OpenSSL cannot finish at once, Python continues: read_again, write_again.
+The attributes of an SSLSocket are in a dictionary and not in slots, as in the standard class. */
 
 #define RECORD 16384
 #define PIECE 65536
 
-/* Take a lock that is free. Returns: whether it was. */
+/* Acquire a lock if it is free. Returns: whether it was acquired. */
 static int
 take_if_free(PyObject *lock, PyObject *me)
 {
@@ -48,8 +48,8 @@ is_closed(PyObject *self)
     return closed != Py_False;
 }
 
-/* Call a method of the connection under `openssl_lock`. Returns: BY_TWIN if that is held or the socket is closed,
-FAILED with the error set, AGAIN with the result. CALLS: callbacks of the context run within. */
+/* Call a method of the connection under `openssl_lock`. Returns: BY_TWIN if this lock is held or the socket is closed,
+FAILED with the error set, AGAIN with the result. CALLS: callbacks of the context may run. */
 static outcome
 call_openssl(PyObject *self, PyObject *me, PyObject *connection, PyObject *name, PyObject *const *args,
              Py_ssize_t count, PyObject **result)
@@ -90,7 +90,7 @@ finish_deferred(PyObject *self)
     return any ? call_in_the_end(self, str_finish_deferred) : failed || error != NULL ? -1 : 0;
 }
 
-/* Let a Python method continue after OpenSSL has refused; its error is set. Another than OSError stays. CALLS. */
+/* Let a Python method continue after OpenSSL has set an error. An error that is no OSError stays set. CALLS. */
 static PyObject *
 go_on_by(PyObject *self, PyObject *name, PyObject *connection, PyObject *first, PyObject *second)
 {
@@ -106,7 +106,7 @@ go_on_by(PyObject *self, PyObject *name, PyObject *connection, PyObject *first, 
     return result;
 }
 
-/* The connection, owned; NULL if it is gone, or on an error. */
+/* The connection, owned; NULL if there is none any more, or on an error. */
 static PyObject *
 connection_of(PyObject *self)
 {
@@ -157,7 +157,7 @@ note_pending_bytes(PyObject *self, PyObject *watcher, PyObject *data)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Read a size, or into a buffer. The caller has checked that some bytes are wanted. CALLS. */
+/* Read a number of bytes, or into a buffer. The caller has checked that at least one byte is requested. CALLS. */
 static PyObject *
 read_record(PyObject *self, PyObject *const *args, Py_ssize_t count, function which)
 {
@@ -217,7 +217,7 @@ sslsocket_read(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject
 
 /* ---- writing */
 
-/* Write bytes under `write_lock`, which is free, unless the rest of a broken write is due first. CALLS. */
+/* Write bytes under `write_lock`, if it is free and no rest of an interrupted write must be sent first. CALLS. */
 static outcome
 write_at_once(PyObject *self, PyObject *me, PyObject *connection, PyObject *data, PyObject **written)
 {
@@ -257,7 +257,7 @@ sslsocket_write(PyObject *self, PyObject *data)
         sends = sends_left(self);
         PyErr_Clear();
     }
-    if (sends > 1) { /* else it is time to look at the turn's clock */
+    if (sends > 1) { /* else the turn's clock must be checked */
         number = PyLong_FromLong(sends - 1);
         me = number == NULL ? NULL : current();
         connection = me == NULL ? NULL : connection_of(self);

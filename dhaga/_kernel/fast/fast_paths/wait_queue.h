@@ -42,7 +42,7 @@ read_timeout(PyObject *const *args, Py_ssize_t count, PyObject *names, Py_ssize_
     return seconds > 0 && seconds < 1e9 && know_late_names() == 0;
 }
 
-/* Whether the caller may wait here, with that timeout or NULL. */
+/* Whether the caller may wait here, with this timeout (NULL: none). */
 static inline int
 may_wait_for(PyObject *me, PyObject *timeout)
 {
@@ -82,7 +82,7 @@ wait_in(PyObject *queue, PyObject *me, PyObject *ticket, PyObject *serve, PyObje
             if (leave(me)) {
                 return NULL;
             }
-            /* A waker was faster, and what it hands over must not be lost: the error waits for the next park. */
+            /* A waker was faster, and its value must not be lost: the error stays pending until the next park. */
             served = keep_error(me);
             if (served == NULL) {
                 return NULL;

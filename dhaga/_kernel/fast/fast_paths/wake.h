@@ -35,7 +35,7 @@ take_error(void)
 #endif
 }
 
-/* Takes the reference. */
+/* Set an error that take_error() has cleared. Takes the reference. */
 static inline void
 raise_again(PyObject *error)
 {
@@ -115,7 +115,7 @@ take_waiter(PyObject *queue, PyObject **waiter)
     while ((ticket = first_ticket(queue)) != NULL) {
         if (PyList_CheckExact(ticket)) {
             *waiter = last_of(ticket);
-            Py_DECREF(ticket); /* the waiter also has it, or it is an empty list */
+            Py_DECREF(ticket); /* the waiter also holds it, or it is an empty list */
             if (*waiter == NULL && PyErr_Occurred()) {
                 return -1;
             }
@@ -187,7 +187,7 @@ resume_dhaga(PyObject *waiter, PyObject *value)
     return failed;
 }
 
-/* The same for any waiter. CALLS. */
+/* Make any waiter runnable, as resume_dhaga() does. CALLS. */
 static int
 resume(PyObject *waiter, PyObject *value)
 {
@@ -223,7 +223,7 @@ dhaga_wake_parked(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObj
         DISOWN(ticket);
         return call_twin(WAKE, self, args, count, names);
     }
-    claimed = claim(ticket); /* self is alive: the caller has it */
+    claimed = claim(ticket); /* self is alive: the caller holds a reference */
     DISOWN(ticket);
     if (claimed <= 0) {
         return claimed < 0 ? NULL : Py_NewRef(Py_False);
@@ -235,8 +235,8 @@ dhaga_wake_parked(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObj
     Py_RETURN_TRUE;
 }
 
-/* Take the first waiter of a queue out of its ticket and resume it. Returns: 1 if one waited, 0 if not (void tickets are
-gone then), -1 on an error. CALLS. */
+/* Take the first waiter of a queue out of its ticket and resume it. Returns: 1 if there was a waiter, 0 if not (void
+tickets are then removed), -1 on an error. CALLS. */
 static int
 resume_first(PyObject *queue, PyObject *value)
 {

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import dhaga
-from dhaga._kernel.run.run_queues import NEW_WORK_AT_ONCE
-from dhaga._kernel.run.scheduler import begin_new_work
+from dhaga._kernel.run.new_work import begin_new_work, end_work
+from dhaga._kernel.run.run_queues import EXCHANGE_SECONDS, NEW_WORK_AT_ONCE, NEW_WORK_SECONDS, NewWorkQueue
 from dhaga.testing import virtual_clock
 
 
@@ -78,8 +83,15 @@ def test_main_code_threads_and_other_priorities_begin_at_once() -> None:
     assert trace[-1] == "thread"
 
 
-def test_new_work_begins_beside_dhagas_that_never_pause() -> None:
-    """A full lap in which none began promotes some, in order."""
+@pytest.mark.parametrize("stands", [False, True], ids=["the clock runs", "the clock stands still"])
+def test_new_work_begins_beside_dhagas_that_never_pause(stands: bool) -> None:
+    """Some new work begins, in order, whenever none has begun for a time."""
+    with virtual_clock() if stands else contextlib.nullcontext():
+        begin_beside_one_that_never_pauses()
+
+
+def begin_beside_one_that_never_pauses() -> None:
+    came: list[int] = []
     begun: list[int] = []
 
     def compute() -> None:
@@ -87,6 +99,7 @@ def test_new_work_begins_beside_dhagas_that_never_pause() -> None:
             dhaga.sleep(0)
 
     def begin(n: int) -> None:
+        came.append(n)
         begin_new_work()
         begun.append(n)
 
@@ -94,10 +107,84 @@ def test_new_work_begins_beside_dhagas_that_never_pause() -> None:
     ended = [weakref.ref(d) for d in dhagas]
     while dhagas:
         dhagas.pop().join()
-    assert begun == list(range(3 * NEW_WORK_AT_ONCE))
+    assert sorted(begun) == list(range(3 * NEW_WORK_AT_ONCE))
+    if type(dhaga.current().scheduler.run_queue) is deque:
+        assert begun == came == sorted(begun)
+    for first in range(0, 3 * NEW_WORK_AT_ONCE, NEW_WORK_AT_ONCE):  # a shuffled run queue shuffles each group
+        group = slice(first, first + NEW_WORK_AT_ONCE)
+        assert sorted(begun[group]) == sorted(came[group])
     dhaga.sleep(0)  # until its next park main code keeps what it has waited for
     gc.collect()
-    assert [ref() for ref in ended] == [None] * len(ended)  # what starved is not kept
+    assert [ref() for ref in ended] == [None] * len(ended)  # starved dhagas are not kept
+
+
+def test_starved_new_work_begins_in_groups_with_a_time_between_them() -> None:
+    now, run_queue = [0.0], []  # type: ignore[var-annotated]
+    queue = NewWorkQueue(SimpleNamespace(clock=lambda: now[0], run_queue=run_queue))  # type: ignore[arg-type]
+    for _ in range(3 * NEW_WORK_AT_ONCE):
+        queue.append(object())
+    begun = []
+    for full_lap in range(30):
+        now[0] = full_lap * 0.3 * NEW_WORK_SECONDS
+        queue.promote_starved()
+        begun.append(len(run_queue))
+        if len(run_queue) == 3 * NEW_WORK_AT_ONCE:
+            break
+    one, two, three = (n * NEW_WORK_AT_ONCE for n in (1, 2, 3))
+    assert begun == [0, 0, 0, 0, one, one, one, one, one, two, two, two, two, two, three]
+
+
+def test_new_work_begins_in_exchange_for_work_that_ends() -> None:
+    trace: list[str] = []
+
+    def compute() -> None:
+        while len(trace) < 4:
+            dhaga.sleep(0)
+
+    def work(name: str) -> None:
+        begin_new_work()
+        trace.append(f"{name} begins")
+        if name == "first":
+            dhaga.sleep(1)
+        trace.append(f"{name} ends")
+        end_work()
+
+    with virtual_clock() as clock:
+        first = dhaga.spawn(work, "first")
+        dhaga.sleep(0.5)
+        dhagas = [dhaga.spawn(compute), dhaga.spawn(work, "second")]
+        while not first.scheduler._new_work:
+            dhaga.sleep(0)
+        first.wake()  # like a reply
+        first.join()
+        laps = first.scheduler.laps
+        for d in dhagas:
+            d.join()
+        assert clock() == 0.5
+    assert trace == ["first begins", "first ends", "second begins", "second ends"]
+    assert first.scheduler.laps - laps < 2  # before it counts as starved
+
+
+def test_a_scheduler_that_was_not_idle_of_late_exchanges_nothing() -> None:
+    scheduler = SimpleNamespace(run_queue=[], _busy_since=1.0, _lap_began=1 + 1.1 * EXCHANGE_SECONDS)
+    queue = NewWorkQueue(scheduler)  # type: ignore[arg-type]
+    queue.extend("ab")
+    queue.begin_in_exchange()
+    assert not scheduler.run_queue
+    scheduler._busy_since += 0.5 * EXCHANGE_SECONDS
+    queue.begin_in_exchange()
+    assert (scheduler.run_queue, list(queue)) == (["a"], ["b"])
+    end_work()  # main code's scheduler has no new work
+
+
+def test_a_scheduler_is_busy_since_its_last_idle_moment() -> None:
+    with virtual_clock() as clock:
+        dhaga.sleep(1)
+        scheduler = dhaga.current().scheduler
+        assert scheduler._busy_since == clock() == 1
+        dhaga.sleep(0)
+        dhaga.sleep(1)
+        assert scheduler._busy_since == 2
 
 
 def test_a_cancel_before_the_work_begins_is_raised_at_its_next_park() -> None:
@@ -128,7 +215,7 @@ def test_a_cancel_before_the_work_begins_is_raised_at_its_next_park() -> None:
 
 
 def test_each_switch_counts_once_whatever_the_priority() -> None:
-    """A LOW dhaga and new work that yield end their stretch, of which only the switches made count."""
+    """The yield of a LOW dhaga ends the lap's stretch, of which only the switches made count."""
     with virtual_clock():
         scheduler = dhaga.current().scheduler
         counts: list[int] = []

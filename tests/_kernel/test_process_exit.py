@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_dhagas_are_waited_for_at_exit_and_daemons_cancelled_after_them() -> Non
 
 
 def test_exit_comes_in_the_order_of_threads() -> None:
-    """Dhagas and their ``finally``, then the executors, then OS threads, then exit handlers."""
+    """Dhagas end first, then the executors, OS threads, exit handlers, and daemons of schedulers in other threads."""
     assert prints("""
         import atexit, concurrent.futures, logging, threading, time
         import dhaga
@@ -116,7 +117,7 @@ def test_exit_comes_in_the_order_of_threads() -> None:
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="Python 3.12 lets nobody start a thread at exit")
 def test_names_are_looked_up_and_executors_work_while_dhagas_are_waited_for() -> None:
-    """Also where the executors' module is imported last: its exit hook would then come first."""
+    """This holds also where the executors' module is imported last: its exit hook would then come first."""
     assert prints("""
         import dhaga, dhaga.socket, asyncio
 
@@ -137,9 +138,9 @@ def test_names_are_looked_up_and_executors_work_while_dhagas_are_waited_for() ->
 def test_one_that_will_not_end_is_named_and_left() -> None:
     outcome = run("""
         import dhaga
-        from dhaga._kernel.process import shutdown
+        from dhaga._kernel.process import process_exit
 
-        shutdown.EXIT_SECONDS = 0.2
+        process_exit.EXIT_SECONDS = 0.2
 
         def stubborn():
             while True:
@@ -238,7 +239,7 @@ def test_exit_handlers_may_still_spawn_and_park() -> None:
     "end", ["d.join()", "dhaga.sleep(1000)", "pass", "time.sleep(0.1)", "dhaga.spawn(dhaga.sleep, 1000)"]
 )
 def test_system_exit_in_a_dhaga_ends_the_program_with_its_status(end: str) -> None:
-    """Whether the main code is parked, has ended already, or never parks again."""
+    """It does so whether the main code is parked, has ended already, or never parks again."""
     outcome = run(
         FINALLY
         + f"""if True:
@@ -284,3 +285,82 @@ def test_system_exit_of_the_main_code_waits_as_with_threads() -> None:
         sys.exit(4)
     """)
     assert (outcome.status, outcome.lines, outcome.err) == (4, ["waited for"], "")
+
+
+@pytest.mark.parametrize("waits", [0, 1, 3])
+def test_the_file_that_a_coroutine_returned_is_flushed(tmp_path: Path, waits: int) -> None:
+    """The loop holds the Task of the callback that has woken main code last, and so the Task's result."""
+    outcome = run(f"""
+        import asyncio, dhaga
+
+        async def make():
+            for _ in range({waits}):
+                await asyncio.sleep(0.001)
+            return open({str(tmp_path / "file")!r}, "w")
+
+        file = dhaga.await_(make())
+        file.write("written")
+    """)
+    assert (outcome.status, outcome.err) == (0, "") and (tmp_path / "file").read_text() == "written"
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_daemon_uses_the_lock_that_it_was_handed_before_it_is_left(rounds: int) -> None:
+    """The last collection frees ``Last``, whose finalizer needs the lock."""
+    assert prints(f"""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        import gc, threading, time
+
+        gc.disable()
+        changed = threading.Condition()
+
+        def wait():
+            with changed:
+                changed.wait()
+            time.sleep(1000)
+
+        class Last:
+            def __init__(self):
+                self.changed, self.me = changed, self
+
+            def __del__(self, show=print):
+                with self.changed:
+                    show("finalized")
+
+        Last()
+        for _ in range({rounds}):
+            threading.Thread(target=wait, daemon=True).start()
+        time.sleep(0.01)
+        with changed:
+            changed.notify_all()
+    """) == ["finalized"]
+
+
+def test_a_finalizer_of_the_last_collection_hands_no_lock_to_a_daemon_that_never_runs_again() -> None:
+    """Both finalizers run when no dhaga can run. The first one notifies the daemon."""
+    assert prints("""
+        import dhaga.monkey
+        dhaga.monkey.patch()
+        import gc, threading, time
+
+        gc.disable()
+
+        class Last:
+            def __init__(self, changed):
+                self.changed, self.me = changed, self
+
+            def __del__(self, show=print):
+                with self.changed:
+                    self.changed.notify_all()
+                show("finalized")
+
+        def wait(changed):
+            with changed:
+                changed.wait()
+
+        changed = threading.Condition()
+        threading.Thread(target=wait, args=(changed,), daemon=True).start()
+        time.sleep(0.01)
+        Last(changed), Last(changed)
+    """) == ["finalized", "finalized"]

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import dhaga
+from dhaga._kernel.run.timers import Entry, Timers
 from dhaga.queue import Queue
 from dhaga.testing import settle, virtual_clock
+from tests.kit.raised import error_of
 
 
 def test_a_block_ends_at_its_second_exactly() -> None:
@@ -78,7 +80,7 @@ def test_blocks_of_different_dhagas_do_not_meet() -> None:
 
 
 def test_except_clauses_for_errors_of_the_work_do_not_take_it() -> None:
-    """Inside it is no Exception: no ``except OSError`` around a socket takes it for the network's."""
+    """Inside the block it is no Exception: no ``except OSError`` around a socket takes it for a network error."""
     with virtual_clock(), pytest.raises(TimeoutError):
         with dhaga.Timeout(1):
             try:
@@ -96,7 +98,7 @@ def test_an_error_of_the_block_passes_even_a_timeout_error_of_its_own() -> None:
 
 
 def test_an_expiry_while_runnable_comes_at_the_next_park_or_never() -> None:
-    """The wake came first: what it handed over is kept."""
+    """The wake came first: the item that it handed over is kept."""
     queue: Queue[str] = Queue()
     trace: list[Any] = []
 
@@ -115,7 +117,7 @@ def test_an_expiry_while_runnable_comes_at_the_next_park_or_never() -> None:
     with virtual_clock() as clock:
 
         def puts() -> None:
-            """Make the getter runnable, and let its second come before it runs."""
+            """Make the getter runnable, and let its timeout expire before it runs."""
             queue.put("item")
             clock.now += 1
 
@@ -231,3 +233,21 @@ def test_it_works_in_main_code_on_real_time_and_in_other_threads() -> None:
     thread.join()
     with dhaga.Scheduler() as scheduler:
         scheduler.spawn(waits).result()
+
+
+def test_a_block_may_expire_while_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finalizer may park in any call, also in the one that discards the block's timer."""
+    discard, finalizers = Timers.discard, [lambda: dhaga.sleep(2)]
+
+    def discard_after_a_collection(timers: Timers, entry: Entry) -> None:
+        while finalizers:
+            ended_by.append(error_of(finalizers.pop()))
+        discard(timers, entry)
+
+    ended_by: list[BaseException | None] = []
+    with virtual_clock() as clock:
+        monkeypatch.setattr(Timers, "discard", discard_after_a_collection)
+        with dhaga.Timeout(1) as timeout:
+            pass
+        assert clock() == 1 and timeout.expired and ended_by[0] is not None
+        dhaga.sleep(1)

@@ -1,11 +1,12 @@
-"""Strikes: pending errors that reach a dhaga or main code where it computes, when its turn ends.
+"""Strikes: pending errors that are raised in code that computes, at the end of an overlong turn (``preemption.py``).
 
-Errors are of three kinds. What strikes a thread anywhere (the error of a signal's handler, a Ctrl-C, one that
-``PyThreadState_SetAsyncExc`` sets) strikes wherever a turn may end. So does every error once the scheduler ends: a
-dhaga that never parks would keep the program from its exit. Cancels and expired timeouts come at parks. Where the
-program has asked for preemption, they also strike code that computes, but never code that tidies up or prepares
-something (``may_strike``), and not right after a call of Dhaga (``in_flight.py``). There they wait for the next
-overlong turn or the next park.
+- An OS thread must expect three errors anywhere: a signal handler's error, a Ctrl-C, and an error that
+  ``PyThreadState_SetAsyncExc`` sets. These errors strike wherever a turn may end.
+- Once the scheduler ends, all other errors also strike wherever a turn may end. Otherwise a dhaga that never parks
+  would prevent the end.
+- Before that, cancels and expired timeouts are raised at parks. If the program has asked for preemption, they also
+  strike code that computes, except cleanup and setup code (``may_strike``) and code right after a call of Dhaga
+  (``in_flight.py``). In the excepted code the errors stay pending until the next overlong turn or the next park.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from ..wait.waiter import Waiter
 
 UNSTRUCK = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__", "close"})
-"""Methods that acquire and release: an error in one would lose what a ``with`` block is to release.
+"""Methods that acquire or release a resource. Nothing strikes there: an error in such a method would lose the resource.
 
-The finalizer of a file, in C, calls its ``close`` and swallows the error: a strike would be lost, with the deadline.
+A file's finalizer, in C, calls the file's ``close`` and discards errors: a strike in ``close`` would lose the deadline.
 """
 
 TIDYING = (GeneratorExit, Cancelled, Expired)
-"""Errors whose handlers are not struck: they tidy up after a close, or after a strike."""
+"""Errors in whose handlers nothing strikes: such handlers clean up after the close of a generator or after a strike."""
 
 PUSH_EXC_INFO, WITH_EXCEPT_START = opmap["PUSH_EXC_INFO"], opmap["WITH_EXCEPT_START"]
 BARE_EXCEPT = opmap["POP_TOP"]
@@ -43,7 +44,7 @@ ENDS = {PUSH_EXC_INFO, opmap["RERAISE"], opmap["POP_EXCEPT"]}
 def take(me: Waiter, frame: FrameType | None, deadlines: bool) -> BaseException | None:
     """Remove and return the pending error that strikes the caller, whose code is at ``frame``.
 
-    ``deadlines``: also a cancel or an expired timeout. Returns: None if nothing strikes here.
+    ``deadlines``: whether a cancel or an expired timeout may strike. Returns: None if no error strikes here.
     """
     pending = me.pending_errors
     if not pending:
@@ -61,9 +62,9 @@ def take(me: Waiter, frame: FrameType | None, deadlines: bool) -> BaseException 
 def may_strike(frame: FrameType | None) -> bool:
     """Return whether a cancel or an expired timeout may be raised in the code of this frame.
 
-    False in ``finally`` blocks, in the line of a ``with``, in methods that enter or leave a ``with`` block or close an
-    object, in a generator that is being closed, and in functions that any of these calls. Also beneath C libraries,
-    which may swallow errors.
+    Returns: False in ``finally`` blocks, in methods that enter or leave a ``with`` block or close an object, and in all
+    functions that these call. Also False in the line of a ``with`` statement, in handlers of the errors in ``TIDYING``,
+    and in calls from C libraries, which may discard errors.
     """
     if frame is None or isinstance(sys.exception(), TIDYING) or frame.f_lineno in lines_of(frame.f_code)[1]:
         return False
@@ -76,10 +77,10 @@ def may_strike(frame: FrameType | None) -> bool:
 
 @lru_cache(maxsize=1000)
 def lines_of(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the lines of a function's ``finally`` blocks, and those of its ``with`` statements.
+    """Return the line numbers of a function's ``finally`` blocks and of its ``with`` statements.
 
-    A ``finally`` block is compiled twice: once as a handler, which is known by the table of exceptions, and once for
-    the way without an error. The lines are the same.
+    A ``finally`` block is compiled twice with the same line numbers: as a handler, which is in the exception table, and
+    for the path without an error. So the lines of the handler suffice.
     """
     lines = [line for start, end, line in code.co_lines() for _ in range(start, end, 2)]
     finals: set[int | None] = set()
@@ -97,7 +98,7 @@ def lines_of(code: CodeType) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def has_check(opcodes: bytes, unit: int) -> bool:
-    """Return whether a handler compares the error: it is an ``except`` with classes."""
+    """Return whether the handler at ``unit`` compares the error with classes, as an ``except`` clause does."""
     for opcode in opcodes[unit:]:
         if opcode in CHECKS:
             return True
@@ -107,14 +108,16 @@ def has_check(opcodes: bytes, unit: int) -> bool:
 
 
 def exception_table(code: CodeType) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and handler of each entry, in units of code. Source: CPython's exception_handling_notes."""
+    """Yield the start, end and handler of each entry, in code units. Source: CPython's exception_handling_notes."""
     numbers = varints(code.co_exceptiontable)
     for start, length, target, _ in zip(numbers, numbers, numbers, numbers, strict=True):
         yield start, start + length, target
 
 
 def varints(data: bytes) -> Iterator[int]:
-    """Yield the numbers of an exception table: six bits a byte, the highest first, and a bit for one more."""
+    """Yield the numbers of an exception table. Each byte has six bits of the number, the highest bits first, and a flag
+    that says whether another byte follows.
+    """
     number = 0
     for byte in data:
         number = number << 6 | byte & 63

@@ -18,10 +18,10 @@ import pytest
 
 import dhaga
 from dhaga import threading
-from dhaga._kernel.run import strikes
+from dhaga._kernel.run import deadline_strikes
 from tests._kernel.test_preemption_strikes import needs_events
 
-# ---- what is struck
+# ---- code that is struck
 
 stop: list[int] = []
 
@@ -111,7 +111,7 @@ def test_a_program_that_is_not_preempted_is_cancelled_at_parks_alone() -> None:
     assert struck.result() == "whole"
 
 
-# ---- what is not
+# ---- code that is not struck
 
 
 def compute_for_long() -> None:
@@ -190,7 +190,7 @@ def below_c() -> None:
 
 
 class Dropped(io.BufferedIOBase):
-    """A file whose finalizer, in C, calls ``close`` and swallows its errors, as ``http.client.HTTPResponse``."""
+    """A file like ``http.client.HTTPResponse``: its finalizer, in C, calls ``close`` and swallows the errors."""
 
     def close(self) -> None:
         if not self.closed:
@@ -232,7 +232,7 @@ KEPT = [
 def test_code_that_tidies_up_or_makes_ready_is_not_struck(
     preemptive: dhaga.Scheduler, keep: Callable[[], None]
 ) -> None:
-    """The strike comes after it, at the loop."""
+    """The strike comes after this code, in ``loop()``."""
     trace: list[str] = []
 
     def victim() -> None:
@@ -268,7 +268,7 @@ def codes_of(code: CodeType) -> Iterator[CodeType]:
 def test_all_lines_of_finally_and_with_are_found_in_the_code(name: str, tree: ast.AST, code: CodeType) -> None:
     codes = list(codes_of(code))
     compiled = {line for each in codes for _, _, line in each.co_lines()}
-    finals, withs = ({line for each in codes for line in strikes.lines_of(each)[kind]} for kind in (0, 1))
+    finals, withs = ({line for each in codes for line in deadline_strikes.lines_of(each)[kind]} for kind in (0, 1))
     statements = [each for each in ast.walk(tree) if isinstance(each, ast.Try) for each in each.finalbody]
     in_finally = {part.lineno for each in statements for part in ast.walk(each) if isinstance(part, ast.expr)}
     assert in_finally & compiled <= finals
@@ -284,13 +284,13 @@ def test_a_handler_of_errors_is_no_finally() -> None:
         except:  # noqa: E722
             loop()
 
-    assert strikes.lines_of(handle.__code__) == (frozenset(), frozenset())
+    assert deadline_strikes.lines_of(handle.__code__) == (frozenset(), frozenset())
 
 
 @needs_events
 @pytest.mark.parametrize("seconds", [0.0, 0.01, 0.05])
 def test_a_timer_of_the_loop_ends_a_turn_without_rivals(preemptive: dhaga.Scheduler, seconds: float) -> None:
-    """As Celery's time limits, which cancel the one dhaga that there is."""
+    """Celery's time limits are such timers: they cancel the only dhaga that there is."""
     ended: list[str] = []
 
     def victim() -> None:
