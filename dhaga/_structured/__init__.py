@@ -1,1 +1,1 @@
-"""Scopes and races: structured concurrency."""
+"""Structured concurrency: scopes, races, shields, and blocks that must not park."""

@@ -12,10 +12,11 @@ from .._kernel.wait.current import this_waiter
 
 @refuse_async_with()
 class no_park:
-    """Raise ParkError in each call of a block that would park: ``with no_park(): update(table)``.
+    """Raise ParkError in each call that would park within a block: ``with no_park(): update(table)``.
 
-    For code that other dhagas must not interrupt, and to find calls that park. A call that need not wait succeeds, and
-    so does the return to a lock after ``Condition.wait``. Parks: never. From: a dhaga, main code, any OS thread.
+    Use the block for code that other dhagas must not interrupt, or to find calls that park. A call that need not wait
+    succeeds. Acquiring the lock again at the end of ``Condition.wait`` also succeeds. Parks: never. From: a dhaga, main
+    code, any OS thread.
     """
 
     __slots__ = ("_marker",)

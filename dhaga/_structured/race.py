@@ -1,10 +1,12 @@
-"""Races: several attempts at one result, each in a dhaga; the first success cancels the others."""
+"""``race``: several attempts at one result, each in its own dhaga. The first success cancels the other attempts."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from typing import TypeVar
+
+from greenlet import GreenletExit
 
 from .._kernel.errors import Cancelled
 from .._kernel.faces.arguments import check_function
@@ -14,10 +16,10 @@ T = TypeVar("T")
 
 
 def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race") -> T:
-    """Call each function in a separate dhaga; return the first result and cancel the others.
+    """Call each function in a separate dhaga; return the first result and cancel the other dhagas.
 
-    Parks: until the last has ended (``scope race``). From: a dhaga, main code. Raises: ExceptionGroup of all errors if
-    all fail; TimeoutError after ``timeout`` seconds, with the errors until then as its cause; TypeError, ValueError.
+    Parks: until all dhagas have ended (``scope race``). From: a dhaga, main code. Raises: ExceptionGroup of all errors
+    if all fail; TimeoutError after ``timeout`` seconds, with earlier errors as its cause; TypeError, ValueError.
 
     >>> race(lambda: 1 / 0, lambda: "first")
     'first'
@@ -29,8 +31,10 @@ def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race"
     with Race(timeout, name) as scope:
         for fn in fns:
             scope.spawn(fn, name=f"{name}: {getattr(fn, '__name__', fn)}")
-    if scope._winner is not None:
-        return scope._winner._value  # type: ignore[no-any-return]
+    # The winner refers to the scope. Without this reference cycle, the result is freed once the caller drops it.
+    winner, scope._winner = scope._winner, None
+    if winner is not None:
+        return winner._value  # type: ignore[no-any-return]
     failed = BaseExceptionGroup(f"{name}: all have failed", scope._failures) if scope._failures else None
     if scope.expired or failed is None:
         raise TimeoutError(f"{name}: none succeeded within {timeout} s") from failed
@@ -38,7 +42,7 @@ def race(*fns: Callable[[], T], timeout: float | None = None, name: str = "race"
 
 
 def check_racer(fn: object) -> None:
-    """Check the functions of a race. Raises: TypeError."""
+    """Check one function of a race. Raises: TypeError."""
     if isinstance(fn, (list, tuple, set)):
         raise TypeError(f"race() takes functions one by one, race(*functions), and not {fn!r}")
     if callable(fn) or inspect.iscoroutine(fn):
@@ -50,7 +54,7 @@ def check_racer(fn: object) -> None:
 
 
 class Race(Scope):
-    """A scope that the first successful child cancels; errors of children count only if none succeeds."""
+    """A scope that the first successful child cancels. Errors of children are raised only if no child succeeds."""
 
     __slots__ = ("_failures", "_winner")
 
@@ -62,7 +66,7 @@ class Race(Scope):
 
     def _child_failed(self, child: Child, error: BaseException) -> None:
         # SystemExit and KeyboardInterrupt end the race at once, as they end any scope.
-        if isinstance(error, (Exception, Cancelled)) and getattr(error, "scope", None) is not self:
+        if isinstance(error, (Exception, Cancelled, GreenletExit)) and getattr(error, "scope", None) is not self:
             self._failures.append(error)
         else:
             super()._child_failed(child, error)

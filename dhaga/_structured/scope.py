@@ -1,21 +1,23 @@
-"""Scopes: a nursery and a cancel scope in one (trio's terms).
+"""Scope: a block that waits for the dhagas spawned in it and can cancel them (trio's nursery and cancel scope in one).
 
-A scope is not entered, open, leaving or ended. Open: its body runs in ``_waiter``, a dhaga or main code; ``spawn`` adds
-to ``_children``. Leaving: the body has ended, and ``_waiter`` is parked in ``__exit__`` until the last child ends.
-Ended: ``_waiter`` is None again and no reference to other scopes is left. All changes happen in the OS thread of
-``_waiter``; only ``cancel`` may be called from another thread: it forwards the call.
+A scope has four states: not entered, open, leaving, ended. In an open scope, the body runs in ``_waiter``, a dhaga or
+main code, and ``spawn`` adds to ``_children``. In a leaving scope, the body has ended, and ``_waiter`` is parked in
+``__exit__`` until the last child ends. In an ended scope, ``_waiter`` is None and no reference to other scopes is left.
+All changes happen in the OS thread of ``_waiter``; ``cancel`` forwards calls from other threads to that thread.
 
-A cancel of a scope is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): each park
-of the body and of the children raises a fresh ``Cancelled`` until the block has ended. So code that swallows a
-``Cancelled`` gets the next one. Each waiter keeps a stack of the scopes whose blocks it runs; ``_parent`` is the next
-outer one. For a child's first block, it is the scope in which the child was spawned. A cancel passes inwards: an inner
-scope whose body raises cancels its own children. ``shield()`` (``shield.py``) holds back cancels from outside.
+A scope's cancel is standing (``_standing_cancel``, a ScopeCancel; see ``_kernel/wait/cancellation.py``): until the
+block has ended, each park of the body or a child raises a new ``Cancelled``. So code that swallows a ``Cancelled`` gets
+another at its next park. Each waiter has a stack of the scopes whose blocks it is running. ``_parent`` is the next
+outer scope in that stack, or, for a child's outermost block, the scope in which the child was spawned. A cancel also
+reaches inner scopes: their bodies raise, and a scope whose body raises cancels its children. ``shield()``
+(``shield.py``) delays cancels from outside.
 
-Errors pass outwards: ``_errors`` collects the errors of children and body; the first error cancels all other children.
-A Cancelled of this scope does not count; one from outside is kept (``_outside_cancel``) and raised again if there are
-no errors.
+``_errors`` collects the errors of the children and the body. The first error cancels the body and all other children,
+and the block raises the errors in the outer scope. A Cancelled of this scope does not count as an error. A Cancelled
+from outside is kept (``_outside_cancel``), and raised again if there are no errors.
 
-Rejected: a cancel that is raised once, as ``Dhaga.cancel`` does. A child that swallows it would keep the block open.
+Rejected: a cancel that is raised only once, like ``Dhaga.cancel``. A child that swallows the error would keep the block
+open.
 """
 
 from __future__ import annotations
@@ -46,14 +48,16 @@ R = TypeVar("R")
 
 
 class Child(Dhaga[T]):
-    """A dhaga that was spawned in a scope, and reports its error and its end to it."""
+    """A dhaga that was spawned in a scope. It reports its error and its end to that scope."""
 
     __slots__ = ("_scope",)
 
     _scope: Scope
 
     def _report(self, error: BaseException) -> None:
-        """Report an error to the scope; as a plain dhaga if the scope stayed in the parent of a fork."""
+        """Report an error to the scope. If the scope does not wait for this child, report the error as a plain dhaga
+        does.
+        """
         if self._scope._waits_for(self):
             self._scope._child_failed(self, error)
         else:
@@ -68,11 +72,12 @@ class Child(Dhaga[T]):
 class Scope:
     """A block that ends after all dhagas spawned in it have ended.
 
-    An error of a child or the body cancels all others, and is raised in an ExceptionGroup; a single SystemExit or
-    KeyboardInterrupt is raised unchanged. After ``timeout`` seconds all are cancelled, and TimeoutError is raised. A
-    cancel of a single child is no error. ``cancelled_caught``: the cancel interrupted a park; ``expired``: the timeout
-    cancelled. Parks: at the end of the block, while a child lives (``scope NAME``). From: a dhaga, main code. Raises:
-    ValueError.
+    An error of a child or of the body cancels the body and all other children. The block raises the errors in an
+    ExceptionGroup, but raises a single SystemExit or KeyboardInterrupt unchanged. After ``timeout`` seconds the body
+    and all children are cancelled, and TimeoutError is raised. A cancelled child does not count as an error.
+    ``cancelled_caught``: whether the scope's cancel interrupted a park. ``expired``: whether the timeout caused the
+    cancel. Parks: at the end of the block, until all children have ended (``scope NAME``). From: a dhaga, main code.
+    Raises: ValueError.
 
     >>> with Scope() as scope:
     ...     child = scope.spawn(max, 1, 2)
@@ -94,11 +99,11 @@ class Scope:
         self.cancel_called: bool = False
         self.expired: bool = False
         self.cancelled_caught: bool = False
-        self._waiter: Dhaga | Main | None = None  # it runs the body; None before and after the block
+        self._waiter: Dhaga | Main | None = None  # runs the body; None before and after the block
         self._parent: Scope | None = None
         self._children: dict[Child, None] = {}
         self._errors: list[BaseException] = []
-        self._outside_cancel: BaseException | None = None  # or an expired Timeout
+        self._outside_cancel: BaseException | None = None  # a Cancelled, or an expired Timeout
         self._standing_cancel: ScopeCancel | None = None
         self._timer_entry: Entry | None = None
         self._number = -1
@@ -132,7 +137,7 @@ class Scope:
     def spawn(self, fn: Callable[..., R], /, *args: Any, context: Context | None, **kwargs: Any) -> Dhaga[R]: ...
     @overload
     def spawn(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Dhaga[R]: ...
-    def spawn(  # type: ignore[misc]  # P.kwargs may name ours
+    def spawn(  # type: ignore[misc]  # P.kwargs may contain keywords of spawn
         self,
         fn: Callable[..., R],
         /,
@@ -142,10 +147,10 @@ class Scope:
         context: Context | None = None,
         **kwargs: Any,
     ) -> Dhaga[R]:
-        """Start a dhaga for which the block waits; the arguments are those of ``dhaga.spawn``.
+        """Start a dhaga for which the block waits, with the arguments of ``dhaga.spawn``.
 
-        Parks: never. From: any code in the scope's OS thread, until the block has ended. In a cancelled scope the dhaga
-        ends without a start. Raises: TypeError, RuntimeError.
+        Parks: never. From: any code in the scope's OS thread, until the block has ended. If the scope is cancelled, the
+        dhaga ends without being started. Raises: TypeError, RuntimeError.
         """
         scheduler = self._check_caller().scheduler
         child: Child[R] = Child(
@@ -164,20 +169,20 @@ class Scope:
         return child
 
     def _check_caller(self) -> Dhaga | Main:
-        """Return the waiter that runs the body. Raises: RuntimeError outside the block, and in another OS thread."""
+        """Return the waiter that runs the body. Raises: RuntimeError outside the block or in another OS thread."""
         waiter = self._waiter
         if waiter is None:
             raise RuntimeError(f"{self!r} takes no dhagas: spawn inside its block, before it ends")
-        elsewhere = scheduler_of_caller() is not waiter.scheduler  # or main code, or a callback
+        elsewhere = scheduler_of_caller() is not waiter.scheduler  # also True in main code and in callbacks
         if elsewhere and waiter.scheduler.thread_ident != originals.get_ident():
             raise RuntimeError(f"{self!r} lives in another OS thread: only cancel() may be called from this one")
         return waiter
 
     def cancel(self, reason: object = None) -> bool:
-        """Cancel the children and the rest of the body; the cancel itself does not leave the block as an error.
+        """Cancel the children and the rest of the body. The block does not raise the scope's own Cancelled.
 
-        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if the block has ended already.
-        Raises: RuntimeError before it is entered.
+        Parks: never. From: a dhaga, a callback, any OS thread. Returns: False if the block has ended already. Raises:
+        RuntimeError before the block is entered.
         """
         waiter = self._waiter
         if waiter is None:
@@ -187,7 +192,7 @@ class Scope:
         return waiter.scheduler.call(self._cancel_once, reason)
 
     def _cancel_once(self, reason: object) -> None:
-        """Carry out the first ``cancel``. From: the OS thread of the scope."""
+        """Cancel the body and the children, unless the scope is cancelled already. From: the scope's OS thread."""
         if self.cancel_called or self._waiter is None:
             return
         self.cancel_called = True
@@ -198,7 +203,7 @@ class Scope:
             child.cancel_by_scope(self._standing_cancel)
 
     def _expire(self) -> None:
-        """Cancel at the timeout, unless cancelled already. From: the scheduler, whose timer this scope is."""
+        """Cancel the scope at its timeout, unless it is cancelled already. From: the scheduler's timers."""
         if not self.cancel_called:
             self.expired = True
             self._cancel_once(f"not done within {self.timeout} s")
@@ -206,11 +211,13 @@ class Scope:
     # ---- children
 
     def _waits_for(self, child: Child) -> bool:
-        """Return whether the block waits for a child: False if it has ended, or stayed in the parent of a fork."""
+        """Return whether the block waits for a child: False if the block has ended or, after a fork, belongs to the
+        parent process.
+        """
         return self._waiter is not None and self._waiter.scheduler is child.scheduler
 
     def _child_failed(self, child: Child, error: BaseException) -> None:
-        """Note the error of a child; a cancel does not count as one."""
+        """Record a child's error and cancel the scope; a cancel does not count as an error."""
         if isinstance(error, (Cancelled, GreenletExit)):
             self.cancelled_caught |= getattr(error, "scope", None) is self
         else:
@@ -218,7 +225,7 @@ class Scope:
             self._cancel_once(f"{child.name} failed")
 
     def _child_ended(self, child: Child) -> None:
-        """Remove a child that has ended; the last one wakes the body's waiter."""
+        """Remove an ended child; after the last child, wake the body's waiter."""
         self._children.pop(child, None)
         if self._leaving and not self._children and self._waiter is not None:
             self._waiter.wake_parked()
@@ -234,8 +241,8 @@ class Scope:
         timers = me.scheduler.timers
         if self.timeout is not None and self.timeout < math.inf:
             self._timer_entry = timers.add(me.scheduler.clock() + self.timeout, self)
-        # Numbers tell which block was entered first, so that a shield recognises cancels from outside. A scope with a
-        # timeout takes the number of its timer, because both are drawn from one sequence.
+        # Blocks are numbered in the order of entry, so that a shield recognizes cancels from outside. A scope with a
+        # timeout uses the number of its timer, because timers and blocks share one sequence.
         self._number = timers.sequence() if self._timer_entry is None else self._timer_entry[1]
         self._entered = True
         self._waiter = me
@@ -253,12 +260,12 @@ class Scope:
             self._close(waiter)
             return self._raise_outcome(waiter, error)
         finally:
-            # The tracebacks of these errors refer to this frame: otherwise each error would be in a reference cycle.
+            # The errors' tracebacks refer to this frame, so references from the frame would make reference cycles.
             self._errors, self._outside_cancel = [], None
             del error, self
 
     def _begin_exit(self) -> Dhaga | Main:
-        """Return the waiter that runs the body. Raises: RuntimeError if it is not the caller."""
+        """Begin to leave the block, and return its waiter. Raises: RuntimeError if the waiter is not the caller."""
         waiter, me = self._waiter, getcurrent()
         if waiter is None:
             raise RuntimeError(f"{self!r} cannot be left: its block is not open")
@@ -274,7 +281,7 @@ class Scope:
         return waiter
 
     def _take_error(self, error: BaseException) -> None:
-        """Note the error that ended the body, and cancel the children."""
+        """Record an error that ended the body or the wait for the children, and cancel the scope."""
         if isinstance(error, (Cancelled, Expired)):
             if getattr(error, "scope", None) is self:
                 self.cancelled_caught = True
@@ -285,30 +292,33 @@ class Scope:
         self._cancel_once("its body has ended early")
 
     def _has_error(self, error: BaseException) -> bool:
-        """Return whether an error was noted before: a child's ``result()`` may have raised it in the body."""
-        # Each Ctrl-C raises another KeyboardInterrupt: one of them is enough.
+        """Return whether an error is already recorded: a child's ``result()`` may have raised the same error in the
+        body.
+        """
+        # Each Ctrl-C raises a new KeyboardInterrupt. One of them is enough.
         kind = KeyboardInterrupt
         return any(error is other or (isinstance(error, kind) and isinstance(other, kind)) for other in self._errors)
 
     def _wait_for_children(self, waiter: Dhaga | Main) -> None:
-        """Park until the last child has ended. An error meanwhile is noted, and cancels the children."""
+        """Park until the last child has ended. An error during the park is recorded and cancels the children."""
         for child in list(self._children):
-            if child.has_ended:  # a fork marks the children that stayed in the parent
+            if child.has_ended:  # in a forked child, the parent's dhagas are marked as ended
                 del self._children[child]
         while self._children:
             try:
-                # Once the children are cancelled, a pending cancel must not end this park, which waits for their end.
+                # After the children are cancelled, this park waits for their end, and a pending cancel must not end the
+                # park.
                 prepare = waiter.prepare_uncancellable if self.cancel_called else waiter.prepare_park
                 prepare(f"scope {self.name}", self)
                 waiter.park_until_woken()
             except BaseException as error:
-                # A Ctrl-C while the cancelled children are still ending: they are shielded, or slow.
+                # Cancelled children that are still running at a Ctrl-C are shielded or slow.
                 if self.cancel_called and isinstance(error, KeyboardInterrupt):
                     self._cancel_by_force()
                 self._take_error(error)
 
     def _cancel_by_force(self) -> None:
-        """Cancel the children at their parks in spite of their shields, at a second Ctrl-C."""
+        """Cancel the parked children, even if they are shielded. From: a Ctrl-C after the scope's cancel."""
         for child in list(self._children):
             for scope in pending_errors_of(child).scopes:
                 scope._cancel_by_force()
@@ -317,28 +327,28 @@ class Scope:
                 child.wake_from(ticket, error=Cancelled("by force"))
 
     def _remove(self, waiter: object) -> bool:
-        """Undo the wait for the children. Returns: False once they are cancelled."""
+        """Return whether a cancel may end the wait for the children: False once the children are cancelled."""
         return not self.cancel_called
 
     def _close(self, waiter: Dhaga | Main) -> None:
-        """End the block: drop the timer, the place in the waiter's stack of scopes, and all references."""
+        """End the block: remove the timer, the scope's entry in the waiter's stack, and all references."""
         if self._timer_entry is not None:
             waiter.scheduler.timers.discard(self._timer_entry)
         cancels = pending_errors_of(waiter)
         cancels.scopes.remove(self)
-        # A Ctrl-C that could not end the wait for the children.
+        # Record the pending Ctrl-Cs that could not end the wait for the children.
         for error in [each for each in cancels if block_number(each) == math.inf]:
             cancels.remove(error)
             self._take_error(error)
-        # A remaining reference would make a cycle through the waiter's frame.
-        waiter.wait_target = self._waiter = self._parent = self._standing_cancel = None
+        # A remaining reference would make a reference cycle through the waiter's frame.
+        self._waiter = self._parent = self._standing_cancel = None
 
     def _raise_outcome(self, waiter: Dhaga | Main, error: BaseException | None) -> bool:
-        """Raise the outcome of the block. Returns: True if the body's error was the scope's own cancel."""
+        """Raise the scope's outcome, unless it is the body's error. Returns: True if there is no error at all."""
         outcome = self._outcome()
         outside = self._outside_cancel
-        # Errors are raised first; a plain cancel then stays pending for the next park. Another scope's cancel stands
-        # anyway.
+        # If errors are raised, a plain cancel stays pending until the next park. A cancel of another scope is standing,
+        # and is therefore raised at the next park in any case.
         if outcome is not outside and outside is not None and getattr(outside, "scope", None) is None:
             waiter.cancel_with(outside)
         try:
@@ -349,7 +359,7 @@ class Scope:
             del outcome, outside, error, self
 
     def _outcome(self) -> BaseException | None:
-        """Return the error to raise: the group of errors, else the cancel from outside, else TimeoutError or None."""
+        """Return the error to raise, or None: the group of errors, else the cancel from outside, else TimeoutError."""
         late = self.expired and self.cancelled_caught and not self._moves_on
         if not self._errors:
             if self._outside_cancel is not None:
@@ -371,7 +381,7 @@ say_foreign_names(Scope, OF_A_SCOPE)
 
 
 def fail_after(seconds: float | None, name: str | None = None) -> Scope:
-    """Make a scope that cancels its block after some seconds and raises TimeoutError: ``with fail_after(2):``.
+    """Return a scope that cancels its block after ``seconds`` and raises TimeoutError: ``with fail_after(2):``.
 
     Like ``dhaga.Timeout``, but with a standing cancel. Raises: ValueError.
 
@@ -383,9 +393,9 @@ def fail_after(seconds: float | None, name: str | None = None) -> Scope:
 
 
 def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
-    """Make a scope that cancels its block after some seconds, without an error: ``with move_on_after(2) as scope:``.
+    """Return a scope that cancels its block after ``seconds``, without an error: ``with move_on_after(2) as scope:``.
 
-    ``scope.cancelled_caught`` is True if this interrupted the block. Raises: ValueError.
+    ``scope.cancelled_caught`` is True if the timeout interrupted the block. Raises: ValueError.
 
     >>> import dhaga
     >>> with move_on_after(0.001) as scope: dhaga.sleep(5)
@@ -398,7 +408,7 @@ def move_on_after(seconds: float | None, name: str | None = None) -> Scope:
 
 
 def scopes_of(waiter: Waiter) -> list[Scope]:
-    """Return the scopes that a waiter is in, outermost first: the scopes of which it is a child or runs the body."""
+    """Return the scopes of a waiter, outermost first: the waiter runs their bodies, or was spawned in them."""
     innermost = getattr(waiter.pending_errors, "scopes", None) or [getattr(waiter, "_scope", None)]
     found = []
     scope: Scope | None = innermost[-1]

@@ -1,4 +1,4 @@
-"""``shield``: a block that holds back cancels from outside. ``_kernel/wait/cancellation.py`` says how."""
+"""``shield``: a block that delays cancels from outside until its end. See ``_kernel/wait/cancellation.py``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .._kernel.wait.cancellation import PendingErrors, pending_errors_of
 
 @refuse_async_with("await asyncio.shield(...)")
 class shield:
-    """Hold back cancels from outside a block until it has ended, for example in a ``finally``.
+    """Delay cancels from outside a block until the block has ended, for example in a ``finally``.
 
-    This holds back ``cancel()`` of the dhaga, and cancels of scopes and expiries of Timeouts entered before; they are
-    raised at the next park after the block. A Ctrl-C is raised nevertheless; a second one also ends the shielded parks
-    of a scope's children. Bound the block with a ``fail_after`` inside. Parks: never. From: a dhaga, main code.
+    ``cancel()`` of the dhaga, cancels of outer scopes and expiries of outer Timeouts are raised at the next park after
+    the block. A Ctrl-C is raised nevertheless; a second Ctrl-C also ends the shielded parks of a scope's children. To
+    limit the block's time, use ``fail_after`` inside the block. Parks: never. From: a dhaga, main code.
 
     >>> import dhaga
     >>> with dhaga.move_on_after(0.001) as scope, shield(): dhaga.sleep(0.002)

@@ -1,1 +1,1 @@
-"""Primitives to synchronise dhagas and OS threads: locks, conditions, semaphores, events, barriers, locals."""
+"""Primitives that synchronize dhagas and OS threads: locks, conditions, semaphores, events, barriers, locals."""

@@ -1,5 +1,5 @@
-"""The running Threads by ident, which ``threading.enumerate`` returns; under the patch, this dict is
-``threading._active``.
+"""The dict of running Threads by ident. ``dhaga.threading.enumerate`` returns the dict's values, and the patch
+(``dhaga.monkey``) replaces ``threading._active`` with this dict.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from .._kernel.run.microthread import Dhaga
 
 
 class Active(dict[int, Any]):
-    """Threads by ident. The end of a Thread's dhaga removes it."""
+    """A dict of running Threads by ident. When a Thread's dhaga ends, the Thread is removed."""
 
     def __init__(self) -> None:
-        # The idents of dhagas whose ident differs from their number, by that number: the end of a dhaga passes the
-        # number to pop().
+        # Maps a dhaga's number (``dhaga.ident``) to the ident of its Thread if the two differ. A dhaga that ends passes
+        # its number to pop().
         self.by_number: dict[int, int] = {}
 
     def add(self, dhaga: Dhaga, thread: Any) -> None:
-        """Add the Thread of a dhaga until its end."""
+        """Add the Thread of a dhaga. When the dhaga ends, the Thread is removed."""
         ident = ident_of(dhaga)
         if ident != dhaga.ident:
             self.by_number[dhaga.ident] = ident
@@ -28,11 +28,11 @@ class Active(dict[int, Any]):
         dhaga.drop_at_end(active_ref)
 
     def pop(self, ident: int, *default: Any) -> Any:
-        """Remove a Thread by its ident, or by the number of its dhaga, and return it."""
+        """Remove a Thread by its ident, or by the number of its dhaga, and return the Thread."""
         return super().pop(self.by_number.pop(ident, ident), *default)
 
     def __delitem__(self, ident: int) -> None:
-        """Remove a Thread. Unlike in the standard's dict, this is a no-op if the thread's end has removed it."""
+        """Remove a Thread; do nothing if the Thread has ended. Source: ``dict``, which would raise KeyError."""
         self.pop(ident, None)
 
 

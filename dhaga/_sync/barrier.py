@@ -1,8 +1,9 @@
-"""Barrier: a number of callers wait for each other.
+"""Barrier: a fixed number of callers wait for each other.
 
-Each filling is a Generation: it gathers arrivals, then is open (all came) or broken (one left early), and never changes
-again. The barrier starts a new one when the last has opened, and when it is reset. A waiter keeps the generation in
-which it arrived. So a fast caller that calls again counts in the next generation, and cannot disturb slow callers.
+Each round of waiting is a Generation. A Generation counts arrivals, then becomes open (all parties have arrived) or
+broken (a party has left early), and does not change after that. The barrier starts a new generation when the current
+one opens and when the barrier is reset. A waiter keeps the generation in which it arrived. So if a fast caller calls
+``wait`` again, this arrival is counted in the next generation and does not disturb slow callers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .lock import Lock
 
 
 class Generation:
-    """One filling of a barrier: the number of arrivals, and whether it is open or broken."""
+    """One round of a barrier: its number of arrivals, and whether the round is open or broken."""
 
     __slots__ = ("arrived", "broken", "open")
 
@@ -45,7 +46,7 @@ class Barrier:
         check_seconds(timeout)
         self._timeout = timeout
         self._condition_ = Condition(Lock())
-        self._condition_._waiters = WaitQueue(self, "barrier.wait")  # a dump then shows the barrier
+        self._condition_._waiters = WaitQueue(self, "barrier.wait")  # so that a dump of waits names the barrier
         self._generation_ = Generation()
 
     def __repr__(self) -> str:
@@ -53,19 +54,19 @@ class Barrier:
 
     @property
     def broken(self) -> bool:
-        """Whether the barrier is broken, until the next ``reset``."""
+        """Whether the barrier is broken. Only ``reset`` repairs a broken barrier."""
         return self._generation_.broken
 
     @property
     def n_waiting(self) -> int:
-        """Number of waiters now."""
+        """Current number of waiters."""
         return self._generation_.arrived
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until all parties have arrived. Returns: the order of arrival, from 0.
+        """Wait until all parties have arrived. Returns: the caller's position in the order of arrival, from 0.
 
-        Parks: until the last one has arrived (``barrier.wait``). Raises: BrokenBarrierError if the barrier is broken,
-        or after ``timeout`` seconds (default: the barrier's).
+        Parks: until the last party has arrived (``barrier.wait``). Raises: BrokenBarrierError if the barrier is broken,
+        or after ``timeout`` seconds (default: the barrier's timeout).
         """
         if timeout is not None:
             check_wait_timeout(timeout)
@@ -80,7 +81,8 @@ class Barrier:
                     self._open_(generation)
                 else:
                     self._wait_for_others_(generation, self._timeout if timeout is None else timeout)
-            # An error of the action, a timeout or a cancel: this party will not come, so no other may wait for it.
+            # This party has left because of an error of the action, a timeout or a cancel, so the others must not wait
+            # for it.
             except BaseException:
                 self._break(generation)
                 raise
@@ -89,7 +91,7 @@ class Barrier:
     def _open_(self, generation: Generation) -> None:
         if self._action is not None:
             self._action()
-        # A new generation first: a woken waiter may call again before the others have left this one.
+        # Start a new generation first: a woken waiter may call wait() again before the others have left the old one.
         generation.open = True
         self._generation_ = Generation()
         self._condition_.notify_all()
@@ -105,14 +107,14 @@ class Barrier:
             self._condition_.notify_all()
 
     def reset(self) -> None:
-        """Start anew. Current waiters get BrokenBarrierError."""
+        """Reset the barrier to its initial state. Current waiters get BrokenBarrierError."""
         with self._condition_:
-            # The broken generation has ended for its waiters; a later caller fills the new one.
+            # Later callers arrive in the new generation, so only the current waiters see the broken generation.
             former, self._generation_ = self._generation_, Generation()
             if former.arrived:
                 self._break(former)
 
     def abort(self) -> None:
-        """Break the barrier: waiters get BrokenBarrierError, now and until the next ``reset``."""
+        """Break the barrier: current and later waiters get BrokenBarrierError until the next ``reset``."""
         with self._condition_:
             self._break(self._generation_)

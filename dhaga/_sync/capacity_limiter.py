@@ -1,8 +1,8 @@
-"""CapacityLimiter: a changeable number of tokens; each caller may borrow one.
+"""CapacityLimiter: an adjustable number of tokens. Each caller may borrow one token.
 
-``_lent`` counts the tokens that are borrowed, or handed over to a waiter that has not run since. As in
-``semaphore.py``, a returned token goes to the first waiter, and a caller that finds none queues up first and then
-checks a second time. ``_borrowers`` knows a caller by its greenlet, as a lock knows its holder.
+``_lent`` is the number of borrowed tokens. This number includes tokens that were handed over to waiters that have not
+run yet. As in ``semaphore.py``, a returned token goes to the first waiter, and a caller that finds no free token queues
+up and then checks again. ``_borrowers`` contains the greenlet of each borrower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._kernel.wait.waiter import TIMED_OUT
 
 
 class CapacityLimiterStatistics(NamedTuple):
-    """The result of ``CapacityLimiter.statistics()``; ``borrowers`` are names."""
+    """The result of ``CapacityLimiter.statistics()``; ``borrowers`` contains the borrowers' names."""
 
     total_tokens: float
     borrowed_tokens: int
@@ -31,10 +31,10 @@ class CapacityLimiterStatistics(NamedTuple):
 
 @refuse_async_with("async with asyncio.Semaphore")
 class CapacityLimiter(Guarded):
-    """Lend one token to each caller, to limit the callers in a block; first come, first served.
+    """A limit on the number of callers that run a block at the same time. Each caller borrows one token, in FIFO order.
 
-    Like a Semaphore, but only the borrower can return a token, the number can be changed (``total_tokens``, an int or
-    ``math.inf``), and ``statistics()`` names the borrowers. From: a dhaga, main code, any OS thread.
+    Unlike with a Semaphore, only the borrower can return a token, and ``statistics()`` names the borrowers.
+    ``total_tokens`` is an int or ``math.inf``, and can be changed later. From: a dhaga, main code, any OS thread.
     Source: trio's and anyio's CapacityLimiter. Raises: TypeError, ValueError.
 
     >>> import dhaga
@@ -54,7 +54,7 @@ class CapacityLimiter(Guarded):
 
     @property
     def total_tokens(self) -> float:
-        """The number of tokens; may be set. If more are borrowed, none is lent until enough are returned."""
+        """The number of tokens, which a program may change. While this many tokens are borrowed, no more are lent."""
         return self._total
 
     @total_tokens.setter
@@ -78,9 +78,9 @@ class CapacityLimiter(Guarded):
         return CapacityLimiterStatistics(self._total, len(borrowers), borrowers, self._waiters.parked())
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Borrow a token. Parks: while none is free (``capacity.acquire``). Returns: whether one was borrowed.
+        """Borrow a token. Parks: while no token is free (``capacity.acquire``). Returns: whether a token was borrowed.
 
-        Raises: RuntimeError if the caller has one already, ValueError.
+        Raises: RuntimeError if the caller has borrowed a token already, ValueError.
         """
         me = getcurrent()
         if me in self._borrowers:
@@ -102,7 +102,9 @@ class CapacityLimiter(Guarded):
         return True
 
     def release(self) -> None:
-        """Give the caller's token back, to the first waiter. Raises: RuntimeError if the caller has none."""
+        """Give the caller's token back; the first waiter gets the token. Raises: RuntimeError if the caller has no
+        token.
+        """
         me = getcurrent()
         try:
             del self._borrowers[me]
@@ -117,7 +119,8 @@ class CapacityLimiter(Guarded):
             if self._lent < self._total: self._lent += 1  # atomic  # fmt: skip
             else:
                 return
-            # Taken before the wake, so that no caller takes the same token; put back if all waiters have left.
+            # Take the token before the wake, so that no other caller gets the token. Put it back if all waiters have
+            # left.
             if self._waiters.wake_first() is None:
                 self._lent -= 1  # atomic
 
@@ -127,15 +130,19 @@ class CapacityLimiter(Guarded):
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.release()
 
+    def _take_back_from_(self, waiter: object) -> None:
+        """In a forked child, put back the token of a waiter that never runs in the child."""
+        self._lent -= 1  # atomic
+
     def _at_fork_reinit(self) -> None:
-        # The borrowers and the waiters stayed in the parent.
+        # The borrowers and the waiters exist only in the parent process.
         self._borrowers.clear()
         self._lent = 0
         self._waiters.clear()
 
 
 def checked_tokens(total_tokens: float) -> float:
-    """Return a number of tokens. Raises: TypeError, ValueError."""
+    """Return ``total_tokens`` if it is valid. Raises: TypeError, ValueError."""
     if not isinstance(total_tokens, int) and total_tokens != math.inf:
         raise TypeError(f"total_tokens is an int or math.inf, not {total_tokens!r}")
     if total_tokens < 0:

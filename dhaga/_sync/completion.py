@@ -1,11 +1,14 @@
-"""``wait`` and ``as_completed``: for several dhagas and futures at once.
+"""``wait`` and ``as_completed``: waiting for several dhagas and futures at once.
 
-Each waitable gets a joiner. When the waitable ends, the joiner puts it into the caller's queue: O(1) a completion. A
-joiner has a ticket, as in ``Dhaga.join``: a finished wait withdraws it, in O(1) amortised. A standard Future has no
-joiners: it gets the queue itself, which has the interface of the standard's waiters.
+Each waitable (dhaga or future) gets a joiner, an object that is notified when the waitable ends. The joiner then puts
+the waitable into the caller's queue, so a completion costs O(1). A joiner is registered by a ticket (a list that holds
+the joiner until the notification), as in ``Dhaga.join``. At the end of the wait, the ticket is withdrawn in amortized
+O(1). A standard Future gets the queue itself instead of a joiner, since the queue has the interface of the standard
+library's waiters.
 
-While a caller waits here for a dhaga, the caller gets its error, as with ``Dhaga.result``. If no caller reads the error
-of a returned dhaga, it is reported when the dhaga is freed (``UnseenError``), so it is never lost.
+If a dhaga fails while a caller of these functions waits for the dhaga, the error is not reported: the caller can read
+it, as with ``Dhaga.result``. If no caller reads the error of a returned dhaga, the error is reported when the dhaga is
+freed (``UnseenError``).
 """
 
 from __future__ import annotations
@@ -33,18 +36,18 @@ D = TypeVar("D", bound=Dhaga[Any])
 F = TypeVar("F", bound=concurrent.futures.Future[Any])
 
 ENDED = ("CANCELLED_AND_NOTIFIED", "FINISHED")
-"""The states of a Future whose waiters have been notified, or never will be."""
+"""The states in which a Future has ended and notifies no more waiters."""
 
 
 class DoneAndNotDone(NamedTuple, Generic[W]):
-    """The result of ``wait``: two sets."""
+    """The result of ``wait``: the set of ended waitables, and the set of waitables that have not ended."""
 
     done: set[W]
     not_done: set[W]
 
 
 class CompletionQueue(SimpleQueue[Any]):
-    """Receives each waitable that ends; has the interface of the standard's waiters."""
+    """A queue that receives each ended waitable. The queue has the interface of a standard Future's waiters."""
 
     __slots__ = ()
 
@@ -52,7 +55,7 @@ class CompletionQueue(SimpleQueue[Any]):
 
 
 class CompletionJoiner:
-    """Joiner for a dhaga or a Future of ours: its wake puts that into the queue of the caller."""
+    """A joiner for a dhaga or a Future of ``dhaga.futures``: its wake puts the waitable into the caller's queue."""
 
     __slots__ = ("queue", "ticket", "waitable")
 
@@ -66,13 +69,13 @@ class CompletionJoiner:
         self.queue.put(self.waitable)
 
     def leave(self) -> None:
-        """Withdraw the ticket, unless it was used."""
+        """Withdraw the ticket, unless the waitable has ended."""
         if claim(self.ticket):
             self.waitable._remove(None)
 
 
 class Completions:
-    """The waitables of one caller. Each has not ended, is in the queue, or was returned."""
+    """The waitables of one caller. Each waitable has not ended yet, or is in the queue, or was returned."""
 
     def __init__(self) -> None:
         self.queue = CompletionQueue()
@@ -110,7 +113,7 @@ class Completions:
                 self.standard_futures[future] = None
 
     def get(self, timeout: float | None) -> Any:
-        """Return a waitable that has ended. Parks: until then. Raises: Empty."""
+        """Return the next ended waitable. Parks: until one has ended. Raises: Empty after ``timeout`` seconds."""
         waitable = self.queue.get(timeout=timeout)
         self.joiners.pop(waitable, None)
         if waitable in self.withheld:
@@ -132,7 +135,7 @@ class Completions:
 
 @contextmanager
 def completions_of(waitables: Iterable[Any]) -> Iterator[Completions]:
-    """Yield the completions of several dhagas and futures, and remove the joiners at the end."""
+    """Yield the Completions of several dhagas and futures to a ``with`` block. Remove the joiners after the block."""
     completions = Completions()
     try:
         for waitable in waitables:
@@ -158,7 +161,7 @@ def check_waitables(waitables: Iterable[Any]) -> set[Any]:
 
 
 def time_left(timeout: float | None) -> Callable[[], float | None]:
-    """Return a function that returns the seconds left until the timeout, at least 0, or None without one."""
+    """Return a function that returns the seconds left until the timeout, at least 0, or None without a timeout."""
     if timeout is None:
         return lambda: None
     check_seconds(timeout)
@@ -167,7 +170,8 @@ def time_left(timeout: float | None) -> Callable[[], float | None]:
     return lambda: max(0.0, deadline - clock())
 
 
-# The last overload of each is for a mixture, for which type checkers would infer Iterable[object].
+# The last overload of each function is for a mixture of dhagas and futures, for which type checkers would infer
+# Iterable[object].
 @overload
 def wait(
     waitables: Iterable[D], timeout: float | None = None, return_when: str = ALL_COMPLETED
@@ -181,11 +185,13 @@ def wait(
     waitables: Iterable[Waitable], timeout: float | None = None, return_when: str = ALL_COMPLETED
 ) -> DoneAndNotDone[Waitable]: ...
 def wait(waitables: Iterable[Any], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Any:
-    """Wait for some of several dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``.
+    """Wait until some or all of several dhagas and futures have ended.
 
-    ``return_when``: "ALL_COMPLETED", "FIRST_COMPLETED" or "FIRST_EXCEPTION", an error that is no cancel.
-    Parks: until enough have ended (``queue.get``), at most ``timeout`` seconds. From: a dhaga, main code, any OS
-    thread. Returns: ``(done, not_done)``, two sets; an error is raised by ``result()``. Raises: ValueError, TypeError.
+    The futures are of ``dhaga.futures`` or ``concurrent.futures``. ``return_when``: "ALL_COMPLETED", "FIRST_COMPLETED"
+    or "FIRST_EXCEPTION". A cancel does not count as an exception.
+    Parks: until enough waitables have ended (``queue.get``), at most ``timeout`` seconds. From: a dhaga, main code, any
+    OS thread. Returns: ``(done, not_done)``, two sets; ``result()`` of a waitable raises its error. Raises: ValueError,
+    TypeError.
     Source: ``concurrent.futures.wait``.
 
     >>> import dhaga
@@ -211,7 +217,7 @@ def wait(waitables: Iterable[Any], timeout: float | None = None, return_when: st
 
 
 def has_failed(waitable: Any) -> bool:
-    """Return whether a waitable ended with an error; a cancel does not count as one."""
+    """Return whether a waitable ended with an error; a cancel does not count as an error."""
     if isinstance(waitable, Dhaga):
         return waitable._error is not None and not isinstance(waitable._error, (Cancelled, GreenletExit))
     return not waitable.cancelled() and waitable.exception() is not None
@@ -224,10 +230,10 @@ def as_completed(waitables: Iterable[F], timeout: float | None = None) -> Iterat
 @overload
 def as_completed(waitables: Iterable[Waitable], timeout: float | None = None) -> Iterator[Waitable]: ...
 def as_completed(waitables: Iterable[Any], timeout: float | None = None) -> Iterator[Any]:
-    """Yield several dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``, as they end.
+    """Yield dhagas and futures, of ``dhaga.futures`` or ``concurrent.futures``, in the order in which they end.
 
-    Parks: until the next one has ended (``queue.get``). From: a dhaga, main code, any OS thread. Raises: TimeoutError
-    ``timeout`` seconds after this call, TypeError. Source: ``concurrent.futures.as_completed``.
+    Parks: until the next one has ended (``queue.get``). From: a dhaga, main code, any OS thread. Raises: TypeError;
+    TimeoutError ``timeout`` seconds after this call. Source: ``concurrent.futures.as_completed``.
 
     >>> import dhaga
     >>> sleepers = [dhaga.spawn(dhaga.sleep, seconds, name=f"{seconds} s") for seconds in (0.02, 0, 0.01)]
@@ -246,4 +252,4 @@ def ended(waitables: set[Any], left: Callable[[], float | None]) -> Iterator[Any
                 raise TimeoutError(f"{len(waitables)} of the waitables have not ended") from None
             waitables.discard(one)
             yield one
-            del one  # it may be the last reference to a large result
+            del one  # this variable may be the last reference to a large result

@@ -1,13 +1,13 @@
-"""Event: a flag to wait for.
+"""Event: a flag that dhagas and threads wait for.
 
-While unset, it has a queue of waiters; ``set`` replaces that queue by an empty one and sets the flag in one atomic line
-(``lock.py``), then wakes the waiters of the former queue. So a waiter is in the queue of the current ``set`` or of the
-next one, never in neither, and ``set`` needs no lock: signal handlers and finalizers may call it at any bytecode. A
-waiter in another OS thread that waits again while ``set`` still wakes the others joins the new queue, and waits for the
-next ``set``.
+An unset Event has a queue of waiters. In one atomic line (``lock.py``), ``set`` replaces the queue with an empty one
+and sets the flag. Then ``set`` wakes the waiters of the former queue. So each waiter is either in the queue of the
+current ``set`` or in the queue of the next ``set``. Since ``set`` needs no lock, signal handlers and finalizers may
+call it at any bytecode. If a woken waiter in another OS thread calls ``clear`` and ``wait`` while ``set`` still wakes
+the others, the waiter joins the new queue and waits for the next ``set``.
 
-Rejected: waking out of the one queue until it is empty. With ``clear`` and ``wait`` in a loop, one ``set`` might never
-end.
+Rejected: a single queue. ``set`` would wake waiters until this queue is empty. If waiters called ``clear`` and ``wait``
+in a loop, ``set`` might never return.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .inner_condition import ConditionInside
 
 
 class Event(ConditionInside):
-    """A flag to wait for. Source: ``threading.Event``; signal handlers and finalizers may also call ``set``.
+    """A flag that callers wait for. Source: ``threading.Event``; signal handlers and finalizers may also call ``set``.
 
     >>> event = Event()
     >>> event.wait(timeout=0), event.set(), event.wait()
@@ -37,7 +37,8 @@ class Event(ConditionInside):
     def __init__(self) -> None:
         self._flag = False
         self._waiters_ = WaitQueue(self, "event.wait")
-        # The queue emptied by the last set(), reused by the next one: a new WaitQueue costs as much as a switch.
+        # The queue that the last set() has emptied. The next set() reuses this queue: a new WaitQueue costs as much as
+        # a switch.
         self._spare_queue_: WaitQueue | None = None
 
     def __repr__(self) -> str:
@@ -51,36 +52,36 @@ class Event(ConditionInside):
         return self._flag
 
     def isSet(self) -> bool:
-        """Return whether the flag is set. Source: also deprecated in threading."""
+        """Return whether the flag is set. Source: ``threading``, which also deprecates this name."""
         warnings.warn("isSet() is deprecated, use is_set() instead", DeprecationWarning, stacklevel=2)
         return self._flag
 
-    @compiled  # C: no other set() under way
+    @compiled  # C: used only if no other set() is running
     def set(self) -> None:
         """Set the flag and wake all waiters. Parks: never. From: any thread, a signal handler, a finalizer."""
-        # Look and flag in one line: a waiter that queued up in between would sleep beside a set flag.
+        # The check and the assignment are one line: a waiter that queued up in between would miss the flag.
         if not self._waiters_: self._flag = True; return  # atomic  # fmt: skip
         fresh, self._spare_queue_ = self._spare_queue_, None  # atomic
         if fresh is None:
             fresh = WaitQueue(self, "event.wait")
-        # From this line on wait() returns at once, or queues up for the next set() if clear() comes first.
+        # After this line, wait() returns at once. After a later clear(), wait() queues up for the next set().
         self._flag, waiting, self._waiters_ = True, self._waiters_, fresh  # atomic
         while waiting:
             try:
                 waiter = waiting.popleft().pop()
-            except IndexError:  # the waiter has left, or another OS thread took the last one
+            except IndexError:  # the waiter has left, or another OS thread took the last ticket
                 continue
             waiter.deliver_wake(True)
         self._spare_queue_ = waiting
 
     def clear(self) -> None:
-        """Unset the flag: ``wait`` parks from now on."""
+        """Clear the flag; later calls of ``wait`` park."""
         self._flag = False
 
     @compiled
     @calls_out
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag. Parks: while it is unset (``event.wait``). Returns: False after ``timeout`` seconds."""
+        """Wait for the flag. Parks: until it is set (``event.wait``). Returns: False after ``timeout`` seconds."""
         if self._flag:
             return True
         if timeout is not None:
@@ -92,16 +93,16 @@ class Event(ConditionInside):
         me, queue = this_waiter(), self._waiters_
         me.prepare_park(queue.reason, queue)
         ticket = me.parked
-        # The append counts only in the queue that the next set() will take, and while the flag is unset.
+        # The ticket must go into the queue that the next set() will wake, and only while the flag is unset.
         if queue is self._waiters_ and not self._flag: queue.append(ticket)  # atomic  # fmt: skip
         else:
-            me.wake_parked(True)  # set() came between the check of the flag and here, and does not know this waiter
+            me.wake_parked(True)  # set() ran after the check of the flag, without seeing this waiter
         return me.park_within(timeout) is not TIMED_OUT
 
     def _state_(self) -> bool:
         return self._flag
 
     def _serve_(self, n: int) -> None:
-        # Whether the flag is set or not.
+        # A notify wakes waiters whether or not the flag is set.
         while n > 0 and self._waiters_.wake_first() is not None:
             n -= 1

@@ -1,11 +1,13 @@
-"""``_cond`` of an Event and of a Semaphore: the condition inside, which programs use although it is private.
+"""The attribute ``_cond`` of Event and Semaphore: a private condition that programs nevertheless use.
 
-They notify it after a change by hand (``with semaphore._cond: semaphore._value += 1; semaphore._cond.notify()``), and
-subclasses wait for it. The waiters of the condition are in the primitive's own queue. So a wake of the primitive's
-waiters reaches them, and a notify wakes the waiters of the primitive.
+Programs notify the condition after they change the primitive (``with semaphore._cond: semaphore._value += 1;
+semaphore._cond.notify()``), and subclasses wait for the condition. The condition's waiters are in the primitive's own
+queue. So a wake of the primitive's waiters also reaches the condition's waiters, and a notify also wakes the
+primitive's waiters.
 
-The primitive changes without the condition's lock. A change between a waiter's check and its wait would be missed, so a
-wait returns at once if a permit has come, or the event was set, since the waiter got the lock.
+The primitive changes its state without the condition's lock, but ``wait`` must not miss a change after the waiter's
+check of the state. So ``wait`` returns at once if a permit was added, or the event was set, after the waiter got the
+lock.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ from .lock import Lock
 __all__ = ["ConditionInside", "InnerCondition"]
 
 CHANGED = object()
-"""The value of a wait that ends at once."""
+"""The value of a wake that ends a wait at once, because the state has changed."""
 
 
 class ConditionInside(Guarded):
-    """Base of the primitives with a condition inside: Event and Semaphore, whose waiters are in ``_waiters_``."""
+    """Base class of Event and Semaphore, the primitives with an inner condition. Their waiters are in ``_waiters_``."""
 
     __slots__ = ()
 
@@ -35,30 +37,30 @@ class ConditionInside(Guarded):
 
     @property
     def _cond(self) -> InnerCondition:
-        """The condition inside, made on first use. Source: an attribute of the standard Event and Semaphore."""
+        """The inner condition, created on first use. Source: an attribute of the standard Event and Semaphore."""
         made: InnerCondition | None = self.__dict__.get("_inner_condition")
         if made is None:
             made = self.__dict__.setdefault("_inner_condition", InnerCondition(self))
         return made
 
     def _serve_(self, n: int) -> None:
-        """Wake up to ``n`` waiters, for a notify of the condition."""
+        """Serve waiters after a notify: an Event wakes at most ``n``, a Semaphore hands out all its free permits."""
         raise NotImplementedError
 
     def _state_(self) -> int:
-        """Return the number that a waiter of the condition checks; a higher one is worth another check."""
+        """Return the state as a number. If the number has grown, a waiter of the condition must check again."""
         raise NotImplementedError
 
     def _take_back_(self) -> None:
-        """Restore what a waiter of the condition was handed: such a waiter checks the state itself."""
+        """Put back a permit that was handed to a waiter of the condition: such a waiter checks the state itself."""
 
     def _at_fork_reinit(self) -> None:
-        # The waiters stayed in the parent.
+        # The waiters exist only in the parent process.
         self._waiters_.clear()
 
 
 class InnerCondition(Condition):
-    """A Condition whose waiters are those of a primitive."""
+    """A Condition that shares the queue of waiters of a primitive."""
 
     def __init__(self, owner: ConditionInside) -> None:
         super().__init__(Lock())
@@ -70,16 +72,16 @@ class InnerCondition(Condition):
         return self._acquire()
 
     def _acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the lock, and note the state that the caller is about to check."""
+        """Acquire the lock, and record the state that the caller is about to check."""
         acquired: bool = self._lock.acquire(blocking, timeout)
         if acquired:
             self._state_checked = self._owner._state_()
         return acquired
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Release the lock, wait until a waiter of the primitive would be woken, and acquire the lock again.
+        """Release the lock, wait for a wake in the primitive's queue, and acquire the lock again.
 
-        Parks: until then. Returns: False after ``timeout`` seconds. Raises: RuntimeError if the lock is not held;
+        Parks: until the wake. Returns: False after ``timeout`` seconds. Raises: RuntimeError if the lock is not held;
         Cancelled, with the lock held again.
         """
         if not self._is_owned():
@@ -108,11 +110,14 @@ class InnerCondition(Condition):
         return wake is not TIMED_OUT
 
     def notify(self, n: int = 1) -> None:
-        """Serve up to ``n`` waiters of the primitive. Raises: RuntimeError if the lock is not held."""
+        """Wake at most ``n`` waiters of an Event, or all waiters for whom a Semaphore has permits.
+
+        Raises: RuntimeError if the lock is not held.
+        """
         if not self._is_owned():
             raise RuntimeError("cannot notify on un-acquired lock")
         self._owner._serve_(n)
 
     def notify_all(self) -> None:
-        """Serve all waiters of the primitive."""
+        """Wake all waiters of an Event, or all waiters for whom a Semaphore has permits."""
         self.notify(len(self._owner._waiters_))

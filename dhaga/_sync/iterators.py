@@ -1,4 +1,4 @@
-"""One iterator for many dhagas: serialized, or each with its own copy of the stream. Source: 3.15's threading."""
+"""Iterators that dhagas share: each value goes to one dhaga, or to all of them. Source: Python 3.15's threading."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ P = ParamSpec("P")
 
 
 class serialize_iterator(Generic[T]):
-    """Iterator that runs one step at a time: a caller parks during another caller's step.
+    """An iterator that runs one step at a time: a caller parks during another caller's step.
 
-    So a generator that parks can be shared; otherwise a second caller gets ValueError (already executing).
+    So callers can share a generator that parks. Without this class, a second caller would get ValueError (already
+    executing).
     Parks: while another caller's step runs (``lock.acquire``). Source: ``threading.serialize_iterator``.
 
     >>> numbers = serialize_iterator(n * n for n in range(3))
@@ -42,7 +43,7 @@ class serialize_iterator(Generic[T]):
             return self._iterator.send(value)  # type: ignore[no-any-return]
 
     def throw(self, *args: Any) -> T:
-        """Raise an error in a generator. Raises: AttributeError if the iterator has no ``throw``."""
+        """Raise an error inside a generator. Raises: AttributeError if the iterator has no ``throw``."""
         with self._lock:
             return self._iterator.throw(*args)  # type: ignore[no-any-return]
 
@@ -53,7 +54,7 @@ class serialize_iterator(Generic[T]):
 
 
 def synchronized_iterator(func: Callable[P, Iterable[T]]) -> Callable[P, serialize_iterator[T]]:
-    """Decorate a function that returns iterators, such as a generator function, to serialize these iterators."""
+    """Decorate a function that returns iterators, such as a generator function, to make the iterators serialized."""
 
     @wraps(func)
     def inner(*args: P.args, **kwargs: P.kwargs) -> serialize_iterator[T]:
@@ -63,9 +64,9 @@ def synchronized_iterator(func: Callable[P, Iterable[T]]) -> Callable[P, seriali
 
 
 class TeeIterator(Generic[T]):
-    """One of the copies of ``concurrent_tee``: follows a linked list of values, and reads the source at its end.
+    """One iterator of ``concurrent_tee``. It follows a linked list of values, and reads the source at the list's end.
 
-    A link is ``[value, next link]``, ``[None, None]`` until the value is there.
+    A link is ``[value, next link]``, or ``[None, None]`` until the value has been read.
     """
 
     __slots__ = ("_iterator", "_link", "_lock")
@@ -87,17 +88,17 @@ class TeeIterator(Generic[T]):
             with self._lock:
                 if link[1] is None:
                     link[0] = next(self._iterator)
-                    link[1] = [None, None]  # set last: a reader that sees the link also sees the value
+                    link[1] = [None, None]  # set last, so that a reader that sees the link also sees the value
         value, self._link = link
         return value  # type: ignore[no-any-return]
 
 
 def concurrent_tee(iterable: Iterable[T], n: int = 2) -> tuple[TeeIterator[T], ...]:
-    """Return ``n`` iterators over the same values, one for each dhaga or thread; ``itertools.tee`` is not safe for
-    that.
+    """Return ``n`` iterators over the same values, each for one dhaga or thread.
 
-    Parks: never; each of the iterators parks while another one reads the source (``lock.acquire``). Raises: ValueError
-    if n < 0. Source: ``threading.concurrent_tee``.
+    The iterators of ``itertools.tee`` are not safe for concurrent use. Parks: never; a step of a returned iterator
+    parks while another iterator reads the source (``lock.acquire``). Raises: ValueError if n < 0. Source:
+    ``threading.concurrent_tee``.
     """
     if n < 0:
         raise ValueError("n must be a non-negative integer")

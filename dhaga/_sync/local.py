@@ -1,11 +1,11 @@
-"""``threading.local`` on dhagas: each dhaga, and all other code of each OS thread, has attributes of its own.
+"""``threading.local`` for dhagas: attributes that are separate for each dhaga and for each OS thread outside dhagas.
 
-A local keeps a Namespaces: a dict from a dhaga's ident to that dhaga's attributes, and a standard local for code
-outside dhagas. A dhaga holds a weak reference to each Namespaces that it has used, so it does not keep the local alive.
-When it ends it removes its entry, so the values do not outlive the dhaga.
+A local has a Namespaces object: a dict from a dhaga's ident to the dhaga's attributes, and a standard local for code
+outside dhagas. A dhaga holds only weak references to the Namespaces objects that it has used, so a local can be freed.
+When a dhaga ends, its entry is removed and its values are freed.
 
-Rejected: a context variable. A spawned dhaga would get the values with its copied context, which ``threading.local``
-must not do.
+Rejected: a context variable. A spawned dhaga copies its spawner's context, and would inherit the values; but a thread
+does not inherit values of ``threading.local``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .._kernel.faces.stdlib_face import refuse_copy
 from .._kernel.run.microthread import Dhaga
 
 MISSING = object()
-"""Marks a missing attribute, because None is a value."""
+"""A marker for a missing attribute, since None is a valid value."""
 
 
 class Namespaces(dict[int, dict[str, Any]]):
-    """The attributes of one local by the dhagas' idents; ``threads``: the attributes of code outside dhagas."""
+    """The attributes of one local, by dhaga ident. ``threads`` holds the attributes of code outside dhagas."""
 
     __slots__ = ("__weakref__", "args", "kwargs", "threads")
 
@@ -34,34 +34,42 @@ class Namespaces(dict[int, dict[str, Any]]):
         self.threads: Any = originals.local()
 
     def of_caller(self, owner: local) -> dict[str, Any]:
-        """Return the caller's attributes, made on first use, when a subclass's ``__init__`` runs."""
+        """Return the caller's attributes. At the caller's first use, create them and call a subclass's ``__init__``."""
         me = getcurrent()
         if isinstance(me, Dhaga):
             found = self.get(me.ident)
             if found is None:
                 found = self[me.ident] = {}
-                # A weak reference: a long-running dhaga must not keep a dropped local alive.
+                # The reference is weak: a long-running dhaga must not keep a dropped local alive.
                 me.drop_at_end(weakref.ref(self))
-                initialise(owner, self)
+                try:
+                    initialise(owner, self)
+                except BaseException:  # the next use calls __init__() again
+                    self.pop(me.ident, None)
+                    raise
         else:
             found = self.threads.__dict__.get("attributes")
             if found is None:
                 found = self.threads.attributes = {}
-                initialise(owner, self)
+                try:
+                    initialise(owner, self)
+                except BaseException:
+                    self.threads.__dict__.pop("attributes", None)
+                    raise
         return found
 
 
 def initialise(owner: local, namespaces: Namespaces) -> None:
-    """Call a subclass's ``__init__``, as the standard does in each thread that uses the object."""
+    """Call a subclass's ``__init__``, as the standard class does in each thread that uses the object."""
     if type(owner).__init__ is not object.__init__:
         type(owner).__init__(owner, *namespaces.args, **namespaces.kwargs)
 
 
 class local:  # the standard name
-    """Attributes that each dhaga has for itself. Source: ``threading.local``.
+    """An object whose attributes are separate for each dhaga. Source: ``threading.local``.
 
-    A subclass's ``__init__`` runs once for each dhaga that uses the object. A dhaga's attributes are dropped when it
-    ends.
+    A subclass's ``__init__`` runs once for each dhaga that uses the object. A dhaga's attributes are dropped when the
+    dhaga ends.
 
     >>> import dhaga
     >>> mine = local(); mine.x = 1
@@ -77,7 +85,7 @@ class local:  # the standard name
         self = object.__new__(cls)
         namespaces = Namespaces(args, kwargs)
         object.__setattr__(self, "_namespaces_", namespaces)
-        # The caller's entry is made here: Python calls __init__() next, and of_caller() must not call it again.
+        # Create the caller's entry here: Python calls __init__() next, and of_caller() must not call __init__() again.
         me = getcurrent()
         if isinstance(me, Dhaga):
             namespaces[me.ident] = {}
@@ -86,13 +94,14 @@ class local:  # the standard name
             namespaces.threads.attributes = {}
         return self
 
-    __getstate__: Any = refuse_copy  # a copy of the slot would share all attributes
+    __getstate__: Any = refuse_copy  # a copied object would share all attributes with the original
 
     def __getattribute__(self, name: str) -> Any:
         attributes = object.__getattribute__(self, "_namespaces_").of_caller(self)
         if name == "__dict__":
             return attributes
-        # In the order of object.__getattribute__(): data descriptors of the class, then attributes, then the class.
+        # The order of object.__getattribute__() is kept: data descriptors of the class, attributes, other class
+        # members.
         value = attributes.get(name, MISSING)
         if value is MISSING or is_data_descriptor(type(self), name):
             return object.__getattribute__(self, name)

@@ -1,4 +1,4 @@
-"""The mutex of a Queue: a spin lock against other OS threads, held for a few lines that never park."""
+"""The mutex of a Queue: a spin lock that excludes other OS threads during a few lines that never park."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from .._kernel.wait.current import on_event_loop, parking_waiter
 from .._kernel.wait.waiter import Waiter
 
 RETRY_SECONDS = 0.00005
-"""Seconds between two tries of a held Mutex. Once the holder's OS thread runs again, the holder needs far less time."""
+"""Seconds between two tries to acquire a held Mutex. A running holder releases the Mutex in far less time."""
 
 RETRIES = 40
-"""After this number of tries (2 ms or more) the holder may be a parked dhaga of this OS thread: others get a turn."""
+"""Number of tries (at least 2 ms together) before other dhagas get a turn, because one of them may be the holder."""
 
 FREEZE_SECONDS = 5.0
-"""Seconds after which a caller that cannot park gives up: it may keep the holder from running."""
+"""Seconds after which a caller on the event loop gives up, because this caller may keep the holder from running."""
 
 
 @known_layout
 class Mutex(Guarded):
-    """A spin lock against other OS threads, for a few lines that never park, at a sixth of the cost of an OS lock.
+    """A spin lock for a few lines that never park. A Mutex takes a sixth of the time of an OS lock.
 
-    Like an OS lock it is not re-entrant: a signal handler or a finalizer in the dhaga that holds it waits forever. A
-    program must not park while it holds a Mutex; if it does, other callers wait, but no OS thread freezes. Use
-    ``acquire`` and try/finally: a signal handler that raises at the start of ``__exit__`` would leave it held.
+    Like an OS lock, a Mutex is not reentrant: if a signal handler or finalizer interrupts the holder and calls
+    ``acquire``, the call never returns. A program must not park while it holds a Mutex; if a program does, other
+    callers wait, but no OS thread freezes. Use ``acquire`` with try/finally instead of ``with``: an error that a signal
+    handler raises at the start of ``__exit__`` would leave the Mutex held.
     """
 
     __slots__ = ("_free",)
@@ -33,10 +34,10 @@ class Mutex(Guarded):
         self._free = True
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Acquire the mutex. Sleeps between tries: a holder in another OS thread may be preempted.
+        """Acquire the mutex. Sleep between tries, because a holder in another OS thread may be preempted.
 
-        Returns: False if it is not ``blocking`` and the mutex is held; a ``timeout`` is ignored, because it is held for
-        a few lines.
+        Returns: False if the mutex is held and ``blocking`` is false. ``timeout`` is ignored, because a mutex is held
+        only for a few lines.
         """
         for _ in range(RETRIES if blocking else 1):
             if self._free: self._free = False; return True  # atomic  # fmt: skip
@@ -55,7 +56,9 @@ class Mutex(Guarded):
     locked_lock = locked
 
     def acquire_slowly(self) -> None:
-        """Acquire the mutex from a holder that parks. Raises: RuntimeError on the hub, which cannot park itself."""
+        """Wait until a holder that has parked releases the mutex, and acquire the mutex. Raises: RuntimeError after
+        ``FREEZE_SECONDS`` on the event loop, which cannot park.
+        """
         me = parking_waiter()
         deadline = originals.monotonic() + FREEZE_SECONDS
         while True:
@@ -87,9 +90,9 @@ class Mutex(Guarded):
 
 
 class MutexRetry:
-    """The wait target of a caller that pauses between two tries of a Mutex whose holder has parked.
+    """The wait target of a caller that pauses between two tries to acquire a Mutex whose holder has parked.
 
-    Neither a timeout nor a cancel ends it, because the caller's operation must not stay half done.
+    Neither a timeout nor a cancel ends the pause, because the caller's operation must not be left incomplete.
     """
 
     __slots__ = ("me",)
@@ -98,7 +101,7 @@ class MutexRetry:
         self.me: Waiter = me
 
     def park(self) -> None:
-        """Yield to other dhagas."""
+        """Park for one pause, so that other dhagas run."""
         me = self.me
         me.prepare_uncancellable("queue.mutex", self)
         me.scheduler.expire_after(RETRY_SECONDS * RETRIES, self)

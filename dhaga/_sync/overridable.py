@@ -1,4 +1,4 @@
-"""A method that programs may replace on one object, such as ``_put``, ``_get`` and ``_qsize`` of a Queue."""
+"""Descriptor for methods that programs may replace on one object, such as ``_put``, ``_get``, ``_qsize`` of a Queue."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ M = TypeVar("M", bound=Callable[..., Any])
 class Overridable:
     """A method that programs may replace on one queue. That queue then uses no shortcuts until the method is restored.
 
-    This is a data descriptor, so that it notices an assignment to the instance; a subclass's method overrides it. The
-    replacement is kept in ``Queue._replaced_``: reading ``__dict__`` would make CPython keep the attributes in a
-    real dict from then on, and a put and get would cost 1.8 times as much.
+    This is a data descriptor, so an assignment to the instance calls ``__set__``. A subclass's method overrides the
+    descriptor. The replacement is kept in ``Queue._replaced_`` and not in ``__dict__``. After a read of ``__dict__``,
+    CPython would keep the attributes in a real dict, and a ``put`` and ``get`` would take 1.8 times as long.
     """
 
     def __init__(self, function: Any) -> None:

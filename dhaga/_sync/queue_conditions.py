@@ -1,8 +1,9 @@
-"""The conditions of a Queue: ``not_empty`` and ``not_full``, which watchers wait for, and ``all_tasks_done``.
+"""The conditions of a Queue, ``not_empty``, ``not_full`` and ``all_tasks_done``, for programs that wait on them
+directly.
 
-A watcher is a waiter of ``not_empty`` or ``not_full``. It waits among the queue's getters or putters, in the order of
-arrival. The queue wakes such a waiter in its turn, but takes no item for it and stores none: the waiter acquires the
-mutex, and looks for itself.
+A watcher is a waiter of ``not_empty`` or ``not_full``. Watchers wait among the queue's getters or putters, in the order
+of arrival. In its turn, a watcher is only woken: it gets no item and stores none. The watcher then acquires the mutex
+and checks the queue itself.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ __all__ = ["AllTasksDone", "QueueCondition"]
 class QueueCondition(Condition):
     """A Condition over the mutex of a Queue. Source: the Conditions ``not_empty`` and ``not_full`` of ``queue.Queue``.
 
-    ``waiters``: the queue's getters or putters; ``watchers``: the waiters of this condition among them; ``serve``:
-    serves the first waiters, as far as there are items or room. The code between acquire and release
-    must not park.
+    ``waiters``: the queue's getters or putters. ``watchers``: the waiters of this condition, which are among the
+    getters or putters. ``serve``: a function that serves the first waiters while there are items or room. The code
+    between acquire and release must not park.
     """
 
     def __init__(self, mutex: Mutex, waiters: WaitQueue, watchers: set[Waiter], serve: Callable[[], None]) -> None:
@@ -43,7 +44,7 @@ class QueueCondition(Condition):
     def wait(self, timeout: float | None = None) -> bool:
         """Release the mutex, wait for a notify or a change of the queue, and acquire the mutex again.
 
-        Parks: until then (``queue.get`` or ``queue.put``, with ``watch``). Returns: False after ``timeout`` seconds.
+        Parks: until the wake (``queue.get watch`` or ``queue.put watch``). Returns: False after ``timeout`` seconds.
         Raises: RuntimeError if the mutex is free; Cancelled, with the mutex held again.
         """
         if not self._is_owned():
@@ -66,7 +67,7 @@ class QueueCondition(Condition):
             self._watchers.discard(me)
 
     def notify(self, n: int = 1) -> None:
-        """Serve getters or putters as far as possible, and wake watchers, ``n`` waiters in all at least.
+        """Serve all getters or putters that can be served, then wake watchers until at least ``n`` waiters were woken.
 
         Raises: RuntimeError if the mutex is free.
         """
@@ -85,14 +86,14 @@ class QueueCondition(Condition):
                 n -= 1
 
     def notify_all(self) -> None:
-        """Wake all watchers."""
+        """Serve all getters or putters that can be served, and wake all watchers."""
         self.notify(len(self._waiters))
 
 
 class AllTasksDone:
-    """Condition-like object for the end of all tasks of a queue.
+    """The condition ``all_tasks_done`` of a queue.
 
-    Source: the Condition of this name in ``queue.Queue``. An acquire of it excludes no other caller.
+    Source: the Condition ``all_tasks_done`` of ``queue.Queue``, but ``acquire`` does not exclude other callers.
     """
 
     __slots__ = ("_joiners", "_queue")
@@ -102,7 +103,7 @@ class AllTasksDone:
         self._joiners = joiners
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end of all tasks. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
+        """Wait until all tasks are done. Parks: ``queue.join``. Returns: False after ``timeout`` seconds."""
         queue = self._queue
         queue.mutex.acquire()
         try:
@@ -120,7 +121,7 @@ class AllTasksDone:
         return me.park_within(timeout) is not TIMED_OUT
 
     def notify_all(self) -> None:
-        """Wake all waiters; for programs that set ``unfinished_tasks`` to 0 themselves."""
+        """Wake all waiters. Programs call this method after they have set ``unfinished_tasks`` to 0 themselves."""
         self._joiners.wake_all()
 
     notify: Callable[..., None] = notify_all

@@ -1,11 +1,11 @@
-"""RateLimiter: a token bucket. RateLimiter: tokens come at a steady rate; a caller takes some, or waits in turn for
-them.
+"""RateLimiter: a token bucket. Tokens are added at a steady rate; callers take tokens, or wait for them in turn.
 
-The bucket is one number, the time at which it will be full (``_full_at``): a caller that takes ``n`` tokens moves that
-time by ``n`` intervals, and may go on once the time is at most a bucketful away. So no timer has to fill it, rounding
-errors do not add up, and a late wake does not lower the rate (the virtual scheduling of ATM's cell rate algorithm). A
-fair lock gives callers their turn: the first one sleeps until its tokens are there, the others wait for the lock. A
-caller that leaves has taken nothing.
+The bucket's only state is the time at which the bucket will be full (``_full_at``). An interval is the time in which
+one token is added. A caller that takes ``n`` tokens moves ``_full_at`` by ``n`` intervals, and continues when
+``_full_at`` is at most ``burst`` intervals away. So no timer fills the bucket, rounding errors do not add up, and a
+late wake does not lower the rate. ATM networks use the same algorithm (generic cell rate algorithm, virtual
+scheduling). A fair lock orders the callers: the first one sleeps until its tokens have been added, and the others wait
+for the lock. A caller that is cancelled or times out takes no tokens.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .lock import Lock
 
 @refuse_async_with()
 class RateLimiter:
-    """Admit ``rate`` calls in ``per`` seconds, evenly, and up to ``burst`` at once after a pause; fair.
+    """A fair limit of ``rate`` evenly spaced calls in ``per`` seconds; after a pause, ``burst`` calls begin at once.
 
-    ``with limiter:`` before a call, or ``acquire()``. ``burst`` (default 1) is the number of tokens saved up while none
-    is taken; with 1, at most ``rate`` + 1 calls begin in any ``per`` seconds. ``rate`` may be set. From: a dhaga, main
-    code, any OS thread. Raises: TypeError, ValueError.
+    Make each call inside ``with limiter:``, or after ``acquire()``. ``burst`` (default 1) is the largest number of
+    tokens in the bucket. With a burst of 1, at most ``rate`` + 1 calls begin in any ``per`` seconds. A program may
+    assign another ``rate`` at any time. From: a dhaga, main code, any OS thread. Raises: TypeError, ValueError.
 
     >>> import dhaga, time
     >>> limiter, began = dhaga.RateLimiter(100), time.monotonic()
@@ -53,27 +53,30 @@ class RateLimiter:
 
     @property
     def rate(self) -> float:
-        """The number of tokens that come in ``per`` seconds; may be set, for later turns."""
+        """The number of tokens added in ``per`` seconds. A program may change this number; the change affects later
+        calls.
+        """
         return self.per / self._interval
 
     @rate.setter
     def rate(self, rate: float) -> None:
         interval = self.per / checked_positive("rate", rate)
         now = clock_here()()
-        # Missing tokens come at the new rate.
+        # Tokens missing from the bucket are added at the new rate.
         self._full_at = now + max(0.0, self._full_at - now) * interval / self._interval
         self._interval = interval
 
     @property
     def tokens(self) -> float:
-        """The number of tokens saved now."""
+        """The number of tokens that are in the bucket now."""
         return self.burst - max(0.0, self._full_at - clock_here()()) / self._interval
 
     def acquire(self, tokens: int = 1, *, timeout: float | None = None) -> bool:
-        """Acquire ``tokens``; wait in turn until there are enough.
+        """Acquire ``tokens`` tokens; wait in turn until there are enough.
 
-        Parks: until then (``rate.acquire``, ``sleep``). Returns: False as soon as the wait is certain to take more than
-        ``timeout`` seconds (0: do not wait). Raises: ValueError for more than ``burst``.
+        Parks: until there are enough tokens (``rate.acquire``, ``sleep``). Returns: False as soon as the wait is
+        certain to take more than ``timeout`` seconds (0: do not wait). Raises: ValueError for more tokens than
+        ``burst``.
         """
         if not 0 < tokens <= self.burst:
             raise ValueError(f"from 1 to {self.burst} tokens, the burst, can be taken at once, not {tokens!r}")
@@ -91,8 +94,11 @@ class RateLimiter:
             limit = left()
             if limit is not None and seconds > limit:
                 return False
+            interval = self._interval
             if seconds > 0:
                 sleep(seconds)
+            if self._interval != interval:  # a program has assigned another rate meanwhile
+                full_at = max(self._full_at, clock()) + tokens * self._interval
             self._full_at = full_at
             return True
         finally:
@@ -102,16 +108,16 @@ class RateLimiter:
         return self.acquire()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Do nothing: the token was for the call, however long it took."""
+        """Do nothing: the rate limits the beginning of calls, not their duration."""
 
     def _at_fork_reinit(self) -> None:
-        # The caller whose turn it was, and all callers behind it, stayed in the parent.
+        # The callers that held the lock or waited for it exist only in the parent process.
         self._turn._at_fork_reinit()
         self._turn._waiters.reason = "rate.acquire"
 
 
 def checked_positive(name: str, number: float) -> float:
-    """Return a finite number above 0. Raises: TypeError, ValueError."""
+    """Return ``number`` if it is finite and above 0. Raises: TypeError, ValueError."""
     if not isinstance(number, (int, float)):
         raise TypeError(f"{name} is a number, not {number!r}")
     if not 0 < number < float("inf"):

@@ -1,8 +1,9 @@
-"""Semaphore and BoundedSemaphore: permits, handed over in FIFO order.
+"""Semaphore and BoundedSemaphore: counters of permits, which waiters get in FIFO order.
 
-``_value`` counts the free permits. ``release`` wakes the first waiters with a permit each, and adds the rest to
-``_value``: a caller that comes later cannot overtake. As in ``lock.py``, which explains the atomic lines, a caller that
-finds no permit queues up and then checks a second time (``_hand_out_permits_``), so no inner lock is needed.
+``_value`` is the number of free permits. ``release`` wakes the first waiters with one permit each, and adds only the
+remaining permits to ``_value``, so later callers cannot overtake. A caller that finds no permit queues up and then
+checks again (``_hand_out_permits_``), so no inner lock is needed. ``lock.py`` explains the second check and the atomic
+lines.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .._kernel.fast.compiled import compiled
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.wait_queue import WaitQueue
-from .._kernel.wait.waiter import TIMED_OUT
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
 from .inner_condition import ConditionInside
 
 
@@ -40,7 +41,7 @@ class Semaphore(ConditionInside):
     @compiled
     @calls_out
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether one was acquired."""
+        """Acquire a permit. Parks: while none is free (``semaphore.acquire``). Returns: whether it was acquired."""
         if timeout is not None:
             if not blocking:
                 raise ValueError("can't specify timeout for non-blocking acquire")
@@ -52,28 +53,35 @@ class Semaphore(ConditionInside):
             return False
         return self._waiters_.wait(True, self._hand_out_permits_, timeout) is not TIMED_OUT
 
-    @compiled  # C: one permit
+    @compiled  # C: used only for one permit
     def release(self, n: int = 1) -> None:
-        """Give ``n`` permits back, to the first waiters. From: any thread. Raises: ValueError if n < 1."""
+        """Release ``n`` permits, which the first waiters get. From: any thread. Raises: ValueError if n < 1."""
         if n < 1:
             raise ValueError("n must be one or more")
-        # A waiter that queued up between the check and the addition would sleep beside a free permit.
+        # Atomic, because a waiter that queued up between the check and the addition would not be woken.
         if not self._waiters_: self._value += n; return  # atomic  # fmt: skip
         while n and self._waiters_ and self._waiters_.wake_first() is not None:
             n -= 1
         self._value += n  # atomic
-        # A waiter may have queued up after the loop, when no permit was free yet.
+        # A waiter may have queued up between the loop and the addition, when no permit was free.
         self._hand_out_permits_()
 
     def _hand_out_permits_(self) -> None:
         """Hand free permits to the first waiters."""
-        while self._waiters_:
+        # Serve only the waiters that are queued now: later waiters check for themselves. If the loop also served later
+        # waiters, it might never end: a waiter of the inner condition gives its permit back, and may queue up again at
+        # once.
+        waiting = len(self._waiters_)
+        while waiting and self._waiters_:
             if self._value > 0: self._value -= 1  # atomic  # fmt: skip
             else:
                 return
-            # Taken before the wake, so that no caller takes the same permit; put back if all waiters have left.
+            # Take the permit before the wake, so that no other caller gets the permit. Put it back if all waiters have
+            # left.
             if self._waiters_.wake_first() is None:
                 self._value += 1  # atomic
+            else:
+                waiting -= 1
 
     @compiled
     def __enter__(self) -> bool:
@@ -93,13 +101,18 @@ class Semaphore(ConditionInside):
     def _take_back_(self) -> None:
         self._value += 1  # atomic
 
+    def _take_back_from_(self, waiter: Waiter) -> None:
+        """In a forked child, put back the permit of a waiter that never runs in the child."""
+        if waiter._value is True:
+            self._take_back_()
+
     def _at_fork_reinit(self, value: int = 1) -> None:
         super()._at_fork_reinit()
         self._value = value
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that rejects more permits than it began with. Source: ``threading.BoundedSemaphore``."""
+    """A Semaphore whose number of permits cannot exceed the initial number. Source: ``threading.BoundedSemaphore``."""
 
     __slots__ = ("_initial_value",)
 
@@ -107,10 +120,10 @@ class BoundedSemaphore(Semaphore):
         super().__init__(value)
         self._initial_value = self._value
 
-    @compiled  # C: one permit, within the bound
+    @compiled  # C: used only for one permit within the bound
     def release(self, n: int = 1) -> None:
-        """Give ``n`` permits back. Raises: ValueError if that exceeds the initial number."""
-        # Check and addition in one line: two threads cannot both find room for the last permit.
+        """Release ``n`` permits. Raises: ValueError if there would be more permits than initially."""
+        # Check and addition are in one line, so that two threads do not both find room for the last permit.
         room = self._initial_value - n
         if n > 0 and not self._waiters_ and self._value <= room: self._value += n; return  # atomic  # fmt: skip
         if self._value > room:

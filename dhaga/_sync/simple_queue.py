@@ -1,10 +1,10 @@
 """SimpleQueue, which ``dhaga.queue`` exports: an unbounded FIFO queue without a lock.
 
-There are never items and waiting getters at once. ``put`` appends the item only if no getter waits, and ``get`` queues
-up only if there is no item; each checks and appends in one atomic line (``lock.py`` explains them). So ``get`` notices
-a ``put`` from a signal handler or a finalizer at any of its bytecodes. A getter gets the item as the value of its wake:
-it does not check again, and a later caller cannot take the item first. As ``dhaga/queue.py`` explains, the item counts
-in ``qsize`` until the getter runs.
+A queue never has both items and waiting getters. ``put`` appends the item only if no getter waits, and ``get`` queues
+up only if there is no item. Each method checks and appends in one atomic line (see ``lock.py``). So a signal handler or
+finalizer may interrupt ``get`` at any bytecode and call ``put``: ``get`` does not miss the item. A getter receives the
+item as the value of its wake, so a later caller cannot take the item first. As ``dhaga/queue.py`` explains, ``qsize``
+counts the item until the getter runs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .._kernel.run.handed_over import count_handed_over
 from .._kernel.run.preemption import found_nothing, overlong
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
-from .._kernel.wait.waiter import TIMED_OUT
+from .._kernel.wait.waiter import TIMED_OUT, Waiter
 
 T = TypeVar("T")
 
 NOTHING: Any = object()
-"""Marks the absence of an item, because None is one."""
+"""A marker for a missing item, since None is a valid item."""
 
 
 class SimpleQueue(Guarded, Generic[T]):
@@ -46,7 +46,7 @@ class SimpleQueue(Guarded, Generic[T]):
     def __init__(self) -> None:
         self._items_: deque[T] = deque()
         self._getters_ = WaitQueue(self, "queue.get")
-        self._handed_over_ = False  # whether an item may be on its way to a getter
+        self._handed_over_ = False  # whether a woken getter may still have to run
 
     __class_getitem__: Any = classmethod(types.GenericAlias)
 
@@ -55,20 +55,20 @@ class SimpleQueue(Guarded, Generic[T]):
 
     @compiled
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
-        """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored, as the standard does."""
+        """Add an item. Parks: never. From: any thread. ``block`` and ``timeout`` are ignored."""
         while True:
-            # A getter that queues up between the check and the append would wait beside an item.
+            # Atomic, because a getter that queued up between the check and the append would miss the item.
             if not self._getters_: self._items_.append(item); return  # atomic  # fmt: skip
             try:
                 getter = self._getters_.popleft().pop()
-            except IndexError:  # the getter has left, or another OS thread took the last one
+            except IndexError:  # the getter has left, or another OS thread took the last ticket
                 continue
             getter.deliver_wake(item)
-            self._handed_over_ = True  # after the wake: qsize() looks for the getter among those that were woken
+            self._handed_over_ = True  # after the wake, because qsize() searches the woken getters
             return
 
     def put_nowait(self, item: T) -> None:
-        """Add an item."""
+        """Add an item without blocking, like ``put``."""
         self.put(item)
 
     @compiled
@@ -76,43 +76,44 @@ class SimpleQueue(Guarded, Generic[T]):
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Remove and return the oldest item.
 
-        Parks: while there is none (``queue.get``). Raises: Empty after ``timeout`` seconds.
+        Parks: while there is no item (``queue.get``). Raises: Empty after ``timeout`` seconds.
         """
         if timeout is not None and block:
             check_timeout(timeout)
         item: T = NOTHING
-        # More than one round only if getters in other OS threads take the new items.
+        # The loop runs again only if getters in other OS threads have taken new items.
         while item is NOTHING:
             if self._items_:
                 try:
                     return self._items_.popleft()
-                except IndexError:  # another OS thread took the last one
+                except IndexError:  # another OS thread took the last item
                     pass
             if not block or timeout == 0:
                 if overlong:
                     found_nothing()
-                self._handed_over_ = False  # the caller sees that the items handed over are gone
+                self._handed_over_ = False  # this caller found no item, so qsize() no longer counts handed-over items
                 raise Empty
             item = self._wait_for_item(timeout)
         return item
 
     def _wait_for_item(self, timeout: float | None) -> Any:
-        """Park until an item is handed over. Returns: NOTHING if an item was put meanwhile, for the caller to take."""
+        """Park until an item is handed over. Returns: the item; NOTHING if the caller can take a new item itself."""
         me = this_waiter()
-        # Parked before it queues up: a put in another OS thread may pop this getter at once,
-        # and its wake must count.
+        # Register as parked before queuing up: a put in another OS thread may pop this getter and wake it at once.
         me.prepare_park("queue.get", self._getters_)
         if not self._items_: self._getters_.append(me.parked)  # atomic  # fmt: skip
         else:
             me.wait_target = None
-            me.wake_parked(NOTHING)  # the park below returns at once, as after any other wake
-        try:
-            item = me.park_within(timeout)
-        finally:
-            me.wait_target = None  # so that the item counts as taken
+            me.wake_parked(NOTHING)  # makes the park below return at once
+        item = me.park_within(timeout)
         if item is TIMED_OUT:
             raise Empty
         return item
+
+    def _take_back_from_(self, getter: Waiter) -> None:
+        """In a forked child, put back in front the item of a getter that never runs in the child."""
+        if getter._value is not NOTHING:
+            self._items_.appendleft(getter._value)
 
     @calls_out
     def get_nowait(self) -> T:
@@ -123,16 +124,16 @@ class SimpleQueue(Guarded, Generic[T]):
     def qsize(self) -> int:
         """Return the number of items. Items that were handed to getters count until these getters run.
 
-        Another OS thread may change it at any time.
+        Another OS thread may change the number at any time.
         """
         if overlong:
             found_nothing()
         return len(self._items_) if not self._handed_over_ else self._size_in_all_()
 
     def _size_in_all_(self) -> int:
-        """Return the number of items and of items handed over."""
+        """Return the number of items, including handed-over items."""
         size = len(self._items_)
-        # In this order: a hand-over by another OS thread meanwhile sets the flag again.
+        # Clear the flag before the count: a hand-over by another OS thread during the count sets the flag again.
         self._handed_over_ = False
         handed_over = count_handed_over(self._getters_)
         if handed_over:
@@ -141,7 +142,7 @@ class SimpleQueue(Guarded, Generic[T]):
 
     @calls_out
     def empty(self) -> bool:
-        """Return whether there is no item now, as ``qsize`` counts them."""
+        """Return whether the queue is empty now, by the count of ``qsize``."""
         if overlong:
             found_nothing()
         return not self._items_ and not (self._handed_over_ and self._size_in_all_())

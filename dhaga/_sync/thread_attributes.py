@@ -1,4 +1,4 @@
-"""Attributes that tell the state of a Thread: its name, ident, daemon flag and life. ``dhaga/threading.py`` runs it."""
+"""The attributes of a Thread: its name, ident, daemon flag and liveness. ``dhaga/threading.py`` has the methods."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ThreadAttributes:
 
     @property
     def name(self) -> str:
-        """The name, for display only; may be set."""
+        """The thread's name, which is only used for display. A program may change the name."""
         self._check_initialised_()
         return self._name
 
@@ -45,13 +45,13 @@ class ThreadAttributes:
 
     @property
     def ident(self) -> int | None:
-        """A number unique among the dhagas of this process; None before the start."""
+        """The thread's ident, unique among the living dhagas of this process; None before the start."""
         self._check_initialised_()
         return self._ident
 
     @property
     def native_id(self) -> int | None:
-        """The operating system's number of the OS thread that runs this thread."""
+        """The number by which the operating system identifies the OS thread that runs this thread."""
         self._check_initialised_()
         return self._native_id
 
@@ -65,7 +65,7 @@ class ThreadAttributes:
 
     @property
     def daemon(self) -> bool:
-        """Whether the interpreter's exit leaves the thread instead of waiting for it. Set it before the start."""
+        """Whether the interpreter exits without waiting for the thread. A program may change this before the start."""
         self._check_initialised_()
         return self._daemonic
 
@@ -78,6 +78,6 @@ class ThreadAttributes:
 
 
 def new_name(target: object) -> str:
-    """Return a default name; its number is from the standard module, so no other thread has it."""
+    """Return a default name for a thread. The standard module's counter makes the name unique in the process."""
     name: str = threading._newname("Thread-%d")  # type: ignore[attr-defined]
     return name if target is None or not hasattr(target, "__name__") else f"{name} ({target.__name__})"

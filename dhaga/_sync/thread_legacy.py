@@ -1,4 +1,4 @@
-"""Deprecated and private names of ``threading.Thread`` that programs use. ``thread_attributes.py`` has the others."""
+"""Deprecated and private attributes of ``threading.Thread``. ``thread_attributes.py`` has the public attributes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from .thread_attributes import ThreadAttributes
 
 
 class ReadName:
-    """A name that is computed when it is read. Unlike a property, a subclass or program may set it to a value of its
-    own.
-    """
+    """An attribute that is computed when it is read. Unlike a property, it can be replaced by a value."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self.compute = compute
@@ -33,22 +31,22 @@ class LegacyThreadNames(ThreadAttributes):
     _end_lock_: Lock | None = None
 
     def getName(self) -> str:
-        """Return the name. Source: also deprecated in threading."""
+        """Return the name. Source: ``threading``, which also deprecates this method."""
         warn("getName() is deprecated, get the name attribute instead")
         return self.name
 
     def setName(self, name: str) -> None:
-        """Set the name. Source: also deprecated in threading."""
+        """Set the name. Source: ``threading``, which also deprecates this method."""
         warn("setName() is deprecated, set the name attribute instead")
         self.name = name
 
     def isDaemon(self) -> bool:
-        """Return ``daemon``. Source: also deprecated in threading."""
+        """Return ``daemon``. Source: ``threading``, which also deprecates this method."""
         warn("isDaemon() is deprecated, get the daemon attribute instead")
         return self.daemon
 
     def setDaemon(self, daemonic: bool) -> None:
-        """Set ``daemon``. Source: also deprecated in threading."""
+        """Set ``daemon``. Source: ``threading``, which also deprecates this method."""
         warn("setDaemon() is deprecated, set the daemon attribute instead")
         self.daemon = daemonic
 
@@ -62,15 +60,15 @@ class LegacyThreadNames(ThreadAttributes):
 
     @ReadName
     def _started(self) -> Event:
-        """An event that is set once the thread has started."""
-        # Made on first use: few programs read it, and an Event in each thread would cost as much as a switch.
+        """An event that is set when the thread has started."""
+        # Created on first use: few programs read the event, and creating it costs as much as a switch.
         event: Event = self.__dict__.setdefault("_start_event_", Event())
         if self.ident is not None:
             event.set()
         return event
 
     def _set_native_id(self) -> None:
-        """Set ``native_id`` anew: ``multiprocessing`` calls it in a forked child."""
+        """Update ``native_id``; ``multiprocessing`` calls this method in a forked child."""
         self._native_id = threading.get_native_id()
 
     def _tell_started_(self) -> None:
@@ -79,25 +77,25 @@ class LegacyThreadNames(ThreadAttributes):
 
     @ReadName
     def _tstate_lock(self) -> Lock | None:
-        """A lock that is held while the thread lives, made on first use. Source: the standard Thread up to 3.12."""
+        """A lock that is held while the thread lives, created on first use. Source: the standard Thread up to 3.12."""
         if self._dhaga is None or self._dhaga.has_ended:
             return None
         if self._end_lock_ is None:
             made = ThreadEndLock(self.daemon)
             if self.__dict__.setdefault("_end_lock_", made) is made:
                 self._dhaga._joiners.append([made])
-                # Checked again: it may have ended in its own OS thread just before.
+                # Check again: the thread may have ended in its OS thread just before the append.
                 if self._dhaga.has_ended:
                     self._dhaga.release_joiners()
-            else:  # another thread was faster
+            else:  # another caller has created the lock first
                 made.deliver_wake()
         return self._end_lock_
 
 
 class ThreadEndLock(Lock):
-    """A lock that is released at the end of a thread; the exit of the process waits for it."""
+    """A lock that is released at the end of a thread. The interpreter's exit waits for non-daemon threads' locks."""
 
-    # One of the dhaga's joiners: the end of the dhaga calls wake_parked() of each.
+    # The lock is one of the dhaga's joiners: the end of the dhaga calls deliver_wake() of each joiner.
     __slots__ = ()
 
     def __init__(self, daemon: bool) -> None:
@@ -107,13 +105,13 @@ class ThreadEndLock(Lock):
             shutdown_locks().add(self)
 
     def deliver_wake(self, value: object = None, error: BaseException | None = None) -> None:
-        """Release the lock, because the thread ends."""
+        """Release the lock at the end of the thread."""
         shutdown_locks().discard(self)
         self.release()
 
 
 def shutdown_locks() -> set[Any]:
-    """Return the locks that the exit of the process waits for; empty from 3.13 on, which has no such set."""
+    """Return the locks that the interpreter's exit waits for. Python 3.13 and later have none, so the set is empty."""
     return getattr(threading, "_shutdown_locks", set())
 
 

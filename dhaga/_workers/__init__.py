@@ -1,1 +1,1 @@
-"""Pools: blocking calls in OS threads, and submitted calls in worker dhagas."""
+"""Two kinds of pools: OS threads that make blocking calls, and worker dhagas that make submitted calls."""

@@ -1,18 +1,19 @@
-"""Worker dhagas: they take submitted calls from one backlog, on one scheduler or several, and are reused.
+"""Pools of worker dhagas, which make submitted calls. The workers of a pool run on one or more schedulers.
 
-A WorkerPool has the backlog, and for each scheduler a SchedulerWorkers with its workers: busy, idle (``idle``; the last
-one is woken first, so that the others reach ``IDLE_SECONDS`` and end) or not started (``free_numbers``). A call is
-pending in the backlog, running in one worker, or ended; the ``guard`` of ``future.py`` protects these changes.
+A WorkerPool has one backlog of calls, and a SchedulerWorkers for each scheduler. A worker is busy, idle (in ``idle``),
+or not started (its number is in ``free_numbers``). The worker that became idle last is woken first, so that the other
+workers reach ``IDLE_SECONDS`` and end. A call is pending in the backlog, running in one worker, or ended. The state of
+a call changes under ``guard`` of ``future.py``.
 
-No wake is lost: a submitter first appends the call and then looks for a worker; a worker first becomes idle and then
-checks the backlog. ``wake_pending`` saves wakes: it is set from a wake until that worker runs. The worker takes calls
-until the backlog is empty, and wakes the next one if it leaves a call there. A call wakes a worker of a scheduler whose
-thread sleeps. If no thread sleeps, it wakes a worker of each scheduler with room, because any scheduler may be busy for
-long.
+No wake is lost: a submitter first appends the call and then looks for a worker, and a worker first becomes idle and
+then checks the backlog. ``wake_pending`` avoids needless wakes: it is true from the wake of a worker until the worker
+runs. A worker takes calls until the backlog is empty. If calls remain when a worker takes a call, this worker wakes
+another worker. A submitter wakes a worker of a scheduler whose thread sleeps. If no thread sleeps, the submitter wakes
+a worker of each scheduler that has an idle or unstarted one, because a scheduler may be busy for a long time.
 
-Rejected: a backlog for each scheduler. A call behind a long one would wait while other threads sleep.
+Rejected: one backlog per scheduler. A call behind a long call would wait while other threads sleep.
 
-Not here: the outcome of a call (``future.py``), and the OS threads (``dhaga/pool.py``).
+``future.py`` has the class of a call's outcome, and ``dhaga/pool.py`` starts the OS threads.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .._kernel.faces.arguments import check_function
 from .._kernel.interpreter.guards import fence
 from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.platform.system import system
-from .._kernel.process.shutdown import interrupted
+from .._kernel.process.process_exit import interrupted
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
@@ -44,17 +45,17 @@ from .._sync.semaphore import Semaphore
 from .future import Future, guard
 
 IDLE_SECONDS = 10.0
-"""An idle worker ends after this time."""
+"""Seconds after which an idle worker ends."""
 
 PoolCall: TypeAlias = tuple[Future[Any], Callable[..., Any], tuple[Any, ...], dict[str, Any], Context]
 
 
 class CallCancelled(Cancelled):
-    """Cancels the running call, but not its worker."""
+    """The error that cancels a running call, but not the worker that runs it."""
 
 
 class PoolWorker(Dhaga):
-    """A dhaga that makes calls, one after the other. ``_call_future``: the Future of the running one."""
+    """A dhaga that makes one call after the other. ``_call_future``: the Future of the running call."""
 
     __slots__ = ("_call_future", "_group", "_number")
 
@@ -69,9 +70,9 @@ class PoolWorker(Dhaga):
 
     @calls_out
     def make(self, call: PoolCall) -> None:
-        """Make a call that has begun, and end its Future."""
+        """Make a call that is marked as running, and end the call's Future."""
         future, fn, args, kwargs, context = call
-        # Context.run() would nest an evaluation loop, whose C stack each switch then copies.
+        # Context.run() would start a second evaluation loop, whose C stack each switch would have to copy.
         self.gr_context = context
         try:
             value = fn(*args, **kwargs) if kwargs or len(args) > 1 else fn(args[0]) if args else fn()
@@ -81,14 +82,16 @@ class PoolWorker(Dhaga):
             if not self._group.pool.in_parent:
                 future.set_result(value)
         finally:
-            del call, future  # the traceback of an error refers to this frame, which would be a cycle
+            del call, future  # an error's traceback refers to this frame: break the cycle
 
     def fail(self, future: Future[Any], error: BaseException) -> None:
-        """End the Future with the error of its call. Raises: the error, if it also cancels the worker."""
+        """End the Future with the error of its call. Raises: ``error`` itself, in a forked child or if the error also
+        cancels the worker.
+        """
         if self._group.pool.in_parent:
             raise error
         if not isinstance(error, Cancelled):
-            if error.__traceback__ is not None:  # without the frame of make()
+            if error.__traceback__ is not None:  # drop the frame of make()
                 error.with_traceback(error.__traceback__.tb_next)
             future.set_exception(error)
             return
@@ -97,12 +100,12 @@ class PoolWorker(Dhaga):
             raise error
 
     def cancel_call(self, future: Future[Any]) -> None:
-        """Raise Cancelled in a call, if the worker still runs it. From: the worker's OS thread."""
+        """Raise Cancelled in a call if the worker is still running that call. From: the worker's OS thread."""
         if self._call_future is future:
             self.cancel_with(CallCancelled("its future was cancelled"))
 
     def drop_late_cancels(self) -> None:
-        """Drop cancels that came too late for the previous call. Raises: a cancel of the worker itself."""
+        """Drop cancels that reached the worker after the end of the call. Raises: a cancel of the worker itself."""
         for error in [*self.pending_errors]:
             if isinstance(error, CallCancelled):
                 self.pending_errors.drop(error)
@@ -117,7 +120,7 @@ class PoolWorker(Dhaga):
 
 
 class SchedulerWorkers:
-    """The workers of one scheduler, at most ``limit``; idle ones are in ``idle``, the last one is woken first."""
+    """The workers of one scheduler, at most ``limit``. ``owned``: whether the scheduler stops with the pool."""
 
     def __init__(self, pool: WorkerPool, scheduler: Scheduler, limit: int, owned: bool) -> None:
         self.pool = pool
@@ -125,18 +128,18 @@ class SchedulerWorkers:
         self.owned = owned
         self.wake_pending: bool = False
         self.idle: WaitQueue = WaitQueue(self, "pool.idle")
-        self.free_numbers: deque[int] = deque(range(limit, 0, -1))  # of workers not started; pop() is atomic
+        self.free_numbers: deque[int] = deque(range(limit, 0, -1))  # numbers of workers not started; pop() is atomic
         self.workers: set[PoolWorker] = set()
 
     def __repr__(self) -> str:
         return f"<SchedulerWorkers on {self.scheduler.name}, {len(self.workers)} workers, {self.idle.parked()} idle>"
 
     def busy_count(self) -> int:
-        """Return the number of workers with a call, as an estimate from another OS thread."""
+        """Return the number of workers that have a call. For callers in other OS threads, the number is an estimate."""
         return len(self.workers) - len(self.idle) + self.idle.void
 
     def wake_one(self) -> bool:
-        """Wake an idle worker for the backlog, or start one. Returns: False if all are busy. From: any thread."""
+        """Wake an idle worker, or start a new one. Returns: False if all workers are busy. From: any thread."""
         try:
             worker = self.idle.take_last()
             if worker is not None:
@@ -146,19 +149,19 @@ class SchedulerWorkers:
                 self.start_worker(self.free_numbers.pop())
             else:
                 return False
-        except IndexError:  # another OS thread took the last one, and so has woken it
+        except IndexError:  # another OS thread wakes or starts the last worker
             pass
         return True
 
     def start_worker(self, number: int) -> None:
-        """Start the worker of this number. Raises: RuntimeError if the scheduler has stopped."""
+        """Start a worker with the given number. Raises: RuntimeError if the scheduler has stopped."""
         worker = PoolWorker(self, number)
         self.workers.add(worker)
         self.wake_pending = True
         try:
             self.scheduler.admit(worker)
         except BaseException as error:
-            # A Ctrl-C late in admit() may raise after the admission: then the worker runs, and keeps its number.
+            # If Ctrl-C raises in admit() after the admission, the worker runs and keeps its number.
             if isinstance(error, RuntimeError) or worker not in self.scheduler.live:
                 self.scheduler.live.discard(worker)
                 self.workers.discard(worker)
@@ -168,7 +171,7 @@ class SchedulerWorkers:
 
     @calls_out
     def run_calls(self, me: PoolWorker) -> None:
-        """The function of each worker: make calls of the backlog until idle for ``IDLE_SECONDS``."""
+        """Make calls of the backlog until ``me`` has been idle for ``IDLE_SECONDS``. From: the worker ``me``."""
         backlog, permits = self.pool.backlog, self.pool.permits
         self.wake_pending = False
         while not self.pool.in_parent:
@@ -187,16 +190,16 @@ class SchedulerWorkers:
                 permits.release()
             if begins:
                 me.make(call)
-            del call  # an idle worker must not keep its arguments
+            del call  # an idle worker must not keep the call's arguments alive
 
     def wait_for_call(self, me: PoolWorker) -> bool:
-        """Park as idle until woken. Returns: True if the worker is to end."""
+        """Park the worker as idle until it is woken. Returns: True if the worker must end."""
         if self.pool.should_end():
             return True
         me.gr_context = None
         me.prepare_park(self.idle.reason, self.idle)
         self.idle.append(me.parked)
-        # Checked again, as a submit or a close in another OS thread may have missed this worker.
+        # Check again: submit() or close() in another OS thread may not have seen this idle worker.
         if FREE_THREADED:
             fence(self.pool.backlog)
         if self.pool.backlog:
@@ -209,13 +212,15 @@ class SchedulerWorkers:
         return False
 
     def cancel_calls(self) -> None:
-        """Raise Cancelled in each running call. From: the OS thread of the scheduler."""
+        """Raise Cancelled in each running call of these workers. From: the scheduler's OS thread."""
         for worker in list(self.workers):
             if worker._call_future is not None:
                 worker.cancel_call(worker._call_future)
 
     def worker_ends(self, worker: PoolWorker) -> None:
-        """Free a worker's number at its end. A call in the backlog may have relied on this worker: wake another one."""
+        """Free the number of a worker that ends. If calls remain, wake another worker, or cancel calls that no worker
+        can take.
+        """
         self.free_numbers.append(worker._number)
         if FREE_THREADED:
             fence(self.pool.backlog)
@@ -227,13 +232,13 @@ class SchedulerWorkers:
         self.workers.discard(worker)
 
     def stop_if_done(self) -> None:
-        """Stop a scheduler of our own, once the pool is closed and its last worker has ended."""
+        """Stop an owned scheduler, once the pool is closed and the scheduler's last worker has ended."""
         if self.owned and self.pool.closed and not self.workers and not self.pool.in_parent:
             self.scheduler.mode.begin_stop()  # type: ignore[attr-defined]
 
 
 class WorkerPool:
-    """One backlog, and the workers that take calls from it: a SchedulerWorkers for each scheduler."""
+    """A pool: one backlog of calls, and for each scheduler the workers that take calls from the backlog."""
 
     def __init__(
         self, schedulers: Iterable[Scheduler], limit: int, max_pending: int | None = None, owned: bool = False
@@ -253,7 +258,7 @@ class WorkerPool:
         return f"<WorkerPool {busy} of {len(workers)} workers busy, {len(self.backlog)} calls due>"
 
     def submit(self, future: Future[Any], fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
-        """Add a call to the backlog. Parks: while ``max_pending`` calls are in it (``semaphore.acquire``)."""
+        """Add a call to the backlog. Parks: while the backlog has ``max_pending`` calls (``semaphore.acquire``)."""
         self.check(fn)
         if self.permits is not None:
             self.permits.acquire()
@@ -267,7 +272,7 @@ class WorkerPool:
                 break
 
     def check(self, fn: Callable[..., Any]) -> None:
-        """Check a function before it is submitted. Raises: TypeError, RuntimeError after the close."""
+        """Check a function before it is submitted. Raises: TypeError; RuntimeError if the pool is closed."""
         code = getattr(fn, "__code__", None)
         if code is None or code.co_flags & inspect.CO_COROUTINE:
             check_function(fn, "submit", generators=True)
@@ -282,7 +287,7 @@ class WorkerPool:
         raise RuntimeError("this pool has been shut down: it takes no more calls")
 
     def wake_workers(self, call: PoolCall) -> None:
-        """Wake a worker on the least busy scheduler that sleeps; if none sleeps, one on each scheduler."""
+        """Wake a worker of the least busy sleeping scheduler, or, if no scheduler sleeps, one of each scheduler."""
         sleeping = [group for group in self.groups if group.scheduler.asleep and (group.idle or group.free_numbers)]
         try:
             if sleeping and min(sleeping, key=SchedulerWorkers.busy_count).wake_one():
@@ -293,26 +298,26 @@ class WorkerPool:
         except RuntimeError:  # the scheduler has stopped: no worker will take the call
             try:
                 self.backlog.remove(call)
-            except ValueError:  # another worker has taken it, or it was cancelled
+            except ValueError:  # a worker has taken the call, or the call was cancelled
                 return
             if self.closed:
                 self.raise_closed()
             raise
 
     def should_end(self) -> bool:
-        """Return whether workers without a call are to end."""
+        """Return whether workers without a call must end."""
         return self.closed or bool(at_exit)
 
     def close(self) -> None:
-        """Reject further calls; workers end once the backlog is empty. From: any thread."""
+        """Reject further calls, and end the workers once the backlog is empty. From: any thread."""
         self.closed = True
         for group in self.groups:
             group.idle.wake_all()
-            # A Ctrl-C may have interrupted submit() between the append and the wake.
+            # Ctrl-C may have interrupted submit() between the append and the wake.
             if self.backlog:
                 with contextlib.suppress(
                     RuntimeError
-                ):  # the scheduler stopped: its last worker has emptied the backlog
+                ):  # the scheduler has stopped: its last worker emptied the backlog
                     group.wake_one()
             group.stop_if_done()
 
@@ -328,13 +333,13 @@ class WorkerPool:
             future._cancel_unbegun()
 
     def cancel(self) -> None:
-        """Cancel all calls: pending ones are dropped, running ones get ``Cancelled``."""
+        """Cancel all calls: drop pending calls, and raise ``Cancelled`` in running calls."""
         self.withdraw()
         for group in self.groups:
             group.scheduler.call(group.cancel_calls)
 
     def withdraw_unserved(self, group: SchedulerWorkers) -> None:
-        """Cancel the backlog if this was the last scheduler whose workers could take it."""
+        """Cancel the calls in the backlog, unless a worker outside ``group`` can take them."""
         if at_exit or all(each is group or each.scheduler.closing for each in self.groups):
             self.withdraw()
 
@@ -351,7 +356,7 @@ class WorkerPool:
                 group.scheduler.stop(left_until(deadline))
 
     def fail_in_child(self) -> None:
-        """Close in a forked child: the threads, and the workers with their calls, stayed in the parent."""
+        """Close the pool and fail its calls in a forked child, because the threads and workers are in the parent."""
         self.closed = self.in_parent = True
         for call in self.backlog:
             call[0]._fail_in_child()
@@ -363,7 +368,9 @@ class WorkerPool:
 
 
 worker_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
-"""All pools, for a fork and the interpreter's exit."""
+"""All pools of the process. A hook closes them in a forked child, and another hook ends their idle workers at
+interpreter exit.
+"""
 
 
 def busy(pool: WorkerPool) -> str:
@@ -386,14 +393,16 @@ system.register_at_fork(before=guard.acquire, after_in_parent=guard.release, aft
 # ---- the interpreter's exit
 
 at_exit: list[bool] = []
-"""Not empty once the interpreter exits: from then on no worker stays idle or is a daemon."""
+"""A list that is not empty once the interpreter exits. Then workers do not stay idle, and new workers are not daemons.
+"""
 
 
 def end_idle_workers() -> None:
-    """End idle workers at interpreter exit, and make the others non-daemons, so that their calls are waited for.
+    """End idle workers at interpreter exit. The exit waits for the calls of busy workers, unless Ctrl-C ended the
+    program.
 
-    This hook runs before the kernel waits for dhagas: exit hooks run in reverse order, and it is registered later than
-    the kernel's.
+    This exit hook runs before the kernel's hook that waits for dhagas: hooks run in reverse order, and the kernel's
+    hook was registered earlier.
     """
     at_exit.append(True)
     for pool in members(worker_pools):

@@ -1,11 +1,11 @@
-"""Future: the outcome of a call in a worker dhaga. ``dhaga.futures`` exports it.
+"""Future: the outcome of a call in a worker dhaga. ``dhaga.futures`` exports the class.
 
-A Future is pending, running (``_worker`` is the dhaga that makes its call), or ended: finished or cancelled. All
-changes happen under the one ``guard``; waiters are woken and callbacks called after it is released. A waiter queues up
-first and then checks the state again, so it needs no guard. The standard ``wait`` and ``as_completed`` also work, since
-a Future has the private attributes that they use.
+A Future is pending, running (``_worker`` is the dhaga that makes the call), or ended: finished or cancelled. The state
+changes only under ``guard``, a lock shared by all Futures. Waiters are woken and callbacks are called after the release
+of ``guard``. A waiter does not need ``guard``, because it first enters the queue and then checks the state again. A
+Future has the private attributes that the standard ``wait`` and ``as_completed`` use.
 
-The choice of a worker: ``dhaga_pool.py``.
+``dhaga_pool.py`` chooses the worker of a call.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 guard = originals.RLock()
-"""Held for a few lines, which never park, when a call is taken or the state of a Future changes, and during a fork.
+"""The lock of all Futures, held when a worker takes a call, when a Future changes its state, and during a fork.
 
-One for all Futures: a lock and a Condition in each, as in the standard, cost more than the rest of a call.
+Except at forks, each holder keeps ``guard`` for only a few lines, which never park. Creating a lock and a Condition for
+each Future, as the standard library does, would take more time than the rest of a call.
 """
 
 PENDING, RUNNING, FINISHED = "PENDING", "RUNNING", "FINISHED"
@@ -45,13 +46,13 @@ ENDED = (CANCELLED, NOTIFIED, FINISHED)
 
 
 class Future(concurrent.futures.Future[T]):
-    """The outcome of a submitted call. Source: ``concurrent.futures.Future``, its base; ``cancel`` differs.
+    """The outcome of a submitted call. Source: its base class, ``concurrent.futures.Future``; ``cancel`` differs.
 
-    ``result`` and ``exception`` park a dhaga and block a plain OS thread. A coroutine awaits the Future; its own cancel
-    cancels the call.
+    ``result`` and ``exception`` park a dhaga, and block a plain OS thread. A coroutine awaits the Future. If the
+    coroutine is cancelled, the call is also cancelled.
     """
 
-    _condition = threading.Condition(guard)  # the standard wait() and as_completed() acquire it
+    _condition = threading.Condition(guard)  # acquired by the standard wait() and as_completed()
     _state = PENDING
     _result: Any = None
     _exception: BaseException | None = None
@@ -59,7 +60,7 @@ class Future(concurrent.futures.Future[T]):
     _worker: PoolWorker | None = None
 
     ended_by_dhaga = True
-    """Read by ``await_``; see ``deadlock.mark_own``."""
+    """A mark for the detection of deadlocks: only this package ends the Future, see ``deadlock.mark_own``."""
 
     def __init__(self) -> None:
         self._joiners: list[list[Waiter]] = []
@@ -77,27 +78,27 @@ class Future(concurrent.futures.Future[T]):
         return f"<Future {state}{f' in {self._worker.name}' if self._worker else result}{parked}>"
 
     def result(self, timeout: float | None = None) -> T:
-        """Wait for the end of the call; return its value or raise its exception.
+        """Wait for the end of the call, and return its value or raise its exception.
 
-        Parks: while it has not ended (``future.result``). Raises: TimeoutError, CancelledError, RuntimeError in the
-        call itself.
+        Parks: until the call has ended (``future.result``). Raises: TimeoutError; CancelledError; RuntimeError if the
+        call waits for its own Future.
         """
         if self._state not in ENDED:
             self._wait_for_end(timeout)
         if self._exception is not None:
             try:
-                # Start from the call's own traceback: otherwise the traceback would grow with each call of this method.
+                # Each raise lengthens the traceback, so reset the traceback to its state at the end of the call.
                 raise self._exception.with_traceback(self._traceback)
             finally:
-                del self  # the traceback holds this frame, which would be a cycle
+                del self  # the traceback refers to this frame: break the cycle
         if self._state != FINISHED:
             raise CancelledError
         return self._result  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait for the end of the call; return its exception, None if it has returned.
+        """Wait for the end of the call, and return its exception, or None if it returned a value.
 
-        Parks: as ``result``. Raises: TimeoutError, CancelledError.
+        Parks: as ``result`` does. Raises: TimeoutError, CancelledError, and RuntimeError in the call itself.
         """
         if self._state not in ENDED:
             self._wait_for_end(timeout)
@@ -121,11 +122,14 @@ class Future(concurrent.futures.Future[T]):
         me.park_until_woken(timeout)
 
     def _remove(self, waiter: Waiter | None) -> None:
-        """Count a waiter that is about to leave. Once half have left their tickets are dropped: O(1) each in all."""
+        """Count a waiter that leaves the queue. If more than half of the waiters have left, remove their entries.
+
+        So a waiter leaves in amortized O(1) time.
+        """
         joiners = self._joiners
         self._left_joiners += 1
         if self._left_joiners > COMPACT_ABOVE and self._left_joiners * 2 > len(joiners):
-            joiners[:] = filter(None, joiners)  # one call of C functions: no other OS thread comes between
+            joiners[:] = filter(None, joiners)  # C functions, which no other OS thread interrupts
             self._left_joiners = 0
 
     def _wake_joiners(self) -> None:
@@ -134,21 +138,22 @@ class Future(concurrent.futures.Future[T]):
         while self._joiners:
             try:
                 waiter = self._joiners.pop().pop()
-            except IndexError:  # it has left, or another OS thread took the last one
+            except IndexError:  # the waiter has left, or another OS thread took the last waiter
                 continue
             waiter.deliver_wake()
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Wait for the result in a coroutine of any loop. A cancel of the coroutine cancels the call."""
+        """Wait for the result in a coroutine, on any event loop. A cancel of the coroutine cancels the call."""
         future = asyncio.wrap_future(self)
         mark_own(future)
         return future.__await__()
 
     def cancel(self) -> bool:
-        """Cancel the call: a pending one is dropped; a running one gets ``Cancelled`` at its next park.
+        """Cancel the call: drop a pending call, or raise ``Cancelled`` in a running call at its current or next park.
 
-        Parks: never. From: any thread. Returns: whether the Future is cancelled now; False for a running call, which
-        may clean up first, or still return a value. Source: the standard only returns False for a running call.
+        Parks: never. From: any thread. Returns: whether the Future is already cancelled. For a running call, the result
+        is False, because the call may clean up first, or return a value. Source: the standard class cannot cancel a
+        running call.
         """
         if self._cancel_unbegun():
             return True
@@ -158,7 +163,7 @@ class Future(concurrent.futures.Future[T]):
         return False
 
     def _cancel_unbegun(self) -> bool:
-        """Cancel the call if it has not begun, as the standard does. Returns: whether it is cancelled."""
+        """Cancel the call if it has not begun, as the standard method does. Returns: whether the call is cancelled."""
         with guard:
             if self._state != PENDING:
                 return self.cancelled()
@@ -167,7 +172,7 @@ class Future(concurrent.futures.Future[T]):
         return True
 
     def _begin(self, worker: PoolWorker | None) -> bool:
-        """Mark the call as running. Returns: False if it was cancelled before. Under the guard."""
+        """Mark the call as running. Returns: False if the call was cancelled. From: a holder of ``guard``."""
         if self._state == PENDING:
             self._state = RUNNING
             if worker is not None:
@@ -179,31 +184,31 @@ class Future(concurrent.futures.Future[T]):
         raise InvalidStateError(f"{self!r} has begun before")
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Mark the call as running. Returns: False if it was cancelled before. From: the maker of the call."""
+        """Mark the call as running. Returns: False if the call was cancelled. From: the maker of the call."""
         with guard:
             return self._begin(None)
 
     def set_result(self, result: T) -> None:
-        """End with a value. From: the maker of the call."""
+        """End the Future with a value. From: the maker of the call."""
         with guard:
             self._end(FINISHED, result)
         if self._joiners or self._done_callbacks:
             self._notify()
 
     def set_exception(self, exception: BaseException | None) -> None:
-        """End with an error. From: the maker of the call."""
+        """End the Future with an error. From: the maker of the call."""
         with guard:
             self._end(FINISHED, None, exception)
         self._notify()
 
     def _end_cancelled(self) -> None:
-        """End as cancelled: the call has raised ``Cancelled``."""
+        """End the Future as cancelled, because the call has raised ``Cancelled``."""
         with guard:
             self._end(NOTIFIED)
         self._notify()
 
     def _end(self, state: str, result: Any = None, exception: BaseException | None = None) -> None:
-        """Change to an ended state and notify ``wait`` and ``as_completed``. Under the guard."""
+        """Change to an ended state, and notify ``wait`` and ``as_completed``. From: a holder of ``guard``."""
         if self._state in ENDED:
             raise InvalidStateError(f"{self!r} has ended before")
         self._result = result
@@ -221,13 +226,13 @@ class Future(concurrent.futures.Future[T]):
             (queue.add_cancelled if state == NOTIFIED else tell)(self)
 
     def _notify(self) -> None:
-        """Wake the waiters and call the callbacks. Without the guard, because callbacks are code of the program."""
+        """Wake the waiters and call the program's callbacks. The caller must not hold ``guard`` meanwhile."""
         self._wake_joiners()
         if self._done_callbacks:
             self._invoke_callbacks()  # type: ignore[attr-defined]
 
     def _fail_in_child(self) -> None:
-        """End in a forked child: worker and waiters are in the parent, so none is woken."""
+        """End the Future in a forked child. No waiter is woken, because the waiters are in the parent."""
         self._exception = BrokenExecutor("the call stayed in the parent process")
         self._state = FINISHED
         self._worker = None

@@ -1,108 +1,150 @@
-"""One offloaded call: its function and context, the race of its answer with a cancel, and the thread that makes it.
+"""One offloaded call: a function that an OS thread calls, and the caller that parks until the answer or a cancel.
 
-A thread takes the calls of its pool, one after the other, until the pool has none for it. A simulation has a class of
-threads of its own, which are dhagas (``simulation/_standard/offload.py``).
-
-Not here: the backlog, and when a thread starts, is idle and ends (``offload.py``).
+The answer competes with a cancel: the thread that removes the caller from ``ThreadCall.callers`` wins.
+``worker_threads.py`` has the backlog, and the threads that make the calls.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._kernel import originals, outside
-from .._kernel.helper_threads import BLOCKED, HelperThread
+from .._kernel import originals
+from .._kernel.context_manager import contextmanager
 from .._kernel.interpreter.requirements import FREE_THREADED
 from .._kernel.platform.system import system
-from .._kernel.process import shutdown
-from .._kernel.wait.waiter import Waiter, logger
-from .switch_interval import URGENT, set_timer_slack, switch_interval
-
-if TYPE_CHECKING:
-    from .offload import OffloadPool
-
-LOST_CHILD = 70
-"""Exit status of a forked child that returns from an offloaded call: EX_SOFTWARE."""
-
+from .._kernel.wait.thread_waiter import OSThread
+from .._kernel.wait.waiter import Waiter
+from .switch_interval import URGENT, switch_interval
+from .worker_threads import Workers, WorkerThread
 
 START_SECONDS = 0.000_1
-"""Seconds for which a HIGH dhaga keeps other dhagas from running until a thread has begun its call.
+"""Maximum time, in seconds, for which a dhaga with the priority HIGH blocks its scheduler until a thread has begun the
+dhaga's call.
 
-Beside computing dhagas the thread begins after 0.05 ms instead of 0.10, as on an idle scheduler: it finds the
-interpreter lock free instead of requesting it from a dhaga that computes.
+While other dhagas compute, the thread then begins the call after 0.05 ms instead of 0.10 ms. This is as fast as on an
+idle scheduler, because the thread finds the interpreter lock free and need not request it from a computing dhaga.
 """
 
 
 class ThreadCall:
-    """A work item: one function call for a thread of a pool, and the wait target of its caller."""
+    """A function call for a thread of a pool. The caller of ``offload`` waits for the call."""
 
-    __slots__ = ("callers", "error", "function", "mask", "name", "pool", "started", "urgency", "value")
+    __slots__ = ("callers", "error", "function", "mask", "name", "started", "urgency", "value", "workers")
 
-    def __init__(self, pool: OffloadPool, fn: Callable[..., Any], args: Any, kwargs: Any, caller: Waiter) -> None:
-        self.pool = pool
+    def __init__(self, workers: Workers, fn: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.workers: Workers = workers
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.function: Any = functools.partial(copy_context().run, fn, *args, **kwargs)
-        # A process that the call starts inherits it.
-        self.mask = system.signal_mask()
-        # The answer and a cancel come from two OS threads: the one that pops the caller (an atomic step) wins.
-        self.callers = [caller]
-        # The class under which SwitchInterval counts the call. Thread or caller, whichever pops the class first ends
-        # the count: a caller whose loop was closed without a shutdown never runs again.
+        # The caller's signal mask, for the call's thread: a process that the call starts inherits the mask.
+        self.mask: frozenset[int] = system.signal_mask()
+        # The answer and a cancel come from two OS threads. The thread that pops the caller (an atomic step) wins.
+        self.callers: list[Waiter] = []
+        # The class under which SwitchInterval counts the call. The thread and the caller both try to pop the class; the
+        # one that succeeds removes the call from the counts. The thread must try because the caller may never run
+        # again, if its loop was closed without a shutdown.
         self.urgency: list[int] = []
         self.started: Any = None  # a lock, released when the call begins
         self.value: Any = None
         self.error: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<ThreadCall of {self.name} through {self.pool.name}{'' if self.callers else ', detached'}>"
+        return f"<ThreadCall of {self.name} through {self.workers.name}{'' if self.callers else ', detached'}>"
 
-    def run(self, thread: WorkerThread) -> None:
-        """Make the call and wake the caller. From: a thread of the pool.
+    # ---- the caller
 
-        Arguments and outcome are kept only in this object. After the wake the thread may not run for a while, or never
-        at interpreter exit, and its local variables would keep a file open.
+    def outcome_for(self, me: Waiter, kind: type[WorkerThread], reason: str) -> Any:
+        """Submit the call, park, and return or raise the call's outcome. A cancel ends the park at once.
+
+        ``kind``: the class of the threads that make the caller's calls.
         """
-        if self.started is not None:
-            self.started.release()
-        try:
-            self.value = self.function()
-        except BaseException as error:
-            self.error = error
-        self.function = None
-        if thread in self.pool._threads:
-            self.answer()
-            self.end_urgency()
-        else:
-            end_lost_child(self)
+        self.callers.append(me)
+        me.prepare_park(reason, self)
+        return self.park_for_outcome(me, kind, hurries=True)
 
-    def prepare(self, caller: Any) -> None:
-        """Count the call for the switch interval; prepare for ``await_start``. From: the caller, before a submit."""
-        self.urgency.append(switch_interval.begin(caller))
-        # Not for ``finish``: a signal handler that raises there would leave an operation under way.
-        leaves_early = caller.wait_target is self
-        if leaves_early and self.urgency[0] == URGENT and not FREE_THREADED and caller.scheduler.run_queue:
+    def outcome_in_spite_of_cancels(self, me: Waiter, kind: type[WorkerThread], reason: str) -> Any:
+        """Submit the call, park, and return or raise the call's outcome. A cancel stays pending."""
+        self.callers.append(me)
+        me.prepare_uncancellable(reason)
+        # hurries=False: if a signal handler raised an error while the caller blocked, the call would continue without
+        # its caller.
+        return self.park_for_outcome(me, kind, hurries=False)
+
+    def park_for_outcome(self, me: Waiter, kind: type[WorkerThread], hurries: bool) -> Any:
+        """Submit the call and park. ``hurries``: block the OS thread of a HIGH caller until the call begins."""
+        failure: BaseException | None = None
+        try:
+            if kind is WorkerThread:
+                self.urgency.append(switch_interval.begin(me))
+                if hurries:
+                    self.prepare_start(me)
+            if self.workers.submit(self, kind):
+                self.await_start()
+        except BaseException as error:
+            # Answer the call as usual: the caller has prepared a park, and must park to return to the running state.
+            failure = error
+            self.workers.withdraw(self)
+            self.answer()
+        try:
+            with outside_call(me, kind):
+                me.park_until_woken()
+        finally:
+            self.end_urgency()
+            self.detach()  # needed after a second Ctrl-C, which ends any park without an answer
+        if failure is None:
+            return self.outcome()
+        try:
+            raise failure
+        finally:
+            del failure  # the traceback refers to this frame: break the cycle
+
+    def prepare_start(self, me: Any) -> None:
+        """Set ``started`` for a HIGH caller if other dhagas are runnable, so that ``await_start`` blocks."""
+        if self.urgency[0] == URGENT and not FREE_THREADED and me.scheduler.run_queue:
             self.started = originals.allocate_lock()
             self.started.acquire()
 
     def await_start(self) -> None:
-        """Block the caller's OS thread until a thread begins the call, so that it finds the interpreter lock free.
-
-        Only in ``offload``, for a HIGH dhaga beside runnable ones, and for ``START_SECONDS`` at most.
-        """
+        """If ``started`` is a lock, block until a thread begins the call, for at most ``START_SECONDS``."""
         if self.started is not None:
             self.started.acquire(True, START_SECONDS)
 
+    def outcome(self) -> Any:
+        """Return the value or raise the error of an answered call. May be called only once."""
+        value, error = self.value, self.error
+        self.value = self.error = None
+        if error is None:
+            return value
+        try:
+            raise error
+        finally:
+            del error  # the traceback refers to this frame: break the cycle
+
+    def _remove(self, waiter: object) -> bool:
+        """Undo the park of a cancelled caller. A pending call is dropped, and a running call ends without an answer."""
+        self.workers.withdraw(self)
+        return self.detach()
+
+    def detach(self) -> bool:
+        """Remove the caller. Returns: False if the answer has removed the caller before."""
+        try:
+            self.callers.pop()
+        except IndexError:
+            return False
+        return True
+
+    # ---- the answer
+
     def fail(self, error: BaseException) -> None:
-        """Answer a call that is never made."""
+        """Answer the call with an error, without making the call."""
         self.error = error
         self.function = None
         self.answer()
 
     def answer(self) -> None:
-        """Wake the caller; without one, drop the outcome."""
+        """Wake the caller, or drop the outcome if the caller was cancelled."""
         try:
             caller = self.callers.pop()
         except IndexError:
@@ -111,107 +153,21 @@ class ThreadCall:
         caller.wake_parked()
 
     def end_urgency(self) -> None:
-        """Stop counting the call for the switch interval; no-op the second time."""
+        """Remove the call from the counts of ``switch_interval``. A second call does nothing."""
         switch_interval.end(self.urgency)
 
-    def outcome(self) -> Any:
-        """Return the value or raise the error of an answered call, once."""
-        value, error = self.value, self.error
-        self.value = self.error = None
-        if error is None:
-            return value
-        try:
-            raise error
-        finally:
-            del error  # its traceback holds this frame: that would be a cycle
 
-    def _remove(self, waiter: object) -> bool:
-        """Undo the park of a cancelled caller: a pending call is dropped, a running one ends without an answer."""
-        self.pool._withdraw(self)
-        return self.detach()
+@contextmanager
+def outside_call(me: Waiter, kind: type[WorkerThread] = WorkerThread) -> Iterator[None]:
+    """Count an expected wake from an OS thread. During the block no deadlock is reported, and no virtual clock jumps.
 
-    def detach(self) -> bool:
-        """Remove the caller. Returns: False if the answer has won."""
-        try:
-            self.callers.pop()
-        except IndexError:
-            return False
-        return True
-
-
-def end_lost_child(call: ThreadCall) -> None:
-    """End a child that was forked in an offloaded call and returns from that call: its caller is in the parent only."""
-    error = call.error
-    if not isinstance(error, SystemExit):
-        logger.error("%r has forked: end the child within the call; its caller is in the parent", call, exc_info=error)
-        error = SystemExit(LOST_CHILD)
-    shutdown.end_process(error)
-
-
-# ---- the threads
-
-
-class WorkerThread(HelperThread):
-    """One OS thread of a pool. Its gate, a locked lock, is released when there may be a call."""
-
-    def __init__(self, pool: OffloadPool) -> None:
-        super().__init__(pool.name)
-        self.pool = pool
-        self.mask = BLOCKED
-        self.call: ThreadCall | None = None
-        self.gate = originals.allocate_lock()
-        self.gate.acquire()
-
-    @classmethod
-    def calls_inline(cls, pool: OffloadPool, me: Waiter) -> bool:
-        """Return whether a caller makes its calls itself, as a thread of the pool does."""
-        return current_pool.pool is pool
-
-    def leave(self) -> None:
-        """Leave the pool. From: a thread of a simulation that ends in the middle of a call."""
-        self.pool._forget(self)
-
-    def run(self) -> None:
-        current_pool.pool = self.pool
-        if self.run_next_call():  # first of all, because the caller waits for the start of this thread
-            set_timer_slack(self.native_id)
-            while self.run_next_call():
-                pass
-
-    def run_next_call(self) -> bool:
-        """Run the next call. Returns: False if the thread is to end. An idle thread keeps no reference to a call."""
-        call = self.pool._next_call(self)
-        if call is None:
-            return False
-        self.call = call
-        self.take_mask(call.mask)
-        call.run(self)
-        self.call = None
-        return True
-
-    def take_mask(self, mask: frozenset[int]) -> None:
-        """Block these signals and no others: those that the caller blocks, or all signals while there is no call."""
-        # Kept between calls: a change takes 3 µs.
-        if mask != self.mask:
-            self.mask = mask
-            system.set_signal_mask(mask)
-
-
-def is_started(thread: WorkerThread) -> bool:
-    """Return whether a thread whose start raised runs nevertheless, or is about to: a signal handler raised there."""
-    return thread.ident is not None or thread in originals.enumerate_threads()
-
-
-def thread_class_for(me: Waiter) -> type[WorkerThread]:
-    """Return the class of the threads that make a waiter's calls: in a simulation they are dhagas."""
-    pool_thread = outside.pool_thread
-    return WorkerThread if pool_thread is None else pool_thread(me) or WorkerThread
-
-
-class CurrentPool(originals.local):
-    """The pool that an OS thread belongs to."""
-
-    pool: OffloadPool | None = None
-
-
-current_pool = CurrentPool()
+    ``kind``: the class of the thread that wakes the caller. A simulated thread is a dhaga, and is not counted.
+    """
+    scheduler = None if isinstance(me, OSThread) or kind is not WorkerThread else me.scheduler
+    if scheduler is not None:
+        scheduler.outside_calls += 1
+    try:
+        yield
+    finally:
+        if scheduler is not None:
+            scheduler.outside_calls -= 1

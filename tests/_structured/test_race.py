@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from greenlet import GreenletExit
 
 import dhaga
 from dhaga import Cancelled, race
@@ -39,6 +40,12 @@ def test_a_race_that_all_lose_raises_all_errors() -> None:
     with virtual_clock() as clock:
         assert errors_in(lambda: race(lambda: works(2, [], a), lambda: works(1, [], b))) == [b, a]
         assert clock() == 2
+
+
+def test_a_race_whose_functions_are_killed_raises_and_is_no_timeout() -> None:
+    with virtual_clock(), pytest.raises(BaseExceptionGroup, match="all have failed") as info:
+        race(lambda: works(1, [], GreenletExit()))
+    assert [type(error) for error in info.value.exceptions] == [GreenletExit]
 
 
 def test_a_race_has_a_timeout_whose_cause_are_the_errors_until_then() -> None:
