@@ -1,1 +1,1 @@
-"""Waits for file descriptors, files, child processes and names (DNS)."""
+"""Waits for file descriptors, files, child processes and name resolution (DNS)."""

@@ -1,13 +1,16 @@
-"""Waiting for child processes. Only the call that asks for a child reaps it.
+"""``waitpid`` and the other functions of ``os`` that wait for child processes. They park the caller.
 
-One child's exit is waited for through a pidfd (Linux), a file descriptor that becomes readable when the process ends.
-No descriptor reports a stopped child, or the exit of *any* child, so those are polled with a growing pause. Exits are
-also polled if there are no pidfds (macOS) or no free descriptors.
+On Linux, a call waits for the exit of one child through a pidfd, a file descriptor that becomes readable when the
+process ends. No descriptor reports a stopped child, or the exit of *any* child, so calls poll for these events with a
+growing pause. Calls also poll if there are no pidfds (macOS) or no free descriptors.
 
-A thread that blocks in ``waitpid(pid)`` gets the status before a handler of SIGCHLD can ask for any child. Here the
-handler runs first. So a call for any child first takes the statuses of awaited children, and keeps them for the waits.
+A SIGCHLD handler may call ``waitpid(-1)``, which waits for any child. An OS thread that blocks in ``waitpid(pid)`` gets
+the child's status before this handler runs. If the caller of ``waitpid(pid)`` is parked instead, the handler runs
+first, and would take the status. So a call for any child first reaps the children that other calls wait for, and stores
+their statuses for these calls.
 
-Rejected: SIGCHLD, whose handler belongs to the program; an OS thread blocked in ``waitpid``, which cannot be cancelled.
+Rejected: a handler for SIGCHLD, because the program may set its own handler. Rejected: a blocking ``waitpid`` in an OS
+thread, because it cannot be cancelled.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ from .._kernel.wait.waiter import TIMED_OUT, Waiter
 __all__ = ["wait", "wait3", "wait4", "waitid", "waitpid"]
 
 PAUSES = 0.0005, 0.02
-"""First and longest pause between two polls, in seconds. At 50 polls a second each takes 20 µs."""
+"""First and longest pause between two polls, in seconds. At the longest pause, a caller polls 50 times per second. A
+poll takes 20 µs, so these polls take 0.1 % of a CPU.
+"""
 
 pidfd_open: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 
@@ -40,14 +45,14 @@ standard_wait4: Any = getattr(os, "wait4", None)
 standard_waitid: Any = getattr(os, "waitid", None)
 
 awaited: dict[FdWatcher, int] = {}
-"""The awaited pid of each parked wait, by the watcher of the wait."""
+"""The pid that each parked call waits for, by the call's watcher."""
 
 collected: dict[int, tuple[int, int, Any]] = {}
-"""The answers of ``wait4`` for awaited children, by pid, until a wait for that child takes one."""
+"""The results of ``wait4`` for reaped children, by pid. The call that waits for a child removes its result."""
 
 
 def collect_awaited() -> None:
-    """Reap each awaited child that has ended, and keep its status. From: a call for any child, before it waits."""
+    """Reap each ended child that a parked call waits for, and store its status. From: a call for any child."""
     for pid in set(awaited.values()):
         with suppress(ChildProcessError):
             answer = standard_wait4(pid, os.WNOHANG)
@@ -56,13 +61,13 @@ def collect_awaited() -> None:
 
 
 def take_collected(pid: int) -> tuple[int, int, Any] | None:
-    """Return the collected answer for a child, once."""
+    """Remove and return the stored result for a child; None if no result is stored."""
     answer = collected.pop(pid, None) if collected else None
-    return None if answer is not None and is_child(pid) else answer  # a new child of the same number
+    return None if answer is not None and is_child(pid) else answer  # None if a new child has the same number
 
 
 def forget_children() -> None:
-    """Forget, in a forked child, the children of its parent."""
+    """Discard the records of the parent's children. From: a forked process."""
     awaited.clear()
     collected.clear()
 
@@ -73,31 +78,31 @@ system.register_at_fork(after_in_child=forget_children)
 def wait_for_exit(pid: int, me: Waiter, timeout: float | None = None) -> bool:
     """Park until a child has ended (``process N``), without reaping it.
 
-    Returns: False after ``timeout`` seconds, or at once if the exit can only be polled for.
+    Returns: False after ``timeout`` seconds, or at once if the caller has to poll for the exit.
     """
-    # A pidfd opens for any process. Only a child may be waited for: the caller must get ECHILD for another.
+    # A pidfd can be opened for any process, but the caller must get ECHILD unless the process is a child.
     if pidfd_open is None or not is_child(pid):
         return False
     try:
         fd = pidfd_open(pid)
     except OSError:  # EMFILE, or a kernel older than 5.3
         return False
-    # The pidfd and its watcher exist only for this wait.
+    # The pidfd and its watcher are used only for this wait.
     watcher = FdWatcher(me.scheduler, fd)
     watcher.read_reason = f"process {pid}"
     awaited[watcher] = pid
     try:
         return watcher.wait_readable(me, timeout) is not TIMED_OUT
     finally:
-        awaited.pop(watcher, None)  # a forked child has none
+        awaited.pop(watcher, None)  # already removed in a forked child
         watcher.close()
         originals.close(fd)
 
 
 def is_child(pid: int) -> bool:
-    """Return whether ``pid`` is an unreaped child: once reaped, its number may belong to another process."""
+    """Return whether ``pid`` is an unreaped child; the number of a reaped child may belong to another process."""
     try:
-        # WNOWAIT leaves the zombie for the caller's own waitpid.
+        # WNOWAIT does not reap the child, so that the caller's own waitpid() can reap it.
         standard_waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except OSError:
         return False
@@ -105,9 +110,11 @@ def is_child(pid: int) -> bool:
 
 
 def poll_exit(poll: Callable[[int], Any], options: int, pid: int) -> Any:
-    """Return ``poll(options)`` as soon as it names a child, or the answer of ``wait4`` that was collected for ``pid``.
+    """Return the first result of ``poll(options)`` that names a child, or the stored result of ``wait4`` for ``pid``.
+    With WNOHANG, return the first result in any case.
 
-    ``pid``: wait only for the exit of this process. Parks: ``process N``, or ``sleep`` between two polls.
+    ``pid``: the process whose exit is the only awaited event; 0 for any other wait. Parks: ``process N``, or ``sleep``
+    between two polls.
     """
     if not pid and awaited:
         collect_awaited()
@@ -120,8 +127,8 @@ def poll_exit(poll: Callable[[int], Any], options: int, pid: int) -> Any:
     polls = not pid
     while not names_child(answer := take_collected(pid) or poll(options | os.WNOHANG)):
         if not polls and wait_for_exit(pid, me):
-            # A debugger that traces the child delays its reaping after its exit. The pidfd stays readable in that case:
-            # poll from here on.
+            # A child that a debugger traces cannot be reaped right after its exit, but the pidfd stays
+            # readable. So only poll from now on.
             polls = True
         else:
             sleep(next(pauses))
@@ -129,15 +136,17 @@ def poll_exit(poll: Callable[[int], Any], options: int, pid: int) -> Any:
 
 
 def names_child(answer: Any) -> bool:
-    """Return whether an answer of the operating system names a child. With WNOHANG, pid 0 or None means: none yet."""
+    """Return whether a result of the system call names a child. With WNOHANG, pid 0 or None means no child yet."""
     return answer is not None and answer[0] != 0
 
 
 @builtin_function
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
-    """Wait for a child (-1: any; 0, -N: any of a group). Parks: ``process N`` or ``sleep``. Source: ``os.waitpid``."""
+    """Wait for a child; ``pid`` -1 means any child, 0 any child of the caller's process group, and -N any child of the
+    group N. Parks: ``process N`` or ``sleep``. Source: ``os.waitpid``.
+    """
     exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
-    # A pidfd reports only the exit: with WUNTRACED or WCONTINUED only polling sees the child stop.
+    # A pidfd reports only the exit, so with WUNTRACED or WCONTINUED the call polls.
     answer = poll_exit(lambda flags: standard_waitpid(pid, flags), options, max(exact_pid, 0))
     return answer[0], answer[1]
 
@@ -156,7 +165,7 @@ def wait3(options: int) -> tuple[int, int, Any]:
 
 @builtin_function
 def wait4(pid: int, options: int) -> tuple[int, int, Any]:
-    """Wait for a child and return its resource usage. Parks: as ``waitpid``. Source: ``os.wait4``."""
+    """Wait for a child and return its resource usage. Parks: like ``waitpid``. Source: ``os.wait4``."""
     exact_pid = pid if isinstance(options, int) and not options & (os.WUNTRACED | os.WCONTINUED) else 0
     return poll_exit(lambda flags: standard_wait4(pid, flags), options, max(exact_pid, 0))  # type: ignore[no-any-return]
 

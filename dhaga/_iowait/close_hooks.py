@@ -1,7 +1,8 @@
-"""Close hooks: what waits for a bare file descriptor learns here that ``close`` is about to close it.
+"""Close hooks: callbacks that wake the waiters of a file descriptor before it is closed. The waits in ``fd_ops``,
+``select`` and ``poll`` need these hooks, because such a wait knows only the descriptor's number.
 
-Schedulers of several OS threads may wait for the same number. A lock keeps a waiter that leaves from dropping the hooks
-of a waiter that comes.
+Waiters in several OS threads may wait for the same descriptor. So a lock protects the hooks: a new waiter must not lose
+its hook when a former waiter removes its own hook.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections.abc import Callable
 
 from .._kernel import hooks, originals
 
-# Re-entrant: a finalizer in the same thread may leave a wait.
+# The lock is reentrant, because a finalizer may end a wait in a thread that already holds the lock.
 changing = originals.RLock()
 
 
 def add_close_hook(fd: int, callback: Callable[[], object]) -> None:
-    """Call ``callback`` before the fd is closed, in the thread that closes it."""
+    """Register a callback for the close of an fd. The callback runs before the close, in the closing thread."""
     with changing:
         hooks.before_fd_close.setdefault(fd, {})[callback] = None
 
 
 def remove_close_hook(fd: int, callback: Callable[[], object]) -> None:
-    """Undo ``add_close_hook``; no-op if there is no such hook."""
+    """Remove a hook that ``add_close_hook`` has added, if the hook still exists."""
     with changing:
         callbacks = hooks.before_fd_close.get(fd, {})
         callbacks.pop(callback, None)
@@ -30,7 +31,7 @@ def remove_close_hook(fd: int, callback: Callable[[], object]) -> None:
 
 
 def after_fork_in_child() -> None:
-    """Remove the waits of other threads, and replace the lock, which another thread may have held."""
+    """Remove the hooks of the parent's waiters, and replace the lock, which another thread may have held."""
     global changing
     changing = originals.RLock()
     hooks.before_fd_close.clear()

@@ -1,7 +1,7 @@
-"""Name resolution: the standard look-ups, in an OS thread, while the calling dhaga is parked.
+"""Name resolution: the standard library's lookups run in an OS thread while the calling dhaga is parked.
 
-So the C library consults nsswitch.conf, mDNS and so on. Numeric addresses are answered in the calling thread. These are
-the functions of ``dhaga.socket``, which also connects.
+The lookups are still made by the C library, with nsswitch.conf, mDNS and similar sources. ``getaddrinfo`` and
+``gethostbyname`` resolve numeric addresses in the calling thread. ``dhaga.socket`` exports these functions.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 standard_getaddrinfo: Callable[..., list[Any]] = standard.getaddrinfo
 standard_getfqdn = standard.getfqdn
 
-# Threads of their own. If a name server does not answer, a look-up takes 5 s or more: 40 look-ups blocked the threads
-# of ``offload`` for 5.9 s.
+# This pool has its own threads, because a lookup takes 5 s or more if a name server does not answer. In the threads of
+# ``offload``, 40 such lookups blocked all other offloaded calls for 5.9 s.
 look_ups = SharedPool("dhaga-dns")
 
 NUMERIC_NAME = standard.NI_NUMERICHOST | standard.NI_NUMERICSERV
 
 
 def answerable(look_up: F) -> F:
-    """Decorate a look-up: a simulation answers it by its own function of this name."""
+    """Decorate a lookup so that a simulation can answer it with the simulation's own function of the same name."""
 
     @functools.wraps(look_up)
     def answer(*arguments: Any, **options: Any) -> Any:
@@ -42,7 +42,7 @@ def answerable(look_up: F) -> F:
 
 
 def is_numeric(host: Any) -> bool:
-    """Return whether a host is an address already, such as ``127.0.0.1`` or ``fe80::1%lo``."""
+    """Return whether a host is a numeric address, such as ``127.0.0.1`` or ``fe80::1%lo``."""
     if isinstance(host, (bytes, bytearray)):
         host = host.decode("latin-1")
     for family in (_socket.AF_INET, _socket.AF_INET6):
@@ -56,7 +56,7 @@ def is_numeric(host: Any) -> bool:
 
 
 def needs_lookup(host: Any) -> bool:
-    """Return whether resolving this host may block. An invalid host is refused in the calling thread."""
+    """Return whether resolving a host may block. An invalid host does not block: it causes an error at once."""
     return bool(host) and isinstance(host, (str, bytes, bytearray)) and not is_numeric(host)
 
 
@@ -77,7 +77,7 @@ def getaddrinfo_at_once(*arguments: Any, **options: Any) -> list[Any]:
 @builtin_function
 @answerable
 def gethostbyname(hostname: str, /) -> str:
-    """Resolve a host to an IPv4 address. Parks: ``offload``, unless it is numeric. Source: ``socket.gethostbyname``."""
+    """Resolve a host to an IPv4 address. Parks: ``offload`` for a name. Source: ``socket.gethostbyname``."""
     if needs_lookup(hostname):
         return look_ups.offload(_socket.gethostbyname, hostname)
     return _socket.gethostbyname(hostname)
@@ -93,14 +93,17 @@ def gethostbyname_ex(hostname: str, /) -> tuple[str, list[str], list[str]]:
 @builtin_function
 @answerable
 def gethostbyaddr(address: str, /) -> tuple[str, list[str], list[str]]:
-    """Resolve an address to a host. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
+    """Resolve an address to a host name. Parks: ``offload``. Source: ``socket.gethostbyaddr``."""
     return look_ups.offload(_socket.gethostbyaddr, address)
 
 
 @builtin_function
 @answerable
 def getnameinfo(sockaddr: Any, flags: int, /) -> tuple[str, str]:
-    """Resolve an address to names. Parks: ``offload``, unless for numbers only. Source: ``socket.getnameinfo``."""
+    """Resolve an address to names.
+
+    Parks: ``offload``, unless ``flags`` request numbers. Source: ``socket.getnameinfo``.
+    """
     if isinstance(flags, int) and flags & NUMERIC_NAME == NUMERIC_NAME:
         return _socket.getnameinfo(sockaddr, flags)
     return look_ups.offload(_socket.getnameinfo, sockaddr, flags)
@@ -113,16 +116,16 @@ def getfqdn(name: str = "") -> str:
 
 
 def resolve_address(family: int, address: Any) -> Any:
-    """Return an address of the internet families with its host resolved; any other address unchanged.
+    """Return an Internet address with its host resolved, and any other address unchanged.
 
-    Parks: ``offload``, if the host is a name. The caller's socket operation refuses a wrong port.
+    Parks: ``offload``, if the host is a name. The port is not checked here, but by the caller's socket operation.
     """
     if family not in (_socket.AF_INET, _socket.AF_INET6) or not isinstance(address, tuple) or len(address) < 2:
         return address
     host, port, *rest = address
-    # "<broadcast>" and "" are no names: the C socket calls understand both themselves.
+    # "<broadcast>" and "" need no lookup, because the C socket calls accept both.
     if host == "<broadcast>" or not needs_lookup(host):
         return address
-    # The socket type only limits the answer to one entry per address; the port does not matter.
+    # The socket type limits the result to one entry per address. The result does not depend on the port.
     found = getaddrinfo(host, None, family, _socket.SOCK_DGRAM)[0][4]
     return (found[0], port, *(rest or found[2:]))

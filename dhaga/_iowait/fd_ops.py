@@ -1,11 +1,11 @@
-"""Reading and writing by bare file descriptor, as ``os`` does, but parking where the call would block.
+"""The functions of ``os`` that read, write and close by file descriptor (fd). They park where ``os`` would block.
 
-``O_NONBLOCK`` is not changed: it belongs to the open file description, which a parent or child process may share. So
-each call first polls the fd, then passes no more data than the fd accepts at once. For a regular file, which is always
-ready, that costs one poll.
+``O_NONBLOCK`` is not changed, because a parent or child process may share the open file description. So each call first
+polls the fd, then reads or writes only as much data as is possible without waiting. A regular file is always ready, so
+its only extra cost is one poll.
 
-A bare number has no owner: it may be closed and reused at any time. So each wait makes a ``FdWatcher`` of its own, and
-registers it in ``hooks.before_fd_close``, through which ``close`` wakes it with EBADF.
+A bare fd has no owner: it may be closed and reused at any time. So each wait creates a ``FdWatcher`` and registers the
+watcher in ``hooks.before_fd_close``. There, ``close`` finds the watcher, and wakes the waiter with EBADF.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .kernel_limits import limits_of_fd
 __all__ = ["close", "closerange", "read", "readinto", "readv", "sendfile", "write", "writev"]
 
 POLLIN, POLLOUT, PIPE_BUF = system.POLLIN, system.POLLOUT, system.PIPE_BUF
-"""Bytes that a pipe takes without blocking once it is writable at all (POSIX: writes up to PIPE_BUF are atomic)."""
+"""Poll events, and the number of bytes that a writable pipe always accepts (POSIX: such writes are atomic)."""
 
 LINUX = sys.platform == "linux"
 MASTER = system.TERMINAL_MASTER
-"""The device of each pseudo-terminal's master on Linux, ``/dev/ptmx``."""
+"""The device number of a pseudo-terminal's master on Linux, ``/dev/ptmx``."""
 
 # The standard library's functions, taken before a patch can replace them.
 standard_open, standard_read, standard_write, standard_close = os.open, os.read, os.write, os.close
@@ -51,7 +51,7 @@ standard_sendfile: Any = getattr(os, "sendfile", None)
 
 @builtin_function
 def close(fd: int, /) -> None:
-    """Close an fd; dhagas that wait for it get EBADF. Source: ``os.close``.
+    """Close an fd; dhagas that wait for the fd get EBADF. Source: ``os.close``.
 
     Raises: OSError (EBADF) also for an fd that a scheduler has opened for itself.
     """
@@ -62,7 +62,7 @@ def close(fd: int, /) -> None:
 
 
 def call_close_hooks(fd: int) -> None:
-    """Make the waiters of an fd leave the pollers, before it is closed: its number may be reused at once."""
+    """Remove the waiters of an fd from the pollers before its close, because the number may be reused at once."""
     if hooks.before_fd_close:
         for close_hook in list(hooks.before_fd_close.get(fd, ())):
             close_hook()
@@ -70,9 +70,9 @@ def call_close_hooks(fd: int) -> None:
 
 @builtin_function
 def closerange(fd_low: int, fd_high: int, /) -> None:
-    """Close the fds from ``fd_low`` to below ``fd_high``, but those that schedulers have opened for themselves.
+    """Close the fds from ``fd_low`` to below ``fd_high``, except fds that schedulers have opened for themselves.
 
-    Dhagas that wait for one get EBADF. Source: ``os.closerange``.
+    Dhagas that wait for a closed fd get EBADF. Source: ``os.closerange``.
     """
     for low, high in ranges_without_own(operator.index(fd_low), operator.index(fd_high)):
         for fd in [fd for fd in list(hooks.before_fd_close) if low <= fd < high]:
@@ -83,38 +83,53 @@ def closerange(fd_low: int, fd_high: int, /) -> None:
 @builtin_function
 def read(fd: int, length: int, /) -> bytes:
     """Read the available bytes, at most ``length``; b"" at the end. Parks: ``read fd N``. Source: ``os.read``."""
-    wait_until(fd, POLLIN)
+    if length:
+        wait_until(fd, POLLIN)
     return standard_read(fd, length)
 
 
 @builtin_function
 def readv(fd: int, buffers: Sequence[Any], /) -> int:
     """Read into several buffers. Parks: ``read fd N``. Source: ``os.readv``."""
-    wait_until(fd, POLLIN)
+    if have_room(buffers):
+        wait_until(fd, POLLIN)
     return standard_readv(fd, buffers)
 
 
 @builtin_function
 def readinto(fd: int, buffer: Any, /) -> int:
-    """Read into a buffer. Parks: ``read fd N``. Source: ``os.readinto`` of Python 3.14, on every Python."""
-    wait_until(fd, POLLIN)
+    """Read into a buffer. Parks: ``read fd N``. Source: ``os.readinto`` of Python 3.14."""
+    if have_room((buffer,)):
+        wait_until(fd, POLLIN)
     return standard_readv(fd, (buffer,)) if standard_readinto is None else standard_readinto(fd, buffer)
+
+
+def have_room(buffers: Sequence[Any]) -> bool:
+    """Return whether a read into these buffers may have to wait: a read of 0 bytes returns at once."""
+    try:
+        return any(memoryview(buffer).nbytes for buffer in buffers)
+    except TypeError:  # the read itself raises a better error
+        return False
 
 
 @builtin_function
 def write(fd: int, data: Any, /) -> int:
     """Write all data if the fd is in blocking mode. Parks: ``write fd N``. Source: ``os.write``.
 
-    Returns: the size of the part already written if a cancel arrives halfway; the cancel stays pending.
+    Returns: the number of bytes written. If a cancel arrives halfway, only a part is written, and the cancel stays
+    pending.
     """
-    # Fast path: a writable pipe has room for PIPE_BUF bytes, so one poll suffices and nothing is written twice.
+    # Fast path: a writable pipe has room for PIPE_BUF bytes, so one poll and one write suffice.
     if type(data) is bytes and len(data) <= PIPE_BUF and not os.isatty(fd):
-        wait_until(fd, POLLOUT)
+        if data:
+            wait_until(fd, POLLOUT)
         return standard_write(fd, data)
     me = parking_caller_for(fd)
     if me is None:
         return standard_write(fd, data)
     with memoryview(data) as view, view.cast("B") as octets:
+        if not octets:
+            return standard_write(fd, data)
         return write_all(me, fd, octets, partial(wait_until, fd, POLLOUT), partial(write_now, fd))
 
 
@@ -123,7 +138,7 @@ def writev(fd: int, buffers: Sequence[Any], /) -> int:
     """Write several buffers. Parks: ``write fd N``. Source: ``os.writev``."""
     if parking_caller_for(fd) is None:
         return standard_writev(fd, buffers)
-    # Joined: a partial writev would have to be resumed in the middle of a buffer.
+    # The buffers are joined because a partial writev would have to be resumed in the middle of a buffer.
     return write(fd, b"".join(buffers))
 
 
@@ -135,10 +150,10 @@ def write_all(
     write_part: Callable[[memoryview], int],
     done: int = 0,
 ) -> int:
-    """Write all octets but the first ``done``, a part after each ``wait`` for room. Returns: as ``go_on``."""
+    """Write the octets from position ``done`` on, one part after each ``wait`` for room. Returns: like ``go_on``."""
 
     def step(done: int) -> int:
-        with octets[done:] as rest:  # released: an error that is kept refers to the frames that hold the data
+        with octets[done:] as rest:  # released, because a stored error would keep this frame and the view alive
             return write_part(rest)
 
     return go_on(me, fd, len(octets), wait, step, done)
@@ -147,10 +162,10 @@ def write_all(
 def go_on(
     me: Waiter, fd: int, size: int, wait: Callable[[], object], step: Callable[[int], int | None], done: int = 0
 ) -> int:
-    """Call ``step(done)`` after each ``wait`` for room until ``size`` bytes are written, or it returns None: no more.
+    """Call ``step(done)`` after each ``wait`` for room, until ``size`` bytes are written or ``step`` returns None.
 
-    Source: write(2), send(2) and sendfile(2) on an fd in blocking mode. Returns: the number of bytes written; it is
-    below ``size`` also if a cancel or an error, such as EPIPE, comes after the first part.
+    Source: write(2), send(2) and sendfile(2) on an fd in blocking mode. Returns: the number of bytes written, which is
+    below ``size`` if a cancel, or an error such as EPIPE, comes after the first part.
     """
     while True:
         try:
@@ -158,10 +173,11 @@ def go_on(
             if done and has_error(fd):
                 return done
             part = step(done)
-        except (Cancelled, Expired) as error:  # an error raised by a signal handler is passed on, as in the standard
+        except (Cancelled, Expired) as error:  # errors of signal handlers are not caught, as in ``os``
             if not done:
                 raise
-            # The reader has seen these bytes. Raising now would hide their number, so the caller gets the count first.
+            # The reader may have seen the written bytes, so the caller must get their number. The cancel is raised
+            # later.
             me.cancel_with(error)
             return done
         except (OSError, ParkError):
@@ -173,9 +189,10 @@ def go_on(
 
 
 def has_error(fd: int) -> bool:
-    """Return whether the next write raises the error of the peer. The caller must make that write next.
+    """Return whether an error of the peer is pending. The program's next write must raise this error.
 
-    A socket reports its error once: ECONNRESET, and EPIPE from then on.
+    A socket reports an error such as ECONNRESET only once, and later writes get EPIPE. So the current write must not
+    consume the error.
     """
     ready = originals.poll()
     ready.register(fd, 0)
@@ -183,14 +200,14 @@ def has_error(fd: int) -> bool:
 
 
 def write_now(fd: int, octets: memoryview) -> int:
-    """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
-    # Without RWF_NOWAIT only PIPE_BUF bytes are safe once the fd is writable.
+    """Write as much as possible without blocking. Returns: the number of bytes; 0 if the buffer is full."""
+    # Without RWF_NOWAIT, a write of more than PIPE_BUF bytes could block although the fd is writable.
     count = write_free_space(fd, octets)
     return standard_write(fd, octets[:PIPE_BUF]) if count is None else count
 
 
 def write_free_space(fd: int, octets: memoryview) -> int | None:
-    """Fill the free space with one call. Returns: the number of bytes; None if the call could block."""
+    """Fill the free space of the buffer in one call. Returns: the number of bytes; None if the call could block."""
     if NOWAIT:
         try:
             return os.pwritev(fd, [octets], -1, NOWAIT)
@@ -203,9 +220,9 @@ def write_free_space(fd: int, octets: memoryview) -> int | None:
 
 
 def write_to_terminal(fd: int, octets: memoryview) -> int:
-    """Write as much as a terminal takes at once. Returns: the number of bytes.
+    """Write as much as a terminal accepts at once. Returns: the number of bytes.
 
-    A writable terminal promises room for one byte only, refuses RWF_NOWAIT, and does not report how much room it has.
+    A writable terminal may have room for only one byte. It refuses RWF_NOWAIT, and does not report its free space.
     """
     own = reopened_terminal(fd)
     try:
@@ -219,24 +236,26 @@ def write_to_terminal(fd: int, octets: memoryview) -> int:
 
 
 def reopened_terminal(fd: int) -> int | None:
-    """Return a non-blocking fd of the same terminal, with flags of its own; None if it cannot be opened again.
+    """Return a new non-blocking fd of the same terminal, with separate flags; None if it cannot be opened again.
 
-    A terminal's flags are shared with the shell and with every program that writes there: while O_NONBLOCK was set for
-    this call, their writes could fail. The master of a pseudo-terminal, which would open another one, has one owner.
+    The shell and all programs at a terminal share its flags, so their writes could fail if this call set O_NONBLOCK.
+    The master of a pseudo-terminal is not opened again, because that would create another terminal. A master has only
+    one owner, so its flags may be changed.
     """
     if os.fstat(fd).st_rdev == MASTER or not LINUX:
         return None
     try:
         return standard_open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:  # another user's after su, exclusive (TIOCEXCL), without /proc
+    except OSError:  # after su, in exclusive mode (TIOCEXCL), or without /proc
         return None
 
 
 @builtin_function
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **options: Any) -> int:
-    """Send from a file. Parks: ``write fd N``. Source: ``os.sendfile``.
+    """Send bytes from a file. Parks: ``write fd N``. Source: ``os.sendfile``.
 
-    Returns: the number of bytes; on Linux all of them if a socket in blocking mode takes them, else what fits.
+    Returns: the number of bytes sent: on Linux, ``count`` bytes for a socket in blocking mode; otherwise as many as
+    fit.
     """
     me = parking_caller_for(out_fd)
     if me is None:
@@ -244,8 +263,8 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
 
     def step(done: int) -> int | None:
         start, left = (offset, count) if not done else (None if offset is None else offset + done, count - done)
-        # Non-blocking for this one call: sendfile(2) has no flag for it. A process that shares the file may see EAGAIN
-        # once.
+        # The fd is non-blocking for this one call, because sendfile(2) has no flag for that. Another process that
+        # shares the open file may get EAGAIN meanwhile.
         os.set_blocking(out_fd, False)
         try:
             return standard_sendfile(out_fd, in_fd, start, left, *more, **options) or None
@@ -262,13 +281,13 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
 
 
 def may_block(fd: int) -> bool:
-    """Return whether reads and writes may have to wait: pipes, sockets, terminals, eventfds and the like."""
+    """Return whether reads and writes of an fd may have to wait, as with pipes, sockets, terminals and eventfds."""
     mode = os.fstat(fd).st_mode
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode))
 
 
 def parking_caller_for(fd: int) -> Waiter | None:
-    """Return the caller if an operation on this fd may park it, else None."""
+    """Return the caller if an operation on this fd may park the caller, else None."""
     me = parking_waiter()
     if me is None:
         return None
@@ -279,11 +298,11 @@ def parking_caller_for(fd: int) -> Waiter | None:
 
 
 def wait_until(fd: int, event: int) -> None:
-    """Park until the fd has ``event``; return at once if the caller cannot park or the fd is non-blocking.
+    """Park until the fd is ready for ``event``. Return at once if the caller cannot park or the fd is non-blocking.
 
-    The operation itself refuses anything that is not an fd.
+    Invalid fds are ignored here, because the caller's operation raises the error.
     """
-    # poll(2), unlike select(2), takes fds above 1023; unlike epoll it leaves nothing registered.
+    # Unlike select(2), poll(2) accepts fds above 1023. Unlike epoll, it leaves nothing registered.
     ready = originals.poll()
     try:
         ready.register(fd, event)
@@ -299,7 +318,7 @@ def wait_until(fd: int, event: int) -> None:
         return
     watcher = watch_once(me, fd)
     try:
-        # Another reader may have taken the data between the wake and this poll: readiness is a hint, so poll again.
+        # Poll again after each wake, because another reader may have taken the data.
         while not ready.poll(0):
             (watcher.wait_readable if event == POLLIN else watcher.wait_writable)(me)
     finally:
@@ -307,18 +326,16 @@ def wait_until(fd: int, event: int) -> None:
 
 
 def is_open_for(fd: int, event: int) -> bool:
-    """Return whether an fd was opened in the direction of the event: at the wrong end of a pipe, the event would never
-    come.
-    """
+    """Return whether an fd was opened for the event's direction. The wrong end of a pipe never gets the event."""
     mode = system.access_mode(fd)
     return mode != (os.O_WRONLY if event == POLLIN else os.O_RDONLY)
 
 
 def watch_once(me: Waiter, fd: int) -> Any:
-    """Return a watcher for a single wait: at the next wait, a bare number may mean another file."""
+    """Return a watcher for a single wait, because at the next wait the fd may belong to another file."""
     watcher: Any = FdWatcher(me.scheduler, fd)
     watcher.__class__ = limited(FdWatcher, limits_of_fd(fd))
-    # No object owns a bare number, so only our close() can report its end.
+    # No object owns the fd, so only our close() can report that it is closed.
     add_close_hook(fd, watcher.close)
     return watcher
 

@@ -1,11 +1,12 @@
-"""Multiplexed waits: ``select`` and ``poll`` park here until another poll of their fds can find an event.
+"""The waits of ``select`` and ``poll``: a caller parks until another poll of its fds may find an event.
 
-The fds are registered in a temporary epoll or kqueue, and the caller parks on that set's own fd. Registration is
-edge-triggered: an unrequested event (such as POLLHUP) wakes the caller only once. The set only says *when* to poll; the
-standard call in ``select.py`` determines the ready fds, and their format.
-A single fd is registered with the scheduler's own poller (``WatcherSet``), which takes 2 system calls instead of 6.
+The fds are registered in a temporary set, an epoll or a kqueue. The caller parks until the set's own fd is readable.
+Registration is edge-triggered, so an unrequested event (such as POLLHUP) wakes the caller only once. The set determines
+only *when* to poll again. The standard call in ``select.py`` determines the ready fds and the format of the result. A
+single fd is registered with the scheduler's own poller instead (``WatcherSet``), which takes 2 system calls instead of
+6.
 
-Closing one of the fds marks the set as stale (``fd_closing``), so that the waiter polls once more and sees EBADF or
+Before one of the fds is closed, the set is marked (``fd_closing``), so the waiter polls once more and gets EBADF or
 POLLNVAL.
 """
 
@@ -26,15 +27,15 @@ from .close_hooks import add_close_hook, remove_close_hook
 
 T = TypeVar("T", bound=Iterable[object])
 
-POLLIN, POLLPRI, POLLOUT = 1, 2, 4  # the values of poll(2) on every platform that has it
+POLLIN, POLLPRI, POLLOUT = 1, 2, 4  # the values of poll(2) on all platforms
 CLOSING_SECONDS = 0.001
-"""Pause after the announcement of a close by another thread; by then that thread has closed the fd."""
+"""Seconds to wait after another thread has announced a close, so that the other thread can close the fd."""
 
 
 def wait_for(call: str, me: Waiter, poll: Callable[[], T], events_by_fd: dict[int, int], limit: float | None) -> T:
     """Park until ``poll()`` finds an event, or ``limit`` seconds have passed. Returns: the last result of ``poll()``.
 
-    ``events_by_fd``: events of ``select.poll`` by fd. The reason is ``call fd N, …``.
+    ``events_by_fd``: the events to wait for, as in ``select.poll``, by fd. Parks: ``CALL fd N, …``.
     """
     clock = me.scheduler.clock
     deadline = None if limit is None else clock() + limit
@@ -49,23 +50,23 @@ def wait_for(call: str, me: Waiter, poll: Callable[[], T], events_by_fd: dict[in
                 found = poll()
         if any(found):
             return found
-        # A close was announced but had not happened at the last poll: let its thread finish, then poll again.
+        # A close was announced, but had not happened at the last poll. Give the closing thread time, then poll again.
         sleep(CLOSING_SECONDS)
 
 
 @contextmanager
 def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -> Iterator[FdSet | WatcherSet]:
-    """Watch several fds during a ``with`` block; all registrations are undone at its end."""
+    """Watch several fds during a ``with`` block. At the end of the block, all registrations are undone."""
     fd_set = new_fd_set(reason, scheduler, len(events_by_fd))
     try:
         for fd, events in events_by_fd.items():
-            # The hook first: a close between the two steps must not go unnoticed.
+            # Add the hook first, so that a close between the two steps is noticed.
             add_close_hook(fd, fd_set.note_close)
             try:
                 fd_set.add(fd, events)
             except OSError:
-                # EPERM: a regular file, which has no readiness to report and which poll() always finds ready.
-                # EBADF: a closed fd, which poll() reports in the caller's format.
+                # EPERM: a regular file, which reports no readiness; poll() always finds it ready. EBADF: a closed fd,
+                # which poll() reports in the caller's format.
                 pass
         yield fd_set
     finally:
@@ -75,7 +76,7 @@ def watch_all(reason: str, scheduler: Scheduler, events_by_fd: dict[int, int]) -
 
 
 class FdSet:
-    """Base of the operating system's own sets: edge-triggered, with one fd to wait on for the whole set."""
+    """Base class of the sets that the kernel keeps. A set is edge-triggered, and its own fd reports all events."""
 
     def __init__(self, reason: str, watcher: FdWatcher) -> None:
         self.watcher = watcher
@@ -86,7 +87,7 @@ class FdSet:
         raise NotImplementedError
 
     def consume_events(self) -> None:
-        """Remove the reported events from the kernel's set, so that only later ones make its fd readable again."""
+        """Remove the reported events from the kernel's set, so that only later events make its fd readable again."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -103,7 +104,7 @@ class FdSet:
         self.watcher.close()
 
     def wait(self, me: Waiter, timeout: float | None) -> None:
-        """Park until the set has an event, one of its fds is closed, or the time is over."""
+        """Park until the set has an event, one of its fds is about to be closed, or ``timeout`` seconds have passed."""
         try:
             self.watcher.wait_readable(me, timeout)
         except OSError:
@@ -113,7 +114,7 @@ class FdSet:
 
 
 class EpollSet(FdSet):
-    """The set on Linux."""
+    """The set on Linux, an epoll."""
 
     def __init__(self, reason: str, scheduler: Scheduler) -> None:
         self.epoll = originals.epoll()
@@ -132,7 +133,7 @@ class EpollSet(FdSet):
 
 
 class KqueueSet(FdSet):
-    """The set on macOS and the BSDs."""
+    """The set on macOS and the BSDs, a kqueue."""
 
     def __init__(self, reason: str, scheduler: Scheduler) -> None:
         self.select: Any = standard
@@ -155,10 +156,10 @@ class KqueueSet(FdSet):
 
 
 class WatcherSet:
-    """Fds at the scheduler's own poller, each with a watcher: for a single fd, and for systems without a kernel set.
+    """Fds that are registered with the scheduler's own poller: a single fd, or all fds on systems without a kernel set.
 
-    With the portable poller they are level-triggered, and urgent data is not reported. This object is the wait target
-    of the park.
+    With the portable poller, events are level-triggered, and urgent data is not reported. This object is the wait
+    target of the parked caller.
     """
 
     def __init__(self, reason: str, scheduler: Scheduler) -> None:
@@ -167,12 +168,12 @@ class WatcherSet:
         self.poller = scheduler.poller
         self.watched: list[tuple[FdWatcher, int]] = []
         self.fd_closing = False
-        # The waiter of the last wait, and the ticket of its park.
+        # The waiter of the current wait, and its ticket, which identifies the park.
         self.parked: tuple[Waiter, list[Any]] | None = None
 
     def add(self, fd: int, events: int) -> None:
         """Watch an fd for events of ``select.poll``. Raises: OSError."""
-        # An unrequested edge is harmless, and each direction also reports hang-ups and urgent data.
+        # An unrequested edge is harmless, so reading is also watched to get hang-ups and urgent data.
         wants_read = events != POLLOUT if is_edge_triggered(self.poller) else events & ~(POLLOUT | POLLPRI)
         directions = (READ if wants_read else 0) | (WRITE if events & POLLOUT else 0)
         watcher = FdWatcher(self.scheduler, fd)
@@ -185,26 +186,26 @@ class WatcherSet:
         self.fd_closing = True
         parked = self.parked
         if parked is not None:
-            # By its ticket: the waiter may have left, and wait for something else.
+            # Wake the waiter by its ticket, because the waiter may already wait for something else.
             waiter, ticket = parked
             waiter.wake_from(ticket)
 
     def wait(self, me: Waiter, timeout: float | None) -> None:
-        """Park until an fd has an event, one is closed, or the time is over."""
+        """Park until an fd has an event or is about to be closed, or ``timeout`` seconds have passed."""
         for watcher, directions in self.watched:
-            # Not twice: an unrequested level would be reported again and again.
+            # Register only new directions, because each registration reports the present events again.
             if watcher.interest & directions != directions:
                 self.poller.register(watcher, directions)
         me.prepare_park(self.reason, self)
         self.parked = me, me.parked
         for watcher, directions in self.watched:
-            # The waiter is queued at several watchers. The first ready one wakes it; ``_remove`` takes it off the
-            # others.
+            # The waiter queues up at several watchers. The first ready watcher wakes the waiter, and ``_remove``
+            # removes the waiter from the other watchers.
             if directions & READ:
                 watcher.readers[me] = None
             if directions & WRITE:
                 watcher.writers[me] = None
-        # A close announced before the waiter was recorded woke no waiter: check again now.
+        # Check again: a close announced before ``parked`` was set has woken no waiter.
         if self.fd_closing:
             me.wake_parked()
         try:
@@ -213,7 +214,7 @@ class WatcherSet:
             self._remove(me)
 
     def _remove(self, waiter: Waiter) -> None:
-        """Remove the waiter from all fds but the one that woke it."""
+        """Remove the waiter from all watchers that have not woken the waiter."""
         self.parked = None
         for watcher, _ in self.watched:
             watcher.take_off(waiter)
@@ -225,7 +226,7 @@ class WatcherSet:
 
 
 def new_fd_set(reason: str, scheduler: Scheduler, count: int) -> FdSet | WatcherSet:
-    """Return an empty set of the best kind that this platform has, for ``count`` fds."""
+    """Return an empty set for ``count`` fds, of the best kind on this platform."""
     if count == 1 and is_edge_triggered(scheduler.poller):
         return WatcherSet(reason, scheduler)
     if originals.epoll is not None:

@@ -1,7 +1,7 @@
-"""The limits of waiting that the operating system keeps for a socket: SO_RCVTIMEO and SO_SNDTIMEO, socket(7).
+"""A socket's options for the maximum time of a wait: SO_RCVTIMEO and SO_SNDTIMEO of socket(7).
 
-They hold where the caller sets no timeout: the call then fails with EAGAIN. The watchers of the fd carry them
-(``LimitedWaits``); here they are looked up.
+These limits apply if the socket has no timeout of its own; a call that exceeds them fails with EAGAIN. The watchers of
+the fd enforce the limits (``LimitedWaits``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIMITS = standard.SO_RCVTIMEO, standard.SO_SNDTIMEO
 
 
 def seconds_of(sock: Any, option: int) -> float | None:
-    """Return the limit that a socket option sets, in seconds; None: no limit."""
+    """Return the limit of a socket option in seconds; None means no limit."""
     try:
         value = _socket.socket.getsockopt(sock, standard.SOL_SOCKET, option, system.LIMIT_SIZE)
     except OSError:  # the operation itself raises a better error
@@ -28,7 +28,7 @@ def seconds_of(sock: Any, option: int) -> float | None:
 
 
 def limits_of(sock: Any) -> tuple[float | None, float | None]:
-    """Return the limits of a socket."""
+    """Return the limits of a socket for receiving and sending."""
     return seconds_of(sock, LIMITS[0]), seconds_of(sock, LIMITS[1])
 
 

@@ -1,11 +1,11 @@
-"""``dhaga.open``: files whose blocking operations run in an OS thread while the calling dhaga is parked.
+"""``dhaga.open``: opens files whose blocking operations run in an OS thread while the calling dhaga is parked.
 
-The layers are the standard library's own. At the bottom is a ``FileIO`` that offloads each system call, except for
-reads of data that is in memory (``cached_reads.py``); the compiled buffer and text layers above do not know about it.
-Each layer is called by one dhaga at a time (``file_state.py``). A system call under way is always finished, because its
-effect on the file position cannot be undone; only waiting for a pipe, socket or terminal is cancelled at once.
+The buffer and text layers are the standard library's. Below them is a ``FileIO`` that offloads each system call, except
+for reads of data that is in memory (``cached_reads.py``). Only one dhaga at a time uses the layers (``file_state.py``).
+A started system call is always finished, because its effect on the file position cannot be undone. Only a wait for a
+pipe, socket or terminal is cancelled at once.
 
-Rejected: offloading the operations of the upper layers: each line would cost a hop to the pool.
+Rejected: offloading the operations of the upper layers, because each line would then cost a hop to the pool.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, overloa
 from .._kernel import outside
 from .._kernel.platform.system import system
 from .._kernel.run.fd_watch import FdWatchers
+from .._kernel.run.turn_budget import yield_uncancelled_if_due
 from .._kernel.wait.current import this_waiter
 from .._workers.offload import OffloadPool, shared
 from . import cached_reads, fd_ops
@@ -43,36 +44,37 @@ if TYPE_CHECKING:
 Opener: TypeAlias = Callable[[str, int], int]
 
 BUFFER_SIZE = 128 * 1024
-"""Bytes that one system call moves by default. With hops to the pool, reads of 8 KB gave 37 MB/s, of 32 KB 186 MB/s, of
-128 KB 776 MB/s, of 512 KB 844 MB/s. From cached data the same reads give 950, 2,460, 4,010 and 5,630 MB/s.
+"""Number of bytes that one system call moves by default. Reads of 8, 32, 128 and 512 KB achieved 37, 186, 776 and 844
+MB/s with hops to the pool, and 950, 2,460, 4,010 and 5,630 MB/s from the page cache.
 """
 
 LAYER_FLAGS = dict.fromkeys(map(ord, "bt"))
-"""Characters of a mode that select layers; the others say how to open the file."""
+"""Characters of ``mode`` that select the layers; the other characters determine how the raw file is opened."""
 
 READ_METHODS = ("read", "readline", "read1", "readinto", "readinto1", "readlines", "peek")
 WRITE_METHODS = ("write", "writelines")
-COMMON_METHODS = ("flush", "seek", "tell", "truncate", "detach")
+COMMON_METHODS = ("flush", "seek", "tell", "truncate")
 
 
 def is_stream(kind: int) -> bool:
-    """Return whether a mode is of a pipe, a socket, or an object of the kernel without a kind (an eventfd)."""
+    """Return whether a file's ``st_mode`` means a pipe, a socket, or an object without a file type (an eventfd)."""
     return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) or not stat.S_IFMT(kind)
 
 
 @one_at_a_time("read", "readall", "readinto", "readline", "readlines", *WRITE_METHODS, "seek", "tell", "truncate")
 class OffloadedFile(io.FileIO):
-    """The raw file. First it waits until a pipe, terminal or socket is ready."""
+    """The raw file, which offloads system calls. On a pipe, terminal or socket, it first waits for readiness."""
 
     def __init__(self, file_state: FileState, file: Any, mode: str, closefd: bool, opener: Any) -> None:
         super().__init__(file, mode, closefd, opener)
         kind = os.fstat(self.fileno()).st_mode
         if system.WAITS_FOR_FILES and (is_stream(kind) or (stat.S_ISCHR(kind) and self.isatty())):
-            # Only these can block a pool thread forever; a disk is slow, but answers.
+            # Only these kinds of files can block a pool thread forever; a slow disk answers eventually.
             file_state.watchers = FdWatchers(self.fileno(), limits_of_fd(self.fileno()))
         file_state.reads_cached = bool(cached_reads.NOWAIT) and stat.S_ISREG(kind)
         file_state.leaves_fd_open = not closefd
-        self.file_state = file_state
+        self.file_state: FileState
+        file_state.set_top(self)
 
     def read(self, size: int | None = -1, /) -> Any:
         if size is None or size < 0:
@@ -81,19 +83,37 @@ class OffloadedFile(io.FileIO):
         if data is None:
             return self.read_by_thread(size)
         if 0 < len(data) < size and self.bytes_left():
-            data += self.read_by_thread(size - len(data))  # a read of a file on disk is never short
+            data += self.read_by_thread(size - len(data))  # reads of disk files must not be short
         return data
 
     def read_in_memory(self, size: int) -> bytes | None:
-        """Return cached data; None if it is not in memory, or larger than ``LARGEST``: a thread reads it then."""
+        """Return cached data; None if a thread must read the data, because it is not in memory or too large."""
         if not self.file_state.reads_cached or not 0 < size <= cached_reads.LARGEST or not self.readable():
             return None
         buffer = bytearray(size)
-        count = self.file_state.read_cached(self.fileno(), buffer)
+        count = self.read_cached(buffer)
         return None if count is None else bytes(memoryview(buffer)[:count])
 
+    def read_cached(self, buffer: Any) -> int | None:
+        """Read cached data into a buffer. Returns: the number of bytes; None if a thread must read the data.
+
+        Parks: ``sleep``, if the caller's turn is over; the next operation raises a cancel that arrives meanwhile.
+        Raises: ParkError in a coroutine even if the data is cached, so that the error does not depend on the page
+        cache.
+        """
+        if self.file_state.finalizing:
+            return None
+        this_waiter()
+        if yield_uncancelled_if_due():
+            self.file_state.keep_late_cancel()
+        try:
+            return cached_reads.read_cached(self.fileno(), buffer)
+        except cached_reads.Refused:
+            self.file_state.reads_cached = False
+            return None
+
     def bytes_left(self) -> int:
-        """Return the number of bytes from the position to the end, as the file system says."""
+        """Return the number of bytes from the position to the end of the file, according to the file's status."""
         return os.fstat(self.fileno()).st_size - super().tell()
 
     def read_by_thread(self, size: int) -> Any:
@@ -109,37 +129,43 @@ class OffloadedFile(io.FileIO):
 
     def read_to_end(self) -> Any:
         if self.file_state.watchers is None:
-            # One byte more, to see the end.
+            # Request one byte more, to detect the end.
             data = None
             if self.file_state.reads_cached and self.readable():
                 data = self.read_in_memory(self.bytes_left() + 1)
                 if data is not None and not self.bytes_left():
                     return data
             return (data or b"") + self.file_state.finish(super().read, -1)
-        # FileIO.readall() would block in the pool between two writes of the peer; this parks between them.
+        # Between two writes of the peer, FileIO.readall() would block a pool thread, but read() parks.
         chunks = []
         while chunk := self.read(BUFFER_SIZE):
             chunks.append(chunk)
         return b"".join(chunks) if chunks else chunk
 
     def readinto(self, buffer: Any, /) -> Any:
-        """Read cached data in place, and other data through a copy: an interrupted caller may free its buffer."""
+        """Read cached data directly, and other data through a copy: an interrupted caller may free the buffer."""
         with memoryview(buffer) as whole, whole.cast("B") as view:
             if view.readonly:
                 raise TypeError(f"readinto() needs memory that can be written, not {type(buffer).__name__}")
             if self.file_state.reads_cached and len(view) and self.readable():
                 with view[: cached_reads.LARGEST] as part:
-                    count = self.file_state.read_cached(self.fileno(), part)
+                    count = self.read_cached(part)
                 if count is not None:
+                    if 0 < count < len(view) and self.bytes_left():
+                        count += self.read_rest(view[count:]) or 0
                     return count
+            return self.read_rest(view)
+
+    def read_rest(self, view: memoryview) -> Any:
+        """Read into a view by a thread. Returns: the number of bytes; None if no data came in time."""
+        with view:
             data = self.read_by_thread(len(view))
-            if not data:
-                return data if data is None else 0
-            view[: len(data)] = data
-            return len(data)
+            if data:
+                view[: len(data)] = data
+            return data if data is None else len(data)
 
     def write(self, data: Any, /) -> Any:
-        """Write a copy of mutable data, as in ``readinto``. Returns: the number of bytes: all, in blocking mode."""
+        """Write data, after copying mutable data. Returns: the number of bytes written; in blocking mode, all bytes."""
         copy, lock = data if type(data) is bytes else bytes(memoryview(data)), self.file_state
         if lock.watchers is None or lock.finalizing or not self.writable() or not os.get_blocking(self.fileno()):
             return lock.finish(super().write, copy)
@@ -148,13 +174,13 @@ class OffloadedFile(io.FileIO):
             return fd_ops.write_all(this_waiter(), self.fileno(), octets, wait, self.write_part)
 
     def write_part(self, octets: memoryview) -> int:
-        """Write as much as does not block. Returns: the number of bytes; 0 if the buffer is full."""
+        """Write as much as possible without blocking. Returns: the number of bytes; 0 if the buffer is full."""
         count = fd_ops.write_free_space(self.fileno(), octets)
-        # More than PIPE_BUF could block a pool thread, out of reach of any cancel.
+        # More than PIPE_BUF bytes could block a pool thread, which no cancel can interrupt.
         return self.file_state.finish(super().write, bytes(octets[: fd_ops.PIPE_BUF])) if count is None else count
 
     def seek(self, position: int, whence: int = os.SEEK_SET, /) -> int:
-        if whence in (os.SEEK_SET, os.SEEK_CUR):  # takes 0.3 µs and touches no disk; a hop would cost 200 times that
+        if whence in (os.SEEK_SET, os.SEEK_CUR):  # takes 0.3 µs without disk access; a hop would take 60 µs
             return super().seek(position, whence)
         return self.file_state.finish(super().seek, position, whence)  # type: ignore[no-any-return]
 
@@ -164,46 +190,46 @@ class OffloadedFile(io.FileIO):
     def close(self) -> None:
         if not self.closed:
             if self.file_state.watchers is not None:
-                # Leave the pollers before the number can be reused.
+                # Remove the fd from the pollers before its number can be reused.
                 self.file_state.watchers.close()
             self.file_state.finish(super().close)
 
 
 def new_raw_file(file_state: FileState, file: Any, mode: str, closefd: bool, opener: Opener | None) -> OffloadedFile:
-    """Open the raw file for a mode of ``open``."""
+    """Open the raw file for a call of ``open``. The characters of ``mode`` that select the layers are removed."""
     kind = outside.offloaded_file or OffloadedFile
     return kind(file_state, file, mode.translate(LAYER_FLAGS), closefd, opener)
 
 
 @one_at_a_time(*READ_METHODS, *COMMON_METHODS)
 class BufferedReader(io.BufferedReader):
-    """Source: ``io.BufferedReader``."""
+    """A buffered reader with the file's lock. Source: ``io.BufferedReader``."""
 
     file_state: FileState
 
 
 @one_at_a_time(*WRITE_METHODS, *COMMON_METHODS)
 class BufferedWriter(io.BufferedWriter):
-    """Source: ``io.BufferedWriter``."""
+    """A buffered writer with the file's lock. Source: ``io.BufferedWriter``."""
 
     file_state: FileState
 
 
 @one_at_a_time(*READ_METHODS, *WRITE_METHODS, *COMMON_METHODS)
 class BufferedRandom(io.BufferedRandom):
-    """Source: ``io.BufferedRandom``."""
+    """A buffer for reading and writing, with the file's lock. Source: ``io.BufferedRandom``."""
 
     file_state: FileState
 
 
 @one_at_a_time("read", "readline", "readlines", "reconfigure", *WRITE_METHODS, *COMMON_METHODS)
 class TextFile(io.TextIOWrapper):
-    """Source: ``io.TextIOWrapper``; in addition ``tell`` works within a loop. It reads one buffer's size at a time."""
+    """A text layer with the file's lock. Source: ``io.TextIOWrapper``; ``tell`` also works during an iteration."""
 
     file_state: FileState
 
     def __next__(self) -> str:  # type: ignore[override]
-        """Return the next line. The compiled method disables ``tell``, and changes that state outside the lock."""
+        """Return the next line. The standard method would disable ``tell``, and would not acquire the lock."""
         line = self.readline()
         if not line:
             raise StopIteration
@@ -211,7 +237,7 @@ class TextFile(io.TextIOWrapper):
 
 
 def check_mode(mode: str, buffering: int, text_options: tuple[str | None, ...]) -> None:
-    """Raises: TypeError, ValueError for arguments that the standard ``open`` refuses."""
+    """Check the arguments of ``open``. Raises: TypeError, ValueError if the standard ``open`` would refuse them."""
     if not isinstance(mode, str) or not isinstance(buffering, int):
         raise TypeError(f"open() needs a mode and a size of the buffer, not {mode!r} and {buffering!r}")
     kinds = set(mode)
@@ -236,20 +262,20 @@ def stack_layers(
     size = buffering if buffering > 1 else BUFFER_SIZE
     try:
         buffered = (BufferedRandom if "+" in mode else BufferedReader if "r" in mode else BufferedWriter)(raw, size)
-        buffered.file_state = raw.file_state
+        raw.file_state.set_top(buffered)
         if "b" in mode:
             return buffered
-        # Line buffering for terminals, as in the standard.
+        # As with the standard open(), terminals are line-buffered.
         by_line = buffering == 1 or (buffering < 0 and raw.isatty())
         text = TextFile(buffered, encoding, errors, newline, by_line)
-        text.file_state = raw.file_state
+        raw.file_state.set_top(text)
         text.mode = mode  # type: ignore[misc]
-        # By default it asks for 8 KB at a time, and read1() of an empty buffer passes that size on: sixteen hops
-        # instead of one.
+        # The default chunk is 8 KB, and read1() of an empty buffer reads only one chunk. Reading 128 KB would then take
+        # 16 hops instead of one.
         text._CHUNK_SIZE = size  # type: ignore[attr-defined]
         return text
     except BaseException:
-        # Until open() returns them, no other reference would close the fd.
+        # The caller has no reference to the file yet, so close the fd here.
         raw.close()
         raise
 
@@ -360,18 +386,18 @@ def open(
 ) -> IO[Any]:
     """Open a file whose blocking operations park instead of blocking other dhagas. Source: ``open``.
 
-    Parks: while a system call runs in an OS thread (``offload``, through ``pool``); operations that the buffer or, on
-    Linux, the page cache serves never park, except to let others run. CPU time (benchmarks/offload.py): 0.24 µs for
-    each of a million lines, where the standard ``open`` takes 0.05 µs; 0.25 µs for a write, where it takes 0.07 µs. An
-    operation under way is finished before the next one starts; a cancel that arrives meanwhile is raised by the next
-    one. Waiting for a pipe, terminal or socket is cancelled at once. In a plain thread it equals ``open``.
+    Parks: while a system call runs in an OS thread of ``pool`` (``offload``). Operations that need only the buffer or,
+    on Linux, the page cache do not park, except to end an overlong turn. CPU time (benchmarks/offload.py): reading a
+    line takes 0.24 µs instead of the standard 0.05 µs, and a write 0.25 µs instead of 0.07 µs. A started operation is
+    always finished; the next operation raises a cancel that arrives meanwhile. Waiting for a pipe, terminal or socket
+    is cancelled at once. In a plain OS thread, the operations block, as with the standard ``open``.
     """
     check_mode(mode, buffering, (encoding, errors, newline))
     if pool is not None and not isinstance(pool, OffloadPool):
         raise TypeError(f"pool must be an OffloadPool, not {pool!r}")
     file_state = FileState(pool or shared)
     if "b" not in mode:
-        # Resolved here, so that an EncodingWarning names the line that called open().
+        # Resolve the encoding here, so that an EncodingWarning names the line that called open().
         encoding = io.text_encoding(encoding)
 
     def make() -> Any:

@@ -1,7 +1,7 @@
-"""Opening a file by its path, as ``os.open`` does: a FIFO whose other end is closed parks the caller.
+"""``os.open`` for dhagas: opening a FIFO whose other end is closed parks the caller.
 
-The system call runs in an OS thread. Rejected: opening with ``O_NONBLOCK``. A reader would return before a writer has
-come, and C code that reads would then see the end of the file.
+The system call runs in an OS thread. Rejected: opening with ``O_NONBLOCK``. An open for reading would then return
+before a writer has opened the FIFO, and C code that reads would see the end of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["kind_of", "open"]
 standard_open, standard_stat = os.open, os.stat
 
 OPENS = 256
-"""FIFOs that may be waiting for their other end at once. Each holds an OS thread."""
+"""Maximum number of concurrent calls that wait for the other end of a FIFO. Each wait occupies an OS thread."""
 
 fifos: OffloadPool = OffloadPool("os.open", OPENS)
 fifos.awaited_at_exit = False
@@ -31,7 +31,7 @@ NEVER_WAITS = system.O_NONBLOCK | getattr(os, "O_PATH", 0)
 
 
 def kind_of(path: Any, dir_fd: int | None = None) -> int:
-    """Return the mode of a file with the bits of its kind; 0 if it cannot be read."""
+    """Return a file's ``st_mode``, which includes the file type. Returns: 0 if the status cannot be read."""
     try:
         return standard_stat(path, dir_fd=dir_fd).st_mode
     except (OSError, TypeError, ValueError):  # the open itself raises a better error
@@ -42,8 +42,8 @@ def kind_of(path: Any, dir_fd: int | None = None) -> int:
 def open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
     """Open a file and return its fd. Source: ``os.open``.
 
-    Parks: ``offload os.open``, while the other end of a FIFO is closed. A cancel ends only the caller's wait; the fd is
-    closed once it is open.
+    Parks: while the other end of a FIFO is closed (``offload os.open``). A cancel ends only the caller's wait; the fd
+    is closed as soon as the open has succeeded.
     """
     waits = not flags & NEVER_WAITS and flags & system.O_ACCMODE != os.O_RDWR
     if not waits or not stat.S_ISFIFO(kind_of(path, dir_fd)) or parking_waiter() is None:

@@ -1,25 +1,25 @@
-"""OpenSSL's error queue belongs to the OS thread: an error of one connection must not be raised on another.
+"""A function that clears OpenSSL's error queue, so that no TLS connection raises the error of another connection.
 
-CPython (3.14; ``_ssl.c``) raises an error of the operating system, such as EPIPE of a write, but leaves it in that
-queue. The next call that OpenSSL cannot finish, on any connection, then reports that error instead of WANT_READ.
-With one OS thread per connection only the broken one would see it; but dhagas share an OS thread, like all connections
-of asyncio.
+OpenSSL has an error queue for each OS thread. CPython (3.14; ``_ssl.c``) raises a system error, such as EPIPE of a
+write, but leaves the error in that queue. The next call that OpenSSL cannot finish, on any connection, then reports the
+old error instead of WANT_READ. With one OS thread per connection, only the broken connection would be affected. But
+dhagas share an OS thread, as do the connections of asyncio.
 """
 
 from __future__ import annotations
 
 import ssl
 
-# Taken before a patch can replace them.
+# The standard names, taken before a patch can replace them.
 SSLError = ssl.SSLError
 
 idle_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def forget_errors() -> None:
-    """Empty the queue of this OS thread. No call does just that, but a failing one empties the queue at its end.
+    """Clear the error queue of this OS thread, with a call that fails: such a call clears the queue at its end.
 
-    This one takes 2.4 µs, ``set_ciphers`` 18.
+    The call ``load_verify_locations`` takes 2.4 µs; ``set_ciphers`` would take 18 µs.
     """
     try:
         idle_context.load_verify_locations(cadata=b"none")

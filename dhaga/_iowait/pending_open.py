@@ -1,4 +1,4 @@
-"""Opening in an OS thread: the file of a caller that is cancelled meanwhile is closed."""
+"""The open of a file in an OS thread. If the caller is cancelled meanwhile, the file is closed after the open."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Opened = TypeVar("Opened")
 
 
 def offload_open(pool: OffloadPool, make: Callable[[], Opened], close: Callable[[Opened], object]) -> Opened:
-    """Return what ``make()`` opens in a thread of the pool.
+    """Return the file that ``make()`` opens in a thread of the pool.
 
-    Parks: ``offload``, by the name of the pool. A cancel ends only the caller's wait; ``close(opened)`` follows.
+    Parks: as ``pool.offload`` does. A cancel ends only the caller's wait; after the open, ``close(opened)`` is called.
     """
     pending = PendingOpen(make, close)
     try:
@@ -26,23 +26,23 @@ def offload_open(pool: OffloadPool, make: Callable[[], Opened], close: Callable[
 
 
 class PendingOpen(Generic[Opened]):
-    """An open under way in the pool. It has up to two ends: the file is open, and its caller is cancelled."""
+    """An open that runs in the pool. If the caller is cancelled meanwhile, the file is closed once it is open."""
 
     def __init__(self, make: Callable[[], Opened], close: Callable[[Opened], object]) -> None:
         self.make = make
         self.close = close
         self.opened: list[Opened] = []
-        self.ends: list[None] = []
+        self.firsts: list[None] = [None]
 
     def open(self) -> Opened:
-        """Open, and close again if the caller has gone. From: a thread of the pool."""
+        """Open the file, and close it if the caller was cancelled. From: a thread of the pool."""
         self.opened.append(self.make())
         self.close_after_both()
         return self.opened[0]
 
     def close_after_both(self) -> None:
-        """Note an end, and close after the second one. From: either thread."""
-        # An append is atomic: of two threads at least the later one finds both ends.
-        self.ends.append(None)
-        if len(self.ends) == 2:
+        """Record an open file, or a cancelled caller. After both events, close the file. From: any thread."""
+        try:
+            self.firsts.pop()  # an atomic step, so only the later one of two threads finds the list empty
+        except IndexError:
             self.close(self.opened[0])

@@ -1,12 +1,13 @@
-"""Base of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
+"""Base class of all sockets: the timeout, the fd watchers, and the parks until an operation succeeds.
 
-*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: forever, 0: never wait). Without a timeout the
-fd stays blocking on Linux, which a process that shares the fd expects, and each call passes MSG_DONTWAIT. Otherwise the
-fd is non-blocking. So no call waits in C. *Watchers.* ``watchers_`` holds one for each scheduler that has used the
-socket (None: plain OS threads). ``watcher_`` caches the first of them while there is no timeout: a hot path that finds
-its own scheduler there needs no deadline. *Readiness* is edge-triggered. After a read that found nothing, or less than
-it asked for, ``watcher.readable`` is False until the next edge: reads then park without a try. Writers always try
-first.
+*Timeout.* ``call_timeout_`` is the value given to ``settimeout`` (None: wait forever, 0: never wait). No call waits in
+C. On Linux, the fd of a socket without a timeout stays in blocking mode, because processes that share the fd expect
+this mode. Each call passes MSG_DONTWAIT instead. In all other cases the fd is non-blocking. *Watchers.* ``watchers_``
+has one watcher for each scheduler that has used the socket, and one for plain OS threads (key None). ``watcher_``
+caches the first watcher while there is no timeout. If ``watcher_`` is for the caller's scheduler, a fast path can use
+it. *Readiness* is edge-triggered. A read that finds no data sets ``watcher.readable`` to False until the next edge. If
+``short_read_means_empty`` is true, a read that finds less data than requested does so too. While ``readable`` is False,
+reads park without a try. Writers always try first.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from .fd_ops import write_all
 from .kernel_limits import LIMITS, limits_of, seconds_of
 
 plain = _socket.socket
-# The C getters: the properties of ``socket.socket`` make enums, which costs an accept 2 µs.
+# The C getters are faster: the properties of ``socket.socket`` create enums, which adds 2 µs to an accept.
 family_of: Callable[[Any], int] = plain.family.__get__
 type_of: Callable[[Any], int] = plain.type.__get__
 
 DONTWAIT, NOW = system.DONTWAIT, system.MSG_DONTWAIT
 OOB = int(standard.MSG_OOB)
 PAUSES = 0.001, 0.02
-"""First and longest pause, in seconds, between two tries of an operation for which there is no event."""
+"""First and longest pause, in seconds, between two tries of an operation whose readiness no event reports."""
 
 NO_WATCHER: Any = ThreadFdWatcher(-1)
-NO_WATCHER.scheduler = object()  # equal to no caller's flags
+NO_WATCHER.scheduler = object()  # no caller has this scheduler
 
 
 class TimeoutSocket(standard.socket):
-    """A standard socket whose timeout is enforced by parking. See the module for ``call_timeout_`` and the watchers."""
+    """A standard socket whose calls park within its timeout. The module's docstring describes the attributes."""
 
     __slots__ = ("call_timeout_", "mode_set", "sends_until_check", "watcher_", "watchers_")
 
@@ -61,12 +62,12 @@ class TimeoutSocket(standard.socket):
             family, type, proto, fileno = new_socket(self, family, type, proto, fileno)
         self.watcher_: Any = NO_WATCHER
         self.watchers_: FdWatchers = FdWatchers(-1)
-        # Whether we know the fd's mode: a foreign fd's mode is unknown until a timeout is set.
+        # Whether the fd's blocking mode is known; it is unknown until a timeout is set.
         self.mode_set: bool = False
         super().__init__(family, type, proto, fileno)
         self.watchers_.fd = fd = self.fileno()
-        # The number of sends until a send checks its turn's clock. Staggered, because a broadcast sends once to each of
-        # many sockets.
+        # The number of sends until a send checks how long its caller's turn has lasted. The first number depends on the
+        # fd. So a broadcast, which sends once to each of many sockets, checks the turn at some of these sockets.
         self.sends_until_check: int = fd % CALLS_PER_CHECK + 1
         self.sync_timeout()
 
@@ -75,18 +76,22 @@ class TimeoutSocket(standard.socket):
         self.watcher_ = NO_WATCHER
         self.watchers_.close()
 
-    # ---- through a door: they are the standard's
+    # ---- standard methods, called through ``outside.sockets``, which a simulation replaces
 
     def bind(self, address: Any, /) -> None:
         """Bind to an address. Source: ``socket.socket.bind``."""
         outside.sockets.bind(self, address)
 
     def listen(self, backlog: int = min(standard.SOMAXCONN, 128), /) -> None:
-        """Begin to listen. Source: ``socket.socket.listen``."""
+        """Start listening for connections. Source: ``socket.socket.listen``."""
         outside.sockets.listen(self, backlog)
 
+    def shutdown(self, how: int, /) -> None:
+        """End receiving, sending or both. Source: ``socket.socket.shutdown``."""
+        outside.sockets.shutdown(self, how)
+
     def getsockname(self) -> Any:
-        """Return the own address. Source: ``socket.socket.getsockname``."""
+        """Return the socket's own address. Source: ``socket.socket.getsockname``."""
         return outside.sockets.getsockname(self)
 
     def getpeername(self) -> Any:
@@ -100,25 +105,26 @@ class TimeoutSocket(standard.socket):
     # ---- timeouts
 
     def sync_timeout(self) -> None:
-        """Copy the timeout that was just set in C, and set the fd's blocking mode to match."""
+        """Copy the timeout that was just set in C, and adapt the fd's blocking mode to the timeout."""
         self.call_timeout_: float | None = plain.gettimeout(self)
         timeout = self.call_timeout_
-        # With a timeout, C would poll() before each call; without MSG_DONTWAIT only the fd's mode keeps a call from
-        # blocking.
+        # With a timeout, C would call poll() before each call. Without MSG_DONTWAIT, only the fd's mode keeps a call
+        # from blocking.
         if timeout or (timeout is None and not DONTWAIT):
             plain.setblocking(self, False)
-        # A cached watcher means that there is no deadline to check.
+        # Fast paths conclude from a cached watcher that there is no deadline to check.
         if timeout is not None:
             self.watcher_ = NO_WATCHER
 
     def gettimeout(self) -> float | None:
-        """Return the timeout of each call in seconds; None: wait forever, 0: never."""
+        """Return the timeout of each call in seconds; None means to wait forever, 0 means never to wait."""
         return self.call_timeout_
 
     def settimeout(self, value: float | None, /) -> None:
-        """Bound the waits of each call: seconds, None or 0. Raises: ValueError, TypeError."""
-        # If the fd already has the mode, no system call is made. redis-py sets 0 and back before each command: 0.2 µs
-        # instead of 0.86. PyMySQL sets its timeout before each of 10 reads of a query: 0.1 µs instead of 0.35 for each.
+        """Set the timeout of each call in seconds; None: wait forever, 0: never wait. Raises: ValueError, TypeError."""
+        # No system call is made if the fd already has the right mode. redis-py sets the timeout to 0 and back for each
+        # command: the two calls together take 0.2 µs instead of 0.86 µs. PyMySQL sets its timeout before each of the 10
+        # reads of a query: each call takes 0.1 µs instead of 0.35 µs.
         if not self.watchers_.closed:
             if value is None:
                 if self.call_timeout_ is None and self.mode_set:
@@ -133,7 +139,7 @@ class TimeoutSocket(standard.socket):
     timeout: Any = property(gettimeout)
 
     def setblocking(self, flag: bool, /) -> None:
-        """Wait forever (True) or never (False)."""
+        """Set whether calls wait forever (True) or never (False)."""
         plain.setblocking(self, flag)
         self.sync_timeout()
 
@@ -142,12 +148,12 @@ class TimeoutSocket(standard.socket):
         return self.call_timeout_ != 0
 
     def reset_blocking(self) -> None:
-        """Set the fd to the blocking mode that it would have with the standard."""
+        """Set the fd to blocking mode if the fd stays in that mode between calls: on Linux, without a timeout."""
         if self.call_timeout_ is None and DONTWAIT:
             self.make_blocking_()
 
     def make_blocking_(self) -> None:
-        """Set the fd to blocking mode, unless it was closed meanwhile."""
+        """Set the fd to blocking mode, unless the fd is closed."""
         try:
             plain.setblocking(self, True)
         except OSError:
@@ -156,44 +162,45 @@ class TimeoutSocket(standard.socket):
     # ---- waiting
 
     def fd_watcher(self, me: Waiter) -> AnyFdWatcher:
-        """Return the watcher of this fd for the waiter's scheduler. Raises: OSError (EBADF) once closed."""
+        """Return the watcher of this fd for the waiter's scheduler. Raises: OSError (EBADF) if closed."""
         watcher = self.watchers_.of(me)
         if watcher.short_read_means_empty is None:
             self.note_limits()
             watcher.short_read_means_empty = self.short_read_means_empty()
-            # A Unix socket also ends a read at passed descriptors: the poller must look again after a short one.
+            # A read of a Unix socket also ends at passed descriptors, so the poller must check again after a short
+            # read.
             watcher.may_have_more = family_of(self) == system.AF_UNIX
         if self.watcher_ is NO_WATCHER and watcher.scheduler is not None and self.call_timeout_ is None:
             self.watcher_ = watcher
-            # Checked again: another thread may have set a timeout, and cleared the cached watcher, just before.
+            # Check again: another thread may have set a timeout and cleared the cached watcher just before.
             if self.call_timeout_ is not None:
                 self.watcher_ = NO_WATCHER
         return watcher
 
     def setsockopt(self, level: int, optname: int, *value: Any) -> None:
-        """Set an option. SO_RCVTIMEO, SO_SNDTIMEO limit the waits of a socket without a timeout. Source: socket(7)."""
+        """Set an option. SO_RCVTIMEO and SO_SNDTIMEO apply to a socket without a timeout. Source: socket(7)."""
         outside.sockets.setsockopt(self, level, optname, *value)
         if level == standard.SOL_SOCKET and optname in LIMITS:
             self.note_limits()
 
     def note_limits(self) -> None:
-        """Note the limits of the operating system, which others may have set: the maker of an fd, a listener."""
+        """Pass SO_RCVTIMEO and SO_SNDTIMEO to the watchers. The fd's creator or a listener may have set them."""
         limits = limits_of(self)
         if limits != self.watchers_.limits:
             self.watchers_.limit(limits)
 
     def short_read_means_empty(self) -> bool:
-        """Return whether a short read means that the socket is empty: see ``FdWatcher``."""
+        """Return whether a short read means that the socket has no more data: see ``FdWatcher``."""
         if type_of(self) != standard.SOCK_STREAM or sys.platform != "linux":
             return False
         if family_of(self) == system.AF_UNIX:
             return True
         is_tcp = self.getsockopt(standard.SOL_SOCKET, standard.SO_PROTOCOL) == standard.IPPROTO_TCP
-        # SCTP keeps message boundaries: its reads are short with more to come.
+        # SCTP keeps message boundaries, so more data may follow a short read.
         return is_tcp and family_of(self) in (standard.AF_INET, standard.AF_INET6)
 
     def note_drained(self) -> None:
-        """Record a short read, so that the next one parks without a system call that fails."""
+        """Record a short read, so that the next read parks without a failing system call."""
         scheduler = scheduler_of_caller()
         watcher: Any = self.watchers_.get(scheduler) if scheduler is not None else None
         if watcher is not None and watcher.short_read_means_empty:
@@ -203,7 +210,7 @@ class TimeoutSocket(standard.socket):
                 watcher.poller.to_recheck.append(watcher)
 
     def read_until_blocked(self) -> None:
-        """Do not trust short reads any more: urgent data also ends a read, even after it was read itself."""
+        """Ignore short reads from now on: after urgent data, a short read does not mean that the socket is empty."""
         for watcher in list(self.watchers_.values()):
             watcher.short_read_means_empty = False
 
@@ -214,16 +221,17 @@ class TimeoutSocket(standard.socket):
         deadline: float | None,
         message: str = "timed out",
     ) -> float | None:
-        """Park with ``wait``, which may return TIMED_OUT, within the timeout.
+        """Park with ``wait``, which returns TIMED_OUT at the end of the timeout.
 
-        Returns: the deadline of the whole call, for its next park. Raises: TimeoutError with ``message``.
+        Returns: the deadline of the whole call, which is passed to the call's next park. Raises: TimeoutError with
+        ``message``.
         """
         if self.call_timeout_ is None:
             wait(me, None)
             return None
         clock = clock_of(me)
         if deadline is None:
-            # The clock starts at the first park, not at the call: a call that need not wait reads no clock.
+            # The timeout begins at the first park instead of the call, so a call that does not wait reads no clock.
             deadline = clock() + self.call_timeout_
         if wait(me, max(0.0, deadline - clock())) is TIMED_OUT:
             raise TimeoutError(message)
@@ -231,22 +239,23 @@ class TimeoutSocket(standard.socket):
 
     @calls_out
     def read_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
-        """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: those that the caller passed."""
+        """Return ``operation(self, *args)`` as soon as the fd is readable. ``flags``: the program's flags."""
         me: Any = getcurrent()
         scheduler = getattr(me, "scheduler", None)
         now = self.call_timeout_ == 0 or flags & NOW
         watcher: Any = self.watchers_.get(scheduler) if scheduler is not None and not now else None
         deadline: float | None = None
-        if watcher is not None and me.parked:  # a finalizer in the caller's park
+        # The caller may be a finalizer that runs during a park of this dhaga.
+        if watcher is not None and (me.parked or me.wait_target is not None):
             me = this_waiter()
         if not now and (watcher is None or watcher.readable):
             yield_if_due()
-        # After urgent data a short read does not mean that the socket is empty, and there may be no further edge.
+        # A short read may end at urgent data, and the socket may then have more data, for which no other edge comes.
         if flags & OOB:
             self.read_until_blocked()
         while True:
-            # Known to be empty: park first, unless the arguments are invalid. Otherwise a try is cheaper than a poll,
-            # and tells more.
+            # If the socket is known to be empty, park first, unless the arguments may be invalid. Otherwise try: a try
+            # costs less than a poll.
             if watcher is None or watcher.readable or not are_usual(args):
                 try:
                     return operation(self, *args)
@@ -263,7 +272,7 @@ class TimeoutSocket(standard.socket):
 
     @calls_out
     def write_when_ready(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
-        """Return ``operation(self, *args)`` as soon as the fd is writable. ``flags`` as in ``read_when_ready``."""
+        """Return ``operation(self, *args)`` as soon as the fd is writable. ``flags``: the program's flags."""
         watcher: Any = None
         deadline: float | None = None
         while True:
@@ -280,13 +289,13 @@ class TimeoutSocket(standard.socket):
             deadline = self.park_within_timeout(watcher.wait_writable, me, deadline)
 
     def count_send(self, flags: int) -> None:
-        """Count a send; look at the turn's clock once in ``CALLS_PER_CHECK`` of them."""
+        """Count a send, and check the turn's duration at every ``CALLS_PER_CHECK``-th send."""
         self.sends_until_check -= 1
         if self.sends_until_check <= 0:
             self.check_turn(flags)
 
     def check_turn(self, flags: int) -> None:
-        """End the caller's turn if its budget is spent, unless the call promises not to wait."""
+        """End the caller's turn if its time budget is used up, unless the call must not wait."""
         self.sends_until_check = CALLS_PER_CHECK
         if self.call_timeout_ != 0 and not flags & NOW:
             yield_if_due()
@@ -294,8 +303,9 @@ class TimeoutSocket(standard.socket):
     def send_whole_(self, data: Any, sent: int, flags: int) -> int:
         """Send the rest of ``data`` after a send of its first ``sent`` bytes. Source: send(2) in blocking mode.
 
-        Only on a stream, in a call without a timeout: other calls may send a part. Parks: while the buffer is full.
-        Returns: the number of all bytes sent; fewer than all if a cancel, an error or SO_SNDTIMEO ends the call.
+        Only streams without a timeout send the rest; on other sockets, a call may send only a part. Parks: while the
+        buffer is full. Returns: the total number of bytes sent, less than all if a cancel, an error or SO_SNDTIMEO ends
+        the call.
         """
         if self.call_timeout_ is not None or flags & NOW or type_of(self) != standard.SOCK_STREAM:
             return sent
@@ -304,7 +314,7 @@ class TimeoutSocket(standard.socket):
                 return sent
             try:
                 me = this_waiter()
-            except ParkError:  # the caller cannot wait, so it gets the count
+            except ParkError:  # the caller cannot park
                 return sent
             wait = self.waits_for_room_(me)
 
@@ -318,7 +328,7 @@ class TimeoutSocket(standard.socket):
                 return write_all(me, self.watchers_.fd, octets, wait, send_part, sent)
 
     def waits_for_room_(self, me: Waiter) -> Callable[[], object]:
-        """Return a wait until the fd is writable. Its calls together keep SO_SNDTIMEO: they raise BlockingIOError."""
+        """Return a function that parks until the fd is writable, or raises BlockingIOError after SO_SNDTIMEO."""
         watcher = self.fd_watcher(me)
         clock, limit = clock_of(me), self.watchers_.limits[1]
         gives_up_at = None if limit is None else clock() + limit
@@ -332,10 +342,10 @@ class TimeoutSocket(standard.socket):
         return wait
 
     def retry_with_backoff(self, flags: int, operation: Callable[..., Any], *args: Any) -> Any:
-        """Return ``operation(self, *args)``, retrying with growing pauses. Parks: ``sleep``. ``flags`` as in
-        ``read_when_ready``.
+        """Return ``operation(self, *args)``, after retries with growing pauses. Parks: ``sleep``.
 
-        For Unix sockets whose peer has no room: no event reports room.
+        Unix sockets whose peer has no room need this method, because no event reports new room. ``flags``: the
+        program's flags.
         """
         deadline: float | None = None
         gives_up_at: float | None = None
@@ -355,12 +365,12 @@ class TimeoutSocket(standard.socket):
 
 
 def is_usual_timeout(value: object) -> TypeGuard[float]:
-    """Return whether C accepts a timeout unchanged: 0, or long enough not to be rounded to 0."""
+    """Return whether C would accept a timeout unchanged: 0, or a number in a range that C does not round."""
     return (value.__class__ is float or value.__class__ is int) and (value == 0 or 1e-6 <= value <= 1e6)
 
 
 def are_usual(args: tuple[Any, ...]) -> bool:
-    """Return whether C certainly accepts the arguments of a read: sizes, flags, and buffers with enough room."""
+    """Return whether the arguments of a read are certainly valid: sizes, flags, and buffers with enough room."""
     room = sys.maxsize
     for each in args:
         if each.__class__ is int:
@@ -375,7 +385,7 @@ def are_usual(args: tuple[Any, ...]) -> bool:
 
 
 def pause_for(seconds: float) -> Callable[[Any, float | None], object]:
-    """Return a wait that ends after some seconds; it returns TIMED_OUT if no time is left."""
+    """Return a function that sleeps for ``seconds`` within the time left, or returns TIMED_OUT if no time is left."""
 
     def wait(me: Waiter, left: float | None) -> object:
         if left is not None and left <= 0:

@@ -1,4 +1,4 @@
-"""``socket.sendfile``: blocks of a file, sent by the kernel without a copy through Python."""
+"""``socket.sendfile``: the kernel sends blocks of a file, without copying the data through Python."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import os
 import socket as standard
 from typing import Any
 
+from .._kernel import originals
 from .socket_base import TimeoutSocket, plain
 
 os_sendfile: Any = getattr(os, "sendfile", None)
 SENDFILE_BLOCK = 1 << 22
 
+mode_guard = originals.allocate_lock()
+"""Held while a socket's mode is set, because several OS threads may send files on one socket."""
+
 
 class SendfileSocket(TimeoutSocket):
-    """A socket that sends files by sendfile(2). Source: ``socket.socket.sendfile``."""
+    """A socket that sends files with sendfile(2). Source: ``socket.socket.sendfile``."""
 
-    __slots__ = ()
+    __slots__ = ("sendfiles_",)
+
+    sendfiles_: int
+    """The number of callers that send files now. Unset: no caller has sent a file."""
 
     def _sendfile_use_sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """Override of the standard's first choice for ``sendfile``. Parks: while the send buffer is full."""
+        """Send a file with sendfile(2), for the standard ``sendfile``. Parks: while the send buffer is full."""
         self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
         give_up = standard._GiveupOnSendfile  # type: ignore[attr-defined]
         try:
@@ -35,9 +42,9 @@ class SendfileSocket(TimeoutSocket):
         return self.send_by_kernel(file, fileno, offset, count)
 
     def send_by_kernel(self, file: Any, fileno: int, offset: int, count: int | None) -> int:
-        """Send blocks by sendfile(2). The fd is non-blocking meanwhile, because that call has no flag for it."""
+        """Send blocks with sendfile(2). Parks: while the send buffer is full."""
         sent = 0
-        plain.setblocking(self, False)
+        self.begin_sendfile_()
         try:
             while count is None or sent < count:
                 self.check_turn(0)
@@ -51,13 +58,26 @@ class SendfileSocket(TimeoutSocket):
                 raise
             raise standard._GiveupOnSendfile(error) from error  # type: ignore[attr-defined]
         finally:
-            self.reset_blocking()
+            self.end_sendfile_()
             if sent and hasattr(file, "seek"):
                 file.seek(offset + sent)
         return sent
 
+    def begin_sendfile_(self) -> None:
+        """Set the fd to non-blocking mode, because sendfile(2) has no flag for that. Raises: OSError."""
+        with mode_guard:
+            plain.setblocking(self, False)
+            self.sendfiles_ = getattr(self, "sendfiles_", 0) + 1
+
+    def end_sendfile_(self) -> None:
+        """Restore the mode of the fd, unless another caller still sends a file."""
+        with mode_guard:
+            self.sendfiles_ -= 1
+            if not self.sendfiles_:
+                self.reset_blocking()
+
 
 def send_file_once(sock: TimeoutSocket, fileno: int, offset: int, count: int) -> int:
-    """Send one block by sendfile(2). Raises: BlockingIOError if the send buffer is full."""
+    """Send one block with sendfile(2). Raises: BlockingIOError if the send buffer is full."""
     assert os_sendfile is not None
     return os_sendfile(sock.fileno(), fileno, offset, count)  # type: ignore[no-any-return]

@@ -1,11 +1,11 @@
-"""``input()`` at a terminal: it parks until there is something to read, and then the interpreter reads the line.
+"""``input()`` at a terminal: the caller parks until there is input, and then the interpreter reads the line.
 
-Without the module ``readline`` the terminal itself edits the line, and the interpreter finds it complete. ``readline``
-needs each key. So the terminal passes on the first key while the caller is parked, and the line begins with that key.
-While the line is edited, C code holds the OS thread.
+Without the module ``readline``, the terminal itself edits the line, so the input is a complete line. ``readline`` needs
+each key. So the terminal is set to deliver single keys while the caller is parked, and the line begins with the first
+key. While ``readline`` edits the line, its C code blocks the OS thread.
 
-Rejected: reading in an OS thread, because nothing could end that read after a cancel or a Ctrl-C: it would take the
-next line; and parking in a hook of ``readline``, which swallows what a hook raises.
+Rejected: reading in an OS thread, because no cancel or Ctrl-C could end that read, which would consume the next line.
+Rejected: parking in a hook of ``readline``, which swallows errors of hooks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 ERASE_LINE = b"\r\x1b[K"
 
 prompts = RLock()
-"""Held by the one prompt at the terminal, because ``readline`` allows no second one."""
+"""Lock that is held during each prompt at the terminal, because ``readline`` allows only one at a time."""
 
 
 @builtin_function
@@ -51,7 +51,7 @@ def input(prompt: object = "", /) -> str:
 
 
 def at_terminal() -> bool:
-    """Return whether the interpreter would read from its terminal instead of calling ``sys.stdin.readline``."""
+    """Return whether the standard ``input`` would read from the terminal and not call ``sys.stdin.readline``."""
     try:
         fds = sys.stdin.fileno(), sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
@@ -60,26 +60,26 @@ def at_terminal() -> bool:
 
 
 def encoded(text: str) -> bytes:
-    """Return text as the terminal shows it."""
+    """Return text in the encoding of the standard output."""
     return text.encode(sys.stdout.encoding, sys.stdout.errors or "strict")
 
 
 def edited_line(prompt: str) -> str:
-    """Return a line that ``readline`` edits, once its first key has come."""
+    """Wait for the first key, then return the line that ``readline`` edits."""
     before, newline, last = prompt.rpartition("\n")
-    # readline's marks of invisible characters.
+    # Remove readline's markers of invisible characters.
     shown = last.replace("\x01", "").replace("\x02", "")
     os.write(STDOUT, encoded(before + newline + shown))
     with keys_passed_on():
         wait_until(STDIN, POLLIN)
-    # readline prints the prompt itself.
+    # readline prints the prompt again.
     os.write(STDOUT, ERASE_LINE)
     return standard_input(last)
 
 
 @contextmanager
 def keys_passed_on() -> Iterator[None]:
-    """Make the terminal pass on each key at once, without an echo."""
+    """Set the terminal to deliver each key at once, without an echo, during a ``with`` block."""
     import termios
 
     former: Any = termios.tcgetattr(STDIN)
@@ -93,7 +93,7 @@ def keys_passed_on() -> Iterator[None]:
 
 
 def after_fork_in_child() -> None:
-    """Discard the lock, which a dhaga of the parent may hold."""
+    """Replace the lock, which a dhaga of the parent may hold."""
     global prompts
     prompts = RLock()
 

@@ -1,9 +1,9 @@
-"""The waits of a TLS socket until OpenSSL can go on, and the close of its fd after the call that is under way.
+"""The waits of a TLS socket, and the deferred close of its fd while an OpenSSL call is running.
 
-*Locks.* ``openssl_lock`` is held for each call into OpenSSL, which allows one at a time per connection; only a callback
-that parks keeps it across a park. A close meanwhile leaves the fd in ``fds_to_close``: the caller closes it when its
-call returns. ``reading_writer`` is a writer that waits to *read* (a handshake). A reader may consume the data that this
-writer waits for, so every caller wakes the writer when its call returns.
+``openssl_lock`` is held during each OpenSSL call, because OpenSSL allows one call at a time per connection. The lock
+stays held during a park only if a callback of OpenSSL parks. A close during a call puts the fd into ``fds_to_close``,
+and the caller closes the fd when its call returns. ``reading_writer`` is a writer that waits to *read* (a handshake). A
+reader may consume the data that this writer waits for, so every caller wakes the writer when its call returns.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .socket_base import TimeoutSocket
 
 WANTS = (SSLWantReadError, SSLWantWriteError)
 
-# The standard's messages, which some programs compare.
+# The messages of the standard library. Some programs check for these texts.
 READ_TIMED_OUT, WRITE_TIMED_OUT = "The read operation timed out", "The write operation timed out"
 HANDSHAKE_TIMED_OUT = "The handshake operation timed out"
 
 
 class TLSWaits(TimeoutSocket):
-    """The waits of ``SSLSocket``, which makes the locks."""
+    """Base class with the waits of ``SSLSocket``, which sets the attributes below."""
 
-    openssl_lock: Lock  # held for each call into OpenSSL: one at a time per connection
-    fds_to_close: list[int]  # the fd, if it was closed while OpenSSL was at work with its number
-    reading_writer: Waiter | None  # a writer that waits to read: a reader may complete its handshake
+    openssl_lock: Lock  # held during each OpenSSL call
+    fds_to_close: list[int]  # the fd, if the socket was closed during an OpenSSL call
+    reading_writer: Waiter | None  # a writer that waits to read; a reader may complete the writer's handshake
 
     def retry_when_ready(
         self,
@@ -42,12 +42,11 @@ class TLSWaits(TimeoutSocket):
         *args: Any,
         failure: OSError | None = None,
     ) -> Any:
-        """Return the result of an OpenSSL operation, which is retried whenever the fd is ready in the direction that it
-        wants.
+        """Return the result of an OpenSSL operation. If OpenSSL must first read or write, park, then retry.
 
-        A read may also have to write (renegotiation, key updates), and a write to read. ``failure``: the error of a
-        first try; it is raised only if the connection fails again, because it may be another connection's
-        (``openssl_errors.py``).
+        A read may have to write (renegotiation, key updates), and a write may have to read. ``failure``: the error of a
+        first try. The error may belong to another connection (``openssl_errors.py``), so it is raised only if a second
+        try fails.
         """
         while True:
             try:
@@ -74,7 +73,9 @@ class TLSWaits(TimeoutSocket):
             deadline = self.wait(reads, message, deadline)
 
     def wait(self, reads: bool, message: str, deadline: float | None) -> float | None:
-        """Park until the fd is readable or writable. Returns: the deadline. Raises: TimeoutError with ``message``."""
+        """Park until the fd is readable (``reads``) or writable. Returns: the deadline. Raises: TimeoutError with
+        ``message``.
+        """
         me = this_waiter()
         watcher = self.fd_watcher(me)
         wait: Any = watcher.wait_readable if reads else watcher.wait_writable
@@ -84,21 +85,21 @@ class TLSWaits(TimeoutSocket):
             watcher.readable = False
         try:
             return self.park_within_timeout(wait, me, deadline, message)
-        except BlockingIOError:  # SO_RCVTIMEO or SO_SNDTIMEO, after which the standard ssl tries again
+        except BlockingIOError:  # SO_RCVTIMEO or SO_SNDTIMEO; the standard ssl also tries again
             return deadline
         finally:
             if self.reading_writer is me:
                 self.reading_writer = None
 
     def finish_deferred(self) -> None:
-        """Close the fd if that was deferred, and wake the writer that waits to read: after each call into OpenSSL."""
+        """Close the fd if its close was deferred, and wake ``reading_writer``. From: the end of each OpenSSL call."""
         self.close_fds()
         writer = self.reading_writer
         if writer is not None and writer.parked and writer.undo_park():
             writer.wake_parked()
 
     def close_fds(self) -> None:
-        """Close the fd, unless a call into OpenSSL is under way: then its caller does so afterwards."""
+        """Close the fd, unless an OpenSSL call is running. In that case, the caller of OpenSSL closes the fd later."""
         while self.fds_to_close and self.openssl_lock.acquire(False):
             try:
                 close(self.fds_to_close.pop())
