@@ -1,12 +1,13 @@
-"""The standard ``asyncio.run``, Runner and loop classes on dhagas: a program's event loop runs inside its dhaga.
+"""The standard ``asyncio.run``, Runner and loop classes on dhagas: an event loop runs inside the calling dhaga.
 
-A program may block its own loop, close it, and cancel all of its tasks. So each dhaga that calls ``asyncio.run`` has
-one: the standard loop over a selector that parks. While the loop is idle, or one of its coroutines blocks, other
-dhagas run. Its coroutines see the thread identity, locals and locks of the dhaga that runs the loop.
+A program may block or close its own loop, and cancel all tasks of that loop. So each dhaga that calls ``asyncio.run``
+has a separate loop: the standard loop over a selector that parks. While the loop is idle, or one of its coroutines
+blocks, other dhagas run. The coroutines have the thread identity, locals and locks of the dhaga that runs the loop.
 
-Rejected: the scheduler's loop for all, because a coroutine that blocks would stop all dhagas (use that loop with
-``dhaga.await_``); an OS thread for each loop, which would have other locals and RLocks than the caller, and get no
-signals. Only a loop that waits in C (uvloop) gets an OS thread, if a dhaga runs it with ``run`` or a Runner.
+Rejected: running the coroutines on the scheduler's loop, as ``dhaga.await_`` does, because a coroutine that blocks
+would stop all dhagas. Rejected: an OS thread for each loop, because the coroutines would not have the caller's locals
+and RLocks, and the OS thread would get no signals. There is one exception: a loop that waits in C (uvloop) gets an OS
+thread when a dhaga runs the loop with ``run`` or a Runner.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from ._kernel.errors import Cancelled
 from ._kernel.process.signals import on_ctrl_c
 from ._kernel.run.microthread import Dhaga
 from ._kernel.run.running_loop import beside_scheduler
-from ._kernel.wait.current import this_thread
+from ._kernel.wait import cancellation
+from ._kernel.wait.current import parking_waiter, this_thread, this_waiter
 from ._sync.local import local
 from ._workers.offload import OffloadPool
 from .selectors import DefaultSelector
@@ -46,20 +48,20 @@ __all__ = [
 
 T = TypeVar("T")
 
-if sys.version_info >= (3, 14):  # the public name is deprecated there, like policies
+if sys.version_info >= (3, 14):  # Python 3.14 deprecates the public name, like all policies
     from asyncio.unix_events import _DefaultEventLoopPolicy as StandardPolicy
 else:
     from asyncio import DefaultEventLoopPolicy as StandardPolicy
 
 MAX_THREADS = 1000
-"""The number of loops of other implementations that run at once, each in an OS thread."""
+"""The largest number of loops that wait in C and run at once, each in an OS thread."""
 
 
-# ---- loops inside of dhagas
+# ---- loops inside dhagas
 
 
 def report_to_loop(_: object, error: BaseException) -> None:
-    """Report an error that ends a park in a loop to that loop. From: ``hooks.on_park_error``."""
+    """Report to the running event loop an error that ends a park of the loop's code. From: ``hooks.on_park_error``."""
     loop = _get_running_loop()
     if isinstance(loop, SelectorEventLoop) and not isinstance(error, KeyboardInterrupt | SystemExit):
         loop.expect(error)
@@ -71,17 +73,18 @@ hooks.on_park_error = report_to_loop
 class SelectorEventLoop(standard.SelectorEventLoop):
     """An event loop that parks while it is idle. Source: ``asyncio.SelectorEventLoop``.
 
-    A cancel, kill or Timeout of the caller cancels the future of ``run_until_complete``, and is raised when the future
-    has ended. If it strikes where a coroutine or callback blocks, it is raised there first.
+    A cancel, kill or Timeout of the caller cancels the future of ``run_until_complete``, and is raised in the caller
+    when the future has ended. If a coroutine or callback of the loop is parked when the error arrives, the error is
+    first raised there.
     """
 
     parks = True
-    """Tells the kernel that dhagas spawned here belong to the scheduler of the waiter that runs the loop."""
+    """A mark for the kernel: dhagas spawned on this loop belong to the scheduler of the code that runs the loop."""
 
     def __init__(self, selector: Any = None) -> None:
-        # The future of run_until_complete.
+        # The future that run_until_complete() waits for.
         self.awaited: standard.Future[Any] | None = None
-        # The error that ended the last park outside tasks, and the one to raise at the end of this run.
+        # expected: the error that ended the last park outside tasks. interrupted_by: the error to raise after this run.
         self.expected: BaseException | None = None
         self.interrupted_by: BaseException | None = None
         super().__init__(DefaultSelector() if selector is None else selector)
@@ -102,7 +105,7 @@ class SelectorEventLoop(standard.SelectorEventLoop):
                 raise error
 
     def silence_left_tasks(self) -> None:
-        """Suppress warnings about unfinished tasks of a daemon that the interpreter's exit has cancelled."""
+        """Suppress warnings about unfinished tasks in a cancelled daemon: the interpreter's exit cancels daemons."""
         if getattr(getcurrent(), "daemon", False):
             for task in standard.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
@@ -119,11 +122,15 @@ class SelectorEventLoop(standard.SelectorEventLoop):
             awaited.add_done_callback(self.stop_after)
             try:
                 self.run_awaited(awaited)
-                return awaited.result()
+                value = awaited.result()
+                keep_swallowed(self.interrupted_by)
+                return value
             except BaseException as error:
                 if awaited is not future and awaited.done() and not awaited.cancelled():
-                    awaited.exception()  # else it is logged as never retrieved
+                    awaited.exception()  # otherwise asyncio logs the error as never retrieved
                 if self.interrupted_by is None or not is_end_of_cancel(error, self.interrupted_by):
+                    if error is not self.interrupted_by:
+                        keep_swallowed(self.interrupted_by)
                     raise
                 raise self.interrupted_by from error
             finally:
@@ -131,12 +138,12 @@ class SelectorEventLoop(standard.SelectorEventLoop):
                 awaited.remove_done_callback(self.stop_after)
 
     def stop_after(self, future: Any) -> None:
-        """Stop after the end of ``awaited``; a run that has ended earlier does not stop the next one."""
+        """Stop the loop when ``awaited`` is done. The end of an earlier run's future does not stop the loop."""
         if future is self.awaited:
             self.stop()
 
     def run_awaited(self, awaited: Any) -> None:
-        """Run until the future is done; each interruption of the caller cancels it once, and is raised at its end."""
+        """Run until the future is done. Each error that interrupts the caller cancels the future once."""
         while True:
             try:
                 self.run_forever()
@@ -150,7 +157,7 @@ class SelectorEventLoop(standard.SelectorEventLoop):
             raise RuntimeError("Event loop stopped before Future completed.")
 
     def expect(self, error: BaseException) -> None:
-        """Prepare for an error that a park of this loop is about to raise: no task may keep it."""
+        """Prepare for an error that a park in this loop is about to raise, so that no task swallows the error."""
         task = standard.current_task(self)
         if task is None:
             self.expected = error
@@ -158,12 +165,12 @@ class SelectorEventLoop(standard.SelectorEventLoop):
             task.add_done_callback(partial(self.pass_on, error))
 
     def pass_on(self, error: BaseException, task: standard.Task[Any]) -> None:
-        """Interrupt the run if a task has ended by an error that was meant for the caller."""
+        """Interrupt the run if a task has ended with an error that was meant for the caller of the run."""
         if not task.cancelled() and task.exception() is error:
             self.interrupt(error)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Report an error of a callback. One that was meant for the caller interrupts the run instead."""
+        """Report an error of a callback. An error that was meant for the caller interrupts the run instead."""
         error: Any = context.get("exception")
         if error is not self.expected or error is None or isinstance(error, Exception):
             super().call_exception_handler(context)
@@ -171,7 +178,7 @@ class SelectorEventLoop(standard.SelectorEventLoop):
             self.interrupt(error)
 
     def interrupt(self, error: BaseException) -> None:
-        """Cancel what the caller awaits, or stop; the error is raised at the end of the run."""
+        """Cancel the future that the caller waits for, or stop the loop. The error is raised at the end of the run."""
         self.interrupted_by = error
         if self.awaited is None:
             self.stop()
@@ -180,10 +187,30 @@ class SelectorEventLoop(standard.SelectorEventLoop):
 
 
 def is_end_of_cancel(error: BaseException, interruption: BaseException) -> bool:
-    """Return whether a cancelled future ends so: by CancelledError, or by the group in which a TaskGroup raises."""
+    """Return whether an error results from ``interrupt``: CancelledError, or a TaskGroup's group of interruptions."""
     if isinstance(error, BaseExceptionGroup):
         return error.split(type(interruption))[1] is None
     return isinstance(error, standard.CancelledError)
+
+
+def keep_swallowed(error: BaseException | None) -> None:
+    """Raise at the caller's next park an error that the coroutine has swallowed, as ``await_`` does."""
+    if error is not None:
+        cancellation.keep_swallowed(this_waiter(), error)
+
+
+@contextmanager
+def pending_withheld() -> Iterator[None]:
+    """Withhold the caller's pending errors during a ``with`` block, which would otherwise end at its first park."""
+    me = parking_waiter()
+    errors = [] if me is None else [error for error in me.pending_errors if isinstance(error, BaseException)]
+    for error in errors:
+        me.pending_errors.drop(error)  # type: ignore[union-attr]
+    try:
+        yield
+    finally:
+        for error in errors:
+            me.cancel_with(error)  # type: ignore[union-attr]
 
 
 # ---- asyncio.run
@@ -199,14 +226,23 @@ def run(main: Coroutine[Any, Any, T], *, debug: bool | None = None, loop_factory
 
 
 def parking_factory() -> Callable[[], Any] | None:
-    """Return the function that makes a Runner's loop; None where the loop of the standard policy parks."""
-    policy = vars(standard.events).get("_event_loop_policy")
+    """Return the loop factory of a Runner; None if the Runner must use the current policy's loop."""
+    policy: Any = vars(standard.events).get("_event_loop_policy")
     native = StandardPolicy._loop_factory is not SelectorEventLoop  # type: ignore[attr-defined]
-    return SelectorEventLoop if native and (policy is None or type(policy) is StandardPolicy) else None
+    return SelectorEventLoop if native and (policy is None or makes_standard_loops(policy)) else None
+
+
+def makes_standard_loops(policy: Any) -> bool:
+    """Return whether a policy makes asyncio's loops or ours, and not, for example, uvloop's.
+
+    ``await_`` changes the class of the standard policy, and an ended patch leaves our policy.
+    """
+    makes_loops = getattr(type(policy), "new_event_loop", None) is StandardPolicy.new_event_loop
+    return makes_loops and policy._loop_factory in (originals.SelectorEventLoop, SelectorEventLoop)
 
 
 class Runner(standard.Runner):  # type: ignore[misc]
-    """Runs coroutines on one loop, one after the other. Parks: as ``run``. Source: ``asyncio.Runner``."""
+    """A context manager that runs several coroutines on one loop. Parks: like ``run``. Source: ``asyncio.Runner``."""
 
     runs_in_thread: bool = False
 
@@ -214,7 +250,7 @@ class Runner(standard.Runner):  # type: ignore[misc]
         super().__init__(debug=debug, loop_factory=loop_factory or parking_factory())
 
     def run(self, coro: Coroutine[Any, Any, T], *, context: Context | None = None) -> Any:
-        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised once the coroutine has ended."""
+        """Run a coroutine. A cancel of the caller cancels the coroutine, and is raised when the coroutine has ended."""
         with beside_scheduler(), default_ctrl_c():
             nested = _get_running_loop() is not None or not standard.iscoroutine(coro)
             if nested or not isinstance(getcurrent(), Dhaga) or getattr(self.get_loop(), "parks", False):
@@ -223,19 +259,23 @@ class Runner(standard.Runner):  # type: ignore[misc]
             return RunInThread(self.get_loop(), coro).run(super().run, context)
 
     def close(self) -> None:
-        """Close the loop. One that waits in C closes in an OS thread: here it would set the signals' wake-up fd."""
-        if not self.runs_in_thread:
-            super().close()
-            return
-        threads.finish(super().close)
-        if getattr(self, "_set_event_loop", False):  # the loop was not current in that thread
+        """Close the loop. A cancel that is already pending is raised at the caller's next park after the close.
+
+        An OS thread closes a loop that ran in an OS thread, so that Dhaga's signal fd is kept.
+        """
+        with pending_withheld():
+            if not self.runs_in_thread:
+                super().close()
+                return
+            threads.finish(super().close)
+        if getattr(self, "_set_event_loop", False):  # the close cannot unset this thread's loop
             standard.set_event_loop(None)
 
 
 @contextmanager
 def default_ctrl_c() -> Iterator[None]:
-    """Show the default handler of Ctrl-C to the standard Runner, in main code, and restore ours afterwards."""
-    # The Runner installs its own handler, which cancels its task, only in place of the default one.
+    """Install the default handler of Ctrl-C during a ``with`` block in main code, for the standard Runner."""
+    # The standard Runner's own handler cancels the task. The Runner replaces only the default handler.
     ours = not isinstance(getcurrent(), Dhaga) and signal.getsignal(signal.SIGINT) is on_ctrl_c
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -247,7 +287,7 @@ def default_ctrl_c() -> Iterator[None]:
 
 
 class RunInThread:
-    """A coroutine on a loop that waits in C: run in an OS thread while a dhaga waits for it."""
+    """The run of a coroutine in an OS thread, on a loop that waits in C. A dhaga waits for the run's end."""
 
     def __init__(self, loop: standard.AbstractEventLoop, coro: Coroutine[Any, Any, Any]) -> None:
         self.loop = loop
@@ -256,24 +296,27 @@ class RunInThread:
         self.task: Any = None
 
     def run(self, run: Callable[..., Any], context: Context | None) -> Any:
-        """Run the coroutine with ``run`` of a standard Runner. Parks: ``offload asyncio``."""
+        """Run the coroutine with the method ``run`` of a standard Runner. Parks: ``offload asyncio``."""
         call = spawn(threads.finish, self.run_blocking, run, context, name="asyncio.run")
         cancelled_by: BaseException | None = None
         while True:
             try:
-                return call.result()
+                value = call.result()
+                keep_swallowed(cancelled_by)
+                return value
             except standard.CancelledError as error:
                 raise (cancelled_by or error) from error
             except BaseException as error:
                 if call.has_ended:
+                    keep_swallowed(cancelled_by)
                     raise
                 cancelled_by = error
-                with contextlib.suppress(RuntimeError):  # the loop is closed: the coroutine has ended
+                with contextlib.suppress(RuntimeError):  # the coroutine has ended and the loop is closed
                     self.loop.call_soon_threadsafe(self.cancel)
 
     def run_blocking(self, run: Callable[..., Any], context: Context | None) -> Any:
-        """Run the coroutine in this OS thread, which it may block."""
-        # Calls that would park block this thread from now on, instead of raising ParkError.
+        """Run the coroutine in this OS thread, which the coroutine may block."""
+        # During the run, a call that must wait blocks this thread instead of raising ParkError.
         this_thread.loop_may_block = True
         try:
             return run(self.main(), context=context)
@@ -287,7 +330,7 @@ class RunInThread:
         return await self.coro
 
     def cancel(self) -> None:
-        """Cancel the coroutine, or let ``main`` do so at its start. From: the loop's thread."""
+        """Cancel the coroutine, or make ``main`` cancel it if ``main`` has not started. From: the loop's thread."""
         self.cancels += 1
         if self.task is not None:
             self.task.cancel()
@@ -297,7 +340,7 @@ threads: OffloadPool = OffloadPool("asyncio", MAX_THREADS)
 
 
 class BaseEventLoop(standard.BaseEventLoop):
-    """Mixin for a loop's debug mode: dhagas share an OS thread, so their idents count as the loop's own thread."""
+    """A mixin for the debug mode of loops: ``_check_thread`` also accepts the ident of the running dhaga."""
 
     def _check_thread(self) -> None:
         if self._thread_id not in (None, get_ident(), originals.get_ident()):  # type: ignore[attr-defined]
@@ -308,7 +351,7 @@ class BaseEventLoop(standard.BaseEventLoop):
 
 
 class CurrentLoop(local):
-    """The loop set by ``set_event_loop``, kept for each dhaga."""
+    """The loop that ``set_event_loop`` has set, separately for each dhaga."""
 
     _loop = None
     _set_called = False
@@ -317,38 +360,38 @@ class CurrentLoop(local):
 if sys.version_info < (3, 12):
 
     class PidfdWatcher(standard.ThreadedChildWatcher):
-        """Waits for child processes with pidfds, without a thread, on the loop that started them."""
+        """A child watcher without threads: the loop that started a child waits for the child's pidfd."""
 
         def add_child_handler(self, pid: int, callback: Any, *args: Any) -> None:  # type: ignore[override]
-            """Register ``callback(pid, exit code, *args)`` for the exit of a child."""
+            """Register ``callback(pid, exit_code, *args)`` for the exit of a child."""
             loop, fd = standard.get_running_loop(), os.pidfd_open(pid)
             loop.add_reader(fd, self.reap, loop, fd, pid, callback, args)
 
         def reap(self, loop: Any, fd: int, pid: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-            """Reap the child and report its exit code; 255, as in asyncio, if it was reaped already."""
+            """Reap the child and report its exit code; as in asyncio, 255 if the child was reaped already."""
             loop.remove_reader(fd)
             os.close(fd)
             try:
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            except ChildProcessError:  # reaped by another waitpid
+            except ChildProcessError:  # another waitpid has reaped the child
                 code = 255
             callback(pid, code, *args)
 
 
 class DefaultEventLoopPolicy(StandardPolicy):
-    """Makes the loops, and keeps a current one for each dhaga. Source: ``asyncio.DefaultEventLoopPolicy``."""
+    """A policy with a current loop for each dhaga. Source: ``asyncio.DefaultEventLoopPolicy``."""
 
     _loop_factory = SelectorEventLoop
 
     def __init__(self) -> None:
         super().__init__()
-        self._local = CurrentLoop()  # the standard one is per OS thread; it has no public name
+        self._local = CurrentLoop()  # replaces the standard object, which is per OS thread and has no public name
         if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
-            self.set_child_watcher(PidfdWatcher())  # 3.12 and later use pidfds by themselves
+            self.set_child_watcher(PidfdWatcher())  # Python 3.12 and later use pidfds
 
 
 def set_loops_of_policy(ours: bool) -> None:
-    """Choose the loops of a policy that asyncio has made under a patch, and keeps. From: a patch, and its end."""
+    """Set which loops our policy creates. asyncio keeps the policy after a patch. From: a patch's start and end."""
     policy: Any = vars(standard.events).get("_event_loop_policy")
     if isinstance(policy, DefaultEventLoopPolicy):
         vars(policy).pop("_loop_factory", None)
@@ -356,4 +399,4 @@ def set_loops_of_policy(ours: bool) -> None:
             vars(policy)["_loop_factory"] = originals.SelectorEventLoop
 
 
-_DefaultEventLoopPolicy = DefaultEventLoopPolicy  # its name from Python 3.14 on, where the other one is deprecated
+_DefaultEventLoopPolicy = DefaultEventLoopPolicy  # the name from Python 3.14 on, which deprecates the public name

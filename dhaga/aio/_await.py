@@ -1,15 +1,16 @@
-"""Waiting for awaitables of asyncio: a coroutine, a Task or a Future, of the scheduler's loop or another one.
+"""``await_``, which waits for awaitables of asyncio: a coroutine, or a Task or Future of any loop.
 
-Each coroutine runs as a Task of the scheduler's loop, stepped on the hub, never in the dhaga's own greenlet: libraries
-such as SQLAlchemy expect every step of a Task in one greenlet. The Task runs in the caller's Context, so that each sees
-the variables that the other sets.
+Each coroutine runs as a Task of the scheduler's loop. Its steps run on the hub (the greenlet that runs the loop), never
+in the dhaga's own greenlet, because libraries such as SQLAlchemy expect every step of a Task in one greenlet. The Task
+runs in the caller's Context, so the Task and the caller see each other's context variables.
 
-An ``Awaited`` is the wait target of the park. It is *waiting* until its future is done. A timeout or cancel makes it
-*cancelling*: the future is cancelled, and the caller stays parked until it has ended; later cancels are passed on and
-remain pending. So no awaited work continues without a waiter, and no result is lost. All methods run in the scheduler's
-OS thread, except for those that ``AwaitedOnOtherLoop`` calls in the thread of its loop.
+An ``Awaited`` is the object that the caller's park waits for. It is *waiting* until its future is done. A timeout or
+cancel makes it *cancelling*: the future is cancelled, and the caller stays parked until the future has ended. Later
+cancels are passed on to the future, and remain pending. So no awaited work continues without a waiter, and no result is
+lost. All methods run in the scheduler's OS thread, except ``AwaitedOnOtherLoop.on_done``, which runs in the thread of
+the other loop.
 
-Several awaits in one Task: ``_task_session.py``. The caller's Context: ``_shared_context.py``.
+``_task_session.py`` makes several awaits in one Task. ``_shared_context.py`` provides the Context of a Task.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from .._kernel.run.entries import HubCall
 from .._kernel.run.main_code import Main
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
+from .._kernel.run.uncaught import is_outcome
+from .._kernel.wait.cancellation import keep_swallowed
 from .._kernel.wait.current import check_own_loop
 from .._kernel.wait.deadlock import mark_own
 from ._shared_context import context_to_share, copy_variables_back
@@ -40,27 +43,29 @@ from ._shared_context import context_to_share, copy_variables_back
 T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS = 0.1
-"""Seconds between checks of a cancelled await whether the loop that must cancel, in another thread, still runs."""
+"""Seconds between two checks whether another thread's loop still runs, after a future of that loop was cancelled."""
 
 OTHER_LOOP = "to a different loop", "to a different event loop"
-"""The ends of asyncio's messages about a Future, or a lock or queue, of another loop than the running one."""
+"""The ends of asyncio's error messages about a Future, lock or queue of a loop other than the running loop."""
 
 EAGER = sys.version_info >= (3, 12)
-"""Whether a Task can take its first step at once (3.12): then most awaits need no iteration of the loop."""
+"""Whether a Task can run its first step at once (Python 3.12), so that most awaits need no iteration of the loop."""
 
 STANDARD = asyncio.Future, asyncio.Task
-"""Their callbacks are called in the order of their registration, each by the loop."""
+"""Classes of futures whose callbacks are called by the loop, in the order of their registration."""
 
 
 def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: float | None = None) -> T:
-    """Wait for a coroutine, a Future or any other awaitable, of this loop or another one, and return its result.
+    """Wait for a coroutine, a Future or any other awaitable, of this or another loop, and return its result.
 
-    Parks: ``await``. From: a dhaga, main code. A coroutine runs as a Task, in the caller's context. A cancel or the
-    ``timeout`` cancels the awaitable and waits for its end; if it ends with a value nevertheless, the value is
-    returned, and the cancel is raised at the next park. A dhaga sees no running loop. Functions that need one must be
-    called within the coroutine: ``asyncio.create_task``, and before Python 3.14 also ``asyncio.gather`` and Tornado's
-    ``IOLoop.current()``. Raises: what the awaitable raises; TimeoutError, Cancelled (also if its Task was cancelled
-    elsewhere), TypeError, ParkError, RuntimeError (awaited before).
+    A coroutine runs as a Task, in the caller's context. After a cancel or the ``timeout``, ``await_`` cancels the
+    awaitable and waits for its end. If it ends with a value nevertheless, return the value; the next park raises the
+    cancel. A dhaga, and a running call of an executor of OS threads, go on without a cancel. Within the coroutine, call
+    functions that need a running loop, which a dhaga does not see: ``asyncio.create_task``, before Python 3.14 also
+    ``asyncio.gather`` and Tornado's ``IOLoop.current()``.
+    Parks: ``await``. From: a dhaga, main code.
+    Raises: errors of the awaitable; TimeoutError, Cancelled (also if the Task was cancelled elsewhere), TypeError,
+    ParkError, RuntimeError (if the coroutine was awaited before).
 
     >>> import asyncio, dhaga
     >>> dhaga.await_(asyncio.sleep(0, "done"), timeout=1)
@@ -84,7 +89,7 @@ def await_(awaitable: Awaitable[T] | concurrent.futures.Future[T], timeout: floa
         awaited.wait(timeout)
         return awaited.outcome()  # type: ignore[no-any-return]
     finally:
-        del awaited  # a Task holds its error, whose traceback holds this frame: a cycle
+        del awaited  # avoid a reference cycle: a Task holds its error, whose traceback holds this frame
 
 
 def discard(awaitable: object) -> None:
@@ -94,9 +99,9 @@ def discard(awaitable: object) -> None:
 
 
 def make_awaited(awaitable: Any, me: Dhaga | Main) -> Awaited:
-    """Return the wait target for an awaitable. Raises: TypeError, RuntimeError."""
+    """Return the Awaited for an awaitable. Raises: TypeError, RuntimeError."""
     if type(awaitable) is CoroutineType or isinstance(awaitable, Coroutine):
-        if getattr(awaitable, "cr_suspended", False):  # a second Task would resume it in the middle of another's await
+        if getattr(awaitable, "cr_suspended", False):  # a second Task would resume the coroutine within its await
             raise RuntimeError(f"{awaitable!r} is awaited already: call the function again for a second coroutine")
         return AwaitedCoroutine(me, awaitable)
     if isinstance(awaitable, concurrent.futures.Future):
@@ -112,7 +117,7 @@ def make_awaited(awaitable: Any, me: Dhaga | Main) -> Awaited:
 
 
 def wrap_awaitable(awaitable: Any) -> Coroutine[Any, Any, Any]:
-    """Return a coroutine for an awaitable of another kind. Raises: TypeError, naming the right call."""
+    """Return a coroutine that awaits an awaitable of another kind. Raises: TypeError that names the right call."""
     if hasattr(type(awaitable), "__await__") or inspect.isawaitable(awaitable):
         return as_coroutine(awaitable)
     if inspect.iscoroutinefunction(awaitable):
@@ -127,12 +132,12 @@ def wrap_awaitable(awaitable: Any) -> Coroutine[Any, Any, Any]:
 
 
 async def as_coroutine(awaitable: Awaitable[T]) -> T:
-    """Await an object in a coroutine, as Tasks accept only coroutines."""
+    """Await an object in a coroutine, because Tasks accept only coroutines."""
     return await awaitable
 
 
 class Awaited:
-    """A Future of the scheduler's loop on which a waiter is parked: the wait target of that park."""
+    """The object that a parked waiter waits for: a Future of the scheduler's loop."""
 
     __slots__ = ("cancelling", "context_copy", "future", "me")
 
@@ -140,17 +145,17 @@ class Awaited:
         self.me: Any = me
         self.future = future
         self.cancelling = False
-        self.context_copy: Context | None = None  # a copy of the caller's context, if that cannot be shared
+        self.context_copy: Context | None = None  # a copy of the caller's context, if the original cannot be shared
 
     @property
     def owner(self) -> object:
-        """The object that a dump names as waited for."""
+        """The object that a dump shows as the target of the wait."""
         return self.future
 
     def wait(self, timeout: float | None) -> None:
-        """Park until the future is done; on a timeout or cancel, cancel it and wait for its end.
+        """Park until the future is done. On a timeout or cancel, cancel the future and wait for its end.
 
-        Parks: ``await``. Raises: the timeout or cancel, unless the future then has a value or an error of its own.
+        Parks: ``await``. Raises: the timeout or cancel, unless the future ends with a value or an error of its own.
         """
         me = self.me
         if self.future is not None and self.future.done():
@@ -164,22 +169,25 @@ class Awaited:
         except BaseException as error:
             self.cancel_and_wait(error, started)
         finally:
-            self.me = None  # who keeps its last wait target: a cycle until its next park
+            self.me = None  # avoid a reference cycle: a waiter keeps the target of its last park until its next park
             if self.context_copy is not None:
                 copy_variables_back(self.context_copy)
 
     def start(self) -> None:
-        """Register ``on_done`` as a callback. The waiter counts as parked already, so that a wake is never missed."""
+        """Register ``on_done`` as a callback. The waiter already counts as parked, so no wake is missed."""
         self.future.add_done_callback(self.on_done)
 
     def on_done(self, _: object) -> None:
-        """Wake the waiter. From: a callback of its loop."""
+        """Wake the waiter. From: a callback of the future's loop."""
         me = self.me
         if me is not None:
             me.scheduler.wake_in_callback(me)
 
     def _remove(self, waiter: object) -> bool:
-        """Undo the park for a timeout or cancel. While cancelling, refuse, and pass the cancel on to the future."""
+        """Undo the park for a timeout or cancel. While cancelling, keep the park, and cancel the future again.
+
+        Returns: whether the park is undone.
+        """
         if self.cancelling:
             self.me.scheduler.call(self.cancel)
         return not self.cancelling
@@ -189,10 +197,8 @@ class Awaited:
         self.future.cancel()
 
     def cancel_and_wait(self, error: BaseException, started: bool) -> None:
-        """Cancel the future, wait for its end, and raise ``error``; if the future has a value, ``error`` stays pending
-        instead.
-
-        So no work continues without a waiter, and no result is lost; ``asyncio.timeout`` does the same.
+        """Cancel the future, and wait for its end. Raises: ``error``, unless the future ends with a result or another
+        error. A cancel then stays pending. As with ``asyncio.timeout``, no work continues without a waiter.
         """
         self.cancelling = True
         self.cancel()
@@ -203,14 +209,14 @@ class Awaited:
         try:
             if self.future.cancelled():
                 raise error
-            # A timeout that came too late is dropped. A scope's cancel stays pending in any case, until the scope ends.
-            if not isinstance(error, TimeoutError) and getattr(error, "scope", None) is None:
-                me.cancel_with(error)
+            # An exit that the Task itself has raised, through the loop, is dropped.
+            if not is_outcome(self.future, error):
+                keep_swallowed(me, error)
         finally:
-            del error  # its traceback holds this frame: a cycle
+            del error  # avoid a reference cycle: its traceback holds this frame
 
     def finish(self) -> None:
-        """Park until the future is done. Cancels are passed on to the future, and raised at the next park."""
+        """Park until the future is done. Pass cancels on to the future. The next park also raises these cancels."""
         self.cancelling = True
         self.start()
         self.park_until_done("await")
@@ -218,15 +224,15 @@ class Awaited:
             copy_variables_back(self.context_copy)
 
     def park_until_done(self, reason: str) -> None:
-        """Park until the future is done, however often the waiter is woken before. Then let go of the waiter: a
-        cancelled Future calls its callbacks later, when the waiter may be parked elsewhere.
+        """Park until the future is done. Then remove the reference to the waiter, because a cancelled Future calls its
+        callbacks later, when the waiter may be parked elsewhere.
         """
         me = self.me
         try:
             while not self.is_done():
                 me.prepare_uncancellable(reason, self)
                 self.park()
-        finally:  # also after a Ctrl-C in main code, which ``_remove`` cannot refuse
+        finally:  # even after a Ctrl-C in main code, which ``_remove`` cannot refuse
             self.me = None
 
     def is_done(self) -> bool:
@@ -238,12 +244,14 @@ class Awaited:
         self.me.park_until_woken()
 
     def take_future(self) -> Any:
-        """Return the future and let go of it: its error may hold the caller, who keeps its last wait target."""
+        """Return the future, and remove this object's reference to it. This avoids a reference cycle: the traceback of
+        the future's error holds frames that refer to this object.
+        """
         future, self.future = self.future, None
         return future
 
     def outcome(self) -> Any:
-        """Return or raise the result of the future, once."""
+        """Return the result of the future, or raise its error. A caller may call this method only once."""
         future = self.take_future()
         try:
             return future.result()
@@ -252,9 +260,9 @@ class Awaited:
 
 
 class AwaitedOfThread(Awaited):
-    """A Future of ``concurrent.futures``, by a Future of the scheduler's loop that ends with it.
+    """A Future of ``concurrent.futures``. A Future of the scheduler's loop wraps it, and ends at the same time.
 
-    A cancel reaches the first at once: by itself asyncio passes it on in the next iteration, when the wait is over.
+    A cancel is passed to the wrapped Future at once, and ends the wait. But a call in a dhaga ends by itself, later.
     """
 
     __slots__ = ("source",)
@@ -267,13 +275,14 @@ class AwaitedOfThread(Awaited):
 
     def cancel(self) -> None:
         self.source.cancel()
-        super().cancel()
+        if not hasattr(self.source, "ended_by_dhaga"):
+            super().cancel()
 
 
 class AwaitedOnOtherLoop(Awaited):
-    """A Future of a loop in another OS thread: callbacks and cancels run there, and report its end here.
+    """A Future of a loop in another OS thread. Callbacks and cancels run in that thread; a callback wakes the waiter.
 
-    Once that loop has stopped, a cancel would never take effect: the Future then counts as cancelled.
+    If the loop has stopped, a cancel would never take effect. The Future then counts as cancelled.
     """
 
     __slots__ = ()
@@ -281,7 +290,7 @@ class AwaitedOnOtherLoop(Awaited):
     def start(self) -> None:
         try:
             self.future.get_loop().call_soon_threadsafe(self.future.add_done_callback, self.on_done)
-        except RuntimeError as error:  # the loop was closed just now
+        except RuntimeError as error:  # the loop has just been closed
             self.me.wake_parked(error=error)
 
     def on_done(self, future: object) -> None:
@@ -301,7 +310,7 @@ class AwaitedOnOtherLoop(Awaited):
         return super().is_done()
 
     def park(self) -> None:
-        """Park the prepared waiter for a while: a stopped loop makes no callback."""
+        """Park the prepared waiter, for at most ``LOOK_AGAIN_SECONDS`` because a stopped loop calls no callback."""
         scheduler = self.me.scheduler
         entry = scheduler.expire_after(LOOK_AGAIN_SECONDS, self)
         try:
@@ -310,12 +319,12 @@ class AwaitedOnOtherLoop(Awaited):
             scheduler.timers.discard(entry)
 
     def _expire(self) -> None:
-        """End the park, to check the loop again."""
+        """End the park, so that the waiter checks the loop again."""
         self.me.wake_parked()
 
 
 def cancelled_future(scheduler: Scheduler) -> asyncio.Future[Any]:
-    """Return a cancelled future, in place of one that can no longer be reached."""
+    """Return a cancelled future, which replaces a future that can no longer be cancelled."""
     future: asyncio.Future[Any] = asyncio.Future(loop=scheduler.loop)
     future.cancel()
     return future
@@ -346,19 +355,19 @@ class AwaitedCoroutine(Awaited, HubCall):
         try:
             self.future = loop.create_task(self.coroutine, context=self.context)
             self.future.add_done_callback(self.on_done)
-        except BaseException as error:  # a task factory of the program may raise
+        except BaseException as error:  # an error of the program's task factory
             self.me.wake_parked(error=error)
 
     def make_call(self) -> None:
-        """Start the Task eagerly, on the hub: a coroutine that never waits is done without an iteration of the loop."""
-        if self.future is not None:  # cancelled before its start
+        """Start the Task eagerly, on the hub, so that a coroutine that never waits needs no iteration of the loop."""
+        if self.future is not None:  # the coroutine was cancelled before its start
             return
-        task: Any = asyncio.Task.__new__(asyncio.Task)  # created separately from its first step, which may raise
+        task: Any = asyncio.Task.__new__(asyncio.Task)  # so that ``task`` is set even if its first step raises
         _set_running_loop(self.scheduler.loop)
         try:
             task.__init__(self.coroutine, loop=self.scheduler.loop, context=self.context, eager_start=True)
         except BaseException as error:
-            if not task.done():  # a done Task has this SystemExit or KeyboardInterrupt as its outcome
+            if not task.done():  # a done Task has stored the SystemExit or KeyboardInterrupt as its outcome
                 self.me.wake_parked(error=error)
                 return
         finally:
@@ -374,7 +383,7 @@ class AwaitedCoroutine(Awaited, HubCall):
             task.add_done_callback(self.on_done)
 
     def on_step(self, _: object) -> None:
-        """Wake the waiter if the Task has ended with its second step. From: a callback right behind that step."""
+        """Wake the waiter if the second step has ended the Task. From: a callback right after that step."""
         me = self.me
         if me is None:
             return
@@ -390,7 +399,7 @@ class AwaitedCoroutine(Awaited, HubCall):
         self.future.cancel()
 
     def outcome(self) -> Any:
-        """Return or raise the result, once; a Task that was cancelled elsewhere cancels its dhaga."""
+        """Return the result or raise the error, once. If the Task was cancelled elsewhere, raise Cancelled."""
         future, self.future = self.future, None
         try:
             return future.result()

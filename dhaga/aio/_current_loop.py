@@ -1,16 +1,17 @@
-"""The result of ``asyncio.get_event_loop()`` in blocking code: the loop on which ``await_`` runs coroutines.
+"""Makes ``asyncio.get_event_loop()`` in blocking code (in dhagas and main code) return the loop that ``await_`` uses.
 
-From Python 3.14 on, the standard function raises RuntimeError if no loop is running or set. Objects that bind to its
-result (asyncpg's pools, ``asyncio.Future``, ``asyncio.gather``, Tornado's ``IOLoop.current()``) could not be awaited
-from a dhaga or from main code. ``install`` returns the caller's loop instead of that error. A loop that is running, or
-that ``asyncio.set_event_loop`` has set, still comes first.
+Since Python 3.14, the standard function raises RuntimeError if no loop is running or set. So objects that bind to the
+function's result (asyncpg's pools, ``asyncio.Future``, ``asyncio.gather``, Tornado's ``IOLoop.current()``) could not be
+awaited from a dhaga or from main code. After ``install``, the function returns the loop of the caller's scheduler
+instead. A loop that is running, or that ``asyncio.set_event_loop`` has set, still has priority.
 
-Some programs catch the error, and create, run and close a loop. So the returned loop becomes a ``SharedLoop``: such
-calls from blocking code neither start a second run nor end the scheduler's, nor another dhaga's.
+Some programs run and close the loop that they get. So the returned loop becomes a ``SharedLoop``. In blocking code, its
+``run_until_complete`` and ``run_forever`` wait while the scheduler runs the loop. ``stop`` ends calls of
+``run_forever``, and ``close`` does nothing while the scheduler needs the loop.
 
-Rejected: installing at the import of ``dhaga``, also in programs that never use ``await_``. Rejected: installing on
-Python 3.11 to 3.13. There the standard function creates a loop in the main thread, and programs may run that loop in
-another thread. From 3.16 on there is no hook: event loop policies are gone.
+Rejected: installation at the import of ``dhaga``, because many programs never use ``await_``. Rejected: installation on
+Python 3.11 to 3.13, where the standard function creates a loop in the main thread, and programs may run that loop in
+another thread. Python 3.16 offers no hook, because it has no event loop policies.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from .._kernel.wait.current import on_event_loop, this_thread
 from ._await import await_
 
 HAS_HOOK = (3, 14) <= sys.version_info < (3, 16)
-"""Whether the standard function asks an event loop policy, and raises if there is no current loop."""
+"""Whether the standard function uses an event loop policy, and raises an error if there is no current loop."""
 
 
 def install() -> None:
     """Make ``asyncio.get_event_loop()`` return the loop of the caller's scheduler instead of raising.
 
-    The program's policy is not changed if it has its own ``get_event_loop``, or is set later.
+    A policy with its own ``get_event_loop``, or a policy that the program sets later, is not changed.
     """
     if not HAS_HOOK:
         return
@@ -45,16 +46,16 @@ def install() -> None:
     policy = asyncio_events._get_event_loop_policy()
     kind = type(policy)
     if getattr(kind, "get_event_loop", None) is asyncio_events._BaseDefaultEventLoopPolicy.get_event_loop:
-        # Not a new policy: this one knows the loops that threads have set.
+        # Change the class of the policy, because a new policy would not know the loops that threads have set.
         policy.__class__ = type(kind.__name__, (PolicyOfBlockingCode, kind), {"__module__": kind.__module__})
 
 
 asked_by: ContextVar[int] = ContextVar("asked_by")
-"""The dhaga that got its loop by ``get_event_loop``. Callbacks that it adds have it in their context."""
+"""The ``id`` of the greenlet that called ``get_event_loop``. Callbacks that this greenlet adds inherit the variable."""
 
 
 class PolicyOfBlockingCode:
-    """Mixin for an event loop policy that returns the loop of the caller's scheduler."""
+    """Mixin for an event loop policy. If no loop was set, the current loop belongs to the caller's scheduler."""
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop that was set for this thread, or else the loop of the caller's scheduler."""
@@ -71,7 +72,8 @@ class PolicyOfBlockingCode:
 def blocking_scheduler() -> Scheduler | None:
     """Return the scheduler on which the caller may park; None on a hub, in a foreign greenlet or in a plain OS thread.
 
-    The main code of the process gets one; another thread's main code only has one if it has used Dhaga before.
+    For the main code of the process, create a scheduler if needed. The main code of another thread has a scheduler only
+    if this code has already used Dhaga.
     """
     me = getcurrent()
     if isinstance(me, Dhaga):
@@ -84,7 +86,7 @@ def blocking_scheduler() -> Scheduler | None:
 
 
 def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
-    """Return the loop of a scheduler, guarded if the scheduler made it."""
+    """Return the loop of a scheduler. Make the loop a SharedLoop if the scheduler has created it."""
     loop: Any = scheduler.loop
     if scheduler.selector is not None and not isinstance(loop, SharedLoop):
         loop.__class__ = SharedLoop
@@ -94,17 +96,18 @@ def shared_loop(scheduler: Scheduler) -> asyncio.AbstractEventLoop:
 
 
 class SharedLoop(originals.SelectorEventLoop):
-    """The loop of a scheduler, for blocking code: there it is not running, and to run it means to await.
+    """The loop of a scheduler. In blocking code, the loop seems not to run, and its ``run_…`` methods await instead.
 
-    On the hub, in coroutines and callbacks, and for other threads it is the standard loop.
+    On the hub, and in coroutines and callbacks, the loop behaves like the standard one, except for ``close``. In other
+    threads, its ``run_…`` methods raise RuntimeError.
     """
 
     scheduler: Scheduler
     forever: dict[asyncio.Future[None], int]
-    """The callers of ``run_forever``, each by the future that ``stop`` completes."""
+    """The futures that ``stop`` completes, each with the ``id`` of the greenlet that has called ``run_forever``."""
 
     def is_for_caller(self) -> bool:
-        """Return whether the caller is blocking code that this loop wakes."""
+        """Return whether the caller is blocking code of this loop's scheduler."""
         if _get_running_loop() is not None:
             return False
         me, main = getcurrent(), this_thread.main
@@ -113,18 +116,18 @@ class SharedLoop(originals.SelectorEventLoop):
         return main is not None and main.own_greenlet is me and main.scheduler is self.scheduler
 
     def is_running(self) -> bool:
-        """Return whether the loop runs; False in blocking code, as for any loop outside its coroutines."""
+        """Return whether the loop runs. In blocking code, which is outside the loop's coroutines, return False."""
         return super().is_running() and not self.is_for_caller()
 
     def run_until_complete(self, future: Any) -> Any:
-        """Await a coroutine or future. Parks: ``await``, in code that blocks. Raises: RuntimeError elsewhere."""
+        """Await a coroutine or future. Parks: ``await``, in blocking code. Raises: RuntimeError in other code."""
         if self.is_for_caller():
             return await_(future)
         self.check_thread()
         return super().run_until_complete(future)
 
     def run_forever(self) -> None:
-        """Wait for ``stop``. Parks: ``await``, in code that blocks. The hub runs the loop with this method."""
+        """Wait for ``stop``. Parks: ``await``, in blocking code. On the hub, run the loop."""
         if not self.is_for_caller():
             self.check_thread()
             super().run_forever()
@@ -137,7 +140,7 @@ class SharedLoop(originals.SelectorEventLoop):
             del self.forever[stopped]
 
     def check_thread(self) -> None:
-        """Refuse to run in a thread that is not the scheduler's. Raises: RuntimeError."""
+        """Check that the caller runs in the scheduler's thread. Raises: RuntimeError."""
         if originals.get_ident() != self.scheduler.thread_ident:
             raise RuntimeError(
                 f"this loop belongs to {self.scheduler!r}, and only its thread runs it: make one for this thread with "
@@ -145,7 +148,9 @@ class SharedLoop(originals.SelectorEventLoop):
             )
 
     def stop(self) -> None:
-        """Release the caller of ``run_forever`` that has added the calling callback; all callers where none has."""
+        """End the ``run_forever`` call of the greenlet that added the current callback. If this greenlet has made no
+        such call, end all calls of ``run_forever``.
+        """
         own = [stopped for stopped, caller in self.forever.items() if caller == asked_by.get(0)]
         for stopped in own or self.forever:
             if not stopped.done():
@@ -153,6 +158,6 @@ class SharedLoop(originals.SelectorEventLoop):
         super().stop()
 
     def close(self) -> None:
-        """Close the loop once its scheduler has ended; do nothing before: its dhagas still need it."""
+        """Close the loop if its scheduler has ended. Otherwise, do nothing, because the scheduler needs the loop."""
         if not self.scheduler.thread_ident:
             super().close()

@@ -1,11 +1,11 @@
-"""``run_in_dhaga``: call functions that park from coroutines.
+"""``run_in_dhaga``, which coroutines use to call functions that park.
 
-A coroutine runs on the hub, where parking raises ParkError. ``run_in_dhaga`` spawns a dhaga for the call and awaits it;
-it is the mirror of ``await_``, and both pass cancels on. The dhaga is *running*, or *cancelled* by the coroutine's own
-cancel, which is remembered, so that the coroutine ends as asyncio expects: with CancelledError, not Cancelled. Any
-coroutine may call it: a loop without a scheduler gets a guest scheduler.
+A coroutine runs on the hub, where parking raises ParkError. ``run_in_dhaga`` spawns a dhaga for the call and awaits it.
+A cancel of the coroutine cancels the dhaga. The coroutine's CancelledError is stored, because asyncio expects the
+coroutine to end with this error, not with the dhaga's Cancelled. Any coroutine may call ``run_in_dhaga``: a loop
+without a scheduler gets a guest scheduler, which runs dhagas on that loop.
 
-Rejected: ``await spawn(...)`` as the whole answer. A cancel of the coroutine leaves that dhaga running.
+Rejected: plain ``await spawn(...)``, because a cancel of the coroutine would leave the dhaga running.
 """
 
 from __future__ import annotations
@@ -69,12 +69,14 @@ async def run_in_dhaga(
 async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, context: Context | None, **kwargs: Any) -> T: ...
 @overload
 async def run_in_dhaga(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler | None = None, **options: Any) -> T:  # type: ignore[misc]  # P.kwargs may name ours
-    """Call ``fn(*args)`` in a dhaga and await its result: the way from a coroutine to code that parks.
+async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler | None = None, **options: Any) -> T:  # type: ignore[misc]  # P.kwargs may contain these names
+    """Call ``fn(*args)`` in a dhaga and await its result, so that a coroutine can call code that parks.
 
-    The dhaga belongs to the scheduler of the coroutine's loop and shares its context; on another ``scheduler`` it gets
-    a copy. ``options``: those of ``spawn``. A cancel of the coroutine cancels the dhaga and awaits its end; a value
-    that it nevertheless returns is returned. Raises: what ``fn`` raises; TypeError, RuntimeError.
+    The dhaga belongs to the scheduler of the coroutine's loop, and shares the coroutine's context. On another
+    ``scheduler``, the dhaga has a copy of the context. ``options`` are options of ``spawn``. If the coroutine is
+    cancelled, it cancels the dhaga and awaits the dhaga's end. If the dhaga returns a value nevertheless, this value is
+    returned.
+    Raises: errors of ``fn``; TypeError, RuntimeError.
 
     >>> import asyncio, dhaga.aio
     >>> asyncio.run(dhaga.aio.run_in_dhaga(sum, [1, 2]))
@@ -92,7 +94,7 @@ async def run_in_dhaga(fn: Callable[..., T], /, *args: Any, scheduler: Scheduler
         try:
             return await dhaga
         except CancelledError as error:
-            if dhaga.has_ended:  # its own CancelledError, or it ended at the moment of this cancel
+            if dhaga.has_ended:  # the dhaga has raised this CancelledError, or has ended just before the cancel
                 raise
             requested = error
             dhaga.cancel(*error.args)

@@ -1,6 +1,6 @@
-"""The Context of a Task that a dhaga awaits: the caller's own, so that each sees the variables that the other sets.
+"""The Context of a Task that a dhaga awaits. Task and dhaga share the Context, so each sees the other's changes.
 
-Where that cannot be entered again, the Task has a copy, whose variables are copied back at the end of the await.
+If the caller's Context cannot be entered again, the Task has a copy. The copy's variables are copied back at the end.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from greenlet import getcurrent
 
 
 def context_to_share() -> tuple[Context, Context | None]:
-    """Return the caller's context for a Task, and None; or a copy, twice, if the context cannot be entered again.
+    """Return the context for a Task: the caller's context and None, or the same copy of the caller's context twice.
 
-    A context inside ``Context.run`` cannot.
+    A copy is necessary if the caller's context cannot be entered again, that is, inside ``Context.run``.
     """
     me = getcurrent()
     context = me.gr_context
@@ -30,7 +30,7 @@ def context_to_share() -> tuple[Context, Context | None]:
 
 
 def copy_variables_back(copy: Context) -> None:
-    """Copy the variables that the Task has set in its copy to the caller's context."""
+    """Copy the variables that the Task has set in ``copy`` to the caller's context."""
     for variable, value in copy.items():
-        if variable.get(copy) is not value:  # the copy as default means: not set in this context
+        if variable.get(copy) is not value:  # get() returns ``copy`` if the variable is not set in this context
             variable.set(value)

@@ -1,9 +1,9 @@
-"""SQLAlchemy's asyncio extension in dhagas: its ``await_only`` looks for a parent greenlet, and finds ``await_``.
+"""Makes SQLAlchemy's asyncio extension work in dhagas: a switch to the parent greenlet calls ``dhaga.await_``.
 
-SQLAlchemy awaits by switching from its own greenlet to the parent with the awaitable, and is resumed with the result.
-It does so in any greenlet with ``__sqlalchemy_greenlet_provider__`` (since 1.4.53 and 2.0.31). So each dhaga has this
-attribute, and its ``parent`` is an object whose ``switch`` is ``await_``. Assigning ``parent`` still sets the real one.
-No state is kept, and only code that runs in a dhaga comes here.
+SQLAlchemy's ``await_only`` (now ``await_``) passes an awaitable to the parent greenlet with ``switch``, which returns
+the result. Since 1.4.53 and 2.0.31, this works in any greenlet with the attribute ``__sqlalchemy_greenlet_provider__``.
+So each dhaga has this attribute, and its ``parent`` is an object whose ``switch`` is ``dhaga.await_``. An assignment to
+``parent`` still sets the real parent. The module keeps no state, and affects only code that runs in a dhaga.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ._await import await_
 
 
 class AwaitBySwitch:
-    """The parent of a dhaga for SQLAlchemy: a switch to it with an awaitable awaits it."""
+    """The apparent parent of a dhaga. Its ``switch`` awaits the passed awaitable."""
 
     switch = staticmethod(await_)
 

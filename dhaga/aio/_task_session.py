@@ -1,15 +1,17 @@
-"""Several awaits in one Task: ``enter`` for asynchronous context managers, ``aiter_`` for asynchronous iterables.
+"""Several awaits in one Task, for ``enter`` (``_async_with.py``) and ``aiter_`` (``_async_for.py``).
 
-``asyncio.timeout``, anyio and aiohttp expect every step of a block in the Task that began it. So each block or
-iteration has a ``TaskSession``: a Task that serves calls of the dhaga, one after the other, in the dhaga's context.
+``asyncio.timeout``, anyio and aiohttp expect that every step of a block runs in the Task that began the block. So each
+block or iteration has a ``TaskSession``: a Task that makes calls for the dhaga, one after the other, in the dhaga's
+context.
 
 The session is *serving* (``calls[0]`` runs), *idle* (its Task awaits ``idle``), or *stopping* (it ends after the last
 call). A cancel of the serving Task is passed on to the call. A cancel of the idle Task cannot reach the dhaga as an
-exception of asyncio: it becomes ``interruption``, a pending cancel of the dhaga, which the end of the block translates
-back. ``submit`` and ``stop`` belong to the scheduler's OS thread; ``finish_unattended`` may be called anywhere, also by
-a finalizer. Only dhagas and main code of that scheduler may wait for a call.
+exception of asyncio. So the cancel becomes ``interruption``, a pending cancel of the dhaga. The end of the block
+converts the interruption back to asyncio's exception. ``submit`` and ``stop`` must be called in the scheduler's OS
+thread; ``finish_unattended`` may be called anywhere, even by a finalizer. Only dhagas and main code of the session's
+scheduler may wait for a call.
 
-The wait for one awaitable: ``_await.py``.
+``_await.py`` waits for a single awaitable.
 """
 
 from __future__ import annotations
@@ -17,26 +19,24 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from contextvars import Context
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from .._kernel.api import current
 from .._kernel.errors import Cancelled, Expired, ParkError
-from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.wait.cancellation import PendingErrors
 from .._kernel.wait.deadlock import mark_own
-from ._await import Awaited, discard
+from ._await import Awaited
 from ._shared_context import context_to_share
-
-T = TypeVar("T")
 
 
 class SessionCall(asyncio.Future[Any]):
-    """One call for a session to make and await. Cancelling it cancels the call; it is done when the call has ended."""
+    """The future of one call that a session makes and awaits. A cancel of the future cancels the call.
+
+    The future is done when the call has ended.
+    """
 
     def __init__(self, session: TaskSession, fn: Callable[..., Awaitable[Any]], args: tuple[Any, ...]) -> None:
         super().__init__(loop=session.scheduler.loop)
@@ -73,10 +73,10 @@ class SessionCall(asyncio.Future[Any]):
             self.set_result(value)
         for _ in range(self.cancels):
             task.uncancel()
-        del self  # which holds the error, whose traceback holds this frame: a cycle
+        del self  # avoid a reference cycle: self holds the error, whose traceback holds this frame
 
     def abandon(self) -> None:
-        """End without being served: the Task was cancelled elsewhere before its first step."""
+        """Cancel a call that will not be made, because other code has cancelled the Task before its first step."""
         self.task_was_cancelled = True
         super().cancel()
 
@@ -84,7 +84,8 @@ class SessionCall(asyncio.Future[Any]):
 class TaskSession:
     """A Task that awaits calls for a dhaga, one after the other, as if the dhaga were that Task.
 
-    A cancel between two calls, for example by an ``asyncio.timeout`` entered in it, interrupts the dhaga.
+    A cancel of the Task between two calls interrupts the dhaga. For example, an ``asyncio.timeout`` that a call has
+    entered may cancel the Task.
     """
 
     def __init__(self, for_block: bool) -> None:
@@ -94,7 +95,7 @@ class TaskSession:
         self.context_copy: Context | None
         context, self.context_copy = context_to_share()
         self.for_block = for_block
-        # Shields compare it to find out whether they are inside this block.
+        # Shields compare this number to find out whether they are inside this block.
         self.number: int = self.scheduler.timers.sequence()
         self.interruption: BaseException | None = None
         self.cancelled: CancelledError | None = None
@@ -108,7 +109,7 @@ class TaskSession:
         return f"<TaskSession of {self.me.name}, {len(self.calls)} calls>"
 
     async def run(self) -> None:
-        """Serve calls until stopped."""
+        """Make the submitted calls until ``stop``."""
         while self.calls or not self.stopping:
             if self.calls:
                 await self.calls[0].serve()
@@ -127,7 +128,7 @@ class TaskSession:
 
     def on_idle_cancel(self, error: CancelledError) -> None:
         """Pass on a cancel of the Task that arrived between two calls."""
-        if self.calls:  # the next call was submitted just now, and gets the cancel
+        if self.calls:  # a call has just been submitted, and gets the cancel
             self.task.uncancel()
             self.task.cancel()
         elif self.cancelled is None and not self.stopping:
@@ -136,13 +137,13 @@ class TaskSession:
             self.me.cancel_with(self.interruption)
 
     def withdraw_interruption(self) -> None:
-        """Remove the interruption from the dhaga's pending errors if it was not raised yet."""
+        """Remove the interruption from the dhaga's pending errors, unless it was already raised."""
         pending = self.me.pending_errors
         if self.interruption is not None and isinstance(pending, PendingErrors):
             pending.drop(self.interruption)
 
     def abandon_calls(self, _: object) -> None:
-        """End all calls that the Task can no longer serve. From: a callback, when the Task is done."""
+        """Cancel all calls that the Task can no longer make. From: a callback, when the Task is done."""
         for call in self.calls:
             call.abandon()
 
@@ -154,7 +155,7 @@ class TaskSession:
         return call
 
     def wake_task(self) -> None:
-        """End the idle state."""
+        """End the Task's wait for a call."""
         if self.idle is not None and not self.idle.done():
             self.idle.set_result(None)
 
@@ -164,7 +165,7 @@ class TaskSession:
         self.wake_task()
 
     def finish_unattended(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> None:
-        """Submit the last call and stop, without waiting. From: any thread, also a finalizer."""
+        """Submit the last call and stop, without waiting. From: any thread, even a finalizer."""
         self.scheduler.call(self.submit, fn, *args)
         self.scheduler.call(self.stop)
 
@@ -189,9 +190,9 @@ class TaskSession:
             del awaited  # see await_
 
     def finish(self, fn: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        """Submit the last call and wait for it. As in asyncio, the call starts even if a cancel is pending.
+        """Submit the last call and wait for its end. As in asyncio, the call starts even if a cancel is pending.
 
-        Returns: ``WAS_CANCELLED`` if a cancel has ended it; that cancel is still pending.
+        Returns: the call's result, or ``WAS_CANCELLED`` if a cancel has ended the call. The cancel then stays pending.
         """
         self.me = me = current()
         self.stopping = True
@@ -207,11 +208,11 @@ class TaskSession:
 
 
 WAS_CANCELLED = object()
-"""Returned by ``TaskSession.finish`` in place of a result."""
+"""The value that ``TaskSession.finish`` returns if the call was cancelled."""
 
 
 def outcome(call: Any) -> Any:
-    """Return or raise the result of a call; a Task that was cancelled elsewhere cancels its dhaga."""
+    """Return the result of a call or raise its error. If other code has cancelled the Task, raise Cancelled."""
     try:
         return call.result()
     except CancelledError as error:
@@ -222,157 +223,8 @@ def outcome(call: Any) -> Any:
         del call
 
 
-def enter(
-    manager: AbstractAsyncContextManager[T, Any] | Callable[[], AbstractAsyncContextManager[T, Any]],
-    timeout: float | None = None,
-) -> Block[T]:
-    """Enter an asynchronous context manager: ``with enter(pool.acquire()) as connection: ...``.
-
-    One Task enters and leaves it. An object that needs the running loop, which a dhaga does not see, is made by that
-    Task: ``enter(aiohttp.ClientSession)``. A cancel of that Task interrupts the block, so that ``with enter(lambda:
-    asyncio.timeout(1)):`` bounds it; a cancel of the dhaga reaches the manager as CancelledError. Parks: ``await``, on
-    entry, for at most ``timeout`` seconds, and at the end. From: a dhaga, main code. Raises: TypeError,
-    TimeoutError, ParkError.
-    """
-    if is_manager(manager) or not callable(manager):
-        check_manager(manager)
-    check_seconds(timeout)
-    return Block(manager, timeout)
-
-
-def is_manager(thing: object) -> bool:
-    """Return whether it is an asynchronous context manager."""
-    return hasattr(type(thing), "__aenter__") and hasattr(type(thing), "__aexit__")
-
-
-def check_manager(thing: object) -> None:
-    """Raise TypeError unless it is an asynchronous context manager."""
-    if not is_manager(thing):
-        discard(thing)
-        plain = hasattr(type(thing), "__enter__")
-        hint = "enter it with a plain with" if plain else "it has no __aenter__ and __aexit__"
-        raise TypeError(f"{thing!r} is not an asynchronous context manager: {hint}")
-
-
-class Block(Generic[T]):
-    """A ``with`` block around an asynchronous context manager; see ``enter``."""
-
-    def __init__(self, manager: object, timeout: float | None) -> None:
-        self.manager: Any = manager
-        self.timeout = timeout
-        self.session: TaskSession | None = None
-
-    def __repr__(self) -> str:
-        return f"<Block of {self.manager!r}{', entered' if self.session else ''}>"
-
-    def __enter__(self) -> T:
-        if self.session is not None:
-            raise RuntimeError(f"{self!r} is already entered: call enter() for each block")
-        session = TaskSession(for_block=True)
-        try:
-            value: T = session.await_(self.timeout, self.begin)
-        except BaseException:
-            session.stop_and_wait()
-            raise
-        self.session = session
-        return value
-
-    async def begin(self) -> T:
-        """Make the manager, if a function was given, and enter it, in the session's Task."""
-        if not is_manager(self.manager):
-            manager = self.manager()
-            check_manager(manager)
-            self.manager = manager
-        return await type(self.manager).__aenter__(self.manager)  # type: ignore[no-any-return]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        session, self.session = self.session, None
-        assert session is not None
-        # A generator dropped elsewhere, or closed by the collector, runs this on a stack that cannot park.
-        if not can_wait(session.scheduler):
-            session.finish_unattended(self.leave, session, error)
-            return False
-        # The block is over: an interruption that was not raised has nothing left to interrupt.
-        session.withdraw_interruption()
-        pending = None
-        if error is None and session.me.pending_errors:
-            pending = error = session.me.pending_errors.pop(
-                0
-            )  # a cancel that arrived within the block is raised at its end
-        try:
-            handled = session.finish(self.leave, session, error)
-            if handled is WAS_CANCELLED and not isinstance(error, Cancelled | Expired):
-                raise session.me.pending_errors.pop(0)
-        except CancelledError:
-            if not isinstance(error, Cancelled | Expired):
-                raise
-            handled = False  # the form in which the manager got the dhaga's cancel
-        if error is None or (handled and handled is not WAS_CANCELLED):
-            return bool(handled)
-        if error is session.interruption:
-            raise Cancelled("its Task was cancelled") from session.cancelled
-        if error is pending:
-            raise pending
-        return False
-
-    async def leave(self, session: TaskSession, error: BaseException | None) -> Any:
-        """Leave the manager, in the session's Task. Cancels of the dhaga reach it as CancelledError."""
-        if error is not None and error is session.interruption:
-            error = session.cancelled
-        elif isinstance(error, Cancelled | Expired):
-            try:
-                session.calls[0].cancel()
-                await asyncio.sleep(0)
-            except CancelledError as cancelled:
-                error = cancelled
-        trace = None if error is None else error.__traceback__
-        return await type(self.manager).__aexit__(self.manager, error and type(error), error, trace)
-
-
-def aiter_(iterable: AsyncIterable[T], timeout: float | None = None) -> Iterator[T]:
-    """Iterate over an asynchronous iterable: ``for row in aiter_(cursor): ...``. One Task makes all the steps.
-
-    Parks: ``await``, for at most ``timeout`` seconds an item. From: a dhaga, main code. Closing or dropping the
-    iterator, as ``break`` does, runs ``aclose()`` of an asynchronous generator and waits for it; a finalizer on the hub
-    starts it without waiting. Raises: what the iterable raises; TypeError, TimeoutError, ParkError.
-    """
-    if not hasattr(type(iterable), "__aiter__"):
-        discard(iterable)
-        hint = "iterate over it with a plain for" if hasattr(type(iterable), "__iter__") else "it has no __aiter__"
-        raise TypeError(f"{iterable!r} is not an asynchronous iterable: {hint}")
-    check_seconds(timeout)
-    return steps(iterable.__aiter__(), timeout)
-
-
-def steps(iterator: AsyncIterator[T], timeout: float | None) -> Iterator[T]:
-    """Yield the items; at the end, close the iterator in the same Task."""
-    session = TaskSession(for_block=False)
-    try:
-        while True:
-            try:
-                item = session.await_(timeout, type(iterator).__anext__, iterator)
-            except StopAsyncIteration:
-                return
-            yield item
-    finally:
-        close(session, iterator)
-
-
-def close(session: TaskSession, iterator: Any) -> None:
-    """Close the iterator in its session and stop the session; wait for the end if the caller can park."""
-    aclose = getattr(iterator, "aclose", None)
-    if aclose is None:
-        session.scheduler.call(session.stop)
-    elif can_wait(session.scheduler):
-        session.finish(aclose)
-    else:
-        session.finish_unattended(aclose)
-
-
 def can_wait(scheduler: Scheduler) -> bool:
-    """Return whether the caller may park in this scheduler: the hub and finalizers in other threads may not."""
+    """Return whether the caller may park in this scheduler. The hub and finalizers in other threads may not."""
     try:
         me = current()
     except ParkError:

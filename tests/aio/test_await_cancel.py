@@ -12,6 +12,7 @@ import pytest
 
 import dhaga
 from dhaga.aio import enter
+from dhaga.futures import Executor
 from dhaga.testing import cancel_at_every_park, virtual_clock
 from tests.kit.asyncio_places import (
     in_a_guest_of_asyncio,
@@ -19,7 +20,7 @@ from tests.kit.asyncio_places import (
     returns,
 )
 from tests.kit.parking import victim
-from tests.kit.scripts import Program, run
+from tests.kit.scripts import Program, prints, run
 
 
 def test_a_cancel_reaches_the_coroutine_whose_finally_has_run_before_it_is_raised() -> None:
@@ -123,6 +124,48 @@ def test_an_error_in_the_finally_of_a_cancelled_coroutine_is_raised_and_the_canc
         assert d.result() == "both"
 
 
+def test_an_exit_that_a_coroutine_raises_is_raised_once_in_its_waiter() -> None:
+    """The loop passes the exit on to the main code, too; the waiter gets it, as if it had run the code itself."""
+    assert prints("""
+        import asyncio
+        import dhaga
+
+        async def exits(kind, rounds):
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            raise kind(rounds)
+
+        async def in_task(kind, rounds):
+            await asyncio.create_task(exits(kind, rounds))
+
+        def works(*args):
+            for coroutine in exits, in_task:
+                try:
+                    dhaga.await_(coroutine(*args))
+                except BaseException as error:
+                    print(repr(error), end=" ")
+                dhaga.sleep(0.001)
+
+        for kind in KeyboardInterrupt, SystemExit:
+            for rounds in 0, 1, 2:
+                works(kind, rounds)
+            print()
+        for rounds in 0, 1, 2:
+            try:
+                dhaga.spawn(lambda: dhaga.await_(exits(KeyboardInterrupt, rounds))).join()
+                dhaga.sleep(0.001)
+            except KeyboardInterrupt as error:
+                print(repr(error), end=" ")
+            dhaga.sleep(0.001)
+    """) == [
+        *[
+            " ".join(f"{kind}({rounds}) {kind}({rounds})" for rounds in range(3)) + " "
+            for kind in ("KeyboardInterrupt", "SystemExit")
+        ],
+        "KeyboardInterrupt(0) KeyboardInterrupt(1) KeyboardInterrupt(2) ",
+    ]
+
+
 def test_a_timeout_cancels_the_coroutine_and_waits_for_its_end() -> None:
     trace: list[str] = []
 
@@ -152,6 +195,30 @@ def test_a_timeout_cancels_the_coroutine_and_waits_for_its_end() -> None:
             dhaga.await_(asyncio.sleep(1), timeout=0)
         assert dhaga.await_(returns(1, 0), timeout=0) == 1
     assert trace == ["put away"] * 4
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_a_call_of_a_pool_is_cancelled_and_its_end_awaited_as_that_of_a_coroutine(swallows: bool) -> None:
+    trace = []
+
+    def call() -> str:
+        try:
+            dhaga.sleep(1000)
+        except dhaga.Cancelled:
+            with dhaga.shield():
+                dhaga.sleep(1)
+            trace.append("put away")
+            if not swallows:
+                raise
+        return "value"
+
+    with virtual_clock() as clock, Executor() as executor:
+        if swallows:
+            assert dhaga.await_(executor.submit(call), timeout=2) == "value"
+        else:
+            with pytest.raises(TimeoutError):
+                dhaga.await_(executor.submit(call), timeout=2)
+        assert (trace, clock()) == (["put away"], 3)
 
 
 def test_a_cancelled_await_of_a_future_cancels_that_and_a_shield_keeps_it() -> None:
