@@ -1,4 +1,4 @@
-"""HTTP clients for dhagas. The WSGI server is ``http.wsgi``."""
+"""HTTP clients for dhagas. The WSGI server is in ``dhaga.http.wsgi``."""
 
 from __future__ import annotations
 

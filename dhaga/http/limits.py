@@ -1,4 +1,4 @@
-"""Limits of the size and time of a client's requests, and the refusal of a request beyond them."""
+"""Limits of the size and duration of requests to a WSGI server, and the error that refuses a request."""
 
 from __future__ import annotations
 
@@ -7,43 +7,64 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a client's requests, in bytes and fields, and of each step's time, in seconds (None: no limit)."""
+    """Limits of requests: sizes in bytes, and the time of each step in seconds. None means no limit."""
 
     line: int = 8192
-    """Size of the request line or of a field. RFC 9112, 3 recommends at least 8000. Larger: 414, 431."""
+    """Maximum size of the request line, and of each field.
+
+    RFC 9112, section 3, recommends at least 8000 bytes for the request line. A longer request line gets status 414, and
+    a longer field gets status 431.
+    """
     head: int = 65_536
-    """Size of all lines together: the size of one ``recv``. Browsers send about 1 KB, and cookies up to 4 KB each.
+    """Maximum size of a whole head: the request line with all fields. The default equals the size of one ``recv``.
+
+    Browsers send heads of about 1 KB, plus up to 4 KB per cookie.
     """
     fields: int = 100
-    """Number of fields, the limit of Apache; each costs time, however short."""
+    """Maximum number of fields, as in Apache. Even a short field takes time to parse."""
     body: int | None = None
-    """Size of a request's body.
+    """Maximum size of a request's body.
 
-    None, because it is streamed: the server buffers 64 KB, and the app knows what it expects.
+    The default is None, because the server buffers only 64 KB, and the app can stop reading.
     """
     idle_timeout: float | None = 75.0
-    """Time between two requests. Most proxies drop idle connections after 60 s; closing later than the proxy avoids a
-    race with a request already on its way.
+    """Maximum time until a request begins, after the connection was accepted or the previous response was sent.
+
+    Most proxies close idle connections after 60 s. If the server closed first, a proxy's request could be lost.
     """
     header_timeout: float | None = 20.0
-    """Time from the first byte of a head to its last: some round trips of a bad mobile network. Then 408."""
+    """Maximum time from the first to the last byte of a head. A slower client gets status 408.
+
+    The default allows several round trips of a bad mobile network.
+    """
     body_timeout: float | None = 30.0
-    """Time for each piece of a body, of any size. Then 408. ``min_body_rate`` bounds all pieces together."""
+    """Maximum time until the next bytes of a body arrive, however few. A slower client gets status 408.
+
+    ``min_body_rate`` limits the time of the whole body.
+    """
     min_body_rate: int | None = 500
-    """Bytes of a body for each second that the server waits for it, after the first ``body_timeout`` seconds; like
-    Apache's MinRate. Then 408. Without it, 10,000 connections that send a byte every 29 s would occupy a server for
-    ever.
+    """Minimum rate of a body, in bytes per second of waiting, after the first ``body_timeout`` seconds.
+
+    A slower client gets status 408, as with Apache's MinRate. Without this limit, 10,000 clients that each send one
+    byte every 29 s would occupy a server indefinitely.
     """
     write_timeout: float | None = 60.0
-    """Time for the client's kernel to accept each 64 KB of a response. Then the connection is cut."""
+    """Maximum time until the send buffer has accepted the next 64 KB of a response, or the next 1 MB of a file.
+
+    If a client is slower, the server closes the connection.
+    """
 
     queue_timeout: float | None = 30.0
-    """Time for a request to wait for its turn in the app, with ``concurrency`` of ``Server``. Then 503."""
-    request_timeout: float | None = None
-    """Time for the app to answer, with its waits for the client. Then 503, and the app's stack in the log.
+    """Maximum time that a request waits for its turn in an app with a limited ``concurrency``.
 
-    None, because long polls and streams last. The limit ends waits, and also code that computes if views are preempted:
-    see ``docs/explained/deadlines.md``.
+    A request that waits longer gets status 503.
+    """
+    request_timeout: float | None = None
+    """Maximum time until the app has answered. The app's waits for the client are included.
+
+    If the app is slower, its stack is logged, and the client receives status 503, unless the response has begun. The
+    default is None, because long polls and streams may last for hours. The limit interrupts an app that waits. With
+    preemption, it also interrupts an app that computes (``docs/explained/deadlines.md``).
     """
 
     def __post_init__(self) -> None:
@@ -63,7 +84,7 @@ class Limits:
 
 
 class Refusal(OSError):
-    """A refused request: ``status`` is sent to the client, the text is logged, and the connection ends."""
+    """The refusal of a request. The client receives ``status``, the text is logged, and the connection ends."""
 
     def __init__(self, status: str, why: str) -> None:
         super().__init__(why)

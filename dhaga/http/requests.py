@@ -1,8 +1,10 @@
 """The ``requests`` library for dhagas: a ``Session`` whose connections park where they would block.
 
-This module has only the differences; the other names are requests' own (``__getattr__``), so that a program changes one
-line: ``from dhaga.http import requests``. Nothing is patched: ``Session.mount`` gives each ``HTTPAdapter``, including
-subclasses, the pools of ``_client.urllib3_pools``. The locks of cookie jars stay standard: no code waits under them.
+A program changes one line: ``from dhaga.http import requests``. This module defines only the names that differ, and
+``__getattr__`` returns all other names from the ``requests`` package. The package is not patched. Submodules, such as
+``requests.exceptions``, are imported under their own names. ``Session.mount`` gives each ``HTTPAdapter``, including
+subclasses, the connection pools of ``_client.urllib3_pools``. The locks of cookie jars remain standard locks, because
+no code waits while it holds such a lock.
 """
 
 from __future__ import annotations
@@ -25,20 +27,24 @@ except ImportError as error:
     raise ImportError("dhaga.http.Session needs requests: pip install 'dhaga[requests]'") from error
 
 POOL_HOSTS = 100
-"""Number of hosts to which a Session keeps connections.
+"""Maximum number of hosts to which a Session keeps connections.
 
-requests has 10, which is too few for a crawler. Each kept connection is an open file, and a process may usually have
-1,024.
+The default of the package, 10 hosts, is too low for a crawler. Each kept connection is an open file, and a process can
+usually open 1,024 files.
 """
 
 POOL_MAXSIZE = 0
-"""Connections kept per host: 0 keeps as many as were in use at once, until they are stale (``IDLE_SECONDS``).
+"""Maximum number of connections kept per host; 0 means no limit. A pool closes a connection that has been idle for
+``urllib3_pools.IDLE_SECONDS``.
 
-requests keeps 10: with 512 requests in flight it reconnects for 502 of them, and logs a warning each time.
+The default of the package is 10 connections. With this default and 512 concurrent requests, the package reconnects for
+502 of the requests, and logs a warning each time.
 """
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__path__":  # with it, this module would be a package, and an import would run submodules a second time
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(standard, name)
 
 
@@ -47,7 +53,7 @@ def __dir__() -> list[str]:
 
 
 class ProxyManagers(dict[str, Any]):
-    """An adapter's pool managers, by proxy."""
+    """The pool managers of an adapter, by the URL of the proxy."""
 
     def __setitem__(self, proxy: str, manager: Any) -> None:
         if proxy.lower().startswith("socks"):
@@ -57,12 +63,14 @@ class ProxyManagers(dict[str, Any]):
 
 
 class Session(standard.Session):
-    """Requests with shared connections, cookies and settings, for any number of dhagas and OS threads at once.
+    """A session that any number of dhagas and OS threads can use at once. They share connections, cookies and settings.
 
-    Parks: for a name lookup (``offload``), to connect, send, receive (``read fd N``, ``write fd N``), between retries
-    (``sleep``). A cancel closes the connection; so does ``dhaga.Timeout``, which bounds a whole request, whereas the
-    ``timeout`` of requests bounds each wait. Raises: requests' errors, ParkError in coroutines and callbacks.
-    Source: ``requests.Session``; but it keeps more connections, closes idle ones, and does not support SOCKS.
+    A cancel or a ``dhaga.Timeout`` closes the connection of the interrupted request. ``dhaga.Timeout`` limits a whole
+    request, and the argument ``timeout`` limits each wait.
+
+    Parks: to look up a name (``offload``), to connect, send and receive (``read fd N``, ``write fd N``), and between
+    retries (``sleep``). Raises: requests' errors; ParkError in coroutines and callbacks. Source: ``requests.Session``,
+    with three differences: more kept connections, a time limit for idle connections, and no support for SOCKS.
     """
 
     def __init__(self) -> None:
@@ -71,19 +79,22 @@ class Session(standard.Session):
             self.mount(scheme, HTTPAdapter(POOL_HOSTS, POOL_MAXSIZE))
 
     def mount(self, prefix: str | bytes, adapter: BaseAdapter) -> None:
-        """Use an adapter for URLs that begin with ``prefix``. Its connections park from now on."""
+        """Use an adapter for URLs that begin with ``prefix``. The adapter's connections park from now on."""
         use_parking_pools_of(adapter)
         super().mount(prefix, adapter)
 
     def prepare_request(self, request: standard.Request) -> standard.PreparedRequest:
-        """Merge a request with the session's settings. The state of a digest authentication is kept per dhaga."""
+        """Merge a request with the session's settings. A digest authentication then keeps its state per dhaga."""
         for auth in (request.auth, self.auth):
             if isinstance(auth, HTTPDigestAuth):
                 keep_digest_state_per_dhaga(auth)
         return super().prepare_request(request)
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """Merge as requests does, but skip the search for proxies where possible: it is a fifth of a request's cost."""
+        """Merge a request's settings with the session's and the environment's, as the ``requests`` package does.
+
+        The search for proxies takes a fifth of a request's time, so it is skipped where it cannot find a proxy.
+        """
         if self.trust_env and environment_may_name_proxies():
             return super().merge_environment_settings(url, proxies, stream, verify, cert)
         if self.trust_env and (verify is None or verify is True):
@@ -102,20 +113,21 @@ class Session(standard.Session):
 
 
 def environment_may_name_proxies() -> bool:
-    """Return whether to search for proxies. This check takes a quarter of the time of a search, and requests would
-    search twice.
+    """Return whether the package's search for proxies could find a proxy.
+
+    This check takes a quarter of the time of a search, and the package would search twice per request.
     """
     return getproxies is not getproxies_environment or any(name[-6:].lower() == b"_proxy" for name in os.environb)
 
 
 def keep_digest_state_per_dhaga(auth: Any) -> None:
-    """Keep the state of a digest authentication per dhaga, instead of per OS thread."""
+    """Make a digest authentication keep its state per dhaga instead of per OS thread."""
     if not isinstance(auth._thread_local, local):
         auth._thread_local = local()
 
 
 def use_parking_pools_of(adapter: Any) -> None:
-    """Give an adapter our pools, for hosts and for proxies."""
+    """Replace an adapter's connection pools, for hosts and for proxies, with pools that park."""
     if isinstance(adapter, HTTPAdapter):
         use_parking_pools(adapter.poolmanager)
         if not isinstance(adapter.proxy_manager, ProxyManagers):
@@ -128,44 +140,44 @@ session = Session
 
 
 def request(method: str, url: str, **options: Any) -> standard.Response:
-    """Make one request over a new connection. Source: ``requests.request``, with its options.
+    """Send one request over a new connection, and return the response.
 
-    Parks: as ``Session``, like the functions below.
+    The functions below call this one. Parks: as ``Session`` does. Source: ``requests.request``, including its options.
     """
     with Session() as session:
         return session.request(method, url, **options)
 
 
 def get(url: str, params: Any = None, **options: Any) -> standard.Response:
-    """GET a URL."""
+    """Send a GET request to a URL."""
     return request("get", url, params=params, **options)
 
 
 def options(url: str, **options: Any) -> standard.Response:
-    """Request the options of a URL."""
+    """Send an OPTIONS request to a URL."""
     return request("options", url, **options)
 
 
 def head(url: str, **options: Any) -> standard.Response:
-    """Request the headers of a URL; redirects are not followed."""
+    """Send a HEAD request to a URL. Redirects are not followed."""
     return request("head", url, **{"allow_redirects": False, **options})
 
 
 def post(url: str, data: Any = None, json: Any = None, **options: Any) -> standard.Response:
-    """POST data."""
+    """Send data to a URL in a POST request."""
     return request("post", url, data=data, json=json, **options)
 
 
 def put(url: str, data: Any = None, **options: Any) -> standard.Response:
-    """PUT data."""
+    """Send data to a URL in a PUT request."""
     return request("put", url, data=data, **options)
 
 
 def patch(url: str, data: Any = None, **options: Any) -> standard.Response:
-    """PATCH data."""
+    """Send data to a URL in a PATCH request."""
     return request("patch", url, data=data, **options)
 
 
 def delete(url: str, **options: Any) -> standard.Response:
-    """DELETE a URL."""
+    """Send a DELETE request to a URL."""
     return request("delete", url, **options)

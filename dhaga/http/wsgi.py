@@ -1,7 +1,8 @@
-"""Server: a WSGI server (PEP 3333) for HTTP/1.1 that calls the app in the dhaga of each connection.
+"""A WSGI server (PEP 3333) for HTTP/1.1. Each connection has a dhaga, in which the server calls the app.
 
-Flask and Django apps run unchanged; their calls of Dhaga park, and other connections continue. A slow or silent client
-costs one parked dhaga until a time limit (``limits.Limits``). Processes and signals: ``python -m dhaga serve``.
+Flask and Django apps run unchanged: while the app parks in one request, other connections continue. A slow or silent
+client occupies one parked dhaga until a time limit of ``limits.Limits`` ends its connection. ``python -m dhaga serve``
+runs this server in several processes and handles signals.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ..socket import AF_INET, AF_INET6, IPPROTO_TCP, TCP_NODELAY, socket
 from ._server.access_log import AccessLog
 from ._server.connection import ServerConnection
 from ._server.file_wrapper import FileWrapper
-from ._server.request_environ import server_environ
+from ._server.request_environ import REQUEST_KEYS, server_environ
 from ._server.response import ServerFields
 from .limits import Limits, Refusal
 
@@ -33,15 +34,17 @@ SOFTWARE = "dhaga"
 
 
 class Server(TCPServer):
-    """Serves a WSGI app over HTTP/1.1. ``options`` are those of ``TCPServer``.
+    """A server of a WSGI app over HTTP/1.1. ``options`` are passed to ``TCPServer``.
 
-    ``limits``: sizes and times, see ``limits.Limits``; ``access_log``: True (the logger ``dhaga.access``), a logger, a
-    text file or a function that takes a line; ``concurrency``: requests that the app handles at once (None: all), while
-    others wait in order of arrival; ``multiprocess``: the value of ``wsgi.multiprocess``.
-    Environ, besides PEP 3333: ``dhaga.upgrade()`` takes over the connection and returns its socket and the bytes
-    already received; WebSocket libraries use ``werkzeug.socket`` or ``gunicorn.socket`` for that.
-    ``dhaga.disconnected()`` reports whether the client has disconnected. An app otherwise notices this only when it
-    reads or writes: a long poll should wait in slices, and check between them.
+    ``limits``: limits of sizes and times.
+    ``access_log``: True (the logger ``dhaga.access``), a logger, a text file, or a function that takes a line.
+    ``concurrency``: maximum number of requests that the app handles at once. Further requests wait in order of arrival.
+    ``multiprocess``: the value of ``wsgi.multiprocess``.
+
+    The environ contains two functions besides the keys of PEP 3333. ``dhaga.upgrade()`` takes over the connection, and
+    returns the socket and the bytes already received. WebSocket libraries use the environ's ``werkzeug.socket`` or
+    ``gunicorn.socket`` instead. ``dhaga.disconnected()`` returns whether the client has disconnected. A long poll
+    should call this function at intervals, because an app otherwise notices a disconnect only when it reads or writes.
     """
 
     def __init__(
@@ -76,9 +79,9 @@ class Server(TCPServer):
 
     @calls_out
     def serve(self, sock: socket, peer: Any) -> None:
-        """Serve the HTTP connection of one socket to its end."""
+        """Serve one HTTP connection until it ends."""
         if sock.family in (AF_INET, AF_INET6):
-            sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # a small write must not wait for an ACK (Nagle)
+            sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)  # Nagle's algorithm would delay small writes until an ACK
         connection = ServerConnection(self, sock, peer)
         self.http_connections[connection.me] = connection
         try:
@@ -87,15 +90,19 @@ class Server(TCPServer):
             del self.http_connections[connection.me]
 
     def release(self, connection: Connection) -> None:
-        """End an idle connection soon; a busy one ends with its current response."""
+        """End an idle connection soon. A busy connection ends with its current response."""
         http_connection = self.http_connections.get(connection)
         if http_connection is not None:
             http_connection.stop_when_idle()
 
-    def report_failure(self, environ: dict[str, Any], error: Exception) -> bool:
-        """Log an error of the app. From: the request's dhaga, while the error is handled.
+    def answers_error(self, error: BaseException) -> bool:
+        """Return whether the server answers an error of the app with status 500, instead of passing it on."""
+        return isinstance(error, Exception)
 
-        Returns: whether the connection closes without an answer.
+    def report_failure(self, environ: dict[str, Any], error: BaseException) -> bool:
+        """Log an error of the app. From: the request's dhaga, inside the ``except`` block of the error.
+
+        Returns: whether the server closes the connection without an answer.
         """
         logger.error("the app failed at %s %s", environ["REQUEST_METHOD"], environ["REQUEST_URI"], exc_info=error)
         return False
@@ -105,7 +112,7 @@ class Server(TCPServer):
         return f"{refusal.status}\n"
 
     def base_environ(self, sock: socket) -> dict[str, Any]:
-        """Return the part of the environ that is the same for all requests at the socket's local address."""
+        """Return the part of the environ that all requests to the socket's local address have in common."""
         address = sock.getsockname()
         environ = self.base_environs.get(address)
         if environ is None:
@@ -114,4 +121,5 @@ class Server(TCPServer):
 
     def new_base_environ(self, address: Any) -> dict[str, Any]:
         more = {"wsgi.multiprocess": self.multiprocess, "wsgi.file_wrapper": FileWrapper}
-        return server_environ(SOFTWARE, address, self.ssl_context is not None, sys.stderr, **more)
+        environ = server_environ(SOFTWARE, address, self.ssl_context is not None, sys.stderr, **more)
+        return dict.fromkeys(REQUEST_KEYS) | environ

@@ -1,4 +1,4 @@
-"""Servers: a dhaga for each connection, in one process or in several."""
+"""Servers for TCP and Unix sockets that run a dhaga for each connection, in one process or in several processes."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""The acceptor of a listener: the number of connections accepted per turn, and pauses when the system has no room for
-more.
+"""The acceptor of a listener: a dhaga that accepts connections, and pauses while the system has no room for more.
 
-A single acceptor of a listener accepts all waiting connections in one turn: a burst of clients then waits for only one
-round of the other dhagas, however long these compute. Where several acceptors share a listener, in OS threads or worker
-processes, the first acceptor to run would get a whole burst. So each accepts its share first, and in its next turn the
-connections that the others have left. In either case a burst is accepted within two rounds.
+In a round, each runnable dhaga gets one turn. If a listener has only one acceptor, this acceptor accepts all waiting
+connections in one turn. A burst of clients then waits for only one round, which may be long if other dhagas compute. If
+a listener has several acceptors, in OS threads or worker processes, this rule would give the whole burst to the first
+acceptor that runs. So each acceptor first accepts its share. In its next turn, the acceptor accepts the connections
+that the others have left. In both cases a burst is accepted within two rounds.
 
-Rejected: one connection a round, and one more for each 16 open connections, in favour of the sharing acceptors. Beside
-ten clients that compute 5 ms each, the last of 30 new clients waited for 400 answers to those; now it waits for 20.
-With 64 connections to 8 OS threads whose handlers block for 5 ms, there were 950 to 1,340 answers a second; now there
-are 970 to 1,560.
+A rejected rule accepted one connection per round, plus one for each 16 open connections. When ten clients kept the
+server busy with requests that compute for 5 ms, the last of 30 new clients waited until 400 requests were answered.
+With the present rule, the last client waited for 20 answers. A second test had 64 connections to 8 OS threads whose
+handlers block for 5 ms. The rejected rule gave 950 to 1,340 answers per second, and the present rule gives 970 to 1,560
+answers per second.
 """
 
 from __future__ import annotations
@@ -35,18 +36,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dhaga")
 
 ASSUMED_WAITING = 64
-"""Assumed number of waiting connections where the system does not report it: at Unix sockets, and off Linux."""
+"""Assumed number of waiting connections if the system does not report their number: for Unix sockets, and on systems
+other than Linux.
+"""
 
 TCP_INFO: int | None = getattr(standard, "TCP_INFO", None)
 ACCEPT_QUEUE = slice(24, 28)
-"""Bytes of ``tcpi_unacked`` in the kernel's ``struct tcp_info``: for a listener, the length of its accept queue."""
+"""Bytes of ``struct tcp_info`` that hold ``tcpi_unacked``, which is the length of a listener's accept queue."""
 
 
 class Sharers:
-    """The acceptors of this process at one listener. ``served``: the number of acceptors that have had their share of a
-    burst.
+    """The acceptors of this process that share one listener.
 
-    If two threads count at once, a step may be lost: then one share is too small, and the next turn accepts the rest.
+    ``served``: the number of acceptors that have accepted their share of the current burst. If two threads increment
+    ``served`` at the same time, one increment may be lost. Then a share is too small, and the acceptors accept the rest
+    in their next turns.
     """
 
     def __init__(self) -> None:
@@ -58,7 +62,7 @@ sharers_at: dict[tuple[int, int, int], Sharers] = {}
 
 
 class Acceptor(Dhaga):
-    """The dhaga that accepts from one listener; its end stops the server."""
+    """The dhaga that accepts connections from one listener. When the dhaga ends, the server stops."""
 
     __slots__ = ("exhausted", "listener", "listener_id", "server", "sharers")
 
@@ -80,7 +84,7 @@ class Acceptor(Dhaga):
         self.server.on_acceptor_end(self)
 
     def accept_forever(self) -> None:
-        """Accept until the listener is closed: a share of the waiting connections, and in the next turn the others."""
+        """Accept connections until the listener is closed. Each burst takes at most two turns."""
         try:
             while True:
                 self.accept_one()
@@ -93,7 +97,7 @@ class Acceptor(Dhaga):
                 logger.exception("%s accepts no more connections", self.server.name)
 
     def share_of_waiting(self) -> int:
-        """Return this acceptor's number of connections, including the one just accepted."""
+        """Return the number of connections to accept in this turn, including the connection just accepted."""
         sharers = len(self.sharers.acceptors) * self.server.processes
         if sharers < 2:
             return BACKLOG
@@ -101,7 +105,10 @@ class Acceptor(Dhaga):
         return math.ceil((waiting_at(self.listener) + 1) / max(1, sharers - self.sharers.served + 1))
 
     def accept_up_to(self, most: int) -> bool:
-        """Accept without waiting. Returns: whether ``most`` connections waited; otherwise the burst is over."""
+        """Accept the waiting connections, at most ``most``.
+
+        Returns: False if fewer than ``most`` connections waited (the burst has ended), or if the system has no room.
+        """
         for _ in range(most):
             if not self.accept_one(NOW):
                 self.sharers.served = 0
@@ -109,9 +116,10 @@ class Acceptor(Dhaga):
         return True
 
     def accept_one(self, flags: int = 0) -> bool:
-        """Admit the dhaga of the next connection. Parks: until a client connects (``read fd N``), unless ``NOW``.
+        """Accept the next connection and start its dhaga.
 
-        Returns: False with ``NOW`` if no connection waits, or if the system has no room for one.
+        Parks: until a client connects (``read fd N``), unless ``flags`` is ``NOW``. Returns: False if the system has no
+        room for a connection, or with ``NOW`` if no connection waits.
         """
         try:
             fd, peer = self.listener.read_when_ready(flags, self.accept_with_permit)
@@ -129,9 +137,10 @@ class Acceptor(Dhaga):
         return True
 
     def accept_with_permit(self, listener: socket) -> Any:
-        """Accept a waiting connection and keep a permit for it; release the permit if no connection waits.
+        """Acquire a permit and accept a waiting connection.
 
-        Parks: while ``max_connections`` are open. Raises: BlockingIOError.
+        If an error occurs, the permit is released. Parks: while ``max_connections`` connections are open. Raises:
+        BlockingIOError if no connection waits; other errors of accept(2).
         """
         permits = self.server.permits
         permits.acquire()
@@ -144,7 +153,7 @@ class Acceptor(Dhaga):
             raise
 
     def back_off(self, error: OSError) -> None:
-        """Sleep before the next accept; log the shortage once, until the backlog is empty again."""
+        """Sleep before the next accept. After a logged error, no further error is logged until the backlog is empty."""
         if not self.exhausted:
             self.exhausted = True
             logger.error(
@@ -156,7 +165,7 @@ class Acceptor(Dhaga):
 
 
 def identity(listener: socket) -> tuple[int, int, int]:
-    """Return a key that duplicates of a listener share in this process; a forked child has its own acceptors."""
+    """Return a key that is equal for all duplicates of a listener in this process, and different in a forked child."""
     return originals.getpid(), *system.identity_of_socket(listener.fileno())
 
 
@@ -166,6 +175,6 @@ def waiting_at(listener: standard.socket) -> int:
         return ASSUMED_WAITING
     try:
         info = listener.getsockopt(standard.IPPROTO_TCP, TCP_INFO, ACCEPT_QUEUE.stop)
-    except OSError:  # MPTCP, a sandbox
+    except OSError:  # an MPTCP socket, or a sandbox
         return ASSUMED_WAITING
     return int.from_bytes(info[ACCEPT_QUEUE], sys.byteorder)

@@ -1,4 +1,4 @@
-"""Recognition of ASGI apps: the servers here call WSGI apps, and refuse others at the start, not at each request."""
+"""Detection of ASGI apps. A WSGI server refuses such an app when the server starts, because each request would fail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import inspect
 from typing import Any
 
 PARAMETERS = ["scope", "receive", "send"]
-"""Parameters of an ASGI app (ASGI 3.0)."""
+"""The parameters of an app in ASGI 3.0."""
 
 
 def is_asgi(app: Any) -> bool:
-    """Return whether an app, or its ``__call__``, is a coroutine function, or has an ASGI app's parameters."""
+    """Return whether an app is an ASGI app: it is a coroutine function, or has the parameters of ASGI 3.0."""
     if inspect.iscoroutinefunction(app) or inspect.iscoroutinefunction(getattr(app, "__call__", None)):  # noqa: B004
         return not inspect.isclass(app)
     try:
@@ -21,7 +21,7 @@ def is_asgi(app: Any) -> bool:
 
 
 def refusal(target: str) -> str:
-    """Return the message for an ASGI app, named as on a command line: ``module:app``, or ``module:factory()``."""
+    """Return the error message that refuses an ASGI app. ``target``: ``module:app``, or ``module:factory()``."""
     name = f"--factory {target.removesuffix('()')}" if target.endswith("()") else target
     return (
         f"{target} is an ASGI app, but this server runs WSGI apps. Run it with an ASGI server, whose blocking "

@@ -1,13 +1,14 @@
-"""Listening sockets for an address: TCP, a Unix socket, or a socket that already listens.
+"""Creation of the listening sockets of a server, for a TCP address, a Unix socket, or a socket that already listens.
 
-A listener always belongs to the server: a caller's socket is duplicated, so that several servers accept from one socket
-and each closes its own duplicate. The process that created a Unix socket's file removes it, and only if it still has
-the same inode. This module does not accept: ``_tcp`` does, and ``_prefork`` only keeps listeners open.
+Each server has its own listeners. A socket passed by the caller is duplicated: several servers can accept from the same
+socket, and each server closes only its duplicate. The process that created the file of a Unix socket also removes the
+file, unless the inode has changed. Connections are accepted in ``_acceptor``.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket as standard
 import stat
@@ -16,26 +17,33 @@ from typing import Any, TypeAlias
 from .._iowait.dns import getaddrinfo_at_once
 from ..socket import create_server, fromfd, socket
 
+logger = logging.getLogger("dhaga")
+
 Address: TypeAlias = "tuple[str | None, int] | str | os.PathLike[str] | standard.socket | list[Address]"
-"""(host, port), the path of a Unix socket ("\\0…": an abstract one), a listening socket, or a list of these."""
+"""An address: (host, port), the path of a Unix socket, a listening socket, or a list of these.
+
+The path of an abstract Unix socket begins with a zero byte.
+"""
 
 BACKLOG = 4096
-"""Connections that may wait to be accepted; Linux limits it to net.core.somaxconn, 4096 by default since 5.4.
+"""Maximum number of connections that wait to be accepted.
 
-The kernel drops the SYN of further ones, and their clients retry after a second.
+Linux limits this number to net.core.somaxconn, whose default is 4096 since Linux 5.4. The kernel drops the SYN packets
+of further clients, which retry after one second.
 """
 
 UNAVAILABLE = errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT
 
-# Taken at import, before a patch can replace it.
+# Copied at import, before a patch can replace the class.
 standard_socket = standard.socket
 
 
 def listen(address: Address, backlog: int = BACKLOG, reuse_port: bool = False) -> list[socket]:
-    """Return listeners at an address; a host may have several addresses. "" or None: every interface, IPv4 and IPv6.
+    """Return the listeners for an address, one for each address of a host.
 
-    Parks: never; a host name is resolved synchronously. A socket is duplicated; closing it is up to the caller.
-    Raises: OSError, ValueError, TypeError.
+    The host "" or None means all interfaces, with IPv4 and IPv6. A listening socket is duplicated, and the caller must
+    close the original. Parks: never; the lookup of a host name blocks the OS thread. Raises: OSError, ValueError,
+    TypeError.
     """
     if isinstance(address, list):
         return listen_at_all(address, backlog, reuse_port)
@@ -69,27 +77,35 @@ def duplicate(listener: standard.socket) -> socket:
 
 
 def listen_at_host(host: str | None, port: int, backlog: int, reuse_port: bool) -> list[socket]:
-    """Listen at each address of a host, on one port; for port 0, all use the port of the first listener."""
+    """Listen at each address of a host. If the port is 0, the kernel chooses a port for the first listener, and the
+    others use the same port.
+    """
     try:
         found = getaddrinfo_at_once(host or None, port, type=standard.SOCK_STREAM, flags=standard.AI_PASSIVE)
     except standard.gaierror as error:
         raise standard.gaierror(error.errno, f"{error.strerror}: the host {host!r}") from None
     listeners: list[socket] = []
     unavailable: OSError | None = None
-    for family, target in dict.fromkeys((family, target[:2]) for family, _, _, _, target in found):
-        target_address = (target[0], port or (listeners[0].getsockname()[1] if listeners else 0))
+    for family, (name, _, *scope) in dict.fromkeys((family, target) for family, _, _, _, target in found):
+        target = (name, port or (listeners[0].getsockname()[1] if listeners else 0), *scope)
         try:
-            listeners.append(create_server(target_address, family=family, backlog=backlog, reuse_port=reuse_port))
+            listeners.append(listen_at_target(family, target, backlog, reuse_port))
         except OSError as error:
-            if error.errno not in UNAVAILABLE:  # such as ::1 of localhost where IPv6 is turned off
+            if error.errno not in UNAVAILABLE:  # for example, ::1 while IPv6 is turned off
                 close_all(listeners)
                 raise
             unavailable = error
     if not listeners and unavailable is not None:
         raise unavailable
-    for listener in listeners:  # inherited by connections: otherwise a second write waits 40 ms for a delayed ACK
-        listener.setsockopt(standard.IPPROTO_TCP, standard.TCP_NODELAY, 1)
     return listeners
+
+
+def listen_at_target(family: int, target: Any, backlog: int, reuse_port: bool) -> socket:
+    """Listen at one address in the form of ``getaddrinfo`` and ``getsockname``: with flow and scope for IPv6."""
+    listener = create_server(target, family=family, backlog=backlog, reuse_port=reuse_port)
+    # Connections inherit the option; without it, a second write waits 40 ms for an ACK.
+    listener.setsockopt(standard.IPPROTO_TCP, standard.TCP_NODELAY, 1)
+    return listener
 
 
 def close_all(listeners: list[socket]) -> None:
@@ -101,7 +117,10 @@ def close_all(listeners: list[socket]) -> None:
 
 
 class UnixListener(socket):
-    """A listening Unix socket that unlinks its file when closed, unless another server has replaced that file."""
+    """A listening Unix socket. A close unlinks the socket's file, unless another server has replaced the file.
+
+    If the file cannot be removed, a warning is logged, and the socket is closed nevertheless.
+    """
 
     __slots__ = ("file_id", "path", "pid")
 
@@ -116,23 +135,27 @@ class UnixListener(socket):
         self.file_id = file_identity(self.path)
 
     def _real_close(self, *args: Any) -> None:
-        if self.file_id is not None and self.pid == os.getpid() and file_identity(self.path) == self.file_id:
-            os.unlink(self.path)
-        self.file_id = None
-        super()._real_close(*args)
+        try:
+            if self.file_id is not None and self.pid == os.getpid() and file_identity(self.path) == self.file_id:
+                os.unlink(self.path)
+        except OSError as error:  # for example, the process may no longer write to the directory
+            logger.warning("the file of a closed Unix socket remains: %s", error)
+        finally:
+            self.file_id = None
+            super()._real_close(*args)
 
 
 def file_identity(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a file, or None without a file: a later file of that name has another inode."""
+    """Return the device and inode of a file, or None if there is no file. The two numbers identify the file."""
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # removed, or abstract: the name begins with a zero byte
+    except (OSError, ValueError):  # removed, or an abstract socket, whose name begins with a zero byte
         return None
     return status.st_dev, status.st_ino
 
 
 def listen_at_path(path: str, backlog: int) -> socket:
-    """Listen at a Unix socket; the file of a dead server is replaced."""
+    """Listen at a Unix socket. The file of a server that no longer listens is replaced."""
     remove_stale(path)
     listener = UnixListener(path)
     try:
@@ -140,12 +163,14 @@ def listen_at_path(path: str, backlog: int) -> socket:
         listener.listen(backlog)
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"{os.strerror(error.errno or 0)}: the Unix socket {path!r}") from None
+        # If the path is too long, Python itself raises an error, which has a text but no errno.
+        why = error.strerror or str(error)
+        raise OSError(error.errno or errno.ENAMETOOLONG, f"{why}: the Unix socket {path!r}") from None
     return listener
 
 
 def remove_stale(path: str) -> None:
-    """Unlink a socket's file if it refuses a connect, which means that no server listens there."""
+    """Unlink the file of a Unix socket if the socket refuses a connection, because then no server listens there."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return

@@ -1,4 +1,4 @@
-"""``OneProcess``: serves a program in this process, where none forks. ``_prefork`` has its counterpart, the master."""
+"""``OneProcess``: a service that serves a program in the current process. ``_prefork`` serves in forked workers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ logger = logging.getLogger("dhaga")
 
 
 class OneProcess(Service):
-    """Listens and serves in this process: ``OneProcess(setup, address).run()``.
+    """A service that listens and serves in the current process: ``OneProcess(setup, address).run()``.
 
-    On Windows Ctrl-Break drains for ``grace`` seconds, elsewhere SIGTERM; a second one, or Ctrl-C, ends at once.
-    ``threads``: OS threads, with a server each. ``scheme``: with it, such as ``http``, the log shows URLs.
+    After SIGTERM, or Ctrl-Break on Windows, the handlers of connections get ``grace`` seconds to finish. A second such
+    signal, or Ctrl-C, ends the service at once. ``threads``: number of OS threads, each with its own server.
+    ``scheme``: a URL scheme such as ``http``. With a scheme, the log shows URLs instead of addresses.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class OneProcess(Service):
         self.scheme = scheme
 
     def run(self) -> int:
-        """Serve until a signal ends it. From: main code. Returns: an exit status. Raises: OSError."""
+        """Serve until a signal ends the service. From: main code. Returns: an exit status. Raises: OSError."""
         self.listeners = listen(self.address, self.backlog)
         former = {number: signal.getsignal(number) for number in STOP_SIGNALS}
         try:
@@ -50,7 +51,7 @@ class OneProcess(Service):
                 signal.signal(number, handler)
 
     def serve(self) -> int:
-        """Serve at the listeners until a stop request. Returns: an exit status."""
+        """Serve at the open listeners until a stop request arrives. Returns: an exit status."""
         where = ", ".join(self.url_of(listener.getsockname()) for listener in self.listeners)
         try:
             make_server = self.setup()
@@ -66,5 +67,5 @@ class OneProcess(Service):
         return 1 if request is None else 0
 
     def url_of(self, address: object) -> str:
-        """Return a listener's address in words."""
+        """Return a listener's address as text: a URL, or the address if ``scheme`` is empty."""
         return f"{self.scheme}://{format_address(address)}" if self.scheme else format_address(address)

@@ -1,15 +1,18 @@
-"""The prefork master: it listens, forks workers that serve, replaces dead ones, and reloads them on SIGHUP.
+"""The prefork master: a process that listens, forks workers that serve, replaces dead workers, and reloads on SIGHUP.
 
-The master is plain standard code without threads, loop or dhagas, so that it may fork at any time; it never imports the
-program it serves (``_worker_process`` does). It keeps the listening sockets open for its whole life: connections wait
-in their backlog while workers come and go, so that none is lost.
+The master has no threads, loop or dhagas, so that it can fork at any time. The workers import the program, and the
+master never does. The master keeps the listening sockets open until it stops. While workers are replaced, connections
+wait in the backlog, so that none is lost.
 
-Workers: one per slot. ``serving[slot]`` is the current generation, ``starting[slot]`` the next one during a reload; a
-worker in neither was told to end. A dead worker's slot is in ``respawn_at``, later each time it dies early.
-Reload: fork one new worker. When that worker serves, fork the rest. When all of them serve, they become ``serving``,
-and the old workers drain. If a new worker dies before that, the reload ends and the old generation stays.
-Signals only write a byte to the self-pipe; one loop reads the self-pipe, the workers' pipes and the clock. A worker
-told to end gets ``kill_at``, after which it is killed. Only this loop changes the state, so that no lock is needed.
+Each slot, a number below the number of workers, has one worker. ``serving`` maps slots to the current generation of
+workers, and ``starting`` maps slots to the next generation during a reload. A worker in neither mapping was sent a
+signal to end. ``respawn_at`` maps the slots of dead workers to the time at which a new worker starts. The delay doubles
+with each death soon after a start.
+A reload forks one new worker. When this worker serves, the master forks the other new workers. When all new workers
+serve, they become ``serving``, and the old workers drain. If a new worker dies before it serves, the reload is
+abandoned, and the old generation continues.
+A signal only writes a byte to the self-pipe. One loop reads the self-pipe, the workers' pipes and the clock. Only this
+loop changes the state, so that no lock is needed. The loop kills a worker that has not ended by its ``kill_at``.
 """
 
 from __future__ import annotations
@@ -29,34 +32,42 @@ from .._kernel import originals
 from .._kernel.faces.arguments import check_seconds
 from .._kernel.run.attachment import schedulers
 from ..socket import socket
-from ._listeners import BACKLOG, Address, close_all, format_address, listen
+from ._listeners import BACKLOG, Address, close_all, format_address, listen, listen_at_target
 from ._service import GRACE, Setup
 from ._signal_pipe import SignalPipe
-from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_SECONDS, SERVES, Worker
+from ._worker_process import CLEANUP_SECONDS, DRAINED, EXIT_FAILURE, EXIT_SECONDS, SERVES, Worker
 
 logger = logging.getLogger("dhaga")
 
 RESPAWN_DELAYS = 0.1, 10.0
-"""Seconds until a dead worker is replaced: the first delay, and the longest. The delay doubles with each early death.
+"""The shortest and the longest delay until a dead worker is replaced, in seconds.
+
+The delay doubles with each early death.
 """
 
 STABLE_SECONDS = 10.0
-"""A worker that has lived longer did not die early: its slot starts again at the first delay."""
+"""Age of a worker, in seconds, up to which its death counts as early. The death of an older worker resets the delay of
+its slot to the shortest delay.
+"""
+
+
+MAX_POLL_SECONDS = 1e6
+"""Maximum duration of one poll, in seconds. ``epoll_wait`` takes at most 2**31 - 1 ms, 25 days."""
 
 
 def flush_output() -> None:
-    """Flush buffered output, because each child would write it again."""
+    """Flush the standard streams before a fork, because the child would write buffered output a second time."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # None: the descriptor was closed at the start (``>&-``)
+        if stream is not None:  # None if the process was started without this stream (``>&-``)
             with contextlib.suppress(OSError):  # a full disk, or a closed pipe
                 stream.flush()
 
 
 class WorkerProcess:
-    """The master's state of a worker.
+    """The master's record of one worker.
 
-    ``pipe``: brings SERVES, then DRAINED when the worker exits, and EOF when it ends; ``kill_at``: the worker's
-    deadline to end.
+    ``pipe``: the master's end of a pipe. The pipe receives SERVES when the worker serves, DRAINED when the worker
+    begins to exit, and finally end-of-file. ``kill_at``: the time at which the master kills the worker.
     """
 
     def __init__(self, pid: int, slot: int, pipe: standard.socket) -> None:
@@ -64,11 +75,11 @@ class WorkerProcess:
         self.slot = slot
         self.pipe = pipe
         self.started_at = originals.monotonic()
-        self.ready = False  # it has reported that it serves
+        self.ready = False  # the worker has reported SERVES
         self.kill_at = math.inf
 
     def extend_life(self, seconds: float) -> None:
-        """Move the deadline, if it is earlier, to ``seconds`` from now."""
+        """Postpone ``kill_at`` to a time that is at least ``seconds`` seconds from now."""
         self.kill_at = max(self.kill_at, originals.monotonic() + seconds)
 
     def signal(self, number: int) -> None:
@@ -77,13 +88,15 @@ class WorkerProcess:
 
 
 class Master:
-    """Listens, and forks workers that serve: ``Master(setup, address, workers=4).run()``.
+    """A master that listens, and forks workers that serve: ``Master(setup, address, workers=4).run()``.
 
-    A dead worker is replaced. SIGHUP: new workers, which import the program anew, replace the old workers once all of
-    them serve; if one fails to start, the old workers stay. SIGTERM: drain for ``grace`` seconds; a second SIGTERM,
-    SIGINT or SIGQUIT: end at once. ``threads``: OS threads per worker, with a server each. ``reuse_port``: a listening
-    socket per worker (SO_REUSEPORT, the kernel distributes connections) instead of a shared one. ``scheme``: with it,
-    such as ``http``, the log shows URLs instead of addresses.
+    After SIGHUP, new workers import the program again, and replace the old workers once all new workers serve. After
+    SIGTERM, workers drain for ``grace`` seconds. After SIGINT, SIGQUIT or a second SIGTERM, workers end at once.
+
+    ``threads``: number of OS threads per worker, each with its own server.
+    ``reuse_port``: if true, each worker has its own listening sockets (SO_REUSEPORT), and the kernel distributes
+    connections among them.
+    ``scheme``: a URL scheme such as ``http``. With a scheme, the log shows URLs instead of addresses.
     """
 
     def __init__(
@@ -109,13 +122,13 @@ class Master:
         self.reuse_port = reuse_port
         self.scheme = scheme
         self.slots = range(workers)
-        self.listeners: list[list[socket]] = []  # by slot
-        self.workers: dict[int, WorkerProcess] = {}  # live ones, by pid
+        self.listeners: list[list[socket]] = []  # the listeners of each slot
+        self.workers: dict[int, WorkerProcess] = {}  # live workers, by pid
         self.serving: dict[int, WorkerProcess] = {}  # the current generation, by slot
         self.starting: dict[int, WorkerProcess] = {}  # the next generation, by slot
-        self.respawn_at: dict[int, float] = {}  # by slot
-        self.early_exits: dict[int, int] = {}  # consecutive ones, by slot
-        self.stop_signal: int | None = None  # sent to all workers; None while the master serves
+        self.respawn_at: dict[int, float] = {}  # the time of the next start, by slot
+        self.early_exits: dict[int, int] = {}  # the number of times that the delay has doubled, by slot
+        self.stop_signal: int | None = None  # the signal sent to all workers, or None while the master serves
         self.status = 0
         self.announced = False
         self.handlers: dict[int, Callable[[], object]] = {
@@ -127,11 +140,11 @@ class Master:
         }
 
     def run(self) -> int:
-        """Serve until a signal ends the master. From: main code, while there are no dhagas.
+        """Serve until a signal ends the master. From: main code, while the process has no dhagas.
 
         Returns: an exit status. Raises: OSError, RuntimeError; in the workers SystemExit.
         """
-        # A scheduler of main code that has waited, such as for a database, does no harm.
+        # A scheduler without dhagas is allowed: main code may have waited for a database, for example.
         if any(scheduler.live for scheduler in schedulers):
             raise RuntimeError("a master forks, and must do so while this process has no dhagas")
         pid = os.getpid()
@@ -152,13 +165,13 @@ class Master:
         return [first, *([self.listen_again(listener) for listener in first] for _ in self.slots[1:])]
 
     def listen_again(self, listener: socket) -> socket:
-        """Return another listener at the same address, or the same one if its family has no SO_REUSEPORT."""
+        """Return a second listener at the address of ``listener``, or ``listener`` itself if it lacks SO_REUSEPORT."""
         if listener.family not in (AF_INET, AF_INET6) or not listener.getsockopt(SOL_SOCKET, SO_REUSEPORT):
             return listener
-        return listen(listener.getsockname()[:2], self.backlog, True)[0]
+        return listen_at_target(listener.family, listener.getsockname(), self.backlog, True)
 
     def supervise(self) -> None:
-        """Start the workers, then handle signals, pipes and deadlines until no worker is left."""
+        """Start the workers, then handle signals, pipes and deadlines until the last worker has ended."""
         logger.info("master %d starts", os.getpid())
         self.selector.register(self.signal_pipe.read_end, 1, self.dispatch_signals)
         self.reload()
@@ -180,11 +193,11 @@ class Master:
     # ---- time
 
     def poll_timeout(self) -> float | None:
-        """Return the seconds until the next deadline, or None without one."""
+        """Return the seconds until the next deadline, up to ``MAX_POLL_SECONDS``, or None if there is no deadline."""
         next_time = min(
             [*self.respawn_at.values(), *(worker.kill_at for worker in self.workers.values())], default=math.inf
         )
-        return None if next_time == math.inf else max(0.0, next_time - originals.monotonic())
+        return None if next_time == math.inf else min(max(0.0, next_time - originals.monotonic()), MAX_POLL_SECONDS)
 
     def kill_overdue(self) -> None:
         now = originals.monotonic()
@@ -207,16 +220,18 @@ class Master:
 
     def dispatch_signals(self) -> None:
         for number in self.signal_pipe.read():
-            if number in self.handlers:  # otherwise for a handler of the embedding program
+            if number in self.handlers:  # other signals belong to the embedding program
                 self.handlers[number]()
 
     def reload(self) -> None:
         """Fork the first worker of a new generation, unless the master is stopping."""
         if self.stop_signal is not None:
             return
-        self.terminate(self.starting.values(), signal.SIGTERM)  # left by an unfinished reload; some may already serve
+        self.terminate(
+            self.starting.values(), signal.SIGTERM
+        )  # workers of an unfinished reload; some may already serve
         self.starting = {}
-        self.fork_new(self.slots[:1])  # only one worker at first, so that an error of the program is logged once
+        self.fork_new(self.slots[:1])  # only one worker, so that an error of the program is logged once
 
     def fork_new(self, slots: Iterable[int]) -> None:
         try:
@@ -226,15 +241,15 @@ class Master:
             self.abort_reload(f"no worker could be forked: {error}")
 
     def drain(self) -> None:
-        """Give workers ``grace`` seconds to finish their requests; at the second call, end them at once."""
+        """Give workers ``grace`` seconds to finish their requests. A second call ends the workers at once."""
         self.stop_workers(signal.SIGTERM if self.stop_signal is None else signal.SIGINT)
 
     def quit(self) -> None:
-        """End the workers at once; at the second call, kill them."""
+        """End the workers at once. A second call kills the workers."""
         self.stop_workers(signal.SIGINT if self.stop_signal in (None, signal.SIGTERM) else signal.SIGKILL)
 
     def stop_workers(self, number: int) -> None:
-        """Close the listeners and send every worker this signal; ``run`` returns when the last worker has ended."""
+        """Close the listeners and send a signal to all workers. ``run`` returns when the last worker has ended."""
         self.stop_signal = number
         self.starting = {}
         if self.workers:
@@ -244,14 +259,14 @@ class Master:
         self.terminate(self.workers.values(), number)
 
     def terminate(self, workers: Iterable[WorkerProcess], number: int) -> None:
-        """Send workers a signal that ends them, and set the deadline after which they are killed.
+        """Send workers a signal that ends them, and set the time at which they are killed.
 
-        One that drains already gets no second SIGTERM, which would end its requests at once.
+        A worker that already drains gets no second SIGTERM, which would end its requests at once.
         """
         seconds = {signal.SIGTERM: self.grace + 2 * CLEANUP_SECONDS, signal.SIGINT: CLEANUP_SECONDS}.get(
             signal.Signals(number), math.inf
         )
-        for worker in set(workers) & set(self.workers.values()):  # not reaped yet: a pid may be reused
+        for worker in set(workers) & set(self.workers.values()):  # a reaped worker's pid may be reused
             if number == signal.SIGTERM and worker.kill_at < math.inf:
                 continue
             worker.kill_at = originals.monotonic() + seconds
@@ -260,7 +275,7 @@ class Master:
     # ---- workers
 
     def on_pipe_readable(self, worker: WorkerProcess) -> None:
-        """Record that a worker serves, exits, or has closed its pipe (by its death, for example)."""
+        """Read and handle a report of a worker: SERVES, DRAINED, or end-of-file when the worker has ended."""
         if worker.pipe.fileno() < 0:  # reaped earlier in this round
             return
         report = worker.pipe.recv(1)
@@ -276,7 +291,7 @@ class Master:
             self.close_pipe(worker)
 
     def announce(self) -> None:
-        """Log the master's addresses, once: the program was imported, so requests are answered from now on."""
+        """Log the master's addresses once, when the first worker serves: from then on, requests are answered."""
         if not self.announced and self.stop_signal is None:
             self.announced = True
             where = ", ".join(self.url_of(listener) for listener in self.listeners[0])
@@ -293,7 +308,7 @@ class Master:
             worker.pipe.close()
 
     def advance_reload(self) -> None:
-        """Fork the rest of the generation when its first worker serves; when all serve, drain the old generation."""
+        """Fork the rest of the new generation. If all are forked already and serve, drain the old generation."""
         if len(self.starting) < len(self.slots):
             self.fork_new(self.slots[1:])
         elif all(worker.ready for worker in self.starting.values()):
@@ -306,7 +321,7 @@ class Master:
         self.terminate(old.values(), signal.SIGTERM)
 
     def reap(self) -> None:
-        """Handle ended workers; as process 1 of a container, also reap adopted children."""
+        """Reap and handle ended workers. As process 1 of a container, also reap adopted children."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -330,7 +345,10 @@ class Master:
             logger.info("worker %d %s", worker.pid, exit_description)
 
     def abort_reload(self, why: str) -> None:
-        """Keep the old workers, because a new worker failed to start; without old workers, stop the master."""
+        """End the new generation, because one of its workers failed to start.
+
+        If there are no old workers, stop the master.
+        """
         starting, self.starting = self.starting, {}
         if self.serving or self.respawn_at:
             logger.error("%s: the old workers keep serving, the reload is abandoned", why)
@@ -341,7 +359,7 @@ class Master:
             self.stop_workers(signal.SIGINT)
 
     def schedule_respawn(self, worker: WorkerProcess, exit_description: str) -> None:
-        """Set the time to replace a dead worker; the delay doubles with each consecutive early death."""
+        """Set the time at which a dead worker is replaced. The delay doubles with each consecutive early death."""
         now, slot = originals.monotonic(), worker.slot
         del self.serving[slot]
         self.early_exits[slot] = 0 if now - worker.started_at > STABLE_SECONDS else self.early_exits.get(slot, -1) + 1
@@ -351,7 +369,7 @@ class Master:
         self.respawn_at[slot] = now + pause
 
     def fork(self, slot: int) -> WorkerProcess:
-        """Fork a worker. In the child, this raises SystemExit when the service has ended. Raises: OSError."""
+        """Fork a worker. Raises: OSError; in the child SystemExit, when the child's service has ended."""
         pipe, worker_end = originals.socketpair()
         flush_output()
         with self.signal_pipe.blocked():
@@ -367,26 +385,30 @@ class Master:
             pipe.close()
             processes = 1 if self.reuse_port else len(self.slots)
             worker = Worker(self.setup, self.listeners[slot], self.threads, self.grace, processes)
-            raise SystemExit(worker.run(worker_end))
+            try:
+                raise SystemExit(worker.run(worker_end))
+            except OSError:  # for example, of a signal handler; the caller would take it for the error of a fork
+                logger.exception("worker %d has failed", os.getpid())
+                raise SystemExit(EXIT_FAILURE) from None
         worker_end.close()
         process = self.workers[pid] = WorkerProcess(pid, slot, pipe)
         self.selector.register(pipe, 1, functools.partial(self.on_pipe_readable, process))
         return process
 
     def drop_master_state(self, slot: int) -> None:
-        """Close, in the child, the files of the master and of other workers, and reset the signals."""
+        """Close the files of the master and of other workers, and reset the signal handlers. From: the child."""
         for listeners in self.listeners:
             close_all([listener for listener in listeners if listener not in self.listeners[slot]])
         self.signal_pipe.close()
         for number in self.handlers:
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closing terminal sends it to all of its processes
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a closing terminal sends SIGHUP to all of its processes
         self.selector.close()
         for worker in self.workers.values():
             worker.pipe.close()
 
 
 def describe_exit(status: int) -> str:
-    """Return a ``waitpid`` status in words."""
+    """Return a description in words of an exit status from ``waitpid``."""
     code = os.waitstatus_to_exitcode(status)
     return f"ended with status {code}" if code >= 0 else f"was killed by signal {-code} ({signal.strsignal(-code)})"

@@ -1,9 +1,10 @@
-"""A program that is served in one process, by a server in each OS thread: ``Service``.
+"""``Service``: the part of a process that serves a program, with one server per OS thread.
 
-``_worker_process`` runs it in each child of a master; ``_one_process`` where no process forks. The main code imports
-the program, and starts a server in its own OS thread and one in each further thread. Then it waits for a stop request:
-a signal's number, None when a server has ended by itself, or the SystemExit of a handler in a further thread. A second
-request while the service drains stops it at once.
+``_worker_process`` runs a service in each worker of a master, and ``_one_process`` runs a service without forks. Main
+code imports the program, and starts one server in the main thread and one in each further OS thread. Then the main code
+waits for a stop request: the number of a signal, None if a server has ended by itself, or the SystemExit of a
+connection's handler in a further thread. If a second signal arrives while the service drains, the service ends at once;
+a worker instead ignores a second ``DRAIN_SIGNAL``.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from . import TCPServer
 from ._listeners import Address, close_all
 
 Setup: TypeAlias = Callable[[], Callable[[Address], TCPServer]]
-"""Imports the program in each process, and returns a function that creates a server at an address for an OS thread."""
+"""A function that imports the program, and returns a second function, which makes a server for an address."""
 
 GRACE = 30.0
-"""Seconds that requests get to finish when a process ends. A supervisor of the master must wait longer."""
+"""Seconds that requests get to finish when a process ends. A supervisor must wait longer before it kills the master."""
 
 STOP_SIGNALS = (system.DRAIN_SIGNAL, *system.END_SIGNALS)
 
 
 class Service:
-    """Serves at listening sockets until a stop request: one signal drains, the others end at once.
+    """A service at listening sockets. ``DRAIN_SIGNAL`` drains the service, and ``END_SIGNALS`` end it at once.
 
-    ``threads``: OS threads, with a server each; ``grace``: seconds that handlers get to finish; ``processes``: those
-    that share the listeners.
+    ``threads``: number of OS threads, each with its own server.
+    ``grace``: seconds that the handlers of connections get to finish during a drain.
+    ``processes``: number of processes that share the listeners.
     """
 
     def __init__(self, setup: Setup, listeners: list[socket], threads: int, grace: float, processes: int = 1) -> None:
@@ -45,10 +47,10 @@ class Service:
         self.processes = processes
         self.stop_requests: SimpleQueue[int | BaseException | None] = SimpleQueue()
         self.servers: list[TCPServer] = []
-        self.further: list[Scheduler] = []  # of the further threads
+        self.further: list[Scheduler] = []  # the schedulers of the further threads
 
     def handle_signals(self) -> None:
-        """Make the signals that end a service requests to stop. From: the main thread."""
+        """Register handlers that convert ``STOP_SIGNALS`` to stop requests. From: the main thread."""
         for number in STOP_SIGNALS:
             signal.signal(number, self.request_stop)
 
@@ -68,7 +70,7 @@ class Service:
                 scheduler.spawn(server.start).result()
             self.servers.append(server)
             spawn(self.watch_server, server, daemon=True)
-        close_all(self.listeners)  # only the servers' duplicates must keep listening
+        close_all(self.listeners)  # from now on, only the servers' duplicates listen
 
     def watch_server(self, server: TCPServer) -> None:
         """Request a stop when a server ends, for any reason."""
@@ -76,18 +78,18 @@ class Service:
         self.stop_requests.put_nowait(None)
 
     def next_request(self) -> int | None:
-        """Wait for a request to stop. Raises: the SystemExit or KeyboardInterrupt of a handler."""
+        """Wait for a stop request, and return it. Raises: the SystemExit or KeyboardInterrupt of a handler."""
         request = self.stop_requests.get()
         if isinstance(request, BaseException):
             raise request
         return request
 
     def grace_after(self, request: int | None) -> float:
-        """Return the seconds that handlers get to finish after a stop request."""
+        """Return the number of seconds that the handlers of connections get to finish after a stop request."""
         return self.grace if request == system.DRAIN_SIGNAL else 0
 
     def stop_servers(self, request: int | None) -> None:
-        """Stop the servers, after a drain if the request is one; at once at a second stop request."""
+        """Stop the servers, after a drain if ``request`` is ``DRAIN_SIGNAL``. A request that hastens ends the drain."""
         hastening = spawn(self.stop_at_once, daemon=True)
         grace = self.grace_after(request)
         for stopped in [spawn(server.stop, grace) for server in self.servers]:
@@ -95,9 +97,13 @@ class Service:
         hastening.cancel()
         hastening.join()
 
+    def hastens(self, request: object) -> bool:
+        """Return whether a stop request during a drain ends the drain at once. None (a server has ended) does not."""
+        return isinstance(request, int)
+
     def stop_at_once(self) -> None:
-        """Wait for a second stop request, then reduce the grace of every server to 0."""
-        while not isinstance(self.stop_requests.get(), int):  # a server has ended, as expected during a stop
+        """Wait for a stop request that hastens, then reduce the grace of every server to 0."""
+        while not self.hastens(self.stop_requests.get()):
             pass
         for server in self.servers:
             spawn(server.stop, 0)
@@ -106,8 +112,8 @@ class Service:
 def exempt_loaded_program() -> None:
     """Exempt the objects that the program has loaded from later garbage collections.
 
-    A full collection stops all requests. With the 86,000 objects of Flask and SQLAlchemy it took 50 to 90 ms, without
-    them less than 1 ms. The import's garbage is collected first: it would stay otherwise.
+    A full collection delays all requests: for 50 to 90 ms if it includes the 86,000 objects of Flask and SQLAlchemy,
+    and otherwise for less than 1 ms. Garbage of the imports is collected first, because it would otherwise be kept.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,8 @@
-"""The self-pipe of the prefork master: each signal writes its number to it, and the master's loop reads the numbers.
+"""The self-pipe of the prefork master. For each signal, the interpreter writes the signal's number to the pipe. The
+master's loop reads the numbers.
 
-Not ``_kernel.run.loop.WakeupPipe``, which only wakes a loop and drops the bytes, respects an earlier wakeup fd, and
-restores no handlers. The master needs the numbers, and must restore fd and handlers in itself and in each child.
+``_kernel.run.loop.WakeupPipe`` cannot be used here. It only wakes a loop, drops the numbers of signals, and restores no
+handlers. The master needs these numbers. The master and each child must also restore the wakeup fd and the handlers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .._kernel.context_manager import contextmanager
 
 
 class SignalPipe:
-    """A self-pipe (``signal.set_wakeup_fd``) that yields the numbers of the given signals, a byte each."""
+    """A pipe that receives one byte per signal, the signal's number, through ``signal.set_wakeup_fd``."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self.numbers = set(numbers)
@@ -31,7 +32,7 @@ class SignalPipe:
             return b""
 
     def close(self) -> None:
-        """Restore the previous handlers and wakeup fd, and close both ends."""
+        """Restore the previous handlers and wakeup fd, and close both ends of the pipe."""
         for number, handler in self.former.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self.former_fd)
@@ -40,7 +41,7 @@ class SignalPipe:
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
-        """Block the signals during a fork: until it calls ``close``, the child would write to this shared pipe."""
+        """Block the signals during a fork: until the child calls ``close``, its signals also arrive in this pipe."""
         former = signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
         try:
             yield
@@ -49,4 +50,4 @@ class SignalPipe:
 
 
 def ignore(number: int, frame: object) -> None:
-    """Signal handler that does nothing: the number is read from the self-pipe."""
+    """Do nothing. This handler is registered because the self-pipe gets only signals that have a handler."""

@@ -1,15 +1,17 @@
-"""TCPServer: one dhaga per connection, over TCP or a Unix socket, with or without TLS.
+"""TCPServer: a server for TCP or Unix sockets, with or without TLS, with one dhaga per connection.
 
-A server belongs to the scheduler on which ``start`` ran. It has one acceptor dhaga per listener and one ``Connection``
-per client; several OS threads serve one address with a server each (``scheduler.spawn(server.start)``), several
-processes through ``_prefork``. ``_acceptor`` decides how many connections are accepted at once.
+A server belongs to the scheduler on which ``start`` ran. It has one acceptor dhaga per listener, and one ``Connection``
+per client. To serve an address in several OS threads, start a server in each thread
+(``scheduler.spawn(server.start)``). ``_prefork`` serves an address in several processes. ``_acceptor`` decides how many
+connections are accepted at once.
 
-Life of a connection: accepted under a permit of ``max_connections`` -> admitted to the scheduler -> TLS handshake, if
-any -> handler -> close_notify -> socket closed, permit released. The permit is acquired only once a client is there, so
-that a full server stops accepting and the backlog gives back-pressure.
+Life of a connection: accepted with a permit of ``max_connections`` -> admitted to the scheduler -> TLS handshake, if
+any -> handler -> close_notify -> socket closed, permit released. The permit is acquired only when a client connects. A
+full server stops accepting, and further clients wait in the backlog.
 Life of a server: not started -> serving -> stopping (listeners closed, handlers may finish) -> stopped (no acceptor and
-no connection is left). ``close`` and ``cancel_all`` run on the server's scheduler; ``stop`` may be called from anywhere
-and sends them there. The end of an acceptor, for any reason, stops the server, so that a missing listener is noticed.
+no connection is left). ``stop`` may be called from any thread, and calls ``close`` and ``cancel_all`` on the server's
+scheduler. When an acceptor ends, for any reason, the server stops. Otherwise a listener without an acceptor might
+remain unnoticed.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ import ssl as standard_ssl
 from collections.abc import Callable
 from typing import Any, Self
 
-from .._kernel.api import Timeout, spawn
+from .._kernel.api import spawn
 from .._kernel.errors import ParkError
-from .._kernel.faces.arguments import check_function, check_seconds
+from .._kernel.faces.arguments import check_function, check_seconds, checked_timeout
 from .._kernel.process.current_scheduler import current_scheduler
 from .._kernel.run.call_outs import calls_out
 from .._kernel.run.microthread import Dhaga
 from .._kernel.run.scheduler import Scheduler
 from .._kernel.run.uncaught import find_exit
+from .._kernel.timeout import Timeout
 from .._kernel.wait.current import this_waiter
 from .._kernel.wait.wait_queue import WaitQueue
 from .._sync.semaphore import Semaphore
@@ -39,20 +42,25 @@ from ._listeners import BACKLOG, Address, close_all, format_address, listen
 logger = logging.getLogger("dhaga")
 
 MAX_CONNECTIONS = 10_000
-"""Default bound of connections per server.
+"""Default maximum number of connections per server.
 
-An idle connection takes 10 KB; the limit of open files is often lower.
+An idle connection takes 10 KB of memory. The process's limit of open files is often lower than 10,000.
 """
 
 HANDSHAKE_SECONDS = 10.0
-"""Time for the two round trips of a TLS handshake. Each may lose a packet twice, which costs 1 + 2 s."""
+"""Maximum duration of a TLS handshake, in seconds.
+
+A handshake has two round trips. If a packet is lost twice, its round trip takes 1 + 2 s longer.
+"""
 
 GRACE = 5.0
-"""Seconds that handlers get to finish at the end of a ``with`` block, and after a Ctrl-C in ``serve_forever``."""
+"""Seconds that handlers get to finish after a ``with`` block without an error, and when Ctrl-C or a cancel ends
+``serve_forever``.
+"""
 
 
 class Connection(Dhaga):
-    """The dhaga that serves one connection; the socket is closed when it ends."""
+    """The dhaga that serves one connection. When the dhaga ends, the socket is closed."""
 
     __slots__ = ("peer", "server", "sock")
 
@@ -66,7 +74,7 @@ class Connection(Dhaga):
 
     @property
     def name(self) -> str:
-        """The name given, else the server's name with the peer's address; may be set."""
+        """The name of the dhaga, by default the server's name and the peer's address. A program may change the name."""
         return self.own_name or f"{self.server.name}, connection from {format_address(self.peer)}"
 
     @name.setter
@@ -80,12 +88,12 @@ class Connection(Dhaga):
             server.handler(self.sock, self.peer)
         elif self.handshake():
             server.handler(self.sock, self.peer)
-            self.send_close_notify()
+            send_close_notify(self.sock)
 
     def handshake(self) -> bool:
-        """Wrap the socket in TLS.
+        """Wrap the socket in TLS. Returns: whether the handshake succeeded.
 
-        Returns: whether the handshake succeeded; a failure is the peer's fault, and logged at INFO.
+        A failure is logged at INFO, because the peer causes it.
         """
         context: Any = self.server.ssl_context
         try:
@@ -97,17 +105,8 @@ class Connection(Dhaga):
             return False
         return True
 
-    def send_close_notify(self) -> None:
-        """Send TLS's close_notify, so that the peer can tell the end from a truncation; do not wait for the answer."""
-        tls: Any = self.sock
-        try:
-            tls.settimeout(0)
-            tls.unwrap()
-        except (OSError, ValueError):  # the send would block, or the handler has closed the socket
-            pass
-
     def _report(self, error: BaseException) -> None:
-        """Log an exception of the handler, but no cancel; SystemExit and KeyboardInterrupt end the program as usual."""
+        """Log an exception of the handler. SystemExit and KeyboardInterrupt end the program; a cancel is ignored."""
         if isinstance(error, Exception):
             logger.error("%s: the handler failed", self.name, exc_info=error)
             return
@@ -123,12 +122,29 @@ class Connection(Dhaga):
             self.server.on_connection_end(self)
 
 
-class TCPServer:
-    """Calls ``handler(sock, peer)`` in a new dhaga for each connection, and closes the socket when it returns.
+def send_close_notify(tls: Any) -> None:
+    """Send TLS's close_notify without waiting for the answer.
 
-    With an ``ssl_context`` the handshake runs in that dhaga, within ``handshake_timeout`` seconds; a standard context
-    is changed to create sockets that park. An exception of a handler is logged and ends only its connection. Beyond
-    ``max_connections`` clients wait in the ``backlog``. Long-lived handlers should check ``stopping``.
+    Without close_notify, the peer could not distinguish the end of the data from a truncation.
+    """
+    timeout = tls.gettimeout()
+    try:
+        tls.settimeout(0)
+        try:
+            tls.unwrap()
+        finally:
+            tls.settimeout(timeout)
+    except (OSError, ValueError):  # the send would block, or the handler has closed the socket
+        pass
+
+
+class TCPServer:
+    """A server that calls ``handler(sock, peer)`` in a new dhaga for each connection, and then closes the socket.
+
+    With an ``ssl_context``, the TLS handshake also runs in this dhaga, within ``handshake_timeout`` seconds. A standard
+    context is changed: from then on, it creates sockets that park. An exception of a handler is logged, and ends only
+    the handler's connection. Clients beyond ``max_connections`` wait in the ``backlog``. Long-lived handlers should
+    check ``stopping``.
 
     >>> from dhaga.socket import create_connection
     >>> with TCPServer(lambda sock, peer: sock.sendall(sock.recv(99)), ("127.0.0.1", 0)) as server:
@@ -164,18 +180,17 @@ class TCPServer:
         self.ssl_context = ssl_context
         self.backlog = backlog
         self.reuse_port = reuse_port
-        check_seconds(handshake_timeout)
-        self.handshake_timeout = handshake_timeout
+        self.handshake_timeout: float | None = checked_timeout(handshake_timeout)
         self.name = name
         self.permits: Semaphore = Semaphore(max_connections)
         self.addresses: list[Any] = []
         self.listeners: list[socket] = []
-        # Dictionaries, because they have an order: the first to come is the first to be stopped.
+        # Dictionaries are ordered, so that the oldest acceptor or connection is stopped first.
         self.acceptors: dict[Acceptor, None] = {}
         self.connections: dict[Connection, None] = {}
         self.stopping: bool = False
         self.processes: int = 1  # number of processes that accept from the same listeners
-        # Gets the SystemExit or KeyboardInterrupt of a handler in an OS thread that has no main code to pass it to.
+        # Called with a handler's SystemExit or KeyboardInterrupt, if the handler's OS thread has no main code.
         self.on_exit: Callable[[BaseException], object] | None = None
         self.end_waiters: WaitQueue = WaitQueue(self, f"end of {name}")
         self.scheduler: Scheduler = None  # type: ignore[assignment]
@@ -189,9 +204,10 @@ class TCPServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """The first of ``addresses``: host, and the port that the kernel chose. Raises: RuntimeError before ``start``.
+        """The first of ``addresses``, as host and port. Raises: RuntimeError before ``start``.
 
-        The type fits TCP over IPv4; IPv6 appends flow and scope, and a Unix socket's address is its path.
+        If port 0 was requested, the address has the port that the kernel chose. The annotated type is correct for IPv4.
+        An IPv6 address also has flow and scope, and the address of a Unix socket is its path.
         """
         if not self.addresses:
             raise RuntimeError(f"{self!r} has no address before start()")
@@ -217,13 +233,13 @@ class TCPServer:
         return self
 
     def admit(self, sock: socket, peer: Any) -> None:
-        """Start the dhaga of a connection that an acceptor has a permit for."""
+        """Start the dhaga of an accepted connection. The caller has acquired a permit for the connection."""
         connection = Connection(self, sock, peer)
         self.connections[connection] = None
         self.scheduler.admit(connection)
 
     def on_acceptor_end(self, acceptor: Acceptor) -> None:
-        """Stop the server, so that a listener without an acceptor is noticed."""
+        """Stop the server. Otherwise a listener without an acceptor might remain unnoticed."""
         self.acceptors.pop(acceptor, None)
         self.close()
 
@@ -237,10 +253,10 @@ class TCPServer:
     # ---- the end
 
     def serve_forever(self, grace: float | None = GRACE) -> None:
-        """Serve until ``stop`` is called; a Ctrl-C or a cancel stops the server within ``grace`` seconds.
+        """Serve until the server has ended. Ctrl-C or a cancel stops the server within ``grace`` seconds.
 
-        Parks: until the server has ended (``end of NAME``). From: a dhaga, main code, any OS thread. Starts the server
-        if needed.
+        The server is started if needed. Parks: until the server has ended (``end of NAME``). From: a dhaga, main code,
+        any OS thread.
         """
         check_seconds(grace)
         if self.scheduler is None:
@@ -251,18 +267,18 @@ class TCPServer:
             self.stop(grace)
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop accepting, give handlers ``timeout`` seconds to finish, then cancel the rest and wait for their end.
+        """Stop accepting, give handlers ``timeout`` seconds to finish, cancel the rest, and wait until all have ended.
 
-        Parks: until the last has ended (``end of NAME``); never when called by a handler of this server. A cancel of
-        the caller, a Ctrl-C, or another stop with a shorter timeout ends the wait earlier. From: a dhaga, main code,
-        any OS thread. Raises: ParkError in coroutines and callbacks.
+        A cancel of the caller, Ctrl-C, or another call with a shorter timeout cancels the handlers earlier.
+        Parks: until the last handler has ended (``end of NAME``); never in a handler of this server. From: a dhaga,
+        main code, any OS thread. Raises: ParkError in coroutines and callbacks.
         """
         check_seconds(timeout)
         me = this_waiter()
         self.stopping = True
         if self.scheduler is None:
             return
-        if not self.scheduler.thread_ident:  # the scheduler has ended, or is the parent process's
+        if not self.scheduler.thread_ident:  # the scheduler has ended, or belongs to the parent process
             self.discard_dead()
         elif me in self.connections:
             spawn(self.stop, timeout, name=f"stop {self.name}", daemon=True)
@@ -278,7 +294,7 @@ class TCPServer:
             self.end_waiters.wait_uncancellable(self.wake_end_waiters)
 
     def close(self) -> None:
-        """Begin a graceful stop; no-op if begun. Parks: never. From: the server's scheduler."""
+        """Begin a graceful stop. Later calls have no effect. Parks: never. From: the server's scheduler."""
         self.stopping = True
         if self.listeners:
             for acceptor in list(self.acceptors):
@@ -290,19 +306,22 @@ class TCPServer:
         self.wake_end_waiters()
 
     def release(self, connection: Connection) -> None:
-        """Hook for subclasses: called once for each live connection when a graceful stop begins. Must not park."""
+        """Do nothing. Subclasses override this hook, which must not park.
+
+        ``close`` calls it for each live connection when a graceful stop begins.
+        """
 
     def cancel_all(self) -> None:
         for connection in list(self.connections):
             connection.cancel(f"{self.name} stops")
 
     def wake_end_waiters(self) -> None:
-        """If the server has ended, wake the callers that wait for its end."""
+        """Wake the callers that wait for the server's end, if the server has ended."""
         if self.ended:
             self.end_waiters.wake_all()
 
     def discard_dead(self) -> None:
-        """Close the sockets of a server whose scheduler has ended, or is in the parent process."""
+        """Close the sockets of a server whose scheduler has ended, or belongs to the parent process."""
         close_all(self.listeners)
         for connection in self.connections:
             connection.sock.close()

@@ -1,10 +1,10 @@
-"""A prefork worker between its fork and its exit; the master is in ``_prefork``.
+"""A prefork worker, from its fork to its exit: a service that reports to the master in ``_prefork``.
 
-The main code serves (``_service``) until a stop request, which is SIGTERM when the master has died. The pipe to the
-master carries SERVES once all servers serve, and DRAINED when the worker begins to exit. The end of the pipe reports
-the death of the worker to the master, and the death of the master to the worker. An alarm kills a worker that hangs.
-The exit has the order of any program's: threads are joined, then exit handlers run, in which libraries send what they
-still hold.
+The main code serves (``_service``) until a stop request. The death of the master has the same effect as SIGTERM.
+Through a pipe, the worker sends SERVES to the master once all servers serve, and DRAINED when the exit begins. When the
+master or the worker dies, the other process reads end-of-file from the pipe. An alarm kills a worker that hangs.
+Like any Python program, a worker first joins its threads, and then runs the exit handlers, in which libraries send
+buffered data.
 """
 
 from __future__ import annotations
@@ -20,28 +20,32 @@ from fcntl import F_GETFL, F_SETFL, F_SETOWN, FASYNC, fcntl
 
 from .._kernel.api import spawn
 from .._kernel.context_manager import contextmanager
+from .._kernel.platform.system import system
 from ..socket import adopt, socket
 from ._service import Service, exempt_loaded_program
 
 logger = logging.getLogger("dhaga")
 
 CLEANUP_SECONDS = 1.0
-"""Seconds that cancelled handlers get for their ``finally`` blocks, before the process is killed."""
+"""Seconds that the ``finally`` blocks of cancelled handlers get before the process is killed."""
 
 EXIT_SECONDS = 10.0
-"""Seconds that a worker gets for its exit, once it has drained. The exporters of services flush within these."""
+"""Seconds that a drained worker gets to exit. Libraries that export logs or metrics send their last data meanwhile."""
 
 SERVES, DRAINED = b"+", b"-"
-"""Reports of a worker to its master."""
+"""The reports that a worker sends to its master."""
+
+MAX_ALARM = 2**31 - 1
+"""Maximum of ``signal.alarm`` in seconds, 68 years. A longer or infinite grace is reduced to this maximum."""
 
 EXIT_FAILURE = 1
 
 
 class Worker(Service):
-    """The service of a worker: SIGTERM drains, SIGINT or SIGQUIT ends at once. If the master dies, it drains."""
+    """The service of a worker. SIGTERM or the master's death drains it, and SIGINT or SIGQUIT ends it at once."""
 
     def run(self, pipe: standard.socket) -> int:
-        """Serve; report on ``pipe`` when all servers serve, and drain when the master closes its end.
+        """Serve until a stop request arrives. ``pipe``: the socket connected to the master.
 
         From: main code. Returns: an exit status. Raises: the SystemExit or KeyboardInterrupt of a handler.
         """
@@ -62,21 +66,32 @@ class Worker(Service):
         return EXIT_FAILURE if request is None else 0
 
     def watch_master(self, pipe: socket) -> None:
-        """Report to the master that all servers serve, then drain when its end of the pipe closes."""
+        """Send SERVES to the master, wait until the master's end of the pipe closes, then request a drain."""
         with pipe, contextlib.suppress(OSError):
             pipe.send(SERVES)
             pipe.recv(1)
         logger.error("worker %d drains, as the master has died", os.getpid())
         self.stop_requests.put_nowait(signal.SIGTERM)
 
+    def hastens(self, request: object) -> bool:
+        """Return whether a stop request during a drain ends the drain at once. ``DRAIN_SIGNAL`` does not.
+
+        If the whole process group gets SIGTERM, a worker gets it from the sender, from the master, and again if the
+        master dies. To end the workers at once, the master sends SIGINT.
+        """
+        return super().hastens(request) and request != system.DRAIN_SIGNAL
+
     def stop(self, request: int | None) -> None:
-        """Stop the servers. An alarm ends the process if they hang and the master is dead."""
+        """Stop the servers. An alarm kills the process if a server hangs, because the master may be dead."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(math.ceil(self.grace_after(request) + 3 * CLEANUP_SECONDS))
+        signal.alarm(math.ceil(min(self.grace_after(request) + 3 * CLEANUP_SECONDS, MAX_ALARM)))
         self.stop_servers(request)
 
     def begin_exit(self, master: socket) -> None:
-        """Give the exit its time, here and in the master, and add the time that the drain has not used."""
+        """Send DRAINED, so that the master waits for the exit, and set an alarm for the exit.
+
+        If the alarm of the drain is due later, its time is kept.
+        """
         signal.alarm(max(signal.alarm(0), math.ceil(EXIT_SECONDS + CLEANUP_SECONDS)))
         with contextlib.suppress(OSError):  # the master has died
             master.send(DRAINED)
@@ -84,7 +99,10 @@ class Worker(Service):
 
 @contextmanager
 def die_with_master(pipe: standard.socket) -> Iterator[None]:
-    """Kill the process with SIGIO if the master dies during the block, such as a long import, where no code parks."""
+    """Make SIGIO kill the process if the master dies during the block.
+
+    During a long import that never parks, no dhaga could watch the pipe.
+    """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     flags = fcntl(pipe, F_GETFL)
     fcntl(pipe, F_SETOWN, os.getpid())

@@ -36,6 +36,9 @@ class Moved(RequestHandler):
     def get(self) -> None:
         self.redirect(self.get_query_argument("to", "/"))
 
+    def post(self) -> None:
+        self.redirect("/", status=303)
+
 
 class Broken(RequestHandler):
     def get(self) -> None:

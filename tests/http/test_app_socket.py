@@ -108,6 +108,8 @@ def test_the_socket_of_an_ended_request_does_not_reach_into_the_next() -> None:
         if len(kept) == 2:
             with pytest.raises(OSError, match="has ended"):
                 kept[0].sendall(b"late")
+            with pytest.raises(OSError, match="has ended"):
+                kept[0].recv(1, socket.MSG_PEEK)
         return hello(environ, start_response)
 
     with serving(app) as server:

@@ -16,6 +16,7 @@ from dhaga.http._server.connection import ServerConnection
 from dhaga.http._server.request_parser import RequestParser
 from dhaga.http._server.response import Response
 from dhaga.http.wsgi import Server
+from dhaga.threading import Event
 from tests.http.wire import (
     TEXT,
     Answer,
@@ -30,12 +31,31 @@ from tests.http.wire import (
     serving,
     to_the_end,
 )
+from tests.kit.certificates import NAME, client_context, server_context
+from tests.kit.tls import VERSIONS
 
 
 def test_after_connect_comes_no_other_request() -> None:
     with serving(hello) as server:
         found = Answer(ask(server, get("x:80", method="CONNECT") + get()))
         assert (found.body, found.fields["connection"], found.rest) == (b"hello", "close", b"")
+
+
+@pytest.mark.logs
+def test_each_request_is_a_unit_of_work_also_if_the_app_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace: list[str] = []
+    monkeypatch.setattr(connection, "begin_new_work", lambda: trace.append("begins"))
+    monkeypatch.setattr(connection, "end_work", lambda: trace.append("ends"))
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        trace.append(environ["PATH_INFO"])
+        if environ["PATH_INFO"] == "/fails":
+            raise ZeroDivisionError
+        return hello(environ, start_response)
+
+    with serving(app) as server:
+        ask(server, get("/works") + get("/fails"))
+    assert trace == ["begins", "/works", "ends", "begins", "/fails", "ends"]
 
 
 def test_nothing_of_a_conversation_is_left_for_the_garbage_collector() -> None:
@@ -172,6 +192,20 @@ def test_an_upgrade_hands_over_the_connection_and_what_has_come() -> None:
         assert sock.recv(100) == b""
 
 
+def test_an_upgrade_of_an_ended_request_does_not_take_the_next_ones_connection() -> None:
+    kept: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        kept.append(environ["dhaga.upgrade"])
+        if environ["PATH_INFO"] == "/next":
+            with pytest.raises(RuntimeError, match="can be taken over only"):
+                kept[0]()
+        return hello(environ, start_response)
+
+    with serving(app) as server:
+        assert [each.body for each in answers(ask(server, get() + get("/next")))] == [b"hello"] * 2
+
+
 @pytest.mark.logs
 def test_an_upgrade_before_the_end_of_the_body_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     app = lambda e, s: [e["dhaga.upgrade"]()]  # noqa: E731
@@ -181,12 +215,14 @@ def test_an_upgrade_before_the_end_of_the_body_is_refused(caplog: pytest.LogCapt
 
 def test_an_app_can_ask_whether_its_client_has_left() -> None:
     seen: list[bool] = []
+    kept: list[dict[str, Any]] = []
 
     def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
         seen.append(environ["dhaga.disconnected"]())
         while not environ["dhaga.disconnected"]():
             dhaga.sleep(0.001)
         seen.append(True)
+        kept.append(environ)
         return hello(environ, start_response)
 
     with serving(app) as server:
@@ -197,6 +233,7 @@ def test_an_app_can_ask_whether_its_client_has_left() -> None:
         while server.connections:
             dhaga.sleep(0.001)
     assert seen == [False, True]
+    assert kept[0]["dhaga.disconnected"]()
 
 
 def test_a_client_that_leaves_is_no_error_and_the_app_hears_of_it() -> None:
@@ -218,3 +255,61 @@ def test_a_client_that_leaves_is_no_error_and_the_app_hears_of_it() -> None:
         while server.connections:
             dhaga.sleep(0.001)
     assert heard
+
+
+def test_no_response_follows_one_that_the_app_has_cut_off_by_a_timeout() -> None:
+    """The client would read the next response as the rest of this one."""
+    data = b"x" * 20_000_000
+    cut_off = Event()
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        if environ["PATH_INFO"] == "/next":
+            return hello(environ, start_response)
+        write = start_response("200 OK", [*TEXT, ("Content-Length", str(len(data)))])
+        try:
+            with dhaga.Timeout(0.01):
+                write(data)
+        except TimeoutError:
+            cut_off.set()
+        return []
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(get() + get("/next", "Connection: close"))
+        cut_off.wait()
+        assert b"hello" not in to_the_end(sock)
+
+
+def test_a_request_that_came_too_early_does_not_reset_the_last_response() -> None:
+    answering, pipelined = Event(), Event()
+    body = b"x" * 1_000_000  # more than the client's buffer holds
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        answering.set()
+        pipelined.wait()
+        start_response("200 OK", list(TEXT))
+        return [body]
+
+    with serving(app) as server, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20_000)
+        sock.connect(server.address)
+        sock.sendall(get("/", "Connection: close"))
+        answering.wait()
+        sock.sendall(get())
+        pipelined.set()
+        sock.recv(1, socket.MSG_PEEK)
+        for _ in range(100):
+            dhaga.sleep(0)  # an immediate close would discard the rest of the response here
+        assert Answer(to_the_end(sock)).body == body
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("unread", [b"", b"x" * 1000, b"x" * 100_000])
+def test_over_tls_the_end_of_the_response_is_no_truncation_also_if_a_body_was_not_read(
+    version: Any, unread: bytes
+) -> None:
+    """OpenSSL's error for a missing close_notify would be an SSLEOFError."""
+    with serving(hello, ssl_context=server_context()) as server:
+        plain = socket.create_connection(server.address)
+        with client_context(version).wrap_socket(plain, server_hostname=NAME, suppress_ragged_eofs=False) as sock:
+            sock.sendall(get("/", "Connection: close", f"Content-Length: {len(unread) * 2}", method="POST") + unread)
+            assert Answer(to_the_end(sock)).body == b"hello"

@@ -10,9 +10,9 @@ import pytest
 from dhaga import socket
 from dhaga.http.limits import Limits
 from dhaga.http.wsgi import Server
-from dhaga.testing import settle
+from dhaga.testing import settle, virtual_clock
 from dhaga.threading import Event
-from tests.http.wire import Answer, Start, get, hello, serving, to_the_end
+from tests.http.wire import Answer, Start, get, hello, post, serving, to_the_end
 
 
 class Gated:
@@ -83,6 +83,16 @@ def test_an_app_that_fails_or_takes_the_connection_over_gives_its_turn_back() ->
         app.gates[2].set()
         assert Answer(to_the_end(next_one)).status == "200 OK"
         app.gates[1].set()
+
+
+def test_an_unread_body_that_has_not_come_yet_keeps_no_turn() -> None:
+    with virtual_clock() as clock, serving(hello, concurrency=1) as server, ExitStack() as stack:
+        slow, quick = (stack.enter_context(socket.create_connection(server.address)) for _ in range(2))
+        slow.sendall(post(b"xyz")[:-1])
+        assert Answer(slow.recv(65536)).status == "200 OK"
+        quick.sendall(get("/", "Connection: close"))
+        assert Answer(to_the_end(quick)).status == "200 OK"
+        assert clock.now == 0
 
 
 def test_what_is_no_number_is_refused() -> None:

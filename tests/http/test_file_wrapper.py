@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dhaga
 from dhaga import socket
+from dhaga.http._server.file_wrapper import FileWrapper
 from tests.http.wire import TEXT, answer, get, serving
 
 Start = Callable[..., Any]
@@ -63,3 +68,39 @@ def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(
 def test_a_file_that_is_none_of_the_system_is_read() -> None:
     found = answer(lambda e, s: (s("200 OK", list(TEXT)), e["wsgi.file_wrapper"](io.BytesIO(b"abc" * 99), 10))[1])
     assert found.body == b"abc" * 99
+
+
+@pytest.mark.parametrize("kind", [gzip, bz2])
+def test_a_file_that_changes_the_bytes_is_read(kind: Any, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with kind.open(path, "wb") as file:
+        file.write(b"hello " * 99)
+    found = answer(lambda e, s: (s("200 OK", list(TEXT)), e["wsgi.file_wrapper"](kind.open(path)))[1])
+    assert found.body == b"hello " * 99
+
+
+class Proxy:
+    """A file as Django wraps it."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+class Upper(Proxy):
+    def read(self, size: int) -> Any:
+        return self.file.read(size).upper()
+
+
+def test_a_regular_file_is_known_also_behind_a_wrapper() -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"abc")
+        file.seek(1)
+        for one in (file, Proxy(file.file), file.file):
+            assert FileWrapper(one).remaining() == (1, 2)
+        assert FileWrapper(Upper(file.file)).remaining() is None
+        assert FileWrapper(object()).remaining() is None
+        with dhaga.open(file.name, "rb") as opened, open(file.name, "rb", buffering=0) as raw:
+            assert FileWrapper(opened).remaining() == FileWrapper(raw).remaining() == (0, 3)

@@ -312,6 +312,17 @@ def test_a_body_may_be_written_by_a_coroutine_function(server: Server, client: H
         assert client.fetch(server.url(), method="POST", body_producer=producer).body == b"one two"
 
 
+def test_a_body_is_not_written_again_after_a_redirect_to_a_get(server: Server, client: HTTPClient) -> None:
+    written: list[bytes] = []
+
+    def produce(write: Any) -> None:
+        written.append(b"one")
+        write(b"one")
+
+    assert client.fetch(server.url("/moved"), method="POST", body_producer=produce).body.startswith(b"hello")
+    assert written == [b"one"]
+
+
 def test_an_error_while_a_body_is_written_ends_the_fetch(server: Server, client: HTTPClient) -> None:
     def produce(write: Any) -> None:
         write(b"one")

@@ -10,9 +10,11 @@ import pytest
 
 import dhaga
 from dhaga import socket
+from dhaga._kernel.wait.current import this_waiter
+from dhaga.http._server.idle_timer import IdleTimer
 from dhaga.http.limits import Limits
 from dhaga.http.wsgi import Server
-from dhaga.testing import VirtualClock, virtual_clock
+from dhaga.testing import VirtualClock, settle, virtual_clock
 from tests.http.wire import TEXT, Answer, get, post, to_the_end
 from tests.kit.tls import tls
 
@@ -223,6 +225,88 @@ def test_a_writer_in_another_dhaga_is_the_one_whose_time_is_over() -> None:
         client.sock.sendall(get())
         client.dhaga.join()
     assert heard == [5, "joined"]
+
+
+def test_a_client_that_never_stops_sending_is_read_for_two_seconds_after_the_response() -> None:
+    class Flooded:
+        """A socket that always has data. After the shutdown, each receive takes half a second."""
+
+        def __init__(self, sock: socket.socket) -> None:
+            self.sock = sock
+            self.seconds = 0.0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.sock, name)
+
+        def recv(self, size: int) -> bytes:
+            clock.now += self.seconds
+            assert clock.now < 100, "the server reads for ever"
+            return b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
+
+        def shutdown(self, how: int) -> None:
+            self.seconds = 0.5
+
+    near, far = socket.socketpair()
+    with virtual_clock() as clock, near, far:
+        sock: Any = Flooded(near)
+        server = Server(lambda e, s: [s("200 OK", list(TEXT)) and b""], limits=replace(LIMITS, write_timeout=None))
+        dhaga.spawn(server.serve, sock, "").join()
+        assert times(clock) == 2
+
+
+def test_a_limit_that_ends_while_its_dhaga_is_woken_holds_for_the_rest_of_the_wait() -> None:
+    trace: list[Any] = []
+
+    def wait() -> None:
+        timer = IdleTimer(dhaga.current())
+        timer.arm(10)
+        dhaga.park("the first byte")
+        trace.append("woken")
+        with pytest.raises(TimeoutError):
+            dhaga.park("the next byte")
+        trace.append(times(clock))
+        timer.close()
+
+    with virtual_clock() as clock:
+        waiting = dhaga.spawn(wait)
+        settle()
+        waiting.wake()
+        clock.now = 10
+        waiting.scheduler.timers.fire(clock.now)
+        waiting.join()
+    assert trace == ["woken", 10.05]
+
+
+def test_a_send_leaves_the_limit_of_a_read_in_another_dhaga() -> None:
+    heard: list[Any] = []
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        write = start_response("200 OK", list(TEXT))
+
+        def read() -> None:
+            with pytest.raises(OSError, match="too slowly"):
+                environ["wsgi.input"].read()
+            heard.append(times(clock))
+
+        reader = dhaga.spawn(read)
+        dhaga.sleep(1)
+        write(b"x")
+        reader.join(100)
+        return []
+
+    with virtual_clock() as clock, Client(app) as client:
+        client.sock.sendall(post(b"abc")[:-1])
+        to_the_end(client.sock)
+    assert heard == [10]
+
+
+def test_a_wait_in_another_os_thread_is_not_limited_and_leaves_the_timer_as_it_was() -> None:
+    timer = IdleTimer(this_waiter())
+    timer.arm(10)
+    before = timer.waiter, timer.deadline, timer.timer
+    dhaga.offload(timer.arm, 5)
+    assert (timer.waiter, timer.deadline, timer.timer) == before
+    timer.close()
 
 
 def test_a_hundred_slow_clients_cost_a_parked_dhaga_each_and_hold_up_nobody() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga.http._server.transfers import DRAIN_BYTES
+from dhaga.http._server.timed_transfers import DRAIN_BYTES
 from dhaga.http.limits import Limits
 from dhaga.testing import cancel_at_every_park
 from tests.http.wire import TEXT, Answer, answers, ask, chunked, get, post, serving, to_the_end
@@ -143,6 +143,56 @@ def test_what_is_left_unread_is_no_next_request() -> None:
             assert [each.body for each in answers(ask(server, data + get()))] == [b"no thanks"]
 
 
+@pytest.mark.parametrize("size", [100, 20_000, 70_000, DRAIN_BYTES - 1, DRAIN_BYTES, DRAIN_BYTES + 10_000])
+@pytest.mark.parametrize("read", ["nothing", "a byte", "a line", "a buffer"])
+@pytest.mark.parametrize("pieces", [1, 3, None])
+def test_what_is_left_unread_is_no_part_of_the_next_body(size: int, read: str, pieces: int | None) -> None:
+    """``pieces``: the number of chunks; None for a body with a Content-Length."""
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        body = environ["wsgi.input"]
+        if environ["PATH_INFO"] == "/left":
+            {"nothing": int, "a byte": lambda: body.read(1), "a line": body.readline, "a buffer": body.peek}[read]()
+            start_response("200 OK", list(TEXT))
+            return [b"left"]
+        start_response("200 OK", list(TEXT))
+        return [b"%d:" % len(data := body.read()), data[:9]]
+
+    secret = b"secret\n".ljust(size // (pieces or 1), b"s")
+    left = post(secret, path="/left") if pieces is None else chunked(*[secret] * pieces, path="/left")
+    for gets in (0, 2):
+        data = left + get() * gets + post(b"mine") + get() + chunked(b"m", b"ine") + post(b"")
+        with serving(app) as server:
+            first, *later = answers(ask(server, data))
+        assert first.body == b"left"
+        if later or size < DRAIN_BYTES:  # after a larger body, the connection may end
+            assert [each.body for each in later] == [b"0:"] * gets + [b"4:mine", b"0:", b"4:mine", b"0:"]
+
+
+def test_what_is_left_unread_is_dropped_also_if_the_next_request_comes_later() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        data = environ["wsgi.input"].read(1 if environ["PATH_INFO"] == "/left" else None)
+        start_response("200 OK", list(TEXT))
+        return [data]
+
+    for left in (post(b"secret" * 4000, path="/left"), chunked(b"secret" * 4000, path="/left")):
+        with serving(app) as server, socket.create_connection(server.address) as sock:
+            for data, expected in ((left, b"s"), (get(), b""), (post(b"mine"), b"mine"), (post(b"later"), b"later")):
+                sock.sendall(data)
+                assert Answer(sock.recv(65536)).body == expected
+
+
+def test_a_body_refused_at_its_last_byte_after_the_response_has_begun_ends_the_connection() -> None:
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        start_response("200 OK", list(TEXT))(b"begun")
+        with pytest.raises(OSError, match="more than 10 bytes"):
+            environ["wsgi.input"].read()
+        return []
+
+    with serving(app, limits=Limits(body=10)) as server:
+        assert [each.body for each in answers(ask(server, chunked(b"x" * 20) + post(b"mine")))] == [b"begun"]
+
+
 def test_a_large_upload_that_is_refused_is_told_why() -> None:
     with serving(silent, limits=Limits(body=1000)) as server, socket.create_connection(server.address) as sock:
         sock.sendall(post(bytes(3_000_000)))
@@ -213,6 +263,63 @@ def test_what_an_app_keeps_of_a_request_does_not_reach_into_the_next(caplog: pyt
     assert "closed file" in heard[0] and "has ended" in heard[1]
 
 
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        (lambda file: file.read(6), ["", "bytes of the body may be missing"]),
+        (lambda file: file.readline(), ["", "bytes of the body may be missing"]),
+        (lambda file: file.read(), ["", b"abcdef"]),
+        (lambda file: file.read1(6), [b"abc", "", b"def"]),
+    ],
+)
+def test_no_bytes_are_missing_unnoticed_after_a_cancelled_read(read: Any, found: list[Any]) -> None:
+    heard: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        for each in found:
+            try:
+                with dhaga.Timeout(0.001 if each == "" else None):
+                    heard.append(read(environ["wsgi.input"]))
+            except TimeoutError:
+                heard.append("")
+                sock.sendall(b"def")
+            except OSError as error:
+                heard.append(str(error).partition(":")[0])
+        return silent(environ, start_response)
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(post(b"abcdef")[:-3])
+        assert Answer(sock.recv(65536)).body == b"no thanks"
+    assert heard == found
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda file: file.readline(),
+        lambda file: next(file),
+        lambda file: file.read1(4),
+        lambda file: bytes(memoryview(buffer := bytearray(4))[: file.readinto1(buffer)]),
+        lambda file: (file.peek(), file.readline())[1],
+    ],
+)
+def test_a_read_that_was_cancelled_before_any_byte_came_may_be_repeated(read: Any) -> None:
+    heard: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        for part in (b"abc\n", b"def\n"):
+            with pytest.raises(TimeoutError), dhaga.Timeout(0.001):
+                read(environ["wsgi.input"])
+            sock.sendall(part)
+            heard.append(read(environ["wsgi.input"]))
+        return silent(environ, start_response)
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(post(b"abc\ndef\n")[:-8])
+        assert Answer(sock.recv(65536)).body == b"no thanks"
+    assert heard == [b"abc\n", b"def\n"]
+
+
 @pytest.mark.logs
 def test_a_reader_that_is_left_behind_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     left: list[Any] = []
@@ -228,6 +335,26 @@ def test_a_reader_that_is_left_behind_ends_the_connection(caplog: pytest.LogCapt
         assert Answer(to_the_end(sock)).body == b"a"
     with pytest.raises(OSError):
         left[0].result()
+    assert "another dhaga still reads" in caplog.text
+
+
+@pytest.mark.logs
+def test_a_reader_left_behind_in_another_os_thread_does_not_block_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    left: list[Any] = []
+
+    def app(environ: dict[str, Any], start_response: Start) -> list[bytes]:
+        connection = server.http_connections[dhaga.current()]
+        left.append(dhaga.spawn(dhaga.offload, environ["wsgi.input"].read))
+        while not connection.receiving:
+            dhaga.sleep(0.001)
+        start_response("200 OK", list(TEXT))
+        return [b"a"]
+
+    with serving(app) as server, socket.create_connection(server.address) as sock:
+        sock.sendall(post(b"abc")[:-1])
+        assert Answer(to_the_end(sock)).body == b"a"
+        with pytest.raises(OSError):
+            left[0].result()
     assert "another dhaga still reads" in caplog.text
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dhaga import socket
+from dhaga.http._server.request_environ import REQUEST_KEYS
 from dhaga.http.wsgi import Server
 from tests.http.wire import (
     TEXT,
@@ -31,6 +32,12 @@ def environ_of(data: bytes, **options: Any) -> dict[str, Any]:
 
     assert answer(app, data, **options).status == "200 OK"
     return found
+
+
+def test_each_key_that_a_request_sets_has_its_value() -> None:
+    for data in (get(), get("http://y/", version="1.0"), get("*", method="OPTIONS")):
+        found = environ_of(data)
+        assert found.keys() > set(REQUEST_KEYS) and None not in found.values()
 
 
 def test_the_environ_has_what_pep_3333_asks_for() -> None:

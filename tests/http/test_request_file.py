@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import dhaga
+from dhaga import socket
 from dhaga.http._server.request_file import FileBody, FileHead, LineTooLong, environ_key
 from dhaga.http.limits import Limits, Refusal
 
@@ -91,6 +93,20 @@ def test_a_body_once_refused_stays_refused() -> None:
     for _ in range(2):
         with pytest.raises(Refusal):
             body.read(9)
+
+
+def test_after_a_cancelled_read_the_body_has_no_end() -> None:
+    """The file drops the bytes that it has received. So the next request would be read as the rest of the body."""
+    here, there = socket.socketpair()
+    with here, there, here.makefile("rb") as file:
+        body = FileBody(file, 6)
+        there.sendall(b"abc")
+        with pytest.raises(TimeoutError), dhaga.Timeout(0.01):
+            body.read(6)
+        there.sendall(b"defGET /")
+        with pytest.raises(Refusal, match="cancelled"):
+            body.read(6)
+        assert not body.at_end
 
 
 @pytest.mark.parametrize("data", [b"1;" + b"x" * 9000, b"0\r\nname: " + b"x" * 9000, b"0\r\n" + b"name: x\r\n" * 3000])

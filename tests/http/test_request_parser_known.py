@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dhaga.http._server.request_environ import REQUEST_KEYS
 from dhaga.http._server.request_parser import KNOWN_BYTES, RequestParser
 from dhaga.http.limits import Limits, Refusal
 from tests.http.wire import get
@@ -23,7 +24,8 @@ def read(parser: RequestParser, data: bytes) -> Read:
         environ = parser.head({"wsgi.url_scheme": "http"})
     except Refusal as refusal:
         return (refusal.status,)
-    return environ, parser.complete, parser.persistent, parser.expects_continue, parser.chunked, parser.buffer
+    chunked = parser.chunk_sizes is not None
+    return environ, parser.complete, parser.persistent, parser.expects_continue, chunked, parser.buffer
 
 
 def known(data: bytes, limits: Limits = LIMITS) -> RequestParser:
@@ -97,6 +99,19 @@ def test_known_fields_after_a_long_request_line_are_measured_with_it() -> None:
     parser = known(get("/", "A: " + "a" * 150))
     assert parser.known_block
     assert read(parser, get("/" + "b" * 200, "A: " + "a" * 150)) == ("414 URI Too Long",)
+
+
+@pytest.mark.parametrize("base", [{}, dict.fromkeys(REQUEST_KEYS)])
+def test_known_fields_are_understood_when_they_arrive_in_parts_and_with_the_next_head(base: dict[str, Any]) -> None:
+    data = get("/a?b", "A: 1")
+    parser, fresh = known(get("/", "A: 1")), RequestParser(LIMITS)
+    for cut in range(len(data)):
+        parser.buffer = data[:cut]
+        assert parser.head(base) is None
+        parser.buffer += data[cut:] + data[:9]
+        fresh.buffer = data
+        assert parser.head(base) == fresh.head(base)
+        assert parser.buffer == data[:9]
 
 
 LINES = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import sys
 import threading
@@ -213,6 +214,12 @@ def test_the_short_ways_open_and_close_a_connection_each(site: Site) -> None:
 def test_all_else_is_of_requests() -> None:
     assert requests.codes is standard.codes and requests.Response is standard.Response
     assert set(dir(standard)) <= set(dir(requests))
+
+
+def test_submodules_are_imported_from_requests_alone() -> None:
+    with pytest.raises(ModuleNotFoundError, match="is not a package"):
+        importlib.import_module("dhaga.http.requests.exceptions")
+    assert requests.exceptions is standard.exceptions
 
 
 def test_without_requests_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

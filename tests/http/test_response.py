@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -66,11 +67,12 @@ def test_an_empty_result_is_an_empty_body() -> None:
         assert answer(returning(result)).fields["content-length"] == "0"
 
 
-@pytest.mark.parametrize("result", [[b"abc"], [b"a", b"bc"], []])
+@pytest.mark.parametrize("result", [[b"abc"], [b"a", b"bc"], [], [b""], iter([b""])])
 def test_head_has_the_head_of_get_and_no_body(result: Any) -> None:
-    with serving(returning(result, ("Content-Length", "3")) if result else returning([])) as server:
+    told = isinstance(result, list) and any(result)
+    with serving(returning(result, ("Content-Length", "3")) if told else returning(result)) as server:
         first = Answer(ask(server, get(method="HEAD") + get("/", method="HEAD")), "HEAD")
-        assert first.fields.get("content-length") == ("3" if result else None)  # apps may leave out what GET would have
+        assert first.fields.get("content-length") == ("3" if told else None)  # apps may leave out what GET would have
         assert first.rest.startswith(b"HTTP/1.1 200 OK") and first.rest.endswith(b"\r\n\r\n")
 
 
@@ -286,3 +288,55 @@ def test_204_loses_its_length_and_no_other_field() -> None:
     response.start("204 No Content", [("X-Content-Length", "3"), ("content-length", "3"), ("X-A", "b")])
     response.send_all([])
     assert trace[0].startswith(b"HTTP/1.1 204 No Content\r\nX-Content-Length: 3\r\nX-A: b\r\nServer: ")
+
+
+# ---- fields that are known from the response before
+
+
+def head_of(sink: Any, headers: Any, status: str = "200 OK") -> bytes:
+    response = Response(sink, "GET", "HTTP/1.1")
+    response.start(status, headers)
+    return response.head(response.length or 0)
+
+
+FIELDS = [
+    [("A", "1")], [("A", "2")], [("A", "1"), ("B", "1")], [("A", "1"), ("Content-Length", "2")],
+    [("Content-Length", "3")], [], [("A", "1"), ("Date", "now")], [("A", "1"), ("Server", "y")],
+    [("Set-Cookie", "a=1")], [["A", "1"]],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("after", FIELDS)
+@pytest.mark.parametrize("before", FIELDS)
+def test_no_response_is_sent_otherwise_because_of_the_one_before(before: Any, after: Any) -> None:
+    sink = sink_to([])
+    for headers, status in ((before, "200 OK"), (after, "200 OK"), (after, "204 No Content"), (before, "200 OK")):
+        found, alone = (head_of(each, headers, status) for each in (sink, sink_to([])))
+        assert re.sub(rb"\r\nDate: \w{3},.*", b"", found) == re.sub(rb"\r\nDate: \w{3},.*", b"", alone)
+
+
+def test_a_list_that_the_app_changes_afterwards_is_sent_as_it_is() -> None:
+    sink = sink_to([])
+    headers: list[Any] = [("A", "1"), ["B", "1"]]
+    head_of(sink, headers)
+    headers[1][1] = "2"
+    assert b"\r\nB: 2\r\n" in head_of(sink, headers)
+    headers[0] = ("A", "2")
+    assert b"\r\nA: 2\r\n" in head_of(sink, headers)
+    headers.append(("C", "\n"))
+    with pytest.raises(RuntimeError, match="control character"):
+        head_of(sink, headers)
+
+
+def test_fields_from_an_iterator_are_never_known() -> None:
+    sink = sink_to([])
+    head_of(sink, iter([("A", "1")]))
+    assert b"A: 1" not in head_of(sink, [])
+
+
+def test_a_cookie_is_not_kept_after_its_response() -> None:
+    sink = sink_to([])
+    head_of(sink, [("A", "1"), ("set-cookie", "a=1")])
+    assert sink.server_fields.known_start[1] == []
+    head_of(sink, [("A", "1")])
+    assert sink.server_fields.known_start[1] == [("A", "1")]

@@ -232,6 +232,18 @@ def test_a_bounded_pool_parks_those_beyond_it(session: Session) -> None:
         assert (busiest.most, clock(), site.connections) == (2, 3, 2)
 
 
+def test_a_bounded_pool_keeps_its_size_when_its_connections_are_stale(session: Session) -> None:
+    session.mount("http://", HTTPAdapter(pool_maxsize=3, pool_block=True))
+    busiest = Busiest()
+    with virtual_clock() as clock, Site({"/": busiest}) as site, session:
+        get_all(session, site.url(), 3)
+        dhaga.sleep(IDLE_SECONDS + 1)
+        session.get(site.url("/alone"))
+        before = clock()
+        get_all(session, site.url(), 3)
+        assert (busiest.most, clock() - before) == (3, 1)
+
+
 # ---- TLS
 
 

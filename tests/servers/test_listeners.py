@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dhaga import socket
-from dhaga.servers import TCPServer
+from dhaga.servers import TCPServer, _listeners
 from tests.kit.servers import LOCAL, ask, client, echo, serving
 
 
@@ -31,6 +31,20 @@ def test_ipv6_is_served() -> None:
     assert ask(server) == b"hello"
     assert f"[::1]:{server.address[1]}" in repr(server)
     server.stop(0)
+
+
+def test_the_scope_of_an_ipv6_address_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link-local address is ambiguous without its scope. Few machines have one, so the bind is only recorded."""
+    asked: list[Any] = []
+
+    def refuse(address: Any, **options: Any) -> None:
+        asked.append(address)
+        raise OSError(errno.EADDRNOTAVAIL, "not available")
+
+    monkeypatch.setattr(_listeners, "create_server", refuse)
+    with pytest.raises(OSError, match="not available"):
+        TCPServer(echo, ("fe80::1%1", 8080)).start()
+    assert asked == [("fe80::1", 8080, 0, 1)]
 
 
 def test_localhost_is_served_at_each_of_its_addresses() -> None:
@@ -92,6 +106,13 @@ def test_the_socket_file_of_a_live_server_is_in_use(tmp_path: pathlib.Path) -> N
         assert ask(server) == b"hello"
 
 
+def test_a_path_that_is_too_long_is_named() -> None:
+    path = "/tmp/" + "a" * 200
+    with pytest.raises(OSError, match=f"too long: the Unix socket '{path}'") as caught:
+        TCPServer(echo, path).start()
+    assert caught.value.errno == errno.ENAMETOOLONG
+
+
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "socket"
     path.write_text("precious")
@@ -107,6 +128,23 @@ def test_the_socket_file_of_a_successor_is_left_alone(tmp_path: pathlib.Path) ->
     with serving(address=path) as server:
         former.stop()
         assert ask(server) == b"hello"
+
+
+@pytest.mark.logs
+def test_a_server_stops_even_if_its_socket_file_cannot_be_removed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    path = tmp_path / "socket"
+    server = TCPServer(echo, path).start()
+    (listener,) = server.listeners
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        server.stop(0)
+    assert (server.ended, listener.fileno()) == (True, -1)
+    assert f"the file of a closed Unix socket remains: [Errno 13] Permission denied: '{path}'" in caplog.text
 
 
 @pytest.mark.skipif(not hasattr(standard, "AF_UNIX") or os.uname().sysname != "Linux", reason="names without file")

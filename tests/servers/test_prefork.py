@@ -35,6 +35,42 @@ def test_a_killed_worker_is_replaced(tmp_path: pathlib.Path) -> None:
         assert running.end() == 0
 
 
+SECOND_FAILS = """
+import os, pathlib
+import dhaga
+from dhaga.servers._worker_process import Worker
+
+def fail(worker):
+    while not os.path.exists("fail"):
+        dhaga.sleep(0.001)
+    raise TimeoutError("of a signal handler, for example")
+
+number = len(list(pathlib.Path().glob("worker-*"))) + 1
+pathlib.Path(f"worker-{number}").touch()
+if number == 2:
+    Worker.next_request = fail
+
+def handler(sock, peer):
+    sock.recv(100)
+    sock.sendall(b"%d" % os.getpid())
+"""
+
+
+@pytest.mark.once
+def test_a_worker_that_ends_with_an_oserror_is_replaced_and_ends_no_other(tmp_path: pathlib.Path) -> None:
+    """The error of a worker is not the error of a fork in the master."""
+    with start(tmp_path, SECOND_FAILS, workers=2) as running:
+        first, second = running.begin(2)
+        (tmp_path / "fail").touch()
+        running.wait_for(f"worker {second} has failed")
+        running.wait_for(f"worker {second} (ended with status 1); another")
+        (third,) = running.serving()
+        assert {int(running.ask()) for _ in range(20)} <= {first, third}
+        running.signal(signal.SIGTERM)
+        assert running.end() == 0
+        assert not any("be forked" in line or f"worker {first} was killed" in line for line in running.log)
+
+
 DYING = """
 import os
 def handler(sock, peer):

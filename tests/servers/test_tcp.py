@@ -103,6 +103,7 @@ def test_a_system_exit_of_a_handler_ends_the_program() -> None:
         (lambda: TCPServer(None), TypeError),  # type: ignore[arg-type]
         (lambda: TCPServer(asyncio.sleep), TypeError),
         (lambda: TCPServer(echo, max_connections=0), ValueError),
+        (lambda: TCPServer(echo, handshake_timeout=-1), ValueError),
         (lambda: TCPServer(echo, 8000).start(), TypeError),  # type: ignore[arg-type]
         (lambda: TCPServer(echo, standard.socket()).start(), ValueError),
         (lambda: TCPServer(echo).address, RuntimeError),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import pathlib
 import signal
 import socket
@@ -13,7 +15,10 @@ import pytest
 import dhaga.socket
 from dhaga.servers import TCPServer
 from dhaga.servers._worker_process import DRAINED, Worker
+from dhaga.testing import settle
+from tests.kit.parking import parked
 from tests.kit.prefork_programs import HANGING, Running, start, version, wait_within
+from tests.kit.servers import client, hold, serving
 
 
 @pytest.mark.once
@@ -41,6 +46,46 @@ def test_a_second_sigterm_or_ctrl_c_ends_at_once(tmp_path: pathlib.Path, numbers
                 running.wait_for("master .* ends the workers with (.*)")
             assert sock.recv(100) == b""
         assert running.end() == 0
+
+
+@pytest.mark.once
+def test_a_sigterm_to_the_whole_process_group_drains(tmp_path: pathlib.Path) -> None:
+    with start(tmp_path, version(1), grace=1000) as running:
+        running.begin()
+        with wait_within(running) as sock:
+            os.killpg(running.process.pid, signal.SIGTERM)
+            running.wait_for("master .* ends the workers with (.*)")  # the worker gets its second one
+            sock.sendall(b"go on")
+            assert sock.recv(100) == b"1"
+        assert running.end() == 0
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("grace", [1e7, 1e300, math.inf])
+def test_any_grace_drains(tmp_path: pathlib.Path, grace: float) -> None:
+    with start(tmp_path, version(1), grace=grace) as running:
+        running.begin()
+        with wait_within(running) as sock:
+            running.signal(signal.SIGTERM)
+            running.wait_for("master .* ends the workers with (.*)")
+            sock.sendall(b"go on")
+            assert sock.recv(100) == b"1"
+        assert running.end() == 0
+
+
+def test_a_worker_that_drains_ignores_a_second_sigterm_but_not_ctrl_c() -> None:
+    service = Worker(lambda: TCPServer, [], threads=1, grace=1000)  # type: ignore[arg-type, return-value]
+    with serving(hold) as server, client(server):
+        settle()
+        service.servers = [server]
+        draining = parked(service.stop_servers, signal.SIGTERM)
+        for request in (signal.SIGTERM, None):
+            service.stop_requests.put_nowait(request)
+        settle()
+        assert len(server.connections) == 1
+        service.stop_requests.put_nowait(signal.SIGINT)
+        draining.result()
+        assert server.ended
 
 
 @pytest.mark.once

@@ -1,1 +1,1 @@
-"""The HTTP clients: HTTP clients: Tornado's, called as a function, and urllib3 pools that park, for requests."""
+"""Parts of the HTTP clients: ``HTTPClient``, built on Tornado's client, and the urllib3 pools of ``http.requests``."""

@@ -1,11 +1,13 @@
-"""The dialer of Tornado's simple client: name lookup, TCP connect and TLS handshake, each abortable.
+"""A ``TCPClient`` for Tornado's simple HTTP client. Its name lookups, TCP connects and TLS handshakes can be aborted.
 
-A ``DialAttempt`` is in one step at a time; ``begin_step`` names it (for the timeout's text) and stores its ``undo``.
-``stop`` keeps the error and runs the undo, which makes the awaited future fail; ``connect`` then raises the error. Only
-the lookup is undone by cancelling the Task: a cancel just after a socket has connected would leave it open. Everything
-runs on the loop's thread.
-Tornado's own ``TCPClient`` cannot be aborted, and looks up even numeric addresses in an OS thread. curl dials by
-itself, without this module. The fetch over a connection: ``fetch``.
+A ``DialAttempt`` is in one step at a time. ``begin_step`` stores the name of the step, for the message of a timeout,
+and the function ``undo`` that aborts the step. ``stop`` stores an error and calls ``undo``. Then the step's ``await``
+fails, and ``connect`` raises the stored error. During a lookup, ``undo`` cancels the Task that runs ``connect``. During
+other steps, a cancel could leave a newly connected socket open, so ``undo`` closes the sockets instead. All code runs
+on the loop's thread.
+
+Tornado's own ``TCPClient`` cannot be aborted, and looks up even numeric addresses in an OS thread. Fetches with curl do
+not use this module. The module ``fetch`` sends a request over a connection.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ from ..._iowait.dns import getaddrinfo, needs_lookup
 from ...aio import run_in_dhaga
 
 STAGGER = 0.25
-"""Seconds without an answer after which the next address is tried in parallel: Happy Eyeballs (RFC 8305, 5)."""
+"""Seconds to wait for an answer before the next address is also tried (Happy Eyeballs: RFC 8305, section 5)."""
 
 Address = tuple[int, Any]
-"""An address family, and an address of it."""
+"""An address family, and an address of this family."""
 
 
 class DialerResolver(Resolver):
-    """Looks up names as ``dhaga.socket`` does, in one of Dhaga's OS threads; numeric addresses inline."""
+    """A resolver that looks up names in Dhaga's OS threads, like ``dhaga.socket``. Numeric addresses need no thread."""
 
     async def resolve(
         self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -47,7 +49,7 @@ class DialerResolver(Resolver):
 
 
 class DialAttempt:
-    """One connection, established or not yet. ``stop(error)`` closes it and makes ``connect`` raise the error."""
+    """An attempt to connect. ``stop(error)`` ends it in any step, and a running ``connect`` raises the error."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
@@ -58,7 +60,7 @@ class DialAttempt:
         self.task: Any = asyncio.current_task()
 
     def begin_step(self, step: str, undo: Callable[[], object]) -> None:
-        """Enter the next step. Raises: the error that the attempt was stopped with."""
+        """Enter the next step. Raises: the error passed to ``stop``, if any."""
         if self.error is not None:
             raise self.error
         self.step, self.undo = step, undo
@@ -101,7 +103,10 @@ class DialAttempt:
             raise
 
     async def connect_first(self, addresses: list[Address], make_stream: Callable[[int], IOStream]) -> IOStream:
-        """Connect to the first address that answers; a further one is tried in parallel after ``STAGGER``."""
+        """Connect to the first address that answers.
+
+        After each failure, and after each ``STAGGER`` seconds without an answer, try one more address in parallel.
+        """
         untried = interleave_families(addresses)
         attempts: dict[Future[IOStream], IOStream] = {}
         failure: BaseException = OSError(f"{self.host} has no address")
@@ -115,7 +120,7 @@ class DialAttempt:
                         family, address = untried.pop(0)
                         stream = make_stream(family)
                         attempts[stream.connect(address)] = stream
-                except OSError as error:  # family not supported, or no file descriptor left
+                except OSError as error:  # the family is not supported, or the process has no free fd
                     failure = error
                 for attempt in await wait_for_any(attempts, STAGGER if untried else None):
                     stream = attempts.pop(attempt)
@@ -134,16 +139,16 @@ class DialAttempt:
 
 
 def interleave_families(addresses: list[Address]) -> list[Address]:
-    """Alternate between the first address's family and the others, because one family may be unreachable."""
+    """Order addresses so that IPv6 and IPv4 alternate, because one family may be unreachable."""
     first = [each for each in addresses if each[0] == addresses[0][0]]
     others = [each for each in addresses if each[0] != addresses[0][0]]
     return [each for two in itertools.zip_longest(first, others) for each in two if each]
 
 
 async def wait_for_any(attempts: Iterable[Future[Any]], timeout: float | None) -> Iterable[Future[Any]]:
-    """Wait until at least one attempt is done, for ``timeout`` seconds at most. Returns: the attempts done."""
+    """Wait until at least one attempt is done, for at most ``timeout`` seconds. Returns: the attempts that are done."""
     attempts = list(attempts)
-    if timeout is None and len(attempts) == 1:  # the usual case; asyncio.wait takes 10 µs
+    if timeout is None and len(attempts) == 1:  # the usual case, in which asyncio.wait would take 10 µs
         with contextlib.suppress(Exception):
             await attempts[0]
         return attempts
@@ -159,7 +164,7 @@ def close_all(streams: Iterable[IOStream]) -> None:
 
 
 def close_handshake(handshake: Future[Any]) -> None:
-    """Cancel a handshake, or close its stream if it has just succeeded."""
+    """Cancel a handshake. If the handshake has just succeeded, close its stream."""
     if not handshake.cancel() and handshake.exception() is None:
         handshake.result().close()
 
@@ -177,11 +182,11 @@ def new_stream(source: tuple[str, int] | None, max_buffer_size: int | None, fami
 
 
 on_dial: ContextVar[Callable[[DialAttempt], object]] = ContextVar("on_dial")
-"""Called with each dial attempt made in this context."""
+"""The function, set per context, that ``Dialer`` calls with each new dial attempt."""
 
 
 class Dialer(TCPClient):
-    """Tornado's ``TCPClient``, which reports each dial attempt to ``on_dial``, so that it can be stopped."""
+    """A ``TCPClient`` that passes each dial attempt to the function ``on_dial``, so that the attempt can be stopped."""
 
     async def connect(
         self,
@@ -194,7 +199,7 @@ class Dialer(TCPClient):
         source_port: int | None = None,
         timeout: float | datetime.timedelta | None = None,
     ) -> IOStream:
-        """Connect as Tornado's does. Raises: the error that the attempt was stopped with, TimeoutError, OSError."""
+        """Connect as Tornado's ``TCPClient`` does. Raises: the error passed to ``stop``, TimeoutError, OSError."""
         seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else timeout
         source = (source_ip or "", source_port or 0) if source_ip or source_port else None
         dial = DialAttempt(host, port)

@@ -1,12 +1,13 @@
-"""One cancellable fetch of Tornado's ``AsyncHTTPClient``; a cancelled one ends and leaves nothing open.
+"""One fetch of Tornado's ``AsyncHTTPClient`` that can be cancelled. A cancelled fetch leaves no connection open.
 
-Tornado cannot abort a fetch, and runs request callbacks on the event loop, where they must not park. So the callbacks
-that Tornado awaits are wrapped to run in dhagas until the fetch ends, and the connection is aborted below Tornado: by
-its ``DialAttempt``, or inside curl.
+Tornado cannot abort a fetch. It calls the callbacks of a request on the event loop, where callbacks must not park.
+With this module, the callbacks that Tornado awaits run in dhagas. An abort of a fetch stops its ``DialAttempt``, or
+ends the transfer of curl.
 
-States: begun -> (stopped: ``error`` is set, once, and the connection aborted) -> ``finished``, when Tornado's future is
-done and, after an abort, also its Task. So a cancelled fetch ends only once none of its code runs any more. Everything
-runs on the thread of the scheduler's loop. The dial: ``dialer``; the caller's wait: ``http_client``.
+States: begun -> (stopped: ``error`` is set once, and the connection is aborted) -> ``finished``. A fetch is finished
+when Tornado's future is done. After an abort, Tornado's Task must also have ended, so that no code of the fetch is
+still running. All code runs on the thread of the scheduler's loop. The module ``dialer`` opens connections, and
+``http_client`` waits for the fetch.
 """
 
 from __future__ import annotations
@@ -32,21 +33,24 @@ from ...aio._await import await_
 from .dialer import DialAttempt, on_dial
 
 DECOMPRESSED_BYTES = 262_144
-"""Bytes of a body after which the fetch yields: Tornado decompresses 64 KB, up to 64 MB of data, in one go."""
+"""Number of bytes of a body between two yields of the fetch to the loop.
+
+Tornado decompresses 64 KB, which may become 64 MB of data, without a pause.
+"""
 
 CURLE_ABORTED = 42
-"""CURLE_ABORTED_BY_CALLBACK, the result of an aborted curl transfer."""
+"""CURLE_ABORTED_BY_CALLBACK, the result code of an aborted curl transfer."""
 
 
 class Connection(_HTTPConnection):
-    """Tornado's connection for one request. A reset within the body of an answer fails it at once.
+    """Tornado's connection for one request. If the connection is reset within the answer's body, the request fails.
 
-    Tornado only logs that error, and the fetch waits for its ``request_timeout``, for ever without one. Of a body that
-    ends with its connection, Tornado returns the part before the reset.
+    Tornado itself only logs a reset: the fetch then lasts until its ``request_timeout``, or indefinitely. If the body
+    ends with the connection, Tornado returns the part received before the reset.
     """
 
     def on_connection_close(self) -> None:
-        """Fail the request if it has no answer yet. From: Tornado."""
+        """Fail the request if its answer is not complete. From: Tornado."""
         error = self.stream.error
         if error is None:
             super().on_connection_close()
@@ -54,7 +58,7 @@ class Connection(_HTTPConnection):
             self._handle_exception(type(error), error, error.__traceback__)
 
     def finish(self) -> None:
-        """Return the answer, unless it was broken off. From: Tornado."""
+        """Return the answer, or fail the request if the answer is incomplete. From: Tornado."""
         assert self.headers is not None
         has_end = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
         if has_end or self.stream.error is None:
@@ -64,9 +68,9 @@ class Connection(_HTTPConnection):
 
 
 class Fetch:
-    """A fetch in flight, awaited like a Future, but without an extra loop iteration after Tornado's.
+    """A fetch in flight, awaited like a Future, but without an extra loop iteration after Tornado's future is done.
 
-    A cancel closes its connection; the fetch is done once Tornado has noticed.
+    A cancel closes the connection. The fetch is done once Tornado has noticed the closed connection.
     """
 
     def __init__(self, client: AsyncHTTPClient, scheduler: Scheduler) -> None:
@@ -84,7 +88,7 @@ class Fetch:
         self.done_callback: Callable[[Any], object] = bool
 
     def begin(self, request: HTTPRequest, raise_error: bool, copy_request: bool) -> None:
-        """Pass a request, or a copy of it, to Tornado, which modifies it."""
+        """Pass a request to Tornado, which modifies it. ``copy_request``: whether to pass a copy instead."""
         self.request = request
         self.prepared: HTTPRequest = copy.copy(request) if copy_request else request
         if isinstance(self.client, SimpleAsyncHTTPClient):
@@ -100,7 +104,7 @@ class Fetch:
         self.response.add_done_callback(self.on_response)
 
     def set_dial(self, dial: DialAttempt) -> None:
-        """Keep the dial attempt, of the first request or of a redirect, to abort it."""
+        """Store the dial attempt of the first request, or of a redirect, for ``abort``."""
         self.dial = dial
         dial.task.add_done_callback(self.on_task_done)
         if self.error is not None:
@@ -116,7 +120,7 @@ class Fetch:
     # ---- the request's own functions
 
     def wrap_callbacks(self, request: HTTPRequest) -> None:
-        """Wrap the callbacks that Tornado awaits, so that they run in a dhaga."""
+        """Wrap the callbacks of a request. Callbacks that Tornado awaits run in a dhaga, and others on the loop."""
         if request.streaming_callback is not None:
             self.wrap("streaming_callback", self.call_in_dhaga)
         else:
@@ -134,19 +138,19 @@ class Fetch:
                 self.wrap(name, self.call_on_loop)
 
     def wrap(self, name: str, fn: Callable[..., object]) -> None:
-        """Replace a request's callback with a method of this fetch that gets the original; undone by ``finish``."""
+        """Replace a request's callback with ``fn``, whose first argument is the original. ``finish`` undoes this."""
         self.original_callbacks[name] = original = getattr(self.prepared, name)
         setattr(self.prepared, name, functools.partial(fn, original))
 
     def call_on_loop(self, fn: Callable[..., object], *args: Any) -> None:
-        """Call a callback on the event loop, where it must not park; its error fails the fetch."""
+        """Call a callback on the event loop, where it must not park. An error of the callback fails the fetch."""
         try:
             fn(*args)
         except Exception as error:
             self.stop(error)
 
     async def call_in_dhaga(self, fn: Callable[..., Any], *args: Any) -> None:
-        """Call a callback in a dhaga, or await a coroutine function's result; its error fails the fetch."""
+        """Call a callback in a dhaga, or await a coroutine function. An error of the callback fails the fetch."""
         try:
             outcome = fn(*args) if iscoroutinefunction(fn) else await self.track_call(spawn(fn, *args))
             if isawaitable(outcome):  # plain functions may also return an awaitable
@@ -157,7 +161,7 @@ class Fetch:
             self.running_callback = None
 
     def collect(self, _: None, piece: bytes) -> Any:
-        """Keep a piece of the body. Returns: None, or an awaitable with which Tornado yields."""
+        """Append a piece to the body. Returns: None, or an awaitable by which Tornado yields to the loop."""
         assert self.body is not None
         self.body.append(piece)
         self.untold += len(piece)
@@ -171,13 +175,13 @@ class Fetch:
         return running_callback
 
     async def produce_body(self, fn: Callable[..., Any], write: Callable[[bytes], Future[None]]) -> None:
-        """Run the request's body producer."""
+        """Call the request's body producer in a dhaga."""
         await self.call_in_dhaga(fn, functools.partial(write_and_wait, write))
 
     # ---- the end
 
     def stop(self, error: BaseException) -> None:
-        """End with this error and abort the connection. From: the loop's thread."""
+        """End the fetch with an error, and abort its connection. From: the loop's thread."""
         if self.error is None and not self.response.done():
             self.error = error
             self.abort()
@@ -188,25 +192,25 @@ class Fetch:
         if self.dial is not None:
             self.dial.stop(HTTPStreamClosedError(str(self.error)))
         elif self.curl is not None:
-            self.scheduler.loop.call_soon(self.abort_curl)  # later: this may run inside one of curl's callbacks
+            self.scheduler.loop.call_soon(self.abort_curl)  # deferred: abort() may run in a callback of curl
         elif not isinstance(self.client, SimpleAsyncHTTPClient):
             self.response.cancel()
 
     def abort_curl(self) -> None:
-        """End the transfer as Tornado ends a failed one."""
+        """End the transfer of curl as Tornado ends a failed transfer."""
         if not self.response.done():
             self.client._finish(self.curl, CURLE_ABORTED, str(self.error))
 
     def on_task_done(self, task: asyncio.Task[None]) -> None:
-        """End the fetch if other code cancelled Tornado's Task, as asyncio does when a loop closes."""
+        """End the fetch if other code, such as ``asyncio.run`` at its end, has cancelled Tornado's Task."""
         if task.cancelled():
             self.stop(CancelledError())
             self.response.cancel()
 
     def on_response(self, _: object) -> None:
-        """Finish; after an abort only once Tornado's Task has ended."""
+        """Finish the fetch. After an abort, wait first until Tornado's Task has ended."""
         dial, cut = self.dial, self.error is not None
-        if self.running_callback is not None:  # still running after one of Tornado's own timeouts
+        if self.running_callback is not None:  # Tornado has timed out while the callback was running
             cut = self.running_callback.cancel()
         if cut and dial is not None and not dial.task.done():
             dial.task.add_done_callback(self.on_response)
@@ -215,9 +219,9 @@ class Fetch:
 
     def finish(self) -> None:
         self.finished = True
-        self.dial = self.curl = None  # they refer back to this: cycles cost 20 µs a fetch
+        self.dial = self.curl = None  # both refer to this fetch: a reference cycle would cost 20 µs
         if not self.response.cancelled():
-            error: Any = self.response.exception()  # always retrieved, because asyncio logs unretrieved exceptions
+            error: Any = self.response.exception()  # retrieved, because asyncio logs unretrieved exceptions
             fetched = getattr(error, "response", None) if error else self.response.result()
             if fetched is not None:
                 fetched.request = self.request
@@ -252,7 +256,7 @@ class Fetch:
 
 
 def write_and_wait(write: Callable[[bytes], Future[None]], chunk: bytes) -> Future[None]:
-    """Write; in a dhaga, wait for the write."""
+    """Write a chunk. In a dhaga, also wait until the chunk is written."""
     me = getcurrent()
     if not isinstance(me, Dhaga):
         return write(chunk)

@@ -1,8 +1,9 @@
-"""HTTPClient: Tornado's ``AsyncHTTPClient``, called as a function.
+"""HTTPClient: an HTTP client that fetches a page with Tornado's ``AsyncHTTPClient`` while the caller is parked.
 
-It has one of Tornado's clients per scheduler, each used only on its loop's thread; ``permits`` bounds the fetches of
-all. A forked child starts without clients, and keeps the parent's alive but unused: the connections are the parent's.
-One fetch: ``fetch``; its connection: ``dialer``; for kept connections use ``requests.Session``.
+An HTTPClient has one Tornado client per scheduler. Each Tornado client is used only on the thread of its scheduler's
+loop. ``permits`` limits the fetches of all Tornado clients together. A forked child creates new Tornado clients. The
+child keeps the inherited clients unused, because their connections belong to the parent. The module ``fetch`` performs
+one fetch, and ``dialer`` opens its connection. To reuse connections, use ``dhaga.http.requests.Session``.
 """
 
 from __future__ import annotations
@@ -17,26 +18,31 @@ from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.netutil import OverrideResolver, Resolver
 from tornado.simple_httpclient import HTTPStreamClosedError, SimpleAsyncHTTPClient
 
-from ..._kernel.api import Timeout, current
+from ..._kernel.api import current
 from ..._kernel.faces.foreign_names import refuse_async_with
 from ..._kernel.run.main_code import Main
 from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.timeout import Timeout
 from ..._sync.semaphore import Semaphore
 from ...aio._await import Awaited
 from .dialer import Dialer, DialerResolver
 from .fetch import Connection, Fetch
 
 MAX_CLIENTS = 5_000
-"""Concurrent fetches per client; Tornado has 10. Curl allocates all its handles at once: 21 MB, 22 ms."""
+"""Default maximum number of concurrent fetches per client. Tornado's default is 10.
+
+With curl, a client allocates all 5,000 handles at its start. This takes 21 MB and 22 ms.
+"""
 
 
 @refuse_async_with()
 class HTTPClient:
-    """Fetches pages with Tornado's ``AsyncHTTPClient`` and its settings, for any number of dhagas and OS threads.
+    """An HTTP client that any number of dhagas and OS threads can use at once.
 
-    Source: ``tornado.httpclient.HTTPClient``; but it waits without stopping the loop, and threads may share it. It uses
-    curl if ``AsyncHTTPClient.configure`` selects it.
+    ``settings`` are passed to Tornado's ``AsyncHTTPClient``. ``AsyncHTTPClient.configure`` can select curl.
+    Source: ``tornado.httpclient.HTTPClient``, but the loop continues to run during a fetch, and threads may share a
+    client.
     """
 
     def __init__(self, max_clients: int = MAX_CLIENTS, **settings: Any) -> None:
@@ -48,7 +54,7 @@ class HTTPClient:
         self.reset()
 
     def reset(self) -> None:
-        """Start without clients and fetches: in ``__init__``, and in a forked child."""
+        """Remove all Tornado clients and fetches. From: ``__init__``, and ``fetch`` in a forked child."""
         self.pid: int = os.getpid()
         self.permits: Semaphore = Semaphore(self.settings["max_clients"])
         self.clients: dict[Scheduler, AsyncHTTPClient] = {}
@@ -66,19 +72,22 @@ class HTTPClient:
     def fetch(
         self, request: str | HTTPRequest, raise_error: bool = True, *, timeout: float | None = None, **options: Any
     ) -> HTTPResponse:
-        """Fetch a page: a URL with the options of ``HTTPRequest``, or an ``HTTPRequest``.
+        """Fetch a page. ``request``: a URL, with ``options`` of ``HTTPRequest``; or an ``HTTPRequest``.
 
-        Parks: until the response arrives (``await``). From: a dhaga, main code; any other OS thread blocks. A cancel
-        or the ``timeout`` (seconds, for all steps together) closes the connection. ``streaming_callback`` and
-        ``body_producer`` run in dhagas and may park, except with curl; ``header_callback`` must not. Raises: errors of
-        these, HTTPError (also for Tornado's own timeouts), OSError, TimeoutError, Cancelled, RuntimeError once the
-        client is closed.
+        ``timeout``: maximum time of all steps together, in seconds. A timeout or a cancel closes the connection.
+        ``streaming_callback`` and ``body_producer`` run in dhagas, where they may park, except with curl.
+        ``header_callback`` must not park.
+
+        Parks: until fewer than ``max_clients`` fetches run (``semaphore.acquire``), and until the response arrives
+        (``await``). From: a dhaga, main code; any other OS thread blocks.
+        Raises: errors of the callbacks; HTTPError, also for a timeout of Tornado; OSError, TimeoutError, Cancelled.
+        Raises: RuntimeError if the client is closed.
         """
         if self.closed:
             raise RuntimeError(f"{self!r} is closed: create a new one")
         me = current()
         if self.pid != os.getpid():
-            self.inherited.append(self.clients)  # kept alive: closing them would close the parent's connections
+            self.inherited.append(self.clients)  # kept alive: a close would close the parent's connections
             self.reset()
         prepared = request_for(request, options)
         if timeout is None:
@@ -97,7 +106,7 @@ class HTTPClient:
                 self.fetches.discard(fetch)
 
     def begin(self, scheduler: Scheduler, *what: Any) -> Fetch:
-        """Begin a fetch. From: the scheduler's thread. ``what``: the arguments of ``Fetch.begin``."""
+        """Begin a fetch. ``what``: the arguments of ``Fetch.begin``. From: the scheduler's thread."""
         if self.closed:
             raise HTTPStreamClosedError("the HTTPClient was closed")
         fetch = Fetch(self.client_for(scheduler), scheduler)
@@ -114,20 +123,22 @@ class HTTPClient:
         return client
 
     def close(self) -> None:
-        """Refuse further fetches and end those in flight with HTTPStreamClosedError. Parks: never. From: any thread."""
+        """Refuse further fetches, and fail current ones with HTTPStreamClosedError. Parks: never. From: any thread."""
         self.closed = True
         for scheduler in list(self.clients):
             scheduler.call(self.close_on, scheduler)
 
     def close_on(self, scheduler: Scheduler) -> None:
-        """Close the client of one scheduler, on its thread."""
+        """Close the Tornado client of one scheduler. From: the scheduler's thread."""
         client: Any = self.clients.pop(scheduler, None)
+        if client is None:  # an earlier call has closed it
+            return
         own = [fetch for fetch in list(self.fetches) if fetch.scheduler is scheduler]
         for fetch in own:
             fetch.stop(HTTPStreamClosedError("the HTTPClient was closed"))
         if own:
-            scheduler.loop.call_soon(client.close)  # after their transfers have left curl
-        elif client is not None:
+            scheduler.loop.call_soon(client.close)  # deferred until the aborted transfers have ended in curl
+        else:
             client.close()
 
 
@@ -135,9 +146,9 @@ UNQUOTED = re.compile(r"[\0-\x20\x7f]")
 
 
 def request_for(request: str | HTTPRequest, options: dict[str, Any]) -> HTTPRequest:
-    """Return a request for a URL. Raises: TypeError; ValueError for an unquoted URL.
+    """Return an ``HTTPRequest`` for a URL. Raises: TypeError; ValueError for a URL with spaces or control characters.
 
-    Tornado would send a space unquoted, and drop CR and LF silently.
+    Tornado would send the spaces unquoted, and silently drop CR and LF.
     """
     url = request if isinstance(request, str) else getattr(request, "url", "")
     if UNQUOTED.search(url):
@@ -152,29 +163,33 @@ def request_for(request: str | HTTPRequest, options: dict[str, Any]) -> HTTPRequ
 
 
 def new_client(settings: dict[str, Any]) -> AsyncHTTPClient:
-    """Return a Tornado client for the running loop, of the configured kind."""
+    """Return a new Tornado client for the running loop, of the class that ``AsyncHTTPClient.configure`` selected."""
     client = AsyncHTTPClient(force_instance=True, **settings)
     if isinstance(client, SimpleAsyncHTTPClient):
         if client.own_resolver and Resolver.configured_class() is Resolver.configurable_default():
             use_dhaga_resolver(client)
         client.tcp_client = Dialer(client.resolver)
         client._connection_class = lambda: Connection  # type: ignore[method-assign]
-        client.fetch_impl = partial(fetch_without_proxy_login, client.fetch_impl)  # type: ignore[method-assign]
+        client.fetch_impl = partial(fetch_cleaned, client.fetch_impl)  # type: ignore[method-assign]
     return client
 
 
-def fetch_without_proxy_login(fetch_impl: Callable[..., None], request: Any, callback: Any) -> None:
-    """Begin a request for Tornado; drop Proxy-Authorization after a redirect, as requests does.
+def fetch_cleaned(fetch_impl: Callable[..., None], request: Any, callback: Any) -> None:
+    """Call Tornado's ``fetch_impl``, but after a redirect remove what belongs only to the original request.
 
-    Tornado itself drops Authorization and Cookie if the origin changes.
+    This is Proxy-Authorization, as in the ``requests`` package, and the body producer of a request that has become a
+    GET. Tornado itself removes the body, and Authorization and Cookie if the origin changes.
     """
-    if hasattr(request, "original_request"):
+    original = getattr(request, "original_request", None)
+    if original is not None:
         request.headers.pop("Proxy-Authorization", None)
+        if request.method == "GET" != original.method:
+            request.request.body_producer = None
     fetch_impl(request, callback)
 
 
 def use_dhaga_resolver(client: SimpleAsyncHTTPClient) -> None:
-    """Replace Tornado's default resolver, also one below an ``OverrideResolver``."""
+    """Replace Tornado's default resolver with a ``DialerResolver``, also inside an ``OverrideResolver``."""
     if isinstance(client.resolver, OverrideResolver):
         client.resolver.resolver = DialerResolver()
     else:

@@ -1,11 +1,13 @@
-"""urllib3 connections that park: their sockets, TLS contexts, pools and retries.
+"""Subclasses of urllib3's connections, TLS contexts, pools and retries. They park where the originals would block.
 
-Connections use ``dhaga.socket`` and TLS contexts that make ``dhaga.ssl`` sockets; a bounded pool parks for a free
-connection, a retry parks for its pause. The locks of urllib3's pool managers stay standard: no code waits under them.
+Connections use ``dhaga.socket``. TLS connections use contexts that create ``dhaga.ssl`` sockets. A request to a bounded
+pool parks until a connection is free, and a retry parks for its pause. The locks of urllib3's pool managers remain
+standard locks, because no code waits while it holds such a lock.
 
-State: TLS contexts are shared by all connections with equal ``TLSOptions``, cached process-wide, and also keyed by the
-stat of their files, so that a renewed certificate is read. ``IdleConnections`` is a pool's stack: the most recent
-connection is used first, and stale ones at the bottom are closed. The parts for requests: ``http.requests``.
+All connections of the process with equal ``TLSOptions`` share one TLS context. The key of a cached context
+includes mtime, inode and size of the certificate files, so that a renewed certificate is read. ``IdleConnections`` is
+a stack: a pool first reuses the connection at the top, and an unbounded pool closes stale connections at the bottom.
+``http.requests`` uses these classes.
 """
 
 from __future__ import annotations
@@ -37,22 +39,23 @@ from ...ssl import SSLContext, SSLSocket
 from ...time import monotonic, sleep
 
 CONTEXT_CACHE_SIZE = 32
-"""TLS contexts kept, each with its certificates. Loading certifi's certificates blocks the OS thread for 16 ms, and
-urllib3 does it for each connection.
+"""Maximum number of cached TLS contexts, each with its certificates.
+
+Loading certifi's certificates blocks the OS thread for 16 ms. Without the cache, urllib3 loads the certificates for
+each connection.
 """
 
 IDLE_SECONDS = 75.0
-"""Seconds after which an idle connection is closed, before its next use or at the next return of another to the pool.
-By then the server has also closed it (nginx after 75 s, most others sooner), so that only a descriptor is left.
+"""Seconds after which an idle connection is stale. A stale connection is closed before its next use. An unbounded pool
+also closes it when another connection returns to the pool. Nginx closes idle connections after 75 s, and most other
+servers sooner.
 """
 
 # ---- connections
 
 
 def dial(conn: connection.HTTPConnection) -> socket:
-    """Connect to the host of a connection. Raises: urllib3's errors, with their exact texts, because programs parse
-    them.
-    """
+    """Connect to the host of a connection. Raises: urllib3's errors with their exact texts, which programs parse."""
     try:
         sock = dial_first(conn)
     except gaierror as error:
@@ -69,7 +72,7 @@ def dial(conn: connection.HTTPConnection) -> socket:
 
 
 def dial_first(conn: connection.HTTPConnection) -> socket:
-    """Try the addresses one after the other, and connect to the first that answers."""
+    """Connect to the first address that answers. The addresses are tried one after the other."""
     host = conn._dns_host.strip("[]")
     *others, last = getaddrinfo(host, conn.port, connection_util.allowed_gai_family(), SOCK_STREAM)
     for address in others:
@@ -103,13 +106,13 @@ class HTTPConnection(connection.HTTPConnection):
 
 
 class HTTPSConnection(connection.HTTPSConnection):
-    """A TLS connection whose socket parks, to the host or to a proxy."""
+    """A TLS connection whose socket parks. The TLS connection to a proxy also parks."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.tls_options = TLSOptions.of(self)
         self.has_own_context = self.ssl_context is not None
-        if not self.has_own_context:  # already loaded by the shared context
+        if not self.has_own_context:  # the shared context loads the certificates instead
             self.ca_certs = self.ca_cert_dir = self.ca_cert_data = None
             self.cert_file = self.key_file = self.key_password = None
 
@@ -135,17 +138,17 @@ class HTTPSConnection(connection.HTTPSConnection):
 
 
 def parking_context(context: Any) -> Any:
-    """Make a TLS context of another class create our sockets, and return it."""
+    """Change a TLS context of any class so that it creates ``dhaga.ssl`` sockets. Returns: the context."""
     if not issubclass(context.sslsocket_class, SSLSocket):
         context.sslsocket_class = SSLSocket
     return context
 
 
 class SharedContext(SSLContext):
-    """A context that connections share.
+    """A TLS context that connections share.
 
-    urllib3 sets the ALPN protocols for each connection. They are always the same, and OpenSSL does not support setting
-    them while another OS thread starts a connection. So only changes are passed on.
+    For each connection, urllib3 sets the ALPN protocols of the context again, always to the same value. OpenSSL does
+    not support this while another OS thread starts a connection. So this class passes only changes to OpenSSL.
     """
 
     alpn_protocols_set: Any = None
@@ -157,7 +160,7 @@ class SharedContext(SSLContext):
 
 
 class TLSOptions(NamedTuple):
-    """The options that distinguish TLS contexts."""
+    """The options of a TLS context. Connections with equal options share a context."""
 
     cert_reqs: Any
     ca_certs: str | None
@@ -167,7 +170,7 @@ class TLSOptions(NamedTuple):
     key_file: str | None
     key_password: str | None
     versions: tuple[Any, Any, Any]
-    checked_names: tuple[Any, Any]  # checked by urllib3 itself
+    checked_names: tuple[Any, Any]  # checked by urllib3 instead of OpenSSL
 
     @classmethod
     def of(cls, conn: connection.HTTPSConnection) -> TLSOptions:
@@ -177,16 +180,16 @@ class TLSOptions(NamedTuple):
         return cls(conn.cert_reqs, *trust, conn.cert_file, conn.key_file, conn.key_password, versions, checked_names)
 
     def without_client_cert(self) -> TLSOptions:
-        """Return the options for a proxy, without the client certificate."""
+        """Return the options for a TLS connection to a proxy: these options without the client certificate."""
         return self._replace(cert_file=None, key_file=None, key_password=None)
 
     def context(self) -> SharedContext:
-        """Return the shared context for these options, a new one if a file has changed."""
+        """Return the shared context for these options, or a new context if a certificate file has changed."""
         return make_context(self, tuple(map(file_version, (self.ca_certs, self.cert_file, self.key_file))))
 
 
 def file_version(path: str | None) -> tuple[int, ...] | None:
-    """Return a value that changes with the file: mtime, inode, size; None if there is no file."""
+    """Return mtime, inode and size of a file, or None if there is no file."""
     try:
         status = os.stat(path) if path else None
     except OSError:
@@ -220,7 +223,7 @@ def make_context(tls_options: TLSOptions, file_versions: object) -> SharedContex
 
 
 def refuse_password_prompt() -> str:
-    """Password callback that raises; without it OpenSSL would prompt on the terminal."""
+    """Raise SSLError. From: OpenSSL, which would prompt for a password on the terminal without this callback."""
     raise SSLError(
         "the key of the client's certificate is encrypted: pass an unencrypted one, or a context with its password"
     )
@@ -230,11 +233,10 @@ def refuse_password_prompt() -> str:
 
 
 class IdleConnections(LifoQueue[Any]):
-    """The idle connections to one host; in a bounded pool also a None for each connection that may still be opened.
+    """The idle connections to one host; in a bounded pool, also a None for each connection that may still be opened.
 
-    urllib3 puts back an item after every request, even a None that it never got, because its ``get`` was cancelled:
-    ``ignored_puts`` counts these, so that the bound does not grow. A forked child starts without connections, and keeps
-    the parent's alive but unused.
+    If ``get`` is cancelled, urllib3 nevertheless calls ``put(None)``, which would raise the bound. ``ignored_puts`` has
+    an item for each ``put`` to ignore. A forked child leaves the parent's connections open and unused.
     """
 
     def _init(self, maxsize: int) -> None:
@@ -244,7 +246,10 @@ class IdleConnections(LifoQueue[Any]):
         self.inherited: list[Any] = []
 
     def leave_to_parent(self) -> None:
-        """Set the connections aside in a forked child: on a shared one, each process would read the other's answers."""
+        """Set aside the inherited connections in a forked child.
+
+        If two processes used one connection, each could read the answers to the other's requests.
+        """
         self.pid = os.getpid()
         self.inherited += [each for each in self.queue if each is not None]
         self.queue[:] = [None] * len(self.queue) if self.maxsize else []
@@ -260,11 +265,11 @@ class IdleConnections(LifoQueue[Any]):
             self.ignored_puts.append(None)
             raise
         if item is not None and item.idle_since < monotonic() - IDLE_SECONDS:
-            item.close()  # it connects again: the other end, or a NAT between, may have dropped the connection silently
+            item.close()  # reconnects when used: a server or a NAT may have dropped the connection silently
         return item
 
     def empty_out(self) -> None:
-        """Close the idle connections; a bounded pool keeps its bound."""
+        """Close the idle connections. A bounded pool may open as many new connections instead."""
         slots = 0
         try:
             while True:
@@ -281,24 +286,25 @@ class IdleConnections(LifoQueue[Any]):
         if item is not None:
             item.idle_since = monotonic()
             super().put(item, block, timeout)
-            self.drop_stale(item.idle_since - IDLE_SECONDS)
+            if not self.maxsize:
+                self.drop_stale(item.idle_since - IDLE_SECONDS)
         elif self.maxsize and not self.ignore_put():
             super().put(item, block, timeout)
 
     def drop_stale(self, deadline: float) -> None:
-        """Close connections that have been idle since before the deadline. They are at the bottom, out of reach of
-        ``get``.
+        """Close connections of an unbounded pool that have been idle since before the deadline.
 
-        A bounded pool has Nones at the bottom; there the bound limits idle connections.
+        Stale connections are at the bottom of the stack, which ``get`` rarely reaches. A bounded pool keeps stale
+        connections: they occupy places of the pool, and the bound limits their number.
         """
         try:
-            while self.queue[0] is not None and self.queue[0].idle_since < deadline:
+            while self.queue[0].idle_since < deadline:
                 self.queue.pop(0).close()
-        except IndexError:  # another OS thread took the last one
+        except IndexError:  # another OS thread took the last connection
             pass
 
     def ignore_put(self) -> bool:
-        """Consume one put to be ignored. Returns: whether there was one."""
+        """Remove one item of ``ignored_puts``. Returns: False if there is no item."""
         try:
             self.ignored_puts.pop()
         except IndexError:
@@ -307,7 +313,7 @@ class IdleConnections(LifoQueue[Any]):
 
 
 class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
-    """The connections to one host."""
+    """The pool of connections to one host."""
 
     ConnectionCls: Any = HTTPConnection
     QueueCls: Any = IdleConnections
@@ -315,18 +321,18 @@ class HTTPConnectionPool(connectionpool.HTTPConnectionPool):
     def urlopen(  # type: ignore[override]
         self, method: str, url: str, body: Any = None, headers: Any = None, retries: Any = None, *rest: Any, **more: Any
     ) -> Any:
-        this_waiter()  # raises ParkError at once where the caller cannot park
+        this_waiter()  # raises ParkError if the caller cannot park
         return super().urlopen(method, url, body, headers, parking_retries(retries), *rest, **more)
 
 
 class HTTPSConnectionPool(HTTPConnectionPool, connectionpool.HTTPSConnectionPool):
-    """The TLS connections to one host."""
+    """The pool of TLS connections to one host."""
 
     ConnectionCls = HTTPSConnection
 
 
 class Retry(StandardRetry):
-    """Retry policy. Parks: ``sleep``, between two tries. Source: ``urllib3.Retry``."""
+    """A retry policy. Parks: between two attempts (``sleep``). Source: ``urllib3.Retry``."""
 
     def sleep_for_retry(self, response: Any) -> bool:
         pause = self.get_retry_after(response)
@@ -341,7 +347,7 @@ class Retry(StandardRetry):
 
 
 def parking_retries(retries: Any) -> Any:
-    """Return a copy of a urllib3 Retry whose pauses park. A Retry that never pauses is returned unchanged."""
+    """Return a copy of a urllib3 ``Retry`` whose pauses park. Return a policy unchanged if it parks or never pauses."""
     if isinstance(retries, Retry) or not isinstance(retries, StandardRetry) or retries.total == 0:
         return retries
     kind: Any = type(retries)
@@ -361,7 +367,7 @@ POOL_CLASSES: Any = {"http": HTTPConnectionPool, "https": HTTPSConnectionPool}
 
 
 def use_parking_pools(manager: Any) -> None:
-    """Make a pool manager create our pools, and close the idle connections of pools that it drops."""
+    """Make a pool manager create pools that park. When the manager drops a pool, the idle connections are closed."""
     if manager.pool_classes_by_scheme is not POOL_CLASSES:
         manager.clear()  # existing pools would block
         manager.pool_classes_by_scheme = POOL_CLASSES
@@ -369,7 +375,7 @@ def use_parking_pools(manager: Any) -> None:
 
 
 def close_idle(pool: HTTPConnectionPool) -> None:
-    """Close the idle connections of a pool, which stays usable."""
+    """Close the idle connections of a pool. The pool remains usable."""
     idle_connections: Any = pool.pool
     if idle_connections is not None:
         idle_connections.empty_out()

@@ -1,1 +1,1 @@
-"""Parts of the WSGI server: from bytes to an environ, and from an app's result to bytes."""
+"""Parts of the WSGI server: the parser that makes environs, and the response that sends an app's result."""

@@ -1,9 +1,10 @@
-"""The client's socket in an app's environ, under the names of werkzeug and gunicorn.
+"""The client's socket in an app's environ, as ``werkzeug.socket`` and ``gunicorn.socket``.
 
-WebSocket libraries for WSGI write their own answer to ``environ["werkzeug.socket"]`` and continue on that socket; the
-app's result is ignored. These are simple-websocket, and flask-sock and Flask-SocketIO, which use it. So the first
-receive, send, ``close`` or ``settimeout`` on this object takes over the connection. Inspecting it (``fileno``,
-``getpeername``, a receive with MSG_PEEK) does not. ``environ["dhaga.upgrade"]`` takes over explicitly.
+WebSocket libraries for WSGI, such as simple-websocket, write their own answer to ``environ["werkzeug.socket"]``, and
+continue on this socket. Flask-sock and Flask-SocketIO use simple-websocket. The app's result is ignored on such a
+connection. So the first receive, send, ``close`` or ``settimeout`` of an AppSocket takes over the connection from the
+server. Calls that only inspect the socket (``fileno``, ``getpeername``, a receive with MSG_PEEK) do not take over the
+connection. An app can also take over the connection by calling ``environ["dhaga.upgrade"]``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .connection import ServerConnection
 
 SWITCHING = "101 Switching Protocols"
-"""The status in the access log, because the app's own later status is not sent."""
+"""The status that the access log shows if the app took over the connection. The app's own status is not sent."""
 
 TAKING = frozenset(
     {
@@ -30,14 +31,15 @@ TAKING = frozenset(
         *("close", "detach", "dup", "read", "setblocking", "settimeout", "share", "shutdown", "unwrap", "write"),
     }
 )
-"""Attributes of a socket whose use takes over the connection, besides the methods below."""
+"""Socket attributes whose use takes over the connection, besides the methods of ``AppSocket``."""
 
 
 def hand_over(connection: ServerConnection, response: Response) -> tuple[Any, bytes]:
-    """Transfer a connection to an app that may still return an answer. Returns: as ``upgrade``. Raises: OSError."""
-    if response is not connection.response:
-        raise OSError(errno.EBADF, "the request of this socket's environ has ended")
-    taken = connection.upgrade()
+    """Transfer a connection to the app, and drop the app's later result. Returns: the result of ``upgrade``. Raises:
+    OSError, RuntimeError.
+    """
+    check_current(connection, response)
+    taken = connection.upgrade(response)
     response.sink, response.status = TAKEN_SINK, SWITCHING
     connection.handed_over = True
     if connection.server.stopping:
@@ -45,28 +47,40 @@ def hand_over(connection: ServerConnection, response: Response) -> tuple[Any, by
     return taken
 
 
+def check_current(connection: ServerConnection, response: Response) -> None:
+    """Raise OSError if the connection no longer answers this request."""
+    if response is not connection.response:
+        raise OSError(errno.EBADF, "the request of this socket's environ has ended")
+
+
 def has_closed(sock: Any) -> bool:
-    """Return whether the peer of a socket has closed its side. Parks: never."""
+    """Return whether the peer of a socket has closed the connection on its side, or the socket is closed.
+
+    Parks: never.
+    """
+    fd = sock.fileno()
+    if fd < 0:
+        return True
     poll = originals.poll()
-    poll.register(sock.fileno(), getattr(originals.select_module, "POLLRDHUP", 0))
+    poll.register(fd, getattr(originals.select_module, "POLLRDHUP", 0))
     return bool(poll.poll(0))
 
 
 def end_receiving(sock: Any) -> None:
-    """Make the app read end-of-file after the received data, so that it ends by itself within the grace of a stop."""
-    with contextlib.suppress(OSError):  # already disconnected
-        plain.shutdown(sock, SHUT_RD)  # plain, on the fd: SSLSocket.shutdown would go on unencrypted
+    """Shut down receiving, so that the app reads end-of-file and returns within the grace period of a stop."""
+    with contextlib.suppress(OSError):  # the client has already disconnected
+        plain.shutdown(sock, SHUT_RD)  # SSLSocket.shutdown would continue without encryption
 
 
 class AppSocket:
-    """The socket of one request's connection. It first receives the bytes that came with the request."""
+    """The socket of one request's connection. ``recv`` first returns the bytes that the server received already."""
 
     __slots__ = ("_connection", "_io_refs", "_response", "_sock", "_unread")
 
     def __init__(self, connection: ServerConnection, response: Response) -> None:
         self._connection = connection
         self._response = response
-        self._sock: Any = None  # set once taken over
+        self._sock: Any = None  # set when the connection is taken over
         self._unread = b""
 
     def __repr__(self) -> str:
@@ -76,15 +90,16 @@ class AppSocket:
         return getattr(self._take() if name in TAKING else self._connection.sock, name)
 
     def _take(self) -> Any:
-        """Return the socket; the first call takes over the connection. Raises: OSError, RuntimeError."""
+        """Return the connection's socket. The first call takes over the connection. Raises: OSError, RuntimeError."""
         if self._sock is None:
             self._sock, self._unread = hand_over(self._connection, self._response)
         return self._sock
 
     def recv(self, size: int, flags: int = 0, /) -> bytes:
-        """Receive up to ``size`` bytes. Parks: while no data is there (``read fd N``). Raises: OSError."""
+        """Receive up to ``size`` bytes. Parks: until data arrives (``read fd N``). Raises: OSError."""
         peek = flags & MSG_PEEK
         if peek and self._sock is None:
+            check_current(self._connection, self._response)
             unread = self._connection.parser.buffer
             return unread[:size] or bytes(self._connection.sock.recv(size, flags))
         sock, data = self._take(), self._unread[:size]
@@ -95,23 +110,23 @@ class AppSocket:
         return data
 
     def recv_into(self, buffer: Any, size: int = 0, flags: int = 0, /) -> int:
-        """Receive into a buffer. Parks, raises: as ``recv``."""
+        """Receive into a buffer. Parks, raises: as ``recv`` does."""
         with memoryview(buffer) as view, view.cast("B") as room:
             data = self.recv(size or len(room), flags)
             room[: len(data)] = data
         return len(data)
 
     def send(self, data: Any, flags: int = 0, /) -> int:
-        """Send everything, as a blocking socket does. Parks: while the client does not read. Raises: OSError."""
+        """Send all data, as a blocking socket does. Parks: while the client does not read. Raises: OSError."""
         self._take().sendall(data, flags)
         return memoryview(data).nbytes
 
     def makefile(self, *arguments: Any, **options: Any) -> Any:
-        """Return a file over this socket. Source: ``socket.makefile``."""
+        """Return a file that reads and writes this socket. Source: ``socket.makefile``."""
         self._take()
         self._io_refs = 0
         make: Any = standard.socket.makefile
         return make(self, *arguments, **options)
 
     def _decref_socketios(self) -> None:
-        """Do nothing at the end of a file: the server closes the socket. From: ``socket.SocketIO``."""
+        """Do nothing when a file is closed, because the server closes the socket. From: ``socket.SocketIO``."""

@@ -1,36 +1,42 @@
-"""The keep-alive loop of one server connection: request, response, next request, in the connection's dhaga.
+"""One connection of the WSGI server: its dhaga answers one request after the other until the connection ends.
 
-States: idle (no byte of a next request received), reading a head, answering, closing (no request follows), ended. A
-graceful stop cuts only idle connections; any other one ends with its response. ``upgraded``: the app has taken over the
-socket.
+States: idle (no byte of the next request was received), reading a head, answering, closing (no request follows), ended.
+A graceful stop closes idle connections, and other connections end with their responses. ``upgraded``: the app has taken
+over the socket.
 
-``idle_timer`` bounds each wait of the connection: for the next request, the rest of a head, a piece of a body, room for
-a piece of a response; while the app works it is off. It also bounds the waits of the app's other dhagas on the body.
-Before the connection is reused, the unread rest of a body is drained, up to a bound. Before it is closed while the
-client still sends, it is read for a moment: an immediate close would send a RST, which discards the response.
-Bodies and sends: ``transfers``; parsing: ``request_parser``; the response's bytes: ``response``.
+``idle_timer`` limits each wait for the next request, for the rest of a head and for a piece of a body. ``send_timer``
+limits each wait for the client to read a piece of a response. Both are off while the app works. Waits for the body are
+also limited if another dhaga of the same OS thread reads it. Before a connection is reused, the unread rest of a body
+is read and dropped, up to ``DRAIN_BYTES``. If a client still sends when the connection ends, the server reads for
+``LINGER_SECONDS`` before it closes the socket. An immediate close would send a RST, which discards the response. The
+module ``timed_transfers`` receives bodies and sends bytes, ``request_parser`` parses requests, and ``response`` makes
+the bytes of the response.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections import deque
 from contextlib import nullcontext
 from contextvars import copy_context
+from functools import partial
 from io import BufferedReader, BytesIO
 from typing import TYPE_CHECKING, Any
 
-from ..._kernel.api import Timeout
 from ..._kernel.errors import Expired
+from ..._kernel.platform.system import system
 from ..._kernel.run.call_outs import calls_out
-from ..._kernel.run.scheduler import begin_new_work
+from ..._kernel.run.new_work import begin_new_work, end_work
 from ..._kernel.run.turn_budget import yield_if_due
+from ..._kernel.timeout import Timeout
+from ...servers._tcp import send_close_notify
 from ...socket import SHUT_WR, socket
 from ..limits import Refusal
 from .app_socket import AppSocket, end_receiving, has_closed
 from .request_body import body_reader
 from .response import CLOSED_SINK, Response
-from .transfers import LINGER_SECONDS, RECEIVE_BYTES, Transfers
+from .timed_transfers import LINGER_SECONDS, RECEIVE_BYTES, Transfers
 
 if TYPE_CHECKING:
     from ..._sync.semaphore import Semaphore
@@ -39,40 +45,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dhaga")
 
 IDLE_GRACE_SECONDS = 1.0
-"""Seconds for which an idle connection is still read when the server stops: the next request of a busy client may be on
-its way. (Without them, 10 reloads under 6 such clients lost 26 requests.)
+"""Seconds that an idle connection stays open for another request when the server stops.
+
+The next request of a busy client may be on its way. Without this time, 10 reloads with 6 busy clients lost 26 requests.
 """
 
 STRAY_BYTES = b"", b"\r", b"\r\n"
-"""Data before a request that is ignored: an empty line, which old clients send after a body (RFC 9112, 2.2)."""
+"""Data to ignore before a request: an empty line, which old clients send after a body (RFC 9112, section 2.2)."""
 
 LEFT_UPGRADED = ConnectionError, StopIteration
-"""The errors by which apps of werkzeug and gunicorn leave a connection that they have taken over."""
+"""Errors that apps for werkzeug and gunicorn raise to end a request whose connection they have taken over."""
 
 UNAVAILABLE = "503 Service Unavailable"
 
 NO_BOUND = nullcontext()
-"""The block of a request without a timeout; entering it takes 50 ns."""
+"""The context manager of a request without a timeout. Entering it takes 50 ns."""
 
 
 class ServerConnection(Transfers):
-    """Serves the requests on one socket until either end closes it. Created by ``Server`` in the connection's dhaga."""
+    """A connection to one client. It serves requests until either side closes the connection.
+
+    ``Server`` creates this object in the connection's dhaga.
+    """
 
     __slots__ = (
-        "base_environ", "body", "closing", "handed_over", "idle", "peer", "server_fields", "turns", "upgraded",
+        "base_environ", "body", "handed_over", "idle", "peer", "turns", "upgraded",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket, peer: Any) -> None:
         super().__init__(server, sock)
         self.peer = (peer[0], str(peer[1])) if isinstance(peer, tuple) else ("", "")
         self.base_environ = server.base_environ(sock)
-        self.server_fields = server.server_fields
-        self.idle = False  # no byte of a next request was received
-        self.closing = False  # no request follows
+        self.idle = False  # no byte of the next request was received
         self.upgraded = False  # the app has taken over the socket
-        self.handed_over = False  # it did so through the socket in its environ (AppSocket)
+        self.handed_over = False  # the app has taken over the socket through AppSocket
         self.body: BufferedReader | None = None
-        self.turns: Semaphore | None = None  # this connection holds one of them
+        self.turns: Semaphore | None = None  # set while this connection holds a permit
 
     def __repr__(self) -> str:
         return f"<ServerConnection with {self.peer[0] or 'a local client'}, {'idle' if self.idle else 'busy'}>"
@@ -84,31 +92,35 @@ class ServerConnection(Transfers):
         me = self.me
         try:
             while self.serve_next():
-                me.gr_context = context.copy()  # context variables set in a request must not reach the next
+                me.gr_context = context.copy()  # the next request must not see context variables of this request
             self.close()
         except OSError as error:
             self.log_client_gone(error)
         finally:
             self.idle_timer.close()
+            self.send_timer.close()
             self.parser.close()
 
     @calls_out
     def serve_next(self) -> bool:
-        """Serve one request. Returns: whether another may follow."""
+        """Serve one request. Returns: whether another request may follow."""
         environ = self.next_request()
         if environ is None:
             return False
         begin_new_work()
-        if self.server.turns is None:
-            self.answer(environ)
-        else:
-            self.answer_in_turn(self.server.turns, environ)
+        try:
+            if self.server.turns is None:
+                self.answer(environ)
+            else:
+                self.answer_in_turn(self.server.turns, environ)
+        finally:
+            end_work()
         return not self.closing
 
     # ---- requests
 
     def next_request(self) -> dict[str, Any] | None:
-        """Return the environ of the next request, or None without one."""
+        """Return the environ of the next request. Returns: None after the last request."""
         parser = self.parser
         limits = self.server.limits
         try:
@@ -119,7 +131,7 @@ class ServerConnection(Transfers):
                 self.idle_timer.deadline = math.inf
                 self.idle = False
             else:
-                yield_if_due()  # with a client that pipelines endlessly, this dhaga never parks
+                yield_if_due()  # a client that pipelines endlessly would otherwise keep this dhaga running
             environ = parser.head(self.base_environ) or self.rest_of_head()
         except TimeoutError:
             if not self.idle:
@@ -134,7 +146,7 @@ class ServerConnection(Transfers):
         return environ
 
     def receive_beginning(self) -> None:
-        """Receive the first bytes of a request into the parser's ``buffer``; b"" if the client has closed."""
+        """Receive the first bytes of a request into ``parser.buffer``: b"" if the client disconnects."""
         parser = self.parser
         while parser.buffer in STRAY_BYTES:
             data = self.sock.recv(RECEIVE_BYTES)
@@ -143,7 +155,7 @@ class ServerConnection(Transfers):
                 break
 
     def rest_of_head(self) -> dict[str, Any] | None:
-        """Receive until the head is whole. Returns: None if the client has closed without sending one.
+        """Receive until the head is whole. Returns: the environ, or None if the client has closed without a request.
 
         Raises: OSError, Refusal.
         """
@@ -163,27 +175,31 @@ class ServerConnection(Transfers):
         return None
 
     def fill_environ(self, environ: dict[str, Any]) -> None:
-        """Add the connection's part to an environ: peer, body, and the functions of ``dhaga.…``."""
+        """Add the connection's keys to an environ: the peer's address, the body, and ``dhaga.disconnected``."""
         environ["REMOTE_ADDR"], environ["REMOTE_PORT"] = self.peer
-        environ["dhaga.upgrade"] = self.upgrade
         environ["dhaga.disconnected"] = self.disconnected
         parser = self.parser
         self.body_wait = 0.0
         if parser.complete:
             environ["wsgi.input"] = BytesIO()
         else:
+            parser.pieces = deque()  # the app may have left pieces of the previous body unread
             environ["wsgi.input"] = self.body = body_reader(parser.pieces, self.more_body)
 
     # ---- answers
 
     @calls_out
     def answer_in_turn(self, turns: Semaphore, environ: dict[str, Any]) -> None:
-        """Answer once the app has fewer than ``concurrency`` requests. Parks: until then (``semaphore.acquire``)."""
+        """Wait until the app handles fewer than ``concurrency`` requests, then answer a request.
+
+        Parks: while the app handles ``concurrency`` requests (``semaphore.acquire``), at most ``queue_timeout``
+        seconds.
+        """
         if not turns.acquire(blocking=False):
             if not turns.acquire(timeout=self.server.limits.queue_timeout):
                 self.refuse(Refusal(UNAVAILABLE, "the request waited too long for its turn in the app"))
                 return
-            self.closing = self.client_gone = self.disconnected()  # there is no reader of the answer
+            self.closing = self.client_gone = self.disconnected()  # a client that has disconnected reads no answer
         self.turns = turns
         try:
             if not self.closing:
@@ -192,7 +208,7 @@ class ServerConnection(Transfers):
             self.end_turn()
 
     def end_turn(self) -> None:
-        """Give this request's turn to the next one: at the end, or when the app takes over the connection."""
+        """Release this request's permit, when the app has ended or takes over the connection."""
         turns, self.turns = self.turns, None
         if turns is not None:
             turns.release()
@@ -202,6 +218,7 @@ class ServerConnection(Transfers):
         """Call the app and send its result. Raises: OSError if the client has disconnected."""
         response = self.response = Response(self, environ["REQUEST_METHOD"], environ["SERVER_PROTOCOL"])
         result: Any = None
+        environ["dhaga.upgrade"] = partial(self.upgrade, response)
         environ["werkzeug.socket"] = environ["gunicorn.socket"] = AppSocket(self, response)
         try:
             seconds = self.server.limits.request_timeout
@@ -209,7 +226,9 @@ class ServerConnection(Transfers):
                 result = self.server.app(environ, response.start)
                 if not self.upgraded:
                     response.send_all(result)
-        except Exception as error:
+        except BaseException as error:
+            if not self.server.answers_error(error):
+                raise
             self.fail(error, environ, response)
         finally:
             if result.__class__ is not list:
@@ -221,15 +240,19 @@ class ServerConnection(Transfers):
         log = self.server.access_log
         if log is not None and response.status:
             log.write_entry(environ, response.status, response.size)
-        if not self.parser.complete and not self.closing and not self.drain_body():
-            self.closing = True
+        if not self.parser.complete and not self.closing:
+            self.end_turn()  # the app has ended: the next request need not wait for this client
+            if not self.drain_body():
+                self.closing = True
 
     def close_body(self, body: BufferedReader) -> None:
-        """Close the body's file, so that no dhaga of the app reads the next request's body through it."""
+        """Close the file of a body, so that no dhaga of the app reads the next request's body from this file."""
         self.body = None
         try:
+            if self.receiving:  # maybe in another OS thread: close() would block until its read returns
+                raise RuntimeError
             body.close()
-        except RuntimeError:  # io.BufferedReader refuses: another dhaga is inside a read
+        except RuntimeError:  # another dhaga is inside a read of the io.BufferedReader
             logger.error("the app returned while another dhaga still reads the request's body: the connection ends")
             self.closing = self.client_gone = True
 
@@ -237,12 +260,14 @@ class ServerConnection(Transfers):
         try:
             if hasattr(result, "close"):
                 result.close()
-        except Exception:
+        except BaseException as error:
+            if not self.server.answers_error(error):
+                raise
             logger.exception("close() of the app's result failed")
             self.closing = True
 
-    def fail(self, error: Exception, environ: dict[str, Any], response: Response) -> None:
-        """Answer for an app that failed. Once the response has begun, the connection can only be cut."""
+    def fail(self, error: BaseException, environ: dict[str, Any], response: Response) -> None:
+        """Send the answer for an app that failed. If the response has begun, only end the connection."""
         self.closing = True
         if self.client_gone or (self.upgraded and isinstance(error, LEFT_UPGRADED)):
             logger.debug("the client of %s has disconnected: %s", environ["REQUEST_URI"], error)
@@ -256,7 +281,7 @@ class ServerConnection(Transfers):
             self.refuse(refusal or Refusal("500 Internal Server Error", "the app failed"), response)
 
     def refuse(self, refusal: Refusal, response: Response | None = None) -> None:
-        """Send the refusal as the response; the connection ends."""
+        """Send a refusal as the response. The connection then ends."""
         logger.debug("%r: %s: %s", self, refusal.status, refusal)
         self.closing = True
         response = response or Response(self, "", "HTTP/1.1")
@@ -266,26 +291,15 @@ class ServerConnection(Transfers):
         response.length = response.remaining = None
         response.send_whole(text)
 
-    def keeps_alive(self) -> bool:
-        """Return whether another request may follow the response that now begins; its head says the same."""
-        parser = self.parser
-        if not parser.persistent or self.server.stopping or parser.expects_continue or parser.error is not None:
-            self.closing = True
-        return not self.closing
-
-    def close_after_response(self) -> None:
-        """End the connection after this response."""
-        self.closing = True
-
     # ---- for the app
 
-    def upgrade(self) -> tuple[socket, bytes]:
-        """Transfer the connection to the app: ``environ["dhaga.upgrade"]``. The server closes it when the app returns.
+    def upgrade(self, response: Response) -> tuple[socket, bytes]:
+        """Transfer the connection to the app, which calls this method as ``environ["dhaga.upgrade"]()``.
 
-        Parks: never. Returns: the socket, and the bytes received after the request. Raises: RuntimeError.
+        ``response``: the response to the request with this environ. The server closes the connection when the app
+        returns. Parks: never. Returns: the socket, and the bytes received after the request. Raises: RuntimeError.
         """
-        response = self.response
-        if self.upgraded or response is None or response.sent:
+        if self.upgraded or response is not self.response or response.sent:
             raise RuntimeError("a connection can be taken over only once, and only before the response has begun")
         if not self.parser.complete:
             raise RuntimeError("read the request's body to its end before you take over the connection")
@@ -296,35 +310,46 @@ class ServerConnection(Transfers):
         return self.sock, data
 
     def disconnected(self) -> bool:
-        """Return whether the client has closed its side: ``environ["dhaga.disconnected"]``, for long polls.
+        """Return whether the client has closed its side. An app calls this as ``environ["dhaga.disconnected"]()``.
 
-        Parks: never. A client that half-closes and still waits for the answer counts as disconnected: few clients do
-        that, and few proxies allow it.
+        Parks: never. A client that closes only its sending side, and still waits for the answer, also counts as
+        disconnected. Few clients do this, and few proxies allow it.
         """
         return self.client_gone or has_closed(self.sock)
 
     # ---- the end
 
     def stop_when_idle(self) -> None:
-        """End an idle connection soon, unless a request comes; end a taken one when its app waits to receive more.
+        """End an idle connection soon, unless a request arrives.
 
-        From: the server's scheduler, at a graceful stop.
+        If the app has taken over the connection through ``AppSocket``, shut down receiving, so that the app ends. From:
+        the server's scheduler, at a graceful stop.
         """
         if self.idle:
             self.idle_timer.shorten(IDLE_GRACE_SECONDS)
         elif self.handed_over:
             end_receiving(self.sock)
 
-    def close(self) -> None:
-        """Half-close, and read for ``LINGER_SECONDS``, so that a client still sending can read its response."""
+    def client_may_send(self) -> bool:
+        """Return whether the client may still send, or has already sent another request."""
         parser = self.parser
-        if self.client_gone or self.upgraded or (parser.complete and parser.error is None and not parser.buffer):
+        if not parser.complete or parser.error is not None or parser.buffer:
+            return True
+        return self.closing and system.has_input(self.sock.fileno())
+
+    def close(self) -> None:
+        """If the client may still send, shut down our sending side, and read on for ``LINGER_SECONDS``."""
+        if self.client_gone or self.upgraded or not self.client_may_send():
             return
+        if hasattr(self.sock, "unwrap"):
+            send_close_notify(self.sock)  # the shutdown below ends TLS without it
         self.sock.shutdown(SHUT_WR)
         self.idle_timer.arm(LINGER_SECONDS)
-        while self.sock.recv(RECEIVE_BYTES):
+        clock = self.me.scheduler.clock
+        ends_at = clock() + LINGER_SECONDS
+        while self.sock.recv(RECEIVE_BYTES) and clock() < ends_at:  # the timer ends no recv that need not wait
             self.parser.close()
 
     def log_client_gone(self, error: OSError) -> None:
-        """Log a disconnected client; it is not an error of the server."""
+        """Log that a client has disconnected. The level is DEBUG, because this is not an error of the server."""
         logger.debug("%r: the client has disconnected: %s", self, error)

@@ -1,6 +1,7 @@
-"""The body of a request as a file, ``wsgi.input``, received as the app reads it.
+"""``wsgi.input``: the body of a request as a file, received while the app reads it.
 
-``RequestBody`` receives the pieces; ``io.BufferedReader`` handles sizes and lines. Framing: ``request_parser``.
+``RequestBody`` receives the pieces of the body. ``io.BufferedReader`` turns the pieces into lines, and into reads of a
+given size. The module ``request_parser`` finds the body's end.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ from collections.abc import Callable
 from typing import Any
 
 BUFFER_BYTES = 8192
-"""Buffer of a body's reader, in which it looks for lines. Larger reads go directly into the caller's memory."""
+"""Size of a body reader's buffer, in which the reader looks for lines. Larger reads bypass the buffer."""
 
 
 class RequestBody(io.RawIOBase):
-    """A body as a raw file.
+    """A request's body as a raw file.
 
-    ``receive_more()`` puts the next piece into ``pieces``, and returns False at the body's end.
+    ``receive_more`` appends the next piece to ``pieces``, or returns False at the body's end.
 
-    Parks: while the client sends nothing (``read fd N``). Raises: OSError if the client disconnects, is too slow, or
-    sends a malformed body.
+    Parks: until data arrives (``read fd N``). Raises: OSError if the client disconnects, is too slow, or sends a
+    malformed body. Also after a cancelled read: ``io.BufferedReader`` drops the bytes that such a read has received.
     """
 
     def __init__(self, pieces: deque[bytes], receive_more: Callable[[], bool]) -> None:
         super().__init__()
         self.pieces = pieces
         self.receive_more = receive_more
+        self.given = 0  # number of bytes that the BufferedReader has received
+        self.taken = 0  # number of these that the app has received
+        self.cut_off = False  # a read was cancelled meanwhile
 
     def readable(self) -> bool:
         return True
@@ -34,24 +38,74 @@ class RequestBody(io.RawIOBase):
     def readinto(self, buffer: Any, /) -> int:
         pieces = self.pieces
         while not pieces:
-            if not self.receive_more():
+            if not self.more():
                 return 0
         piece = pieces.popleft()
         size = min(len(piece), len(buffer))
         buffer[:size] = piece[:size]
         if size < len(piece):
             pieces.appendleft(piece[size:])
+        self.given += size
         return size
 
+    def more(self) -> bool:
+        """Receive the next piece. Returns: False at the body's end."""
+        if self.cut_off:
+            raise OSError("bytes of the body may be missing: an earlier read was cancelled, for example by a Timeout")
+        try:
+            return self.receive_more()
+        except OSError:
+            raise
+        except BaseException:
+            self.cut_off = self.given != self.taken
+            raise
+
     def readall(self) -> bytes:
-        """Read to the end; the pieces received before an error stay for the next read."""
-        while self.receive_more():
+        """Read to the body's end. If an error occurs, the next read returns the pieces received before the error."""
+        while self.more():
             pass
         whole = b"".join(self.pieces)
         self.pieces.clear()
+        self.given += len(whole)
         return whole
 
 
-def body_reader(pieces: deque[bytes], receive_more: Callable[[], bool]) -> io.BufferedReader:
-    """Return the file that an app gets. Source: ``io.BufferedReader``; ``read(n)`` waits for all n bytes or the end."""
-    return io.BufferedReader(RequestBody(pieces, receive_more), BUFFER_BYTES)
+class BodyReader(io.BufferedReader):
+    """A buffered file over a body. Source: ``io.BufferedReader``: ``read(n)`` waits for n bytes or the end.
+
+    After a cancelled read that had already received bytes, further reads fail.
+    """
+
+    raw: RequestBody
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self.raw.taken += len(data)
+        return data
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        line = super().readline(size)
+        self.raw.taken += len(line)
+        return line
+
+    def readinto(self, buffer: Any, /) -> int:
+        size = super().readinto(buffer)
+        self.raw.taken += size
+        return size
+
+    # The methods below receive only while the buffer is empty, so that a cancelled call drops no bytes.
+
+    def read1(self, size: int = -1, /) -> bytes:
+        data = super().read1(size)
+        self.raw.taken += len(data)
+        return data
+
+    def readinto1(self, buffer: Any, /) -> int:
+        size = super().readinto1(buffer)
+        self.raw.taken += size
+        return size
+
+
+def body_reader(pieces: deque[bytes], receive_more: Callable[[], bool]) -> BodyReader:
+    """Return a buffered file over a body."""
+    return BodyReader(RequestBody(pieces, receive_more), BUFFER_BYTES)

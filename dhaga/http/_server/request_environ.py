@@ -1,4 +1,4 @@
-"""WSGI environs: a server's part, and a request's fields, target and host. Framing: ``request_parser``."""
+"""Creation of WSGI environs: a request's target and header fields are checked, and converted to keys of PEP 3333."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ AUTHORITY_PATTERN = re.compile(r"(?:\[.*\]|[^:]+):[0-9]+")
 URL_PATTERN = re.compile(r"[Hh][Tt][Tt][Pp][Ss]?://([^/?]+)(.*)")
 
 SINGLETON_FIELDS = {"HTTP_HOST", "CONTENT_LENGTH", "CONTENT_TYPE", "HTTP_TRANSFER_ENCODING"}
-"""Fields with a single value. A repeated one is refused: of two values, two programs may choose different ones."""
+"""Fields that must have a single value. Otherwise a proxy and the server could use different values."""
 
 UNPREFIXED_KEYS = "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"
-"""Fields whose keys in WSGI, as in CGI, have no prefix HTTP_."""
+"""Fields whose keys in the environ have no prefix ``HTTP_``, as in CGI."""
 
 CACHE_SIZE = 1024
-"""Names and hosts that are cached. Only an attack sends more; further ones are checked each time."""
+"""Maximum number of cached names, and of cached hosts. Only an attacker sends more; further ones are not cached."""
 
 
 class EnvironKeys(dict[str, str | None]):
-    """The environ key of each field name; None: hidden from the app.
+    """The environ key of each field name, or None if the field is hidden from the app.
 
-    A name with an underscore would get the same key as the name with a hyphen, and so could imitate a field that a
-    proxy in front checks or sets (``X_Forwarded_For``). ``Proxy`` would become HTTP_PROXY, a setting of HTTP clients
-    (httpoxy).
+    Names with an underscore and the name ``Proxy`` are hidden. ``X_Forwarded_For`` would get the same key as
+    ``X-Forwarded-For``, so that a client could forge a field that a proxy checks or sets. ``Proxy`` would get the key
+    HTTP_PROXY, which HTTP clients read as a setting (the httpoxy attack).
     """
 
     def __missing__(self, name: str) -> str | None:
@@ -41,15 +41,25 @@ class EnvironKeys(dict[str, str | None]):
         return found
 
 
+REQUEST_KEYS = (
+    *("REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "REMOTE_PORT"),
+    *("wsgi.input", "dhaga.upgrade", "dhaga.disconnected", "werkzeug.socket", "gunicorn.socket"),
+)
+"""Keys that each request sets. A base environ also contains them, so that its copy has room for the request's fields.
+Otherwise the copy would be resized twice.
+"""
+
 environ_keys = EnvironKeys()
 valid_hosts: set[str] = set()
 """Values of Host that have passed ``check_host``."""
 
 
 def server_environ(software: str, address: Any, secure: bool, errors: Any, **more: Any) -> dict[str, Any]:
-    """Return the part of an environ that is the same for all requests at an address (PEP 3333).
+    """Return the part of an environ that all requests to one address have in common (PEP 3333).
 
-    ``address``: host and port, or the path of a Unix socket; ``errors``: the file ``wsgi.errors``.
+    ``address``: host and port, or the path of a Unix socket.
+    ``errors``: the value of ``wsgi.errors``.
+    ``more``: further keys and their values.
     """
     host, port = address[:2] if isinstance(address, tuple) else ("localhost", 443 if secure else 80)
     return {
@@ -69,7 +79,7 @@ def server_environ(software: str, address: Any, secure: bool, errors: Any, **mor
 
 
 def add_fields(environ: dict[str, Any], lines: list[str]) -> None:
-    """Put fields into an environ. Raises: Refusal for a repeated field that must have a single value."""
+    """Add the fields of a head to an environ. Raises: Refusal if a field of ``SINGLETON_FIELDS`` is repeated."""
     for line in lines:
         name, _, value = line.partition(":")
         key = environ_keys[name]
@@ -85,7 +95,10 @@ def add_fields(environ: dict[str, Any], lines: list[str]) -> None:
 
 
 def set_target(environ: dict[str, Any], target: str) -> None:
-    """Put the request target into an environ: a path, a URL, ``*`` or an authority (RFC 9112, 3.2). Raises: Refusal."""
+    """Add the request target to an environ. Raises: Refusal.
+
+    A target is a path, a URL, ``*``, or host and port for CONNECT (RFC 9112, section 3.2).
+    """
     environ["REQUEST_URI"] = target
     if target[0] != "/" or environ["REQUEST_METHOD"] == "CONNECT":
         target = path_of_target(environ, target)
@@ -95,7 +108,7 @@ def set_target(environ: dict[str, Any], target: str) -> None:
 
 
 def path_of_target(environ: dict[str, Any], target: str) -> str:
-    """Return path and query of a target that is not a plain path. Raises: Refusal."""
+    """Return the path and query of a target that does not begin with a slash, or of CONNECT. Raises: Refusal."""
     method = environ["REQUEST_METHOD"]
     if method == "CONNECT" and AUTHORITY_PATTERN.fullmatch(target):
         check_host(target)
@@ -108,7 +121,7 @@ def path_of_target(environ: dict[str, Any], target: str) -> str:
     authority, path = url.groups()
     check_host(authority)
     if "HTTP_HOST" in environ:
-        environ["HTTP_HOST"] = authority  # RFC 9112, 3.2.2: it overrides Host
+        environ["HTTP_HOST"] = authority  # the URL overrides Host (RFC 9112, section 3.2.2)
     return path if path.startswith("/") else "/" + path
 
 

@@ -1,7 +1,7 @@
-"""Requests read from a file with ``request_parser``, for handlers that expose the file: those of ``dhaga.compat``.
+"""Heads and bodies of requests, read from a file that a request handler of ``dhaga.compat`` exposes to the program.
 
-No byte beyond the message is read, so that the file stays at the next request, or at the first byte of an upgraded
-connection. ``request_parser`` parses; this module decides how many bytes to read from the file.
+Reading stops at the end of a message. The program can then read the next request, or the data of an upgraded
+connection. This module decides how many bytes to read from the file, and ``request_parser`` parses them.
 """
 
 from __future__ import annotations
@@ -18,36 +18,41 @@ if TYPE_CHECKING:
 Edit = Callable[[list[bytes]], list[bytes]]
 
 LINE_BYTES = 8192
-"""Bytes of a trailer. The parser bounds all trailers together, and has a lower limit for a chunk's line."""
+"""Maximum size of a trailer. The parser also limits all trailers together, and the size line of each chunk."""
 
 DATA_BYTES = 65_536
-"""Bytes of data per read, as in ``connection``."""
+"""Maximum bytes of data per read, equal to ``timed_transfers.RECEIVE_BYTES``."""
 
 
 class LineTooLong(Refusal):
-    """A line of a head has more bytes than the limit."""
+    """The refusal of a head that has a line longer than the limit."""
 
 
 def new_parser(limits: Limits) -> RequestParser:
-    """Return a parser. Raises: ModuleNotFoundError without httptools, an optional dependency."""
-    from .request_parser import RequestParser  # here, so that the modules of compat are imported without it
+    """Return a new parser. Raises: ModuleNotFoundError if httptools, an optional dependency, is not installed."""
+    from .request_parser import RequestParser  # imported here, because compat must not require httptools
 
     return RequestParser(limits, host_required=False)
 
 
 def environ_key(name: str) -> str | None:
-    """Return the key of a field in the environ; None if it is hidden from the app."""
+    """Return the environ key of a field, or None if the field is hidden from the app."""
     from .request_environ import environ_keys
 
     return environ_keys[name]
 
 
 class FileHead:
-    """A head after its request line. ``edit``: changes the lines before they are parsed.
+    """The head of a request. The caller has read the request line, and the rest is read from the file.
 
-    ``fields``: pairs of name and value, in order; ``length``: bytes of the body, None: in chunks; ``persistent``:
-    another request may follow; ``expects_continue``: the client waits for 100 Continue. Host may be missing, as with
-    gevent and eventlet. Parks: as the file does. Raises: Refusal, OSError if the client disconnects before the end.
+    ``edit``: a function that changes the head's lines before they are parsed.
+    ``fields``: pairs of name and value, in order.
+    ``length``: the body's size in bytes, or None if the body consists of chunks.
+    ``persistent``: whether another request may follow.
+    ``expects_continue``: whether the client waits for 100 Continue.
+
+    Host may be missing, as with gevent and eventlet. Parks: as the file does. Raises: Refusal; OSError if the client
+    disconnects before the head's end.
     """
 
     def __init__(self, file: Any, request_line: bytes, limits: Limits, edit: Edit = list) -> None:
@@ -55,20 +60,20 @@ class FileHead:
             raise bad("the request line is malformed")
         parser = new_parser(limits)
         parser.buffer = request_line
-        parser.head({})  # refuses a malformed request line before the rest arrives
+        parser.head({})  # refuse a malformed request line before the rest arrives
         lines = edit([request_line, *read_lines(file, limits)])
         parser.buffer = b"".join(lines)
         parser.head({})
         pairs = (line[:-2].decode("latin-1").partition(":") for line in lines[1:-1])
         self.fields: list[tuple[str, str]] = [(name, value.strip(" \t")) for name, _, value in pairs]
-        self.length: int | None = 0 if parser.complete else None if parser.chunked else parser.remaining
+        self.length: int | None = 0 if parser.complete else None if parser.chunk_sizes else parser.remaining
         self.persistent: bool = parser.persistent
         self.expects_continue: bool = parser.expects_continue
         parser.close()
 
 
 def read_lines(file: Any, limits: Limits) -> list[bytes]:
-    """Read the fields, up to the empty line. Parks, raises: as FileHead."""
+    """Read the lines of the fields, including the empty line at the end. Parks, raises: as ``FileHead`` does."""
     lines: list[bytes] = []
     size = 0
     while not lines or lines[-1] != b"\r\n":
@@ -87,9 +92,9 @@ def read_lines(file: Any, limits: Limits) -> list[bytes]:
 
 
 class FileBody:
-    """The body of one request. ``length``: bytes, None: in chunks.
+    """The body of one request. ``length``: its size in bytes, or None if it consists of chunks.
 
-    Parks: as the file does. Raises: Refusal, OSError if the client disconnects before the end.
+    Parks: as the file does. Raises: Refusal; OSError if the client disconnects before the body's end.
     """
 
     def __init__(self, file: Any, length: int | None) -> None:
@@ -99,28 +104,33 @@ class FileBody:
 
     @property
     def at_end(self) -> bool:
-        """Whether the end of the body was parsed."""
+        """True once the body is parsed to its end."""
         return self.parser.complete
 
     @property
     def left(self) -> int:
-        """Number of bytes sure to come: the rest of the body, or of the current chunk."""
-        parser = self.parser
-        return max(0, parser.chunk_left - 2) if parser.chunked else parser.remaining
+        """The number of bytes that certainly follow: the rest of the body, or of the current chunk."""
+        sizes = self.parser.chunk_sizes
+        return max(0, sizes.left - 2) if sizes else self.parser.remaining
 
     def read(self, limit: int, whole_line: bool = False) -> bytes:
-        """Return 1 to ``limit`` bytes, of one line if ``whole_line``; b"" at the end of the body."""
+        """Return 1 to ``limit`` bytes, or b"" at the body's end. ``whole_line``: stop at the end of a line."""
         parser = self.parser
         if parser.error is not None:
             raise parser.error
         while not parser.complete:
-            parser.buffer = data = self.next_bytes(limit, whole_line)
+            try:
+                parser.buffer = data = self.next_bytes(limit, whole_line)
+            except BaseException:
+                # For example, a Timeout of the app. The file drops what it has received, so the body's end is unknown.
+                parser.error = bad("a read of the body was cancelled or has failed")
+                raise
             if not data:
                 raise ConnectionResetError("the client disconnected in the middle of a body")
             if len(data) == LINE_BYTES and not self.left and not data.endswith(b"\n"):
                 parser.error = bad("a line of the body is too long")
                 raise parser.error
-            yield_if_due()  # parsing a buffered file of small chunks takes many turns
+            yield_if_due()  # parsing many small chunks of a buffered file takes longer than one turn
             parser.feed()
             if parser.complete:
                 parser.close()
@@ -131,10 +141,10 @@ class FileBody:
         return b""
 
     def next_bytes(self, limit: int, whole_line: bool) -> bytes:
-        """Read bytes that surely belong to this body: data, the CRLF after a chunk, a chunk's line or a trailer."""
-        parser, file = self.parser, self.file
+        """Read bytes that certainly belong to this body: data, the CRLF after a chunk, a size line, or a trailer."""
+        sizes, file = self.parser.chunk_sizes, self.file
         size = self.left
         if size:
             size = min(size, limit, DATA_BYTES)
             return file.readline(size) if whole_line else file.read(size)  # type: ignore[no-any-return]
-        return file.read(parser.chunk_left) if parser.chunk_left else file.readline(LINE_BYTES)  # type: ignore[no-any-return]
+        return file.read(sizes.left) if sizes and sizes.left else file.readline(LINE_BYTES)  # type: ignore[no-any-return]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import dhaga
 from dhaga import socket
-from dhaga.http._server.transfers import WRITE_BYTES, Transfers
+from dhaga.http._server.timed_transfers import WRITE_BYTES, Transfers
 from dhaga.http.limits import Limits, Refusal
 
 
@@ -25,11 +26,10 @@ class Timer:
 
 
 def transfers(sock: socket.socket, **limits: Any) -> tuple[Transfers, Timer]:
-    server: Any = SimpleNamespace(limits=Limits(**limits))
+    server: Any = SimpleNamespace(limits=Limits(**limits), server_fields=None)
     made = Transfers(server, sock)
-    made.idle_timer.close()
     timer: Any = Timer()
-    made.idle_timer = timer
+    made.idle_timer = made.send_timer = timer
     return made, timer
 
 
@@ -58,6 +58,24 @@ def test_all_transfers_fail_once_one_has_failed() -> None:
             with pytest.raises(OSError, match="has disconnected"):
                 transfer()
         assert timer.armed == [Limits().write_timeout]
+        sender.parser.close()
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_send_that_is_cancelled_is_the_last_one(as_file: bool, tmp_path: Path) -> None:
+    """The client would read later bytes as the rest of the cancelled send."""
+    here, there = socket.socketpair()
+    with here, there:
+        sender, _ = transfers(here)
+        data = b"a" * 10_000_000
+        path = tmp_path / "file"
+        path.write_bytes(data)
+        with path.open("rb") as file, pytest.raises(TimeoutError, match="not done within"), dhaga.Timeout(0.01):
+            sender.send_file(file, 0, len(data)) if as_file else sender.send(data)
+        assert sender.closing and not sender.client_gone  # if the app fails now, its error is logged
+        with pytest.raises(BrokenPipeError):
+            sender.send(b"b")
+        assert sender.client_gone
         sender.parser.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dhaga.http._server.framing import Framing
+from dhaga.http._server.response_framing import Framing
 
 
 class Counted(Framing):
