@@ -1,6 +1,7 @@
-"""gevent and eventlet by their own names, on dhagas: a program of either runs unchanged.
+"""Stand-ins for gevent and eventlet that run on dhagas: a program written for either package runs unchanged.
 
-``python -m dhaga --as gevent program.py`` does it for one process; ``install("gevent")`` for the code that calls it.
+``python -m dhaga --as gevent program.py`` installs the names for one process. A program may also call
+``install("gevent")`` itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of gevent and eventlet that are absent on purpose: the error of an import or use names the alternative."""
+"""Names of gevent and eventlet that are absent on purpose. The error on import or on use states the alternative."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ABSENT = {
     "gevent.resolver_thread": RESOLVER,
     "gevent.win32util": "Dhaga runs on Linux and macOS",
 }
-"""Absent modules with their submodules, and the alternative."""
+"""The alternative for each absent module and its submodules."""
 
 MONITOR = "DHAGA_DEBUG=1 logs code that blocks the others, and dhaga.debug shows all microthreads"
 INTERFACE = "use the classes of events, such as gevent.events.GeventDidPatchEvent"
@@ -85,15 +85,16 @@ REFUSED = {
         "dhaga.no_park() finds the calls of a block that would wait": "assert_switches",
     },
 }
-"""The alternatives by module, each with its names. The names can be imported; their use is refused."""
+"""For each module, the alternatives, each with the names that it replaces. These names can be imported, but not used.
+"""
 
 
 class AbsentError(ImportError, NotImplementedError):
-    """Raised by the import of a module that is absent on purpose."""
+    """Raised on import of a module that is absent on purpose."""
 
 
 class Refused:
-    """Stand-in for an absent name: it can be imported, and its use raises NotImplementedError."""
+    """Stand-in for an absent name. It can be imported; any use raises NotImplementedError."""
 
     def __init__(self, name: str, way: str) -> None:
         vars(self).update(_name=name, _way=way)
@@ -107,26 +108,26 @@ class Refused:
     __call__ = __mro_entries__ = __setattr__ = __iter__ = __enter__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # attributes that tools read of any object
+        if name.startswith("__"):  # tools read such attributes of every object
             raise AttributeError(name)
         self._refuse()
 
 
 def refuse_names(foreign: str, module: ModuleType) -> None:
-    """Add the refused names of a module, given by its foreign name, to ours."""
+    """Add stand-ins for the refused names of ``foreign``, a module of gevent or eventlet, to Dhaga's ``module``."""
     for way, names in REFUSED.get(foreign, {}).items():
         for name in names.split():
             vars(module).setdefault(name, Refused(f"{foreign}.{name}", way))
 
 
 def refuse_absent(name: str) -> None:
-    """Raise AbsentError for a module that is absent on purpose, by its foreign name."""
+    """Raise AbsentError if ``name`` is a key of ``ABSENT``, or a submodule of such a module."""
     for absent, way in ABSENT.items():
         if name == absent or name.startswith(f"{absent}."):
             raise AbsentError(f"there is no {name} here: {way}", name=name)
 
 
 def raise_missing(module: str, name: str) -> NoReturn:
-    """Raise for a module's ``__getattr__``: AbsentError for an absent module, else AttributeError."""
+    """Raise AbsentError for an absent module, else AttributeError. From: a module's ``__getattr__``."""
     refuse_absent(f"{module.removeprefix(f'{__package__}.')}.{name}")
     raise AttributeError(f"module {module!r} has no attribute {name!r}")

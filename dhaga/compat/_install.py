@@ -1,7 +1,7 @@
-"""The names ``gevent`` and ``eventlet`` for one process: an import of either finds the package here.
+"""Installs the names ``gevent`` and ``eventlet`` for one process: an import of either loads our package of that name.
 
-Nothing is written to disk. The finder stands first in ``sys.meta_path``, so that a real gevent beside it is not found;
-``gevent.pool`` and ``dhaga.compat.gevent.pool`` are one module under two names.
+Nothing is written to disk. Our finder precedes Python's in ``sys.meta_path``, so our gevent hides the real gevent.
+``gevent.pool`` and ``dhaga.compat.gevent.pool`` are two names of one module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._kernel.run.idents import use_addresses
 from ._absent import refuse_absent, refuse_names
 
 NAMES = ("gevent", "eventlet")
-"""Names for ``install`` and ``python -m dhaga --as``."""
+"""The names that ``install`` and ``python -m dhaga --as`` accept."""
 
 
 ALIASES = {
@@ -35,11 +35,11 @@ ALIASES = {
     "eventlet.hubs.selects": "eventlet.hubs._hub",
     "gevent.monkey.api": "gevent.monkey",
 }
-"""Foreign modules that have another name here."""
+"""Modules of gevent and eventlet that have a different name in this package, each with its name here."""
 
 
 class CompatFinder(MetaPathFinder):
-    """Finds ``gevent.x`` as ``dhaga.compat.gevent.x``, for the packages that are installed."""
+    """A finder that loads ``dhaga.compat.gevent.x`` as ``gevent.x`` after ``install("gevent")``; same for eventlet."""
 
     def __init__(self) -> None:
         self.packages: set[str] = set()
@@ -57,7 +57,7 @@ class CompatFinder(MetaPathFinder):
 
 
 class CompatLoader(Loader):
-    """Gives the module of this package for the foreign name, unchanged."""
+    """A loader that returns a module of this package for its name in gevent or eventlet."""
 
     def __init__(self, twin: str) -> None:
         self.twin = twin
@@ -69,10 +69,10 @@ class CompatLoader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The import system has just set the foreign spec; the module was executed with its own.
+        # The import system has just set the spec of the foreign name. Restore the module's own spec.
         foreign, module.__spec__ = module.__spec__, self.own_spec
-        # A module of Dhaga that stands for a foreign module, such as dhaga.socket, keeps its name, even if it stands
-        # for several.
+        # A module from outside this package keeps its own name: eventlet.green.socket is dhaga.socket. An import
+        # under a name in ALIASES does not change the module's name either.
         if foreign is not None and foreign.name not in ALIASES and module.__name__ == self.twin:
             module.__name__ = foreign.name
 
@@ -81,13 +81,13 @@ finder = CompatFinder()
 
 
 def install(*names: str) -> None:
-    """Install Dhaga's packages for ``import gevent`` and ``import eventlet``, each if named, in this process.
+    """Install Dhaga's packages in this process, so that ``import gevent`` or ``import eventlet`` finds them.
 
-    From now on ``select`` and ``poll`` yield at each call, like those of gevent. Otherwise a consumer that always finds
-    a message (kombu's) would spawn a crowd of greenlets before the first of them runs. A greenlet's ident in
-    ``threading`` is its ``id()``, as in gevent.
+    From then on, ``select`` and ``poll`` yield at each call, like gevent's functions. Otherwise a consumer that always
+    finds a message (for example kombu's) would spawn many greenlets before the first of them runs. In ``threading``,
+    a greenlet's ident is its ``id()``, as in gevent.
 
-    Parks: never. Raises: ValueError for another name; ImportError if the real package is imported already.
+    Parks: never. Raises: ValueError for any other name; ImportError if the real package is imported already.
     """
     for name in names:
         if name not in NAMES:
@@ -103,7 +103,8 @@ def install(*names: str) -> None:
     if names:
         select.immediate.yield_at_each = True
         use_addresses()
-        # Their programs rely on a greenlet that runs until it waits.
+        # Programs for gevent and eventlet rely on cooperative scheduling: no other greenlet runs before the current
+        # greenlet waits.
         preemption_watcher.turn_off()
     if names and finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)

@@ -19,3 +19,14 @@ def test_a_client_talks_to_the_program() -> None:
         text = file.read()
     server.stop()
     assert text.startswith("hi\n>>> 42\n") and "yes" in text and "ZeroDivisionError" in text
+
+
+def test_each_client_has_names_of_its_own() -> None:
+    server = BackdoorServer(("127.0.0.1", 0), locals={"number": 41})
+    server.start()
+    for _ in range(2):
+        with socket.create_connection(server.address, timeout=20) as client, client.makefile("rw") as file:
+            file.write("number += 1; print(number, __name__)\nexit()\n")
+            file.flush()
+            assert "42 __console__\n" in file.read()
+    server.stop()

@@ -89,6 +89,27 @@ def test_one_that_fails_at_its_cleanup_is_replaced() -> None:
     pool.clear()
 
 
+@pytest.mark.logs
+def test_the_next_connects_if_the_first_that_waited_could_not() -> None:
+    errors: list[BaseException | None] = [None, OSError("no server"), None]
+
+    def connect() -> Connection:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+        return Connection()
+
+    with virtual_clock(), eventlet.Timeout(9):
+        pool = RawConnectionPool(SimpleNamespace(connect=connect), max_size=1, cleanup=lambda _: 1 // 0)
+        lent = pool.get()
+        first, second = eventlet.spawn(pool.get), eventlet.spawn(pool.get)
+        eventlet.sleep(0)
+        lent.close()  # its cleanup fails: the first waiter gets the place
+        with pytest.raises(OSError, match="no server"):
+            first.wait()
+        assert second.wait() and pool.current_size == 1
+
+
 def test_connections_end_by_their_age_or_while_they_are_idle() -> None:
     with virtual_clock() as clock:
         for options, seconds in [({"max_idle": 2}, 2), ({"max_age": 3}, 3)]:

@@ -60,3 +60,8 @@ def test_a_result_may_be_linked_to_a_greenlet() -> None:
     assert good.get() == 0
     with pytest.raises(ValueError, match="wrong"):
         bad.get()
+
+
+def test_the_only_argument_of_result_is_the_timeout() -> None:
+    with pytest.raises(gevent.Timeout, match="5 seconds"):
+        AsyncResult().result(5)

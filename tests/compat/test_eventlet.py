@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import subprocess
 import sys
 
@@ -120,6 +122,29 @@ def test_small_helpers() -> None:
     client.close()
     greenio.shutdown_safe(client)
     listener.close()
+
+
+def test_a_pipe_over_a_file_owns_its_descriptor() -> None:
+    here, there = os.pipe()
+    file = os.fdopen(here, "rb")
+    pipe = greenio.GreenPipe(file, "rb")
+    assert file.closed
+    del file
+    reader = eventlet.spawn(pipe.read)
+    eventlet.sleep(0)
+    with greenio.GreenPipe(name=there, mode="w", buffering=1, encoding="ascii") as other:
+        other.write("x")
+    assert reader.wait() == b"x"
+    pipe.close()
+
+
+def test_a_socket_that_is_converted_keeps_its_timeout() -> None:
+    with socket.socket() as plain:
+        plain.settimeout(5)
+        with greenio.GreenSocket(plain) as sock:
+            assert sock.gettimeout() == 5
+    with socket.socket() as plain, greenio.GreenSocket(plain) as sock:
+        assert sock.gettimeout() is None
 
 
 def test_the_names_of_greenlet_are_there_below_eventlet() -> None:

@@ -111,6 +111,16 @@ def test_what_is_killed_before_its_start_never_runs(how: str) -> None:
     assert (ran, victim.ready(), victim.successful(), type(victim.value)) == ([], True, True, GreenletExit)
 
 
+def test_a_start_does_not_hasten_what_a_timer_will_start() -> None:
+    ran: list[int] = []
+    greenlet = gevent.spawn_later(1, ran.append, 1)
+    greenlet.start()
+    gevent.sleep(0)
+    assert ran == [] and greenlet.started
+    greenlet.join()
+    assert ran == [1]
+
+
 def test_it_may_catch_what_it_is_killed_with() -> None:
     def stubborn() -> str:
         try:
@@ -213,25 +223,6 @@ def test_link_value_and_link_exception_take_their_outcome_alone() -> None:
     silent(bad)
     gevent.sleep(1)
     assert sorted(seen) == ["value", "wrong"]
-
-
-def test_joinall_returns_what_has_ended() -> None:
-    slow, quick = gevent.spawn(double, 1, 9), gevent.spawn(double, 2, 1)
-    assert gevent.joinall([slow, quick], count=1) == [quick]
-    assert gevent.joinall([slow, quick], timeout=1) == [quick]
-    assert set(gevent.joinall([slow, quick])) == {slow, quick}
-    bad = Greenlet(fail)
-    waiting = gevent.spawn(silent, bad)
-    gevent.spawn(bad.start)
-    with pytest.raises(ValueError, match="wrong"):
-        gevent.joinall([bad], raise_error=True)
-    waiting.join()
-
-
-def test_killall_kills_the_unstarted_too() -> None:
-    victims = [gevent.spawn(double, 1, 9), Greenlet(double, 1), gevent.spawn_later(3, double, 1)]
-    gevent.killall(victims)
-    assert all(each.ready() for each in victims)
 
 
 def test_spawn_callbacks_are_called_once_for_each_start() -> None:
@@ -402,3 +393,13 @@ def test_a_greenlet_that_waits_for_its_own_kill_ends_there(kill: Any) -> None:
     greenlet = group.spawn(body)
     assert group.join(timeout=5) and trace == ["finally"]
     assert isinstance(greenlet.value, GreenletExit)
+
+
+def test_a_join_with_a_timeout_waits_for_a_greenlet_that_is_started_meanwhile() -> None:
+    greenlet = gevent.Greenlet(int, "5")
+    gevent.spawn_later(1, greenlet.start)
+    greenlet.join(timeout=2)
+    assert greenlet.value == 5
+    unstarted = gevent.Greenlet(int)
+    unstarted.join(timeout=2)
+    assert not unstarted.dead

@@ -35,6 +35,14 @@ def test_a_spawn_waits_for_room(clock: Any) -> None:
     pool.waitall()
 
 
+def test_a_spawn_that_fails_takes_no_room() -> None:
+    pool = eventlet.GreenPool(1)
+    with pytest.raises(TypeError):
+        pool.spawn(None)  # type: ignore[arg-type]
+    assert pool.free() == 1 and pool.spawn(int).wait() == 0
+    pool.waitall()
+
+
 @pytest.mark.logs
 def test_one_of_a_full_pool_makes_its_calls_itself(caplog: pytest.LogCaptureFixture) -> None:
     pool = eventlet.GreenPool(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -150,6 +151,41 @@ def test_a_link_sees_the_error_and_one_that_fails_harms_no_other(caplog: pytest.
     with pytest.raises(ZeroDivisionError):
         one.wait()
     assert len(seen) == 1 and "a link of" in caplog.text
+
+
+def test_the_error_that_a_link_sees_has_its_traceback() -> None:
+    seen: list[str] = []
+
+    def function_that_fails() -> None:
+        raise KeyError("k")
+
+    def look(gone: Any) -> None:
+        try:
+            gone.wait()
+        except KeyError as error:
+            seen.extend(frame.name for frame in traceback.extract_tb(error.__traceback__))
+
+    one = eventlet.spawn(function_that_fails)
+    one.link(look)
+    for _ in range(2):
+        with pytest.raises(KeyError) as caught:
+            one.wait()
+        assert caught.traceback[-1].name == "function_that_fails"
+    assert seen[-1] == "function_that_fails"
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+def test_an_exit_of_a_link_ends_the_main_code(error: type[BaseException]) -> None:
+    def leave(_: Any) -> None:
+        raise error(3)
+
+    called: list[Any] = []
+    one = eventlet.spawn(int)
+    one.link(leave)
+    one.link(called.append)
+    with pytest.raises(error, match="3"):
+        eventlet.sleep(9)
+    assert (called, one.wait()) == ([one], 0)
 
 
 @pytest.mark.logs

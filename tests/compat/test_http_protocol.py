@@ -175,6 +175,60 @@ def test_what_was_received_goes_to_the_app_that_takes_the_connection_over() -> N
         assert client.recv(99) == b"early" and client.recv(1) == b""
 
 
+def test_an_upgrade_of_an_ended_request_does_not_take_the_next_ones_connection() -> None:
+    def site(environ: dict[str, Any], start_response: Any) -> Any:
+        seen.append(environ)
+        for ended in seen[:-1]:
+            with pytest.raises(RuntimeError, match="can be taken over only"):
+                ended["dhaga.upgrade"]()
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    with connected(site) as client:
+        for path in ("/", "/next", "/last"):
+            assert ask(client, f"GET {path} HTTP/1.1", "Host: h")[2] == b"hello"
+
+
+def test_a_connection_is_taken_over_once_and_before_the_response() -> None:
+    def site(environ: dict[str, Any], start_response: Any) -> Any:
+        if environ["PATH_INFO"] == "/begun":
+            start_response("200 OK", [])(b"begun")
+        else:
+            sock, data = environ["dhaga.upgrade"]()
+            sock.sendall(data)
+        with pytest.raises(RuntimeError, match="can be taken over only"):
+            environ["dhaga.upgrade"]()
+        return []
+
+    for path, expected in (("/", b"early"), ("/begun", b"begun")):
+        with connected(site) as client:
+            client.sendall(f"GET {path} HTTP/1.0\r\n\r\nearly".encode())
+            with client.makefile("rb") as file:
+                assert file.read().endswith(expected)
+    assert log.getvalue().count("Traceback") == 0
+
+
+@pytest.mark.parametrize("size", [20_000, 262_143, 262_144, 270_000])
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_what_is_left_unread_is_no_part_of_the_next_body(size: int, read: int, in_chunks: bool) -> None:
+    def site(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        data = environ["wsgi.input"].read(read if environ["PATH_INFO"] == "/left" else None)
+        start_response("200 OK", [])
+        return [data]
+
+    left = b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"s" * size) if in_chunks else b"s" * size
+    framing = "Transfer-Encoding: chunked" if in_chunks else f"Content-Length: {size}"
+    with connected(site) as client:
+        client.sendall(f"POST /left HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n".encode() + left)
+        client.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        client.sendall(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmine")
+        with client.makefile("rb") as file:
+            assert answer(file)[2] == b"s" * read
+            if size < 262_144:  # after a larger body, the connection may end
+                assert [answer(file)[2] for _ in range(2)] == [b"", b"mine"]
+
+
 def test_a_server_that_ends_lets_requests_finish_and_cuts_idle_connections() -> None:
     release = eventlet.Event()
 

@@ -10,6 +10,7 @@ import pytest
 
 from dhaga.compat.eventlet._http_input import Input
 from dhaga.compat.eventlet._http_response import Response
+from dhaga.compat.eventlet.timeout import Timeout
 
 
 class Client:
@@ -56,6 +57,19 @@ def test_small_pieces_are_gathered() -> None:
     made.start("200 OK", [])
     made.send_all(iter([b"a", b"b"]))
     assert parts(client)[1] == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+
+
+def test_a_write_that_is_cancelled_ends_the_connection() -> None:
+    made, _, protocol = response()
+
+    def write(data: bytes) -> None:
+        raise Timeout
+
+    protocol.wfile.write = write
+    made.start("200 OK", [])
+    with pytest.raises(Timeout):
+        made.write(b"abc")
+    assert protocol.close_connection and not made.sink.client_gone
 
 
 def test_the_length_of_a_list_is_told() -> None:

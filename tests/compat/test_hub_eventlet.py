@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import pytest
+from greenlet import GreenletExit
 
 from dhaga._kernel import originals
 from dhaga.compat import eventlet
@@ -31,6 +32,17 @@ def test_timers_of_the_hub() -> None:
         eventlet.sleep(2)
         assert calls == ["of the main code", (2, (1,), {"a": 2})] and hub.clock() == 3
         assert timer.called and local.called
+
+
+def test_a_timer_can_be_cancelled_from_another_os_thread() -> None:
+    calls: list[str] = []
+    timer = hubs.get_hub().schedule_call_global(0.05, calls.append, "never")
+    other = originals.Thread(target=timer.cancel)
+    other.start()
+    other.join()
+    assert not timer.pending
+    eventlet.sleep(0.1)
+    assert calls == []
 
 
 def test_a_wait_for_a_descriptor_ends_by_data_its_time_or_its_close() -> None:
@@ -78,14 +90,37 @@ def test_a_call_in_0_seconds_comes_in_its_turn_on_the_hub() -> None:
     assert trace == [1, 2, 3]
 
 
+def raised(error: BaseException) -> None:
+    raise error
+
+
 @pytest.mark.logs
-def test_a_call_that_fails_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("seconds", [0, 1])
+@pytest.mark.parametrize("error", [ZeroDivisionError("x"), eventlet.Timeout(None), GreenletExit("x")])
+def test_a_call_that_fails_harms_no_other(
+    caplog: pytest.LogCaptureFixture, error: BaseException, seconds: float
+) -> None:
     done: list[int] = []
     hub = hubs.get_hub()
-    hub.schedule_call_global(0, lambda: 1 // 0)
-    hub.schedule_call_global(0, done.append, 1)
-    eventlet.sleep(0)
-    assert done == [1] and "ZeroDivisionError" in caplog.text
+    with virtual_clock():
+        hub.schedule_call_global(seconds, raised, error)
+        hub.schedule_call_global(seconds, done.append, 1)
+        eventlet.sleep(seconds)
+        eventlet.sleep(0)
+    assert done == [1] and type(error).__name__ in caplog.text
+
+
+@pytest.mark.parametrize("seconds", [0, 1])
+def test_an_exit_of_a_call_ends_the_main_code_and_harms_no_other(seconds: float) -> None:
+    done: list[int] = []
+    hub = hubs.get_hub()
+    with virtual_clock():
+        hub.schedule_call_global(seconds, raised, SystemExit(3))
+        hub.schedule_call_global(seconds, done.append, 1)
+        with pytest.raises(SystemExit) as caught:
+            eventlet.sleep(9)
+        eventlet.sleep(0)
+    assert (caught.value.code, done) == (3, [1])
 
 
 def test_who_waits_for_a_descriptor_is_listed() -> None:

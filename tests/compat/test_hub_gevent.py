@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import sys
 from typing import Any
 
 import greenlet
 import pytest
 
 import dhaga
+from dhaga._kernel.process.current_scheduler import current_scheduler
 from dhaga.compat import gevent
 from dhaga.compat.gevent import _interfaces
+from dhaga.compat.gevent._loop import hubs
 from dhaga.compat.gevent.event import Event
 from dhaga.compat.gevent.exceptions import ConcurrentObjectUseError, LoopExit
-from dhaga.compat.gevent.hub import Waiter
+from dhaga.compat.gevent.hub import UNSET, Hub, Waiter
 from dhaga.compat.gevent.queue import Queue
 from dhaga.compat.gevent.threadpool import ThreadPool
 
@@ -26,10 +30,31 @@ def test_there_is_one_hub_for_a_thread() -> None:
         gevent.get_hub().switch()
 
 
+def test_a_program_may_set_the_stream_of_errors_or_take_it_away(capfd: pytest.CaptureFixture[str]) -> None:
+    hub = gevent.get_hub()
+    assert hub.exception_stream is sys.stderr
+    try:
+        hub.exception_stream = stream = io.StringIO()
+        failed = gevent.spawn(int, "x")
+        failed.join()
+        hub.loop.run_callback(int, "y")
+        gevent.sleep(0)
+        text = stream.getvalue()
+        assert f"{failed!r} failed with ValueError" in text and text.count("ValueError: invalid") == 2
+        hub.exception_stream = None
+        gevent.spawn(int, "z").join()
+    finally:
+        hub._stream = UNSET
+    assert stream.getvalue() == text and capfd.readouterr() == ("", "")
+
+
 def test_a_waiter_passes_a_value_or_an_error(clock: Any) -> None:
     waiter = Waiter()
     gevent.spawn(waiter.switch, 5)
     assert waiter.get() == 5 and waiter.get() == 5
+    waiter.clear()
+    gevent.spawn(waiter.switch_args, 5, 6)
+    assert waiter.get() == (5, 6)
     waiter.clear()
     gevent.spawn(waiter.throw, KeyError)
     with pytest.raises(KeyError):
@@ -88,6 +113,16 @@ def test_errors_go_to_a_handle_error_that_was_assigned(clock: Any) -> None:
     assert reported == [
         (context, ValueError, error) for context, error in zip((greenlet, callback, timer), errors, strict=True)
     ]
+
+
+def test_a_method_set_on_the_class_gets_the_errors_of_a_thread_without_a_hub(
+    clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(Hub, "handle_error", lambda _, *error: reported.append(error[1]))
+    hubs.pop(current_scheduler(), None)
+    gevent.spawn(fail, KeyError()).join()
+    assert reported == [KeyError]
 
 
 class Fatal(Exception):

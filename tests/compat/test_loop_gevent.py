@@ -28,6 +28,15 @@ def test_a_timer_fires_once_or_again(clock: Any) -> None:
     timer.stop()
     gevent.sleep(3)
     assert again == [2, 2, 2]
+    timer.start(again.append, 3)
+    timer.start(again.append, 4)
+    gevent.sleep(2.5)
+    timer.stop()
+    assert again[3:] == [4, 4]
+    with loop.timer(1) as never:
+        never.again(again.append, 5)
+        gevent.sleep(2)
+    assert 5 not in again
     with pytest.raises(TypeError):
         timer.start(None)
 

@@ -130,3 +130,10 @@ def test_a_group_is_made_of_greenlets_and_false_when_it_is_empty() -> None:
     assert len(group) == 2 and group
     group.join()
     assert not group
+
+
+def test_a_timeout_in_imap_loses_no_result() -> None:
+    results: Any = Pool(2).imap(nap, [3, 1, 2], maxsize=2)
+    with gevent.Timeout(1, False):
+        next(results)
+    assert list(results) == [3, 1, 2]

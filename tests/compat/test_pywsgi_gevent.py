@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -66,6 +68,33 @@ def test_a_stop_ends_connections_that_wait_for_a_request() -> None:
             assert client.recv(4096) == b""
 
 
+class Handler(WSGIHandler):
+    """Makes a WSGIServer call handlers."""
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize("handler", [WSGIHandler, Handler])
+@pytest.mark.parametrize("error", [gevent.Timeout, gevent.GreenletExit])
+def test_an_app_that_ends_with_a_timeout_or_a_kill_is_answered_and_logged(handler: Any, error: Any) -> None:
+    def fail(*_: object) -> Any:
+        raise error()
+
+    def fail_late(_: object, start_response: Any) -> Iterator[bytes]:
+        start_response("200 OK", [])
+        yield b""
+        raise error()
+
+    log = io.StringIO()
+    for failing in (fail, fail_late):
+        server = WSGIServer(("127.0.0.1", 0), failing, log=log, error_log=None, handler_class=handler)
+        server.start()
+        try:
+            assert get(server, "/").startswith(b"HTTP/1.1 500 ")
+        finally:
+            server.stop()
+    assert log.getvalue().count('HTTP/1.1" 500') == 2
+
+
 def test_an_error_of_the_app_goes_to_the_hub_and_is_a_500() -> None:
     reported: list[Any] = []
     hub: Any = gevent.get_hub()
@@ -114,3 +143,57 @@ def test_an_app_without_start_response_may_have_answered_by_itself() -> None:
     assert gevent.spawn(get, server, "/").get(timeout=SECONDS) == b""
     server.stop()
     assert "did not call start_response" in errors.getvalue()
+
+
+def test_an_application_may_close_the_connection() -> None:
+    def close(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Connection", "close"), ("Content-Type", "text/plain")])
+        return [b"hello"]
+
+    server = WSGIServer(("127.0.0.1", 0), close, log=None, error_log=None)
+    server.start()
+    try:
+        with socket.create_connection(server.address, timeout=SECONDS) as client, client.makefile("rb") as answer:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    finally:
+        server.stop()
+    assert head.startswith(b"HTTP/1.1 200 ") and head.count(b"Connection: close") == 1 and body == b"hello"
+
+
+def test_a_change_of_the_servers_environ_applies_to_the_next_connection() -> None:
+    def show(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return [repr([environ[key] for key in ("my.key", "wsgi.multithread", "GATEWAY_INTERFACE")]).encode()]
+
+    server = WSGIServer(("127.0.0.1", 0), show, log=None, error_log=None, environ={"my.key": 1})
+    server.start()
+    try:
+        for value in (1, 2):
+            server.environ["my.key"] = value
+            assert get(server, "/").endswith(repr([value, False, "CGI/1.1"]).encode())
+    finally:
+        server.stop()
+
+
+@pytest.mark.logs
+def test_a_logger_gets_requests_as_infos_and_errors_as_errors(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("test.pywsgi")
+    caplog.set_level(logging.INFO, logger.name)
+    server = WSGIServer(("127.0.0.1", 0), app, log=logger, error_log=logger)
+    server.log.write("a request")
+    server.error_log.write("an error")
+    assert [each.levelname for each in caplog.records] == ["INFO", "ERROR"]
+
+
+@pytest.mark.parametrize("handler", [WSGIHandler, Handler])
+def test_without_logs_lines_are_dropped(handler: type[WSGIHandler], capfd: pytest.CaptureFixture[str]) -> None:
+    server = WSGIServer(("127.0.0.1", 0), app, log=None, error_log=None, handler_class=handler)
+    server.log.write("a request")
+    server.error_log.write("an error")
+    server.start()
+    try:
+        assert get(server, "/").startswith(b"HTTP/1.1 200 OK")
+    finally:
+        server.stop()
+    assert capfd.readouterr() == ("", "")

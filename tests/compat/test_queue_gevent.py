@@ -53,6 +53,22 @@ def test_items_to_begin_with_and_iteration_to_the_end_mark() -> None:
     assert bool(UnboundQueue())
 
 
+def test_a_negative_timeout_counts_as_in_gevent() -> None:
+    queue: Queue[int] = Queue(1)
+    for call in (lambda: queue.put(1, timeout=-1), lambda: Queue().put(1, timeout=-1)):
+        with pytest.raises(ValueError, match="non-negative"):
+            call()
+    for call in (lambda: queue.get(timeout=-1), lambda: queue.peek(timeout=-1)):
+        with pytest.raises(ValueError, match="non-negative"):
+            call()
+    with pytest.raises(Empty):
+        queue.peek(False, -1)
+    queue.put(1, False, -1)
+    with pytest.raises(Full):
+        queue.put(2, timeout=-1)
+    assert queue.peek(timeout=-1) == queue.get(timeout=-1) == 1
+
+
 def test_a_full_queue_lets_a_putter_wait() -> None:
     queue: Queue[int] = Queue(1)
     queue.put(1)
@@ -154,3 +170,14 @@ def test_a_peeker_that_leaves_hinders_no_one(clock: Any) -> None:
     queue.shutdown()
     with pytest.raises(ShutDown):
         queue.peek()
+
+
+def test_a_put_that_times_out_withdraws_its_own_item_and_not_an_equal_one() -> None:
+    channel: Channel[str] = Channel()
+    patient = gevent.spawn(channel.put, "same")
+    hasty = gevent.spawn(channel.put, "same", timeout=1)
+    with pytest.raises(Full):
+        hasty.get()
+    assert channel.balance == 1 and channel.get() == "same"
+    patient.join()
+    assert patient.successful() and channel.balance == 0

@@ -55,6 +55,14 @@ def test_it_stops_and_starts_again(server: StreamServer) -> None:
     assert ask(server, b"b") == b"B"
 
 
+def test_a_with_block_stops_its_server() -> None:
+    with StreamServer(("127.0.0.1", 0), echo) as server:
+        assert not server.started
+        server.start()
+        assert ask(server, b"a") == b"A"
+    assert server.closed
+
+
 def test_serve_forever_ends_with_stop_and_kills_the_handlers_of_its_pool() -> None:
     inside, killed = Event(), Event()
 
@@ -150,3 +158,18 @@ def test_datagrams_are_handled_and_answered() -> None:
         client.sendto(b"abc", server.address)
         assert client.recv(10) == b"ABC"
     server.stop()
+
+
+@pytest.mark.logs
+@pytest.mark.parametrize("error", [gevent.Timeout, gevent.GreenletExit])
+def test_a_handler_that_fails_does_not_end_the_greenlet_that_accepts(error: Any) -> None:
+    def fail(sock: Any, address: Any) -> None:
+        raise error()
+
+    server = StreamServer(("127.0.0.1", 0), fail, spawn=None)
+    server.start()
+    try:
+        for _ in range(2):
+            assert ask(server, b"") == b""
+    finally:
+        server.stop()

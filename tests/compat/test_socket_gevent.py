@@ -84,3 +84,9 @@ def test_the_end_of_a_child_may_be_waited_for_among_others() -> None:
     assert forgotten.wait() == 0
     gevent.sleep(0)
     assert seen == []
+
+
+def test_a_wait_for_an_fd_with_a_negative_timeout_ends_at_once() -> None:
+    left, right = socket.socketpair()
+    with left, right, pytest.raises(TimeoutError):
+        socket.wait_read(left.fileno(), timeout=-1)

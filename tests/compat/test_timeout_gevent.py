@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dhaga.compat import gevent
 from dhaga.compat.gevent import Timeout
-from dhaga.compat.gevent.event import AsyncResult
+from dhaga.compat.gevent.event import AsyncResult, Event
+from dhaga.compat.gevent.lock import Semaphore
+from dhaga.compat.gevent.pool import Pool
 from dhaga.compat.gevent.queue import Channel, Queue
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -24,6 +28,16 @@ def test_it_raises_itself_or_another_error_or_ends_the_block() -> None:
         gevent.sleep(2)
     with pytest.raises(Timeout, match=r"0\.5 seconds: hint"), Timeout(0.5, "hint"):
         gevent.sleep(2)
+
+
+class NeedsText(Exception):
+    def __init__(self, text: str) -> None: ...
+
+
+def test_an_error_that_cannot_be_made_is_a_type_error_in_the_waiter() -> None:
+    with pytest.raises(TypeError, match="text"), Timeout(1, NeedsText):
+        gevent.sleep(2)
+    gevent.sleep(1)
 
 
 def test_none_never_expires_and_an_end_before_it_is_the_end() -> None:
@@ -72,6 +86,40 @@ def test_what_takes_seconds_takes_a_timeout_as_well() -> None:
     for put in (full.put, Channel().put):
         with pytest.raises(Timeout):
             put(1, timeout=timeout)
+
+
+def test_waits_that_return_false_at_their_end_take_a_timeout_as_well() -> None:
+    pool = Pool(1)
+    sleeper = pool.spawn(gevent.sleep, 9)
+    assert not Event().wait(Timeout(1))
+    assert AsyncResult().wait(Timeout(1)) is None
+    assert not Semaphore(0).acquire(timeout=Timeout(1))
+    assert not pool.join(Timeout(1))
+    sleeper.join(Timeout(1))
+    assert not sleeper.dead
+    sleeper.kill()
+    with pytest.raises(Timeout, match="1 second"), Timeout(1):
+        Event().wait(Timeout(2))
+    set_event = Event()
+    set_event.set()
+    assert set_event.wait(Timeout(1)) and Semaphore(1).acquire(timeout=Timeout(1))
+
+
+def test_timeouts_are_compared_by_their_seconds() -> None:
+    assert Timeout(0.5) < 1 and Timeout(1) < Timeout(2)
+    assert not Timeout(2) < 1 and not Timeout(2) < Timeout(1)
+
+
+def test_a_negative_timeout_expires_at_once(clock: Any) -> None:
+    begin = clock.now
+    with pytest.raises(Timeout), Timeout(-1):
+        gevent.sleep(2)
+    assert gevent.wait([Event()], timeout=-1) == list(gevent.iwait([Event()], timeout=-1)) == []
+    sleeper = gevent.spawn(gevent.sleep, 9)
+    assert gevent.joinall([sleeper], timeout=-1) == []
+    assert not Queue(items=[1]).join(timeout=-1)
+    sleeper.kill()
+    assert clock.now == begin
 
 
 def test_with_timeout_returns_a_value_in_its_place() -> None:

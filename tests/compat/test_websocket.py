@@ -103,6 +103,23 @@ def test_another_request_is_refused(word: bytes, other: bytes) -> None:
         assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+def test_an_app_may_refuse_an_origin() -> None:
+    asked: list[tuple[str | None, str]] = []
+
+    def is_home(host: str | None, origin: str) -> bool:
+        asked.append((host, origin))
+        return origin == "http://home"
+
+    app = websocket.WebSocketWSGI.configured(origin_checker=is_home, support_legacy_versions=False)(echo)
+    environ = {"HTTP_UPGRADE": "websocket", "HTTP_CONNECTION": "Upgrade", "HTTP_HOST": "h"}
+    environ |= {"HTTP_SEC_WEBSOCKET_VERSION": "13", "HTTP_SEC_WEBSOCKET_KEY": "k", "HTTP_ORIGIN": "http://elsewhere"}
+    statuses: list[str] = []
+    for each in (environ, environ | {"HTTP_ORIGIN": "http://home"}):  # the second one has no connection to take over
+        assert app(each, lambda status, headers: statuses.append(status)) == []
+    assert statuses == ["403 Forbidden", "400 Bad Request"]
+    assert asked == [("h", "http://elsewhere"), ("h", "http://home")]
+
+
 def test_messages_of_all_sizes_and_in_pieces_come_back() -> None:
     with talking() as client:
         for data in (b"", b"short", b"m" * 300, b"l" * 70_000):

@@ -9,7 +9,7 @@ import pytest
 
 from dhaga import socket
 from dhaga.compat import eventlet
-from dhaga.compat.eventlet.websocket import ProtocolError, RFC6455WebSocket, WebSocket
+from dhaga.compat.eventlet.websocket import ConnectionClosedError, ProtocolError, RFC6455WebSocket, WebSocket
 
 DEFLATE = {"permessage-deflate": {"client_no_context_takeover": False, "server_no_context_takeover": True}}
 
@@ -33,6 +33,33 @@ def test_messages_go_both_ways(ends: tuple[Any, Any]) -> None:
     assert isinstance(ends[0], WebSocket)
 
 
+def test_a_wait_that_was_cut_off_anywhere_is_continued_by_the_next(ends: tuple[Any, Any]) -> None:
+    server, client = ends
+    server._deflate(), client._deflate()
+    data = client._pack_message("hello", masked=True)
+    first = bytes([data[0] & 0x7F]) + data[1:]  # not the last frame of its message
+    last = b"\x80\x80" + bytes(4)
+    for end in range(len(data)):
+        client.socket.sendall(first[:end])
+        with eventlet.Timeout(0, False):
+            server.wait()
+            pytest.fail("a part of a message was taken for a whole one")
+        client.socket.sendall(first[end:] + last)
+        assert server.wait() == "hello"
+
+
+def test_nothing_is_sent_after_a_part_of_a_frame() -> None:
+    here, there = socket.socketpair()
+    with here, there:
+        server = RFC6455WebSocket(here, {})
+        with eventlet.Timeout(0.01, False):
+            server.send(b"x" * 10_000_000)
+        assert server.websocket_closed
+        with pytest.raises(BrokenPipeError):
+            server.send("more")
+        server.close()
+
+
 def test_each_end_says_why_it_closes(ends: tuple[Any, Any]) -> None:
     server, client = ends
     client.close((1001, "going"))
@@ -40,6 +67,28 @@ def test_each_end_says_why_it_closes(ends: tuple[Any, Any]) -> None:
     assert server.websocket_closed
     with pytest.raises(BrokenPipeError):
         server.send("late")
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"\x03\xe8", b"\x03\xe8"),
+        (b"\x0f\xa0bye \xc3\xa9", b"\x0f\xa0"),
+        (b"\x03", b"\x03\xeaa close frame"),
+        (b"\x03\xed", b"\x03\xeaa close frame"),  # 1005
+        (b"\x03\xee", b"\x03\xeaa close frame"),  # 1006
+        (b"\x07\xd0", b"\x03\xeaa close frame"),  # 2000
+        (b"\x03\xe8\xff", b"\x03\xeathe reason"),
+    ],
+)
+def test_a_close_frame_is_answered_by_its_code_or_refused(ends: tuple[Any, Any], sent: bytes, answer: bytes) -> None:
+    server, client = ends
+    client._send_control(8, sent)
+    assert server.wait() is None and server.websocket_closed and server._remote_close_data == sent
+    with pytest.raises(ConnectionClosedError):
+        client._recv_frame()
+    assert client._remote_close_data[: len(answer)] == answer and bool(answer) is bool(client._remote_close_data)
 
 
 def test_a_message_beyond_the_limit_ends_the_connection(ends: tuple[Any, Any]) -> None:

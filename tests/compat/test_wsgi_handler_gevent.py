@@ -12,6 +12,7 @@ import pytest
 from dhaga import socket
 from dhaga.compat import gevent
 from dhaga.compat.gevent.pywsgi import SecureEnviron, WSGIHandler, WSGIServer
+from dhaga.threading import Event
 
 SECONDS = 20
 
@@ -56,6 +57,52 @@ def echo(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     body = environ["wsgi.input"].read()
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [environ["REQUEST_METHOD"].encode(), b" ", environ["PATH_INFO"].encode("latin-1"), b" ", body]
+
+
+def test_no_response_follows_one_that_the_app_has_cut_off_by_a_timeout() -> None:
+    """The client would read the next response as the rest of this one."""
+    cut_off = Event()
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        write = start_response("200 OK", [("Content-Length", "20000000")])
+        if environ["PATH_INFO"] == "/first":
+            try:
+                with gevent.Timeout(0.01):
+                    write(b"x" * 20_000_000)
+            except gevent.Timeout:
+                cut_off.set()
+        return []
+
+    with serving(app) as server, socket.create_connection(server.address, timeout=SECONDS) as client:
+        client.sendall(request("/first") + request("/next", CLOSE))
+        cut_off.wait()
+        received = b""
+        with suppress(ConnectionResetError):
+            while data := client.recv(1 << 20):
+                received += data
+    assert received.count(b"HTTP/1.1") <= 1
+
+
+@pytest.mark.parametrize("size", [20_000, 262_144, 270_000])
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("in_chunks", [False, True])
+def test_what_is_left_unread_is_no_part_of_the_next_body(size: int, read: int, in_chunks: bool) -> None:
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        data = environ["wsgi.input"].read(read if environ["PATH_INFO"] == "/left" else None)
+        start_response("200 OK", [])
+        return [b"got ", data]
+
+    left = b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"#" * size) if in_chunks else b"#" * size
+    framing = "Transfer-Encoding: chunked" if in_chunks else f"Content-Length: {size}"
+    with serving(app) as server:
+        received = exchange(
+            server,
+            request("/left", framing, body=left)
+            + request(method="GET")
+            + request("/", "Content-Length: 4", CLOSE, body=b"mine"),
+        )
+    first, second, third = received.split(b"HTTP/1.1 200 OK\r\n")[1:]
+    assert third.endswith(b"got mine") and b"#" not in second and first.count(b"#") == read
 
 
 def test_requests_of_one_connection_are_answered_in_order() -> None:
@@ -172,11 +219,12 @@ def test_an_error_of_the_app_is_a_500_and_goes_to_the_hub_without_what_the_envir
         with serving(app) as server:
             assert exchange(server, request("/early")).startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
             assert exchange(server, request("/late")).endswith(b"5\r\nbegun\r\n")  # no last chunk
+            assert exchange(server, request("/early", method="HEAD")).endswith(b"\r\n\r\n")
     finally:
         del hub.handle_error
     assert [(type(context), kind, str(value)) for context, kind, value in reported] == [
         (SecureEnviron, LookupError, "the app's")
-    ] * 2
+    ] * 3
 
 
 def test_an_app_without_start_response_may_have_answered_by_itself() -> None:

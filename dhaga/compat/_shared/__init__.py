@@ -1,1 +1,1 @@
-"""Parts that gevent and eventlet share: both halves of ``compat`` use them."""
+"""Parts that the stand-ins for gevent and eventlet share."""

@@ -1,4 +1,4 @@
-"""Greenlets that are made now and started by a timer: ``spawn_later`` of gevent, ``spawn_after`` of eventlet."""
+"""Greenlets that a timer starts later: ``spawn_later`` of gevent, ``spawn_after`` of eventlet."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ..._kernel.run.timers import Entry
 
 
 class DelayedStart(Dhaga[Any]):
-    """A dhaga that a timer may start. ``_to_start``: the timer's entry until then."""
+    """A dhaga that a timer may start. ``_to_start`` is the timer's entry while the timer is armed, else None."""
 
     __slots__ = ()
 
     _to_start: Entry | None
 
     def _start_in(self, seconds: float) -> None:
-        """Set the timer."""
+        """Arm the timer that starts this dhaga after ``seconds`` seconds."""
         self._to_start = self.scheduler.expire_after(seconds, self)
 
     def _cancel_start(self) -> None:
-        """Remove the timer; no-op if there is none."""
+        """Cancel the timer; no-op if no timer is armed."""
         entry, self._to_start = self._to_start, None
         if entry is not None:
             self.scheduler.timers.discard(entry)
 
     def _start_now(self) -> None:
-        """Start, because its time has come."""
+        """Start this dhaga. From: the timer."""
         raise NotImplementedError
 
     def _expire(self) -> None:
-        """Start; or expire a park, as every dhaga does. From: the scheduler's timers, on the hub."""
+        """Start this dhaga if its start timer is armed, else time out its park. From: the timers, on the hub."""
         if self._to_start is None:
             super()._expire()
         else:

@@ -1,4 +1,4 @@
-"""Generator functions of greenlets: gevent and eventlet call such a function silently, although nothing of it runs."""
+"""Generator functions as greenlets: gevent and eventlet call such a function silently, although its body never runs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 
 def taken_by_spawn(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls a generator function as gevent and eventlet do: ``dhaga.spawn`` refuses generator
-    functions.
+    """Return ``fn``; for a generator function, return a wrapper that ``dhaga.spawn`` accepts.
+
+    ``dhaga.spawn`` refuses generator functions, but the functions of gevent and eventlet accept them.
     """
     code = getattr(fn, "__code__", None)
     return fn if code is None or not code.co_flags & CO_GENERATOR else partial(fn)

@@ -1,4 +1,4 @@
-"""The main code as a greenlet: gevent and eventlet treat it like any other."""
+"""The main code as a greenlet, because gevent and eventlet treat the main code like any other greenlet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..._kernel.run.microthread import Dhaga
 
 
 def waiter_of(greenlet: Any) -> Any:
-    """Return a greenlet's waiter: a dhaga itself, or the main code for its own greenlet.
+    """Return the waiter of a greenlet: for a dhaga, the dhaga itself; for a main greenlet, the waiter of its main code.
 
     From: any OS thread. Raises: TypeError for any other object.
     """

@@ -1,4 +1,4 @@
-"""A semaphore whose count programs may read and set: base of gevent's and eventlet's."""
+"""A semaphore with a count that programs may read and set: the base of the semaphores of gevent and eventlet."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from ..._sync import semaphore
 
 
 class CountedSemaphore:
-    """A number of permits. A negative count: that number of permits must be released before one is free.
+    """A semaphore with a readable count. While the count is negative, each release only raises the count by one.
 
-    It wraps a semaphore of Dhaga, because a subclass would lose the compiled methods.
+    ``_permits`` is a semaphore of Dhaga. This class does not inherit from it, because a subclass would lose the
+    compiled methods.
     """
 
     def __init__(self, value: int) -> None:
@@ -19,7 +20,7 @@ class CountedSemaphore:
 
     @property
     def counter(self) -> int:
-        """The number of free permits; may be set."""
+        """The number of free permits. A program may set it, even to a negative number."""
         return self._permits._value
 
     @counter.setter

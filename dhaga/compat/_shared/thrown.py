@@ -1,4 +1,4 @@
-"""The error that a greenlet's ``throw`` raises, from arguments in the form of ``raise`` or ``sys.exc_info``."""
+"""The error that a greenlet's ``throw`` raises. It is given as an exception, or by type, value and traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from greenlet import GreenletExit
 
 
 def thrown(kind: Any = GreenletExit, value: Any = None, trace: Any = None) -> BaseException:
-    """Return the error that type, value and traceback describe."""
+    """Return the error that a type, a value and a traceback describe."""
     error: BaseException
     if isinstance(kind, BaseException):
         error = kind

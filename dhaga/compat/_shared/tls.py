@@ -1,4 +1,4 @@
-"""An SSLContext from the arguments of ``ssl.wrap_socket`` before Python 3.12, for gevent and eventlet."""
+"""An SSLContext for gevent and eventlet, from the arguments of ``ssl.wrap_socket``, which Python 3.12 removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def new_context(
     ca_certs: Any = None,
     ciphers: str | None = None,
 ) -> Any:
-    """Return a context that checks no host name and, without ``cert_reqs``, no certificate."""
+    """Return a context that does not check host names. It checks certificates only if ``cert_reqs`` requires it."""
     context = ssl.SSLContext(protocol)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE if cert_reqs is None else cert_reqs

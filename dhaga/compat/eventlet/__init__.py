@@ -1,4 +1,4 @@
-"""eventlet's public names on dhagas: see ``dhaga.compat``."""
+"""eventlet's public names, implemented on dhagas; see ``dhaga.compat``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ call_after_global, exc_after, TimeoutError = greenthread.call_after_global, gree
 
 
 class EventletDeprecationWarning(Warning):
-    """The warning that the real eventlet emits at its import; this package never emits it."""
+    """The warning that the real eventlet emits when it is imported. This package never emits it."""
 
 
 __all__ = [

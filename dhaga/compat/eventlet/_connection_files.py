@@ -1,4 +1,4 @@
-"""The files of a connection of ``eventlet.wsgi``: its receiving and its sending side, over any socket."""
+"""Files for the connections of ``eventlet.wsgi``: a reader and a writer for any kind of socket."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ...socket import standard_socket
 
 
 def is_wrapped(sock: Any, method: str) -> bool:
-    """Return whether the method is one of the program: it was set on the socket, or the object is no socket."""
+    """Return whether the program may have replaced a method: on this socket, or in a socket class of its own."""
     return not isinstance(sock, standard_socket) or method in getattr(sock, "__dict__", ())
 
 
 class ConnectionReader(io.RawIOBase):
-    """The receiving side of a connection; once stopped, it returns received bytes only, and never waits."""
+    """File that reads from a connection until stopped. A BufferedReader over it then still returns buffered bytes."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ConnectionReader(io.RawIOBase):
 
 
 class ConnectionWriter(io.RawIOBase):
-    """The sending side of a connection, without a buffer."""
+    """File that writes to a connection without buffering."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__()

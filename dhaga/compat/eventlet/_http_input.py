@@ -1,4 +1,4 @@
-"""The file ``wsgi.input`` of ``eventlet.wsgi``: the body of a request, with 100 Continue as its apps send it."""
+"""The file ``wsgi.input`` of ``eventlet.wsgi``: a request's body. An app can send 100 Continue through it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .._shared.body_file import BodyFile
 __all__ = ["ChunkReadError", "Input"]
 
 DISCARD_BYTES = 262_144
-"""Bytes of an unread body that are read and dropped to keep a connection; 16 reads."""
+"""Maximum number of unread bytes that are discarded to keep a connection open; this is 16 reads."""
 
 READ_BYTES = 16_384
 
 
 class ChunkReadError(ValueError):
-    """The client has sent a malformed body; ``status`` is the answer that is due."""
+    """Raised if the client sends a malformed body; ``status`` is the response's status."""
 
     status = "400 Bad Request"
 
@@ -26,8 +26,8 @@ class ChunkReadError(ValueError):
 class Input(BodyFile):
     """The file ``wsgi.input``. Source: ``eventlet.wsgi.Input``.
 
-    ``rfile``: the connection's reader; ``length``: bytes of the body, None if it has chunks; ``send``: sends bytes to a
-    client that waits for 100 Continue, else None. Raises: OSError, ChunkReadError.
+    ``rfile``: the connection's reader. ``length``: the number of bytes of the body; None for a chunked body. ``send``:
+    the function that sends 100 Continue; None if the client does not wait for it. Raises: OSError, ChunkReadError.
     """
 
     def __init__(self, rfile: Any, length: int | None, sock: Any, send: Any = None) -> None:
@@ -51,11 +51,11 @@ class Input(BodyFile):
     def set_hundred_continue_response_headers(
         self, headers: Iterable[tuple[str, str]], capitalize: bool = True
     ) -> None:
-        """Send fields along with the next 100 Continue."""
+        """Set header fields that are sent with the next 100 Continue."""
         self._headers = [(capitalized(name) if capitalize else name, str(value)) for name, value in headers]
 
     def send_hundred_continue_response(self) -> None:
-        """Send 100 Continue now: a chunked body may follow another one after it. Raises: OSError."""
+        """Send 100 Continue now. A second chunked body may then follow the first. Raises: OSError."""
         lines = ["HTTP/1.1 100 Continue", *(f"{name}: {value}" for name, value in self._headers)]
         self._headers, self._waits, self._continued = [], False, True
         if self.chunked_input and self.at_end:
@@ -65,21 +65,21 @@ class Input(BodyFile):
 
     @property
     def was_declined(self) -> bool:
-        """Whether the client still waits and sends nothing."""
+        """Whether the client waited for 100 Continue in vain, and therefore sends no body."""
         return self._send is not None and not self._continued
 
     def response_has_begun(self) -> None:
-        """Disable 100 Continue: the client would read it as part of the response."""
+        """Disable 100 Continue, which the client would now read as part of the response."""
         self._waits = False
 
     # ---- the file
 
     def get_socket(self) -> Any:
-        """Return the connection's socket: a WebSocket takes the connection over."""
+        """Return the connection's socket, so that a WebSocket can take over the connection."""
         return self._sock
 
     def discard(self) -> bool:
-        """Read and drop the rest, up to a bound. Returns: whether its end was reached. Raises: OSError."""
+        """Read and discard the rest, up to DISCARD_BYTES. Returns: whether the end was reached. Raises: OSError."""
         if self._waits and not self.at_end:
             return False
         for _ in range(DISCARD_BYTES // READ_BYTES):
@@ -89,16 +89,16 @@ class Input(BodyFile):
 
     @property
     def at_end(self) -> bool:
-        """Whether all of the body was read."""
+        """Whether the whole body was read."""
         return self._body is None or self._body.at_end
 
     @property
     def left(self) -> int:
-        """The number of bytes known to follow."""
+        """The number of bytes that are known to be unread."""
         return 0 if self._body is None else self._body.left
 
     def _pieces(self, limit: int | None, whole_line: bool = False) -> Iterator[bytes]:
-        """Yield the body up to a number of bytes, or to the end of a line. Raises: OSError, ChunkReadError."""
+        """Yield up to ``limit`` bytes of the body, or up to the end of a line. Raises: OSError, ChunkReadError."""
         if self._waits and not self.at_end:
             self.send_hundred_continue_response()
         try:
@@ -111,5 +111,5 @@ class Input(BodyFile):
 
 
 def capitalized(name: str) -> str:
-    """Return a field's name with each of its words capitalized. Only ASCII has cases in a head."""
+    """Return a field name with each word capitalized. Only ASCII letters are changed."""
     return b"-".join([word.capitalize() for word in name.encode("latin-1").split(b"-")]).decode("latin-1")

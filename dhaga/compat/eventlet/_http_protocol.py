@@ -1,8 +1,7 @@
-"""HttpProtocol: one connection of ``eventlet.wsgi``, request after request. A program may derive a class of its own
-from HttpProtocol.
+"""HttpProtocol serves the requests of one connection of ``eventlet.wsgi``, one after another. Programs may subclass it.
 
-A connection is idle, in a request, or closing: ``conn_state[2]``, which the server reads when it ends. Requests are
-read by ``request_file``, which refuses what two programs may read differently. As in eventlet, a request may lack Host.
+A connection is idle, in a request, or in its last request. When the server ends, it reads this state in
+``conn_state[2]``. ``request_file`` reads requests and refuses ambiguous ones. As in eventlet, a request may lack Host.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import io
 import traceback
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import unquote
@@ -40,21 +40,23 @@ STATE_IDLE, STATE_REQUEST, STATE_CLOSE = "idle", "request", "close"
 
 LINGER_SECONDS = 1.0
 LINGER_BYTES = 262_144
-"""Bounds, in seconds and bytes, for reading a client that still sends: an early close would discard the response."""
+"""Limits for discarding data that a client still sends: seconds of one read, and bytes of a body of unknown size. An
+earlier close would lose the response.
+"""
 
 FRAMING_FIELDS = "connection", "content-length", "expect", "transfer-encoding"
 
 UNPREFIXED = "CONTENT_TYPE", "CONTENT_LENGTH"
 
 STATUSES = {"431 Request Header Fields Too Large": "400 Headers Too Large"}
-"""eventlet's own texts of refusals."""
+"""The status texts of refusals that differ between Dhaga and eventlet: Dhaga's text, and eventlet's."""
 
 WSGI_LOCAL = local()
-"""``WSGI_LOCAL.already_handled = True``: the app has answered on the connection's socket."""
+"""``WSGI_LOCAL.already_handled = True`` means that the app has answered on the connection's socket."""
 
 
 class BadRequest(Exception):
-    """A request that is not served; the text is the status."""
+    """Raised for a request that is refused; the text is the response's status."""
 
 
 class HeaderLineTooLong(BadRequest):
@@ -66,9 +68,9 @@ class HeadersTooLarge(BadRequest):
 
 
 class HttpProtocol(BaseHTTPRequestHandler):
-    """Serves one connection. Source: ``eventlet.wsgi.HttpProtocol``. Made by ``Server.process_request``.
+    """The handler of one connection. Source: ``eventlet.wsgi.HttpProtocol``. ``Server.process_request`` creates it.
 
-    ``conn_state``: address, socket and state. Parks: while the client sends nothing, or does not read.
+    ``conn_state``: address, socket and state. Parks: while the client sends nothing or does not read.
     """
 
     protocol_version = "HTTP/1.1"
@@ -99,7 +101,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
             self.finish()
 
     def setup(self) -> None:
-        """Set up a connection."""
+        """Set the socket's options and create the connection's files."""
         sock = self.connection = self.request
         if self.disable_nagle_algorithm and sock.family in (AF_INET, AF_INET6):
             sock.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
@@ -111,6 +113,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         else:
             self.rfile, self.wfile = io.BufferedReader(self.reader, self.rbufsize), ConnectionWriter(sock)
         self.body: Input | None = None
+        self.response: Response | None = None
         self.served: int = 0
 
     def handle(self) -> None:
@@ -124,7 +127,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
                 return
 
     def finish(self) -> None:
-        """Drain a client that still sends, so that the client can read its response; close files. Raises: nothing."""
+        """Discard data that the client still sends, so that the client can read the response. Then close the files."""
         self.drain()
         if is_wrapped(self.request, "makefile"):
             for file in self.rfile, self.wfile:
@@ -141,12 +144,12 @@ class HttpProtocol(BaseHTTPRequestHandler):
             while left > 0 and (data := self.connection.recv(65_536)):
                 left -= len(data)
         except OSError:
-            pass  # the client has gone, or waits
+            pass  # the client has gone, or waits for the response
 
     # ---- requests
 
     def handle_one_request(self) -> None:
-        """Receive a request and answer it. Sets ``close_connection``."""
+        """Receive and answer one request. Sets ``close_connection``."""
         self.close_connection = True
         self.body = None
         try:
@@ -171,7 +174,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.handle_one_response(environ)
 
     def receive_request_line(self) -> bytes:
-        """Return the first line of the next request; b"" if the client has closed. The connection is idle meanwhile."""
+        """Return the next request's first line; b"" if the client has closed. The connection is idle meanwhile."""
         if self.conn_state[2] is not STATE_CLOSE:
             self.conn_state[2] = STATE_IDLE
         seconds = self.server.keepalive
@@ -191,7 +194,7 @@ class HttpProtocol(BaseHTTPRequestHandler):
     def parse_request(self) -> bool:
         """Read the rest of the head and parse it.
 
-        Returns: True; an override that has answered itself returns False. Raises: BadRequest, OSError.
+        Returns: True; an override returns False if it has answered the request itself. Raises: BadRequest, OSError.
         """
         head = self.head = self.read_head(self.rfile, self.raw_requestline)
         self.requestline: str = self.raw_requestline.decode("latin-1").rstrip("\r\n")
@@ -200,12 +203,13 @@ class HttpProtocol(BaseHTTPRequestHandler):
         for name, value in head.fields:
             self.headers[name] = value
         self.note_connection()
-        expects_in_vain = self.request_version == "HTTP/1.0" and "Expect" in self.headers  # its body may never come
+        # With HTTP/1.0, a client that sends Expect may never send its body.
+        expects_in_vain = self.request_version == "HTTP/1.0" and "Expect" in self.headers
         self.close_connection = not head.persistent or self.protocol_version != "HTTP/1.1" or expects_in_vain
         return True
 
     def read_head(self, file: Any, request_line: bytes) -> FileHead:
-        """Read a head strictly. Raises: BadRequest, OSError."""
+        """Read a head and refuse violations of HTTP. Raises: BadRequest, OSError."""
         edit = list if self.reject_bad_requests else self.without_length
         try:
             return FileHead(file, request_line, self.server.limits, edit)
@@ -215,10 +219,10 @@ class HttpProtocol(BaseHTTPRequestHandler):
             raise BadRequest(STATUSES.get(refusal.status, refusal.status)) from None
 
     def framing(self) -> FileHead:
-        """Return the framing of a request that an override of ``parse_request`` has parsed by itself, as Swift's does.
+        """Return the request's framing, for an override of ``parse_request`` that parsed the head itself (as in Swift).
 
-        Its fields are read again, strictly. The email parser leaves all fields after a malformed one in the payload.
-        Raises: BadRequest.
+        The fields are parsed again strictly. The override's email parser leaves a malformed field and all later fields
+        in the payload, so the payload is also parsed. Raises: BadRequest.
         """
         pairs = list(self.headers.items())
         for line in str(self.headers.get_payload() or "").rstrip("\r\n").splitlines():
@@ -236,19 +240,20 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.asked_to_keep = "keep-alive" in options
 
     def handle_expect_100(self) -> bool:
-        """Leave 100 Continue to the body, which sends it once the app reads. Returns: True."""
+        """Return True and send nothing: ``wsgi.input`` sends 100 Continue once the app reads from it."""
         return True
 
     def without_length(self, lines: list[bytes]) -> list[bytes]:
-        """Return a head without Content-Length if it has a coding: the coding overrides it (RFC 9112, 6.3)."""
+        """Remove Content-Length from a head that has Transfer-Encoding, which overrides it (RFC 9112, 6.3)."""
         if not any(line.lower().startswith(b"transfer-encoding:") for line in lines):
             return lines
         return [line for line in lines if not line.lower().startswith(b"content-length:")]
 
     def refuse(self, status: str) -> None:
-        """Answer a request that is not served; the connection ends."""
+        """Answer a refused request and close the connection."""
         self.close_connection = True
-        self.body = self.body or Input(self.rfile, None, self.connection)  # so that the client may read the answer
+        # finish() drains this body, so that the client can read the response.
+        self.body = self.body or Input(self.rfile, None, self.connection)
         try:
             head = f"HTTP/1.0 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
             self.wfile.write(head.encode("latin-1"))
@@ -286,19 +291,19 @@ class HttpProtocol(BaseHTTPRequestHandler):
         environ["wsgi.input"] = environ["eventlet.input"] = body
         environ["eventlet.posthooks"] = []
         environ["eventlet.set_idle"] = self.set_idle
-        environ["dhaga.upgrade"] = self.upgrade
+        environ["dhaga.upgrade"] = partial(self.upgrade, body)
         environ["dhaga.disconnected"] = self.disconnected
         return environ
 
     def add_field(self, environ: dict[str, Any], name: str, value: str) -> None:
-        """Add a field, unless it is hidden from apps."""
+        """Add a header field to the environ, unless apps must not see the field."""
         key = environ_key(name)
         if key is None or key in UNPREFIXED:
             return
         environ[key] = f"{environ[key]}{'; ' if key == 'HTTP_COOKIE' else ','}{value}" if key in environ else value
 
     def new_body(self) -> Input:
-        """Return the request's body, by its framing."""
+        """Return the request's body, according to the framing in its head."""
         send = self.wfile.write if self.head.expects_continue else None
         return Input(self.rfile, self.head.length, self.connection, send)
 
@@ -311,27 +316,36 @@ class HttpProtocol(BaseHTTPRequestHandler):
         return host_and_port(self.server.server_address)
 
     def set_idle(self) -> None:
-        """Mark the connection as idle: the app waits for the client, so a stop may cut it (``set_idle``)."""
+        """Mark the connection as idle (``eventlet.set_idle``), so that a stopping server may close it at once."""
         if self.conn_state[2] is STATE_REQUEST:
             self.conn_state[2] = STATE_IDLE
 
-    def upgrade(self) -> tuple[Any, bytes]:
-        """Hand the connection over: ``environ["dhaga.upgrade"]``. Returns: socket, and the bytes already received."""
+    def upgrade(self, body: Input) -> tuple[Any, bytes]:
+        """Pass the connection to the app (``dhaga.upgrade``). ``body``: the body of the app's request.
+
+        Returns: the socket, and the bytes received so far. Raises: RuntimeError.
+        """
+        response = self.response
+        if self.upgraded or body is not self.body or response is None or response.sent:
+            raise RuntimeError("a connection can be taken over only once, and only before the response has begun")
         self.reader.stopped = True
         self.close_connection = self.upgraded = True
         return self.connection, self.rfile.read(65_536) or b""
 
     def disconnected(self) -> bool:
-        """Return whether the client has closed its side: ``environ["dhaga.disconnected"]``. Parks: never."""
+        """Return whether the client has closed its side (``dhaga.disconnected``). Parks: never."""
         return has_closed(self.connection)
 
-    # ---- answers
+    # ---- responses
 
     def handle_one_response(self, environ: dict[str, Any] | None = None) -> None:
-        """Call the app, send its result, log it, and call the hooks. Raises: BaseExceptions that are not Exceptions."""
+        """Call the app, send its result, call the hooks, and log.
+
+        Raises: errors of the app that are neither an Exception nor a Timeout, such as GreenletExit.
+        """
         environ = self.environ = self.environ if environ is None else environ
         began = originals.monotonic()
-        response = Response(self, environ)
+        response = self.response = Response(self, environ)
         try:
             self.call_app(environ, response)
             if self.body is not None and not self.close_connection and not self.body.discard():
@@ -342,10 +356,10 @@ class HttpProtocol(BaseHTTPRequestHandler):
             for hook, args, kwargs in environ["eventlet.posthooks"]:
                 hook(environ, *args, **kwargs)
             self.log_response(environ, response, originals.monotonic() - began)
-            response.sink = CLOSED_SINK
+            response.sink, self.response = CLOSED_SINK, None
 
     def call_app(self, environ: dict[str, Any], response: Response) -> None:
-        """Call the app and send its result; answer for an app that fails. Raises: OSError if the client has gone."""
+        """Call the app and send its result, or an error response if the app fails. Raises: OSError of that response."""
         result: Any = None
         WSGI_LOCAL.__dict__.pop("already_handled", None)
         try:
@@ -367,11 +381,11 @@ class HttpProtocol(BaseHTTPRequestHandler):
                 result.close()
 
     def is_handled(self) -> bool:
-        """Return whether the app has answered on the socket."""
+        """Return whether the app has answered on the connection's socket."""
         return self.upgraded or bool(WSGI_LOCAL.__dict__.get("already_handled"))
 
     def log_response(self, environ: dict[str, Any], response: Response, seconds: float) -> None:
-        """Write the access log's line."""
+        """Write a line to the access log."""
         if not self.server.log_output:
             return
         client = self.get_client_address()
@@ -388,17 +402,17 @@ class HttpProtocol(BaseHTTPRequestHandler):
         self.server.log.info(self.server.log_format % values)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Write a line to the server's log, as ``send_error`` does."""
+        """Write a line to the server's log. From: ``send_error`` of the base class."""
         self.server.log.info(f"{self.get_client_address()[0]} - {format % args}")
 
 
 def printable(text: str) -> str:
-    """Return a client's text for a line of the log."""
+    """Return a client's text, escaped if needed, for a log line."""
     return text if text.isascii() and text.isprintable() else escape(text)
 
 
 def host_and_port(address: Any) -> tuple[str, str]:
-    """Return host and port of an address, as text; for a Unix socket ``unix`` and an empty text."""
+    """Return host and port of an address as text; for a Unix socket, return ``unix`` and an empty string."""
     if isinstance(address, tuple):
         return str(address[0]), str(address[1])
     return "unix", ""

@@ -1,4 +1,4 @@
-"""The response to one request of ``eventlet.wsgi``: dhaga's, with eventlet's fields, and small pieces gathered."""
+"""The response of ``eventlet.wsgi`` to one request. It adds eventlet's fields, and joins small pieces of the body."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...http._server import response
-from ...http._server.framing import BODILESS
 from ...http._server.response import DATE, NO_BODY, SERVER, ServerFields, parse_length
+from ...http._server.response_framing import BODILESS
 from ._http_input import capitalized
 
 capitalized_name = functools.lru_cache(1024)(capitalized)
-"""Cached: an app repeats a few dozen names in all its responses."""
+"""The function ``capitalized`` with a cache, because an app repeats a few dozen names in all its responses."""
 
 
 class Sink:
-    """The connection of an HttpProtocol, as the sink of a response."""
+    """The sink that sends a response on the connection of an HttpProtocol."""
 
     server_fields = ServerFields("")
 
@@ -25,24 +25,26 @@ class Sink:
         self.client_gone: bool = False
 
     def send(self, data: bytes) -> None:
-        """Send. Parks: while the client does not read. Raises: OSError."""
+        """Send bytes. Parks: while the client does not read. Raises: OSError."""
         try:
             self.protocol.wfile.write(data)
-        except OSError:
-            self.client_gone = True
+        except BaseException as error:
+            self.client_gone = isinstance(error, OSError)
+            # After a Timeout of the app, the client would read the next response as the rest of this send.
+            self.protocol.close_connection = True
             raise
 
     def keeps_alive(self) -> bool:
-        """Return False: each head gets the fields of ``connection_fields``."""
+        """Return False, so that ``head`` adds the fields of ``connection_fields`` to each response."""
         return False
 
     def close_after_response(self) -> None:
-        """End the connection after this response."""
+        """Close the connection after this response."""
         self.protocol.close_connection = True
 
 
 class Response(response.Response):
-    """Turns the output of a WSGI app into bytes. ``protocol``: the connection's HttpProtocol."""
+    """A response that converts the output of a WSGI app to bytes. ``protocol``: the connection's HttpProtocol."""
 
     __slots__ = "app_connection", "app_lines", "environ", "protocol"
 
@@ -54,10 +56,10 @@ class Response(response.Response):
         self.protocol = protocol
         self.environ = environ
 
-    # ---- for the app
+    # ---- called by the app
 
     def start(self, status: str, headers: Any, exc_info: Any = None, /) -> Callable[[Any], object]:
-        """Set status and fields: ``start_response``. Returns: ``write``. Raises: AppError, or exc_info."""
+        """Set status and fields (``start_response``). Returns: ``write``. Raises: AppError; ``exc_info``'s error."""
         if self.status or self.sent:
             self.restart(exc_info)
         protocol = self.protocol
@@ -81,7 +83,7 @@ class Response(response.Response):
         return self.write
 
     def write(self, data: Any, /) -> None:
-        """Send a piece of the body now. Parks: while the client does not read. Raises: OSError, AppError."""
+        """Send a part of the body now. Parks: while the client does not read. Raises: OSError, AppError."""
         super().write(data.encode("ascii") if isinstance(data, str) else bytes(data))
 
     # ---- sending
@@ -94,7 +96,7 @@ class Response(response.Response):
         self.protocol.close_connection = True
 
     def head(self, length: int | None, whole: bool = False) -> bytes:
-        """Return the head's bytes; this decides the framing. Raises: ValueError."""
+        """Return the head as bytes, and choose the framing of the body. Raises: ValueError."""
         if any("\r" in line or "\n" in line for line in self.app_lines):
             raise ValueError("CR or LF in a header field, or in the status")
         self.lines = "\r\n".join([*self.app_lines, ""])
@@ -107,7 +109,7 @@ class Response(response.Response):
             protocol.close_connection = True  # only the client knows whether its body follows
         body.response_has_begun()
         has_chunks = self.remaining is None and self.version == "HTTP/1.1" and self.status[:3] not in NO_BODY
-        # HEAD: as the answer to GET has it.
+        # A response to HEAD has the same fields as a response to GET.
         fields = "Transfer-Encoding: chunked\r\n" if has_chunks and not self.chunked else ""
         if self.app_connection:
             return fields
@@ -122,7 +124,7 @@ class Response(response.Response):
     # ---- the app's result
 
     def send_all(self, result: Iterable[Any]) -> None:
-        """Send the app's result, in pieces of ``minimum_chunk_size`` bytes or more. Raises: the app's errors."""
+        """Send the app's result, in parts of at least ``minimum_chunk_size`` bytes. Raises: the app's errors."""
         minimum = self.environ.get("eventlet.minimum_write_chunk_size", self.protocol.minimum_chunk_size)
         if not self.sent and self.status and self.length is None and hasattr(result, "__len__"):
             self.length = sum(map(len, result))
@@ -144,7 +146,7 @@ class Response(response.Response):
             self.finish()
 
     def fail(self, status: str, text: bytes) -> None:
-        """Answer for an app that failed, or cut off a response that has begun."""
+        """Send an error response for an app that failed; if a response has begun, only close the connection."""
         self.protocol.close_connection = True
         if self.sent or self.sink.client_gone:
             return

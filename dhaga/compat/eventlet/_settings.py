@@ -1,12 +1,12 @@
-"""Switches of ``eventlet.debug``, for the process."""
+"""Process-wide settings, such as the switches of ``eventlet.debug``."""
 
 from __future__ import annotations
 
 hub_exceptions = True
-"""Report the error of a greenthread without a waiter."""
+"""Whether an error that ends a greenthread is reported if nothing waits for the greenthread's result."""
 
 unreported: tuple[type[BaseException], ...] = ()
-"""Errors of greenthreads that are not reported: StopServe."""
+"""Classes of errors that are not reported if they end a greenthread, such as StopServe."""
 
 tpool_exceptions = False
-"""Report the error of a call in a thread of ``tpool`` before raising it."""
+"""Whether ``tpool.execute`` reports an error of its call before it raises the error."""

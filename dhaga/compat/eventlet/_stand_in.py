@@ -1,4 +1,4 @@
-"""The result of ``threading.current_thread()`` in a greenthread: a thread with a name, which can be joined."""
+"""The object that ``threading.current_thread()`` returns in a greenthread: it has a name and can be joined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ number = itertools.count(1).__next__
 
 
 class GreenThreadStandIn(_DummyThread):
-    """Stand-in for a greenthread. Source: the result of ``eventlet.green.threading.current_thread``."""
+    """Thread object of a greenthread. Source: the result of ``eventlet.green.threading.current_thread``."""
 
     def __init__(self, greenthread: Any) -> None:
         super().__init__(f"GreenThread-{number()}", ident_of(greenthread), greenthread.is_alive, True)
@@ -23,26 +23,26 @@ class GreenThreadStandIn(_DummyThread):
         return f"<_GreenThread({self.name}, {state} daemon {self.ident})>"
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the greenthread's end. Parks: until then, or for ``timeout`` seconds."""
+        """Wait until the greenthread ends. Parks: until then, at most ``timeout`` seconds."""
         try:
             self._g.join(timeout)
         except TimeoutError:
-            pass  # as a thread's: is_alive() tells
+            pass  # as with a thread, is_alive() tells whether it has ended
 
     def get_name(self) -> str:
-        """Return the name."""
+        """Return the thread's name."""
         return self.name
 
     getName = get_name
 
     def set_name(self, name: str) -> None:
-        """Set the name."""
+        """Set the thread's name."""
         self.name = name
 
     setName = set_name
 
     def is_daemon(self) -> bool:
-        """Return True: the end of the program does not wait for it."""
+        """Return True, because the program ends without waiting for greenthreads."""
         return True
 
     isDaemon = is_daemon

@@ -1,4 +1,4 @@
-"""The extension ``permessage-deflate`` of WebSockets (RFC 7692): its negotiation, its compressor and decompressor."""
+"""The WebSocket extension ``permessage-deflate`` (RFC 7692): its negotiation, compressor and decompressor."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from ..._kernel.run.turn_budget import yield_if_due
 
 NAME = "permessage-deflate"
 TAIL = b"\x00\x00\xff\xff"
-"""The end of each compressed message, which is not sent (RFC 7692, 7.2.1)."""
+"""The bytes that the compressor adds to the end of each message; they are not sent (RFC 7692, 7.2.1)."""
 
 FLAGS = "server_no_context_takeover", "client_no_context_takeover"
 WINDOWS = "server_max_window_bits", "client_max_window_bits"
 PIECE = 65_536
-"""Bytes that are decompressed between two looks at the turn: 8 KB may stand for 8 MB, which took 28 ms in one piece."""
+"""Number of bytes decompressed before a yield. 8 KB can expand to 8 MB, which took 28 ms in one piece."""
 
 MAX_BITS = 15
 MIN_BITS = 9
-"""The smallest window that zlib compresses for; the RFC also allows 8."""
+"""zlib's smallest window for compression has 2**9 bytes; the RFC also allows 2**8."""
 
 
 def negotiate(header: str) -> dict[str, dict[str, Any]]:
-    """Return the parameters of the first offer that can be met, by the extension's name; {} if none can."""
+    """Return the parameters of the first acceptable offer, under the extension's name; {} if there is no such offer."""
     for offer in header.lower().split(","):
         name, *parts = (part.strip() for part in offer.split(";"))
         if name != NAME:
@@ -34,7 +34,7 @@ def negotiate(header: str) -> dict[str, dict[str, Any]]:
 
 
 def parameters(parts: list[str]) -> dict[str, Any] | None:
-    """Return the parameters of an offer; None if one is unknown, comes twice, or is out of range."""
+    """Return the parameters of an offer; None if a parameter is unknown, repeated, or out of range."""
     found: dict[str, Any] = dict.fromkeys(FLAGS, False)
     seen: set[str] = set()
     for part in parts:
@@ -54,14 +54,14 @@ def parameters(parts: list[str]) -> dict[str, Any] | None:
 
 
 def answer(extensions: dict[str, dict[str, Any]]) -> str:
-    """Return the value of Sec-WebSocket-Extensions that accepts an offer."""
+    """Return the value of Sec-WebSocket-Extensions that accepts the offer."""
     found = extensions[NAME]
     flags = [name for name in FLAGS if found[name]]
     return "; ".join([NAME, *flags, *(f"{name}={found[name]}" for name in WINDOWS if name in found)])
 
 
 class Direction:
-    """The settings of one direction. ``forgets``: each message begins with an empty window."""
+    """The settings of one direction. ``forgets``: whether each message starts with an empty window."""
 
     def __init__(self, found: dict[str, Any], side: str) -> None:
         self.bits = found.get(f"{side}_max_window_bits", MAX_BITS)
@@ -70,10 +70,10 @@ class Direction:
 
 
 class Deflater(Direction):
-    """Compressor of one direction."""
+    """Compressor of sent messages."""
 
     def compress(self, data: bytes) -> bytes:
-        """Return a message compressed."""
+        """Return a message in compressed form."""
         if self.stream is None or self.forgets:
             self.stream = zlib.compressobj(wbits=-self.bits)
         whole: bytes = self.stream.compress(data) + self.stream.flush(zlib.Z_SYNC_FLUSH)
@@ -81,12 +81,12 @@ class Deflater(Direction):
 
 
 class Inflater(Direction):
-    """Decompressor of the other direction."""
+    """Decompressor of received messages."""
 
     def decompress(self, data: bytes, limit: int) -> bytes | None:
-        """Return a message decompressed; None if it has more than ``limit`` bytes.
+        """Return a message in decompressed form; None if it has more than ``limit`` bytes.
 
-        Parks: ``sleep``. Raises: zlib.error.
+        Parks: to yield, if the caller's turn is too long. Raises: zlib.error.
         """
         if self.stream is None or self.forgets:
             self.stream = zlib.decompressobj(wbits=-self.bits)

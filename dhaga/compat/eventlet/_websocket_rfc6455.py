@@ -1,4 +1,4 @@
-"""RFC6455WebSocket: frames, messages, and the handshake of the end, as a server or as a client."""
+"""RFC6455WebSocket: a WebSocket's frames, messages and closing handshake, as a server or as a client."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from ._websocket_deflate import NAME, Deflater, Inflater
 from .semaphore import Semaphore
 
 MAX_FRAME_LENGTH = 8 * 1024 * 1024
-"""Bytes of a message that are accepted unless ``WebSocketWSGI`` says otherwise."""
+"""Maximum size of a message in bytes, unless ``WebSocketWSGI`` sets another maximum."""
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
+STATUS_CODES = frozenset((*range(1000, 1004), *range(1007, 1015), *range(3000, 5000)))
+"""The codes that a close frame may carry: RFC 6455, section 7.4, and IANA's registry of close codes."""
+
 
 class ConnectionClosedError(Exception):
-    """The peer has closed the connection."""
+    """Raised after the peer has closed the connection."""
 
 
 class FailedConnectionError(Exception):
-    """The peer sent invalid or too much data; ``status`` is the code of the close frame."""
+    """Raised if the peer sends invalid data or too much data; ``status`` is the code of the close frame."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(status, message)
@@ -31,14 +34,14 @@ class FailedConnectionError(Exception):
 
 
 class ProtocolError(FailedConnectionError, ValueError):
-    """The peer breaks a rule of RFC 6455."""
+    """Raised if the peer violates RFC 6455."""
 
     def __init__(self, message: str) -> None:
         super().__init__(1002, message)
 
 
 class Message:
-    """A message with the frames received so far."""
+    """A message, assembled from its frames."""
 
     def __init__(self, opcode: int, limit: int, decompressor: Inflater | None) -> None:
         self.opcode = opcode
@@ -48,15 +51,15 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes received so far, before decompression."""
+        """The number of bytes received so far, before decompression."""
         return len(self.data)
 
     def push(self, data: bytes) -> None:
-        """Add a frame's data."""
+        """Append a frame's data."""
         self.data += data
 
     def getvalue(self) -> Any:
-        """Return text or bytes. Raises: FailedConnectionError."""
+        """Return the message as text or bytes. Raises: FailedConnectionError."""
         data: bytes | None = bytes(self.data)
         if self.decompressor is not None:
             try:
@@ -75,7 +78,7 @@ class Message:
 
 
 class WebSocket:
-    """The WebSocket of a handler. Source: ``eventlet.websocket.WebSocket``, without the drafts before version 13."""
+    """The WebSocket that a handler gets. Source: ``eventlet.websocket.WebSocket``, but only version 13."""
 
     def __init__(self, sock: Any, environ: dict[str, Any], version: int = 76) -> None:
         if version != 13:
@@ -94,11 +97,12 @@ class WebSocket:
 
 
 class RFC6455WebSocket(WebSocket):
-    """One WebSocket of version 13. Source: ``eventlet.websocket.RFC6455WebSocket``.
+    """A WebSocket of version 13. Source: ``eventlet.websocket.RFC6455WebSocket``.
 
     Several greenthreads may send, but only one may receive (``wait``).
 
-    ``client``: mask the frames sent; ``extensions``: the negotiated ones, only ``permessage-deflate``.
+    ``client``: whether this side is the client, whose frames are masked. ``extensions``: the negotiated extensions;
+    only ``permessage-deflate``.
     """
 
     def __init__(
@@ -116,13 +120,15 @@ class RFC6455WebSocket(WebSocket):
         self.client = client
         self.extensions: dict[str, dict[str, Any]] = extensions or {}
         self.max_frame_length = max_frame_length
-        self._buf = bytearray()
+        self._buf = bytearray()  # the current frame, and the bytes received after it
+        self._taken = 0  # number of bytes at the beginning of _buf that the current frame has used
+        self._message: Message | None = None  # the frames of an unfinished message
         self._sendlock = Semaphore()
         self._remote_close_data: bytes | None = None
         self._coders: tuple[Deflater, Inflater] | None = None
 
     def _deflate(self) -> tuple[Deflater, Inflater] | None:
-        """Return the compressor and the decompressor, if negotiated."""
+        """Return the compressor and the decompressor; None if compression was not negotiated."""
         found = self.extensions.get(NAME)
         if found is not None and self._coders is None:
             mine, peers = ("client", "server") if self.client else ("server", "client")
@@ -132,14 +138,14 @@ class RFC6455WebSocket(WebSocket):
     # ---- sending
 
     def send(self, message: Any) -> None:
-        """Send a message: text, or binary. Parks: while the peer does not read. Raises: OSError."""
-        with self._sendlock:  # messages are compressed in the order in which they are sent
+        """Send a message, either text or bytes. Parks: while the peer does not read. Raises: OSError."""
+        with self._sendlock:  # messages must be sent in the order in which they are compressed
             if self.websocket_closed:
                 raise BrokenPipeError("the WebSocket is closed")
-            self.socket.sendall(self._pack_message(message, masked=self.client))
+            self._send_frame(self._pack_message(message, masked=self.client))
 
     def _pack_message(self, message: Any, masked: bool = False, opcode: int | None = None) -> bytes:
-        """Return the frame of a message."""
+        """Return a message as one frame."""
         if opcode is None:
             opcode = TEXT if isinstance(message, str) else BINARY
         data = message.encode() if isinstance(message, str) else bytes(message)
@@ -164,13 +170,21 @@ class RFC6455WebSocket(WebSocket):
         if self.websocket_closed:
             raise BrokenPipeError("the WebSocket is closed")
         with self._sendlock:
+            self._send_frame(data)
+
+    def _send_frame(self, data: bytes) -> None:
+        """Send a frame. After a failed or cancelled send, the peer would read another frame as the rest of this one."""
+        try:
             self.socket.sendall(data)
+        except BaseException:
+            self.websocket_closed = True
+            raise
 
     def _send_control(self, opcode: int, data: bytes) -> None:
         self._send(self._pack_message(data, masked=self.client, opcode=opcode))
 
     def close(self, close_data: tuple[int, str] | None = None) -> None:
-        """Send the close frame; ``close_data``: code and reason. No-op if it is closed."""
+        """Send the close frame; ``close_data``: code and reason. No-op if the WebSocket is closed."""
         if self.websocket_closed:
             return
         data = b"" if close_data is None else struct.pack("!H", close_data[0]) + close_data[1].encode()[:123]
@@ -183,7 +197,10 @@ class RFC6455WebSocket(WebSocket):
     # ---- receiving
 
     def wait(self) -> Any:
-        """Return the next message. Parks: until it is there. Returns: None once the peer has closed, or has failed."""
+        """Return the next message, or None once the peer has closed or failed.
+
+        Parks: until a message is complete. After a Timeout, the next call continues with the bytes received so far.
+        """
         if self.websocket_closed:
             return None
         try:
@@ -195,17 +212,24 @@ class RFC6455WebSocket(WebSocket):
         return None
 
     def _recv_message(self) -> Any:
-        message: Message | None = None
         while True:
-            message = self._recv_frame(message)
+            message = self._message = self._recv_frame(self._message)
             if message is not None and message.decompressor is not None and message.size > self.max_frame_length:
                 raise FailedConnectionError(1009, "Incoming compressed frame is above length limit.")
             if message is not None and self._final:
+                self._message = None
                 return message.getvalue()
 
     def _recv_frame(self, message: Message | None = None) -> Message | None:
-        """Receive a frame. Returns: the message that it begins or continues; ``message`` after a control frame."""
-        yield_if_due()  # one recv brings 10,900 empty frames
+        """Receive a frame. Returns: the frame's message; for a control frame, ``message``."""
+        yield_if_due()  # one recv() may return 10,900 empty frames
+        self._taken = 0
+        message = self._parse_frame(message)
+        del self._buf[: self._taken]
+        return message
+
+    def _parse_frame(self, message: Message | None) -> Message | None:
+        """Do the work of ``_recv_frame``, but leave the frame in the buffer, so that a Timeout may interrupt it."""
         first, second = self._take(2)
         opcode, size = first & 15, second & 127
         compressed = bool(first & 0x40)
@@ -232,7 +256,7 @@ class RFC6455WebSocket(WebSocket):
     _final = False
 
     def _handle_control(self, first: int, opcode: int, size: int) -> None:
-        """Answer a ping or a close frame. Raises: ConnectionClosedError after a close frame."""
+        """Handle a control frame: answer a ping or a close. Raises: ConnectionClosedError after a close frame."""
         self._final = False
         if size > 125 or not first & 0x80 or opcode > PONG:
             raise ProtocolError("a control frame is too long, in pieces, or unknown")
@@ -241,7 +265,7 @@ class RFC6455WebSocket(WebSocket):
             self._send_control(PONG, data)
         elif opcode == CLOSE:
             self._remote_close_data = data
-            self.close((struct.unpack("!H", data[:2])[0], "") if len(data) >= 2 else None)
+            self.close((checked_status(data), "") if data else None)
             raise ConnectionClosedError
 
     def _full_size(self, size: int) -> int:
@@ -254,19 +278,31 @@ class RFC6455WebSocket(WebSocket):
         return unmasked(self._take(size), mask)
 
     def _take(self, size: int) -> bytes:
-        buffer = self._buf
-        while len(buffer) < size:
+        buffer, begin = self._buf, self._taken
+        end = begin + size
+        while len(buffer) < end:
             data = self.socket.recv(65_536)
             if not data:
                 raise ConnectionClosedError
             buffer += data
-        taken = bytes(buffer[:size])
-        del buffer[:size]
-        return taken
+        self._taken = end
+        return bytes(buffer[begin:end])
+
+
+def checked_status(data: bytes) -> int:
+    """Return the code of a close frame. Raises: ProtocolError for a code or a reason that RFC 6455 forbids."""
+    status = int.from_bytes(data[:2], "big")
+    if len(data) < 2 or status not in STATUS_CODES:
+        raise ProtocolError("a close frame has a status code that may not be sent")
+    try:
+        data[2:].decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("the reason of a close frame is not UTF-8") from None
+    return status
 
 
 def unmasked(data: bytes, mask: bytes) -> bytes:
-    """Return the bytes XORed with the mask of four bytes. Both are treated as one number, for speed."""
+    """Return the bytes XORed with the repeated four-byte mask. For speed, two large numbers are XORed."""
     size = len(data)
     repeated = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")

@@ -1,4 +1,4 @@
-"""``eventlet.asyncio``: a greenthread for an awaitable. Both run on one loop, always."""
+"""``eventlet.asyncio``: a greenthread that awaits. Greenthreads and asyncio always share one loop."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ __all__ = ["spawn_for_awaitable"]
 
 
 def spawn_for_awaitable(coroutine: Awaitable[Any]) -> GreenThread:
-    """Start a greenthread that awaits; its ``wait`` returns the result, its ``kill`` cancels the awaitable."""
+    """Start a greenthread that awaits ``coroutine``. Its ``wait`` returns the result; ``kill`` cancels the await."""
     return spawn(await_, coroutine)

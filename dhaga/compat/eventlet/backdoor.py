@@ -1,4 +1,4 @@
-"""``eventlet.backdoor``: a Python prompt on a socket, in the running program."""
+"""``eventlet.backdoor``: a Python prompt in the running program, on a socket."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ HELP = 'Type "help", "copyright", "credits" or "license" for more information.'
 
 
 def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
-    """Give each client of a listener a prompt: anyone who reaches the address gets in. ``locals``: the names it has.
+    """Give each client of a listener a prompt. Any client that can reach the address is accepted.
 
-    Parks: until it is killed, or the listener is closed. Closes the listener.
+    ``locals`` holds the names that statements can use; all clients share it. Closes the listener.
+    Parks: until the caller is killed or the listener is closed.
     """
     logger.warning("backdoor_server listens at %s: a client may do all that this program may", sock.getsockname())
     try:
@@ -30,7 +31,10 @@ def backdoor_server(sock: Any, locals: dict[str, Any] | None = None) -> None:
 
 
 def backdoor(conn_info: tuple[Any, Any], locals: dict[str, Any] | None = None) -> None:
-    """Give one client a prompt. ``conn_info``: the result of ``accept``. Parks: until the client leaves. Closes it."""
+    """Give one client a prompt, then close the connection. ``conn_info``: result of ``accept``.
+
+    Parks: until the client leaves.
+    """
     conn, _ = conn_info
     try:
         talk(conn, locals, f"Python {sys.version}\n{HELP}\n(InteractiveConsole)")

@@ -1,4 +1,4 @@
-"""``eventlet.convenience``: listeners, connections, and a server of one function for each connection."""
+"""``eventlet.convenience``: functions that listen, connect, and call a handler for each connection."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ __all__ = ["StopServe", "connect", "listen", "serve", "wrap_ssl"]
 
 
 class ReuseRandomPortWarning(Warning):
-    """A random port that other sockets may share."""
+    """Warning about a random port that other sockets may share."""
 
 
 class ReusePortUnavailableWarning(Warning):
-    """The system has no SO_REUSEPORT."""
+    """Warning about a system without SO_REUSEPORT."""
 
 
 class StopServe(Exception):
-    """Raised by a handler, it ends ``serve`` in silence."""
+    """Raised by a handler to end ``serve`` without an error."""
 
 
 _settings.unreported = (StopServe,)
 
 
 def new_socket(family: int) -> GreenSocket:
-    """Return a new socket. If a test has replaced ``eventlet.green.socket.socket`` by a class, it is of that class."""
+    """Return a new GreenSocket. If a test has replaced ``eventlet.green.socket.socket``, use the replacement."""
     kind: Any = socket.socket
     return (GreenSocket if kind is GreenSocket.__base__ else kind)(family, SOCK_STREAM)
 
 
 def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
-    """Return a connected socket; ``bind``: the local address. Parks: while it connects. Raises: OSError."""
+    """Return a connected socket. ``bind``: the local address. Parks: until it is connected. Raises: OSError."""
     sock = new_socket(family)
     try:
         if bind is not None:
@@ -60,9 +60,10 @@ def connect(addr: Any, family: int = AF_INET, bind: Any = None) -> GreenSocket:
 def listen(
     addr: Any, family: int = AF_INET, backlog: int = 50, reuse_addr: bool = True, reuse_port: bool | None = None
 ) -> GreenSocket:
-    """Return a listening socket. ``reuse_port``: share the port with others; None: only a given port.
+    """Return a listening socket.
 
-    Parks: never. Raises: OSError.
+    ``reuse_port``: whether other sockets may share the port; with None, they may unless the port is 0. Parks: never.
+    Raises: OSError.
     """
     sock = new_socket(family)
     try:
@@ -87,9 +88,9 @@ def listen(
 
 
 def serve(sock: Any, handle: Callable[[Any, Any], Any], concurrency: int = 1000) -> None:
-    """Call ``handle(socket, address)`` for each connection, in a greenthread that closes it.
+    """Call ``handle(socket, address)`` for each connection in a greenthread, and then close the connection.
 
-    Parks: until a handler fails, whose error is raised here; after StopServe it returns.
+    Parks: until a handler fails. Its error is then raised here; after StopServe, ``serve`` returns.
     """
     pool = GreenPool(concurrency)
     server = current()
@@ -103,7 +104,7 @@ def serve(sock: Any, handle: Callable[[Any, Any], Any], concurrency: int = 1000)
 
 
 def check_handler(greenthread: GreenThread, server: Any, conn: Any) -> None:
-    """Close the connection of a handler that has ended, and pass its error on to the server."""
+    """Close the connection of a handler that has ended, and raise the handler's error in the server."""
     try:
         try:
             greenthread.wait()
@@ -126,9 +127,9 @@ def wrap_ssl(
     suppress_ragged_eofs: bool = True,
     ciphers: str | None = None,
 ) -> Any:
-    """Wrap a connection, or a listener, in TLS. Source: ``ssl.wrap_socket``: without ``ca_certs`` nothing is checked.
+    """Wrap a connection or a listener in TLS. Certificates are checked only if ``cert_reqs`` requires it.
 
-    Parks: during the handshake of a connection. Raises: OSError.
+    Source: ``ssl.wrap_socket``. Parks: during the handshake of a connection. Raises: OSError.
     """
     protocol = ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT
     protocol = protocol if ssl_version is None else ssl_version

@@ -1,4 +1,4 @@
-"""``eventlet.corolocal``: attributes of each greenthread."""
+"""``eventlet.corolocal``: objects whose attributes have a separate value in each greenthread."""
 
 from __future__ import annotations
 

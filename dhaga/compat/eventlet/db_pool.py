@@ -1,4 +1,4 @@
-"""``eventlet.db_pool``: pools of connections to databases, by the module (DB-API 2) that makes them."""
+"""``eventlet.db_pool``: pools of database connections that a DB-API 2 module creates."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class ConnectTimeout(Exception):
-    """A connection could not be made within ``connect_timeout`` seconds."""
+    """Raised if a connection is not established within ``connect_timeout`` seconds."""
 
 
 def clock() -> float:
-    """Return the scheduler's time, in seconds."""
+    """Return the time of the scheduler's clock, in seconds."""
     return current_scheduler().clock()
 
 
 def cleanup_rollback(conn: Any) -> None:
-    """Roll back a transaction that the user left open."""
+    """Roll back a transaction that the user did not end."""
     conn.rollback()
 
 
 @dataclass(slots=True)
 class Kept:
-    """A connection in the pool, with the times of its creation and its last use, by the scheduler's clock."""
+    """A connection of the pool, with the times of its creation and its last use on the scheduler's clock."""
 
     connection: Any
     made: float
@@ -49,11 +49,12 @@ DEFAULT_CLEANUP: Any = object()
 
 
 class BaseConnectionPool(Pool):
-    """Lends at most ``max_size`` connections. Source: ``eventlet.db_pool.BaseConnectionPool``.
+    """A pool that lends at most ``max_size`` connections. Source: ``eventlet.db_pool.BaseConnectionPool``.
 
-    A connection is closed once it has been idle for ``max_idle`` seconds, or is ``max_age`` seconds old (0: whenever it
-    is returned). ``cleanup``: called with each returned connection; None: no call. Other arguments are those of
-    ``db_module.connect``. Parks: ``get``, while all are lent. Raises: ConnectTimeout, and what ``connect`` raises.
+    A connection is closed after ``max_idle`` seconds without use, or once it is ``max_age`` seconds old. If one of
+    these numbers is 0, each connection is closed on return. ``cleanup``: function called with each returned
+    connection, or None. Other arguments are passed to ``db_module.connect``. Parks: in ``get``, while all connections
+    are lent. Raises: ConnectTimeout, and the errors of ``connect``.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class BaseConnectionPool(Pool):
 
     @classmethod
     def connect(cls, db_module: Any, connect_timeout: float | None, *args: Any, **kwargs: Any) -> Any:
-        """Make a connection. To be defined by a subclass. Raises: ConnectTimeout."""
+        """Create a connection. A subclass must define it. Raises: ConnectTimeout."""
         raise NotImplementedError("Implement in subclass")
 
     def create(self) -> Kept:
@@ -91,18 +92,17 @@ class BaseConnectionPool(Pool):
         return Kept(connection, now, now)
 
     def get(self) -> PooledConnectionWrapper:
-        """Lend a connection; its ``close`` gives it back."""
+        """Lend a connection; its ``close`` returns it to the pool."""
         kept = super().get()
-        if kept is None:  # a returned connection was unusable
-            try:
-                kept = self.create()
-            except BaseException:
-                self.current_size -= 1
-                raise
+        if kept is None:  # a returned connection was unusable, and only its place is free
+            kept = self._created()
         return PooledConnectionWrapper(kept, self)
 
     def put(self, conn: Any, cleanup: Any = DEFAULT_CLEANUP) -> None:
-        """Return a connection to the pool; ``cleanup`` replaces the pool's. A failed cleanup drops the connection."""
+        """Return a connection to the pool. Close an expired connection, and drop a connection if its cleanup fails.
+
+        ``cleanup``: the function that is called instead of the pool's cleanup function.
+        """
         kept = conn._withdraw() if isinstance(conn, PooledConnectionWrapper) else None
         now = clock()
         if kept is not None:
@@ -113,13 +113,13 @@ class BaseConnectionPool(Pool):
             elif not self._clean(kept.connection, self.cleanup if cleanup is DEFAULT_CLEANUP else cleanup):
                 kept = None
         if kept is not None or self.waiting():
-            super().put(kept)  # a getter that receives None makes a connection
+            super().put(kept)  # a getter that receives None creates a connection
         else:
             self.current_size -= 1
         self._arrange_expiry()
 
     def _clean(self, connection: Any, cleanup: Callable[[Any], object] | None) -> bool:
-        """Return whether a connection can be used again."""
+        """Call ``cleanup`` and return whether the connection can be used again."""
         try:
             if cleanup is not None:
                 cleanup(connection)
@@ -146,7 +146,7 @@ class BaseConnectionPool(Pool):
             self.current_size -= 1
             close_quietly(self.free_items.popleft().connection)
 
-    # ---- the end of connections
+    # ---- expiry
 
     def _is_expired(self, kept: Kept, now: float) -> bool:
         if self.max_idle <= 0 or self.max_age <= 0:
@@ -154,14 +154,14 @@ class BaseConnectionPool(Pool):
         return now - kept.used >= self.max_idle or now - kept.made >= self.max_age
 
     def _arrange_expiry(self) -> None:
-        """Schedule the check of the free connections for the earliest expiry."""
+        """Schedule the next check of the free connections, for the time of the earliest expiry."""
         if self._expiry is None and self.free_items:
             now = clock()
             ends = min(min(each.used + self.max_idle, each.made + self.max_age) for each in self.free_items)
             self._expiry = spawn_after(max(0.001, ends - now), self._expire)
 
     def _expire(self) -> None:
-        """Close the expired free connections. From: a greenthread."""
+        """Close the expired free connections. From: a separate greenthread."""
         self._expiry = None
         now = clock()
         expired = [each for each in self.free_items if self._is_expired(each, now)]
@@ -182,7 +182,7 @@ def close_quietly(connection: Any) -> None:
 
 
 class TpooledConnectionPool(BaseConnectionPool):
-    """A pool whose connections work in OS threads, with ``tpool.Proxy``: for modules that block in C."""
+    """A pool whose connections work in OS threads, through ``tpool.Proxy``. Use it for modules that block in C."""
 
     @classmethod
     def connect(cls, db_module: Any, connect_timeout: float | None, *args: Any, **kwargs: Any) -> Any:
@@ -192,7 +192,7 @@ class TpooledConnectionPool(BaseConnectionPool):
 
 
 class RawConnectionPool(BaseConnectionPool):
-    """A pool of the module's own connections: for modules that park."""
+    """A pool of the module's own connections. Use it for modules whose waits park."""
 
     @classmethod
     def connect(cls, db_module: Any, connect_timeout: float | None, *args: Any, **kwargs: Any) -> Any:
@@ -204,7 +204,7 @@ ConnectionPool = TpooledConnectionPool
 
 
 class GenericConnectionWrapper:
-    """Wrapper of a connection, with all its attributes."""
+    """Wrapper of a connection. It forwards all attributes to the connection."""
 
     def __init__(self, baseconn: Any) -> None:
         self._base = baseconn
@@ -225,7 +225,7 @@ class GenericConnectionWrapper:
 
 
 class PooledConnectionWrapper(GenericConnectionWrapper):
-    """A lent connection: ``close`` returns it to the pool, and makes the wrapper false."""
+    """A lent connection. ``close`` returns it to the pool; the wrapper is then false."""
 
     def __init__(self, kept: Kept, pool: BaseConnectionPool) -> None:
         super().__init__(kept.connection)
@@ -236,21 +236,21 @@ class PooledConnectionWrapper(GenericConnectionWrapper):
         return self._kept is not None
 
     def _withdraw(self) -> Kept | None:
-        """Detach the connection. Returns: the pool's object of the connection; None if it was detached before."""
+        """Detach the connection from the wrapper. Returns: the pool's record, or None if this was done before."""
         kept, self._kept = self._kept, None
         self.__dict__.pop("_base", None)
         return kept
 
     def close(self) -> None:
-        """Return the connection to the pool. No-op if it was returned before."""
+        """Return the connection to the pool; no-op if it was returned before."""
         if self:
             self._pool.put(self)
 
 
 class DatabaseConnector:
-    """A pool for each host and database. Source: ``eventlet.db_pool.DatabaseConnector``.
+    """One pool for each host and database. Source: ``eventlet.db_pool.DatabaseConnector``.
 
-    ``credentials``: the arguments of ``connect`` by host; those of ``default`` are for all other hosts.
+    ``credentials``: the arguments of ``connect`` for each host; the entry ``default`` is for all other hosts.
     """
 
     def __init__(self, module: Any, credentials: Any, conn_pool: Any = None, *args: Any, **kwargs: Any) -> None:
@@ -266,7 +266,7 @@ class DatabaseConnector:
         return self._credentials[host] if host in self._credentials else self._credentials.get("default")
 
     def get(self, host: str, dbname: str) -> Any:
-        """Return the pool of a database."""
+        """Return the pool of a database. The first call creates the pool."""
         if (host, dbname) not in self._databases:
             options = self._kwargs | {"host": host, "db": dbname} | (self.credentials_for(host) or {})
             self._databases[host, dbname] = self._make(self._module, *self._args, **options)

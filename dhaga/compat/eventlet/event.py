@@ -1,4 +1,4 @@
-"""``eventlet.event``: a value or an error that is sent once, to all waiters."""
+"""``eventlet.event``: Event, which sends a value or an error once to all waiters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Event"]
 
 
 class Sending:
-    """The value sent between two resets, and the flag of its waiters."""
+    """The value or error sent between two resets, and the flag that ``wait`` waits for."""
 
     __slots__ = ("error", "flag", "value", "waiting")
 
@@ -23,7 +23,7 @@ class Sending:
 
 
 class Event:
-    """A value or an error that comes once. Source: ``eventlet.event.Event``."""
+    """A value or an error that is sent once. Source: ``eventlet.event.Event``."""
 
     def __init__(self) -> None:
         self._sending = Sending()
@@ -37,13 +37,13 @@ class Event:
         )
 
     def reset(self) -> None:
-        """Reset; current waiters still get the value sent. Raises: AssertionError if nothing was sent."""
+        """Reset the event; current waiters still get the value sent. Raises: AssertionError if nothing was sent."""
         if not self.ready():
             raise AssertionError("Trying to re-reset() a fresh event.")
         self._sending = Sending()
 
     def ready(self) -> bool:
-        """Return whether something was sent."""
+        """Return whether a value or an error was sent."""
         return self._sending.flag.is_set()
 
     def has_exception(self) -> bool:
@@ -55,19 +55,19 @@ class Event:
         return self.ready() and not self.has_exception()
 
     def poll(self, notready: Any = None) -> Any:
-        """Return the value sent, or raise the error sent; before that return ``notready``."""
+        """Return the value or raise the error that was sent; return ``notready`` if nothing was sent."""
         return self.wait() if self.ready() else notready
 
     def poll_exception(self, notready: Any = None) -> Any:
-        """Raise the error that was sent, or return ``notready``."""
+        """Raise the error that was sent; return ``notready`` if no error was sent."""
         return self.wait() if self.has_exception() else notready
 
     def poll_result(self, notready: Any = None) -> Any:
-        """Return the value that was sent, or ``notready``."""
+        """Return the value that was sent; return ``notready`` if no value was sent."""
         return self.wait() if self.has_result() else notready
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Return the value, or raise the error. Parks: until one is sent. Returns: None after ``timeout`` seconds."""
+        """Return the value or raise the error. Parks: until either is sent. Returns: None after ``timeout`` seconds."""
         sending = self._sending
         if not sending.flag.is_set():
             sending.waiting += 1
@@ -81,7 +81,7 @@ class Event:
         return sending.value
 
     def send(self, result: Any = None, exc: Any = None) -> None:
-        """Send a value, or an error, to all waiters. Parks: never. Raises: AssertionError after an earlier one."""
+        """Send a value or an error to all waiters. Parks: never. Raises: AssertionError for a second ``send``."""
         if self.ready():
             raise AssertionError("Trying to re-send() an already-triggered event.")
         sending = self._sending
@@ -90,5 +90,5 @@ class Event:
         sending.flag.set()
 
     def send_exception(self, *args: Any) -> None:
-        """Send an error to all waiters: an exception, or the result of ``sys.exc_info``."""
+        """Send an error to all waiters. ``args``: an exception, or the result of ``sys.exc_info``."""
         self.send(None, args)

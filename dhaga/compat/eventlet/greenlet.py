@@ -1,4 +1,4 @@
-"""``eventlet.greenlet``: names of the package ``greenlet``, the base of eventlet and Dhaga."""
+"""``eventlet.greenlet``: names of the package ``greenlet``, on which both eventlet and Dhaga are based."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eventlet.greenpool``: a bounded pool of greenthreads, and the results of several in order."""
+"""``eventlet.greenpool``: GreenPool, a limited set of greenthreads, and GreenPile, which returns results in order."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Function = Callable[..., Any]
 
 
 DEBUG = True
-"""Whether errors of ``spawn_n`` are reported; programs set it."""
+"""Whether errors of functions that ``spawn_n`` calls are reported. Programs may change this."""
 
 
 class GreenPool:
-    """At most ``size`` greenthreads: ``spawn`` waits for room. Source: ``eventlet.GreenPool``."""
+    """A set of at most ``size`` greenthreads: ``spawn`` waits for a free place. Source: ``eventlet.GreenPool``."""
 
     def __init__(self, size: int = 1000) -> None:
         self.size: int = check_count("GreenPool()", "size", size)
@@ -35,12 +35,12 @@ class GreenPool:
         self._idle.set()
 
     def resize(self, new_size: int) -> None:
-        """Change the bound; if more greenthreads run, ``free`` is negative until enough of them have ended."""
+        """Change the limit. While more than ``new_size`` greenthreads are running, ``free`` is negative."""
         self.sem.counter += new_size - self.size
         self.size = new_size
 
     def running(self) -> int:
-        """Return how many run."""
+        """Return the number of running greenthreads."""
         return len(self.coroutines_running)
 
     def free(self) -> int:
@@ -48,34 +48,42 @@ class GreenPool:
         return self.sem.counter
 
     def waiting(self) -> int:
-        """Return the number of callers that wait for room."""
+        """Return the number of callers that wait for a free place."""
         return max(0, -self.sem.balance)
 
     def spawn(self, function: Function, *args: Any, **kwargs: Any) -> GreenThread:
-        """Start a greenthread. Parks: while the pool is full; one of its own greenthreads then makes the call."""
+        """Start a greenthread. Parks: while the pool is full.
+
+        If the caller itself is in the full pool, call the function directly.
+        """
         if self._is_full_for_itself():
             return call_at_once(function, args, kwargs)
-        self.sem.acquire()
-        greenthread = spawn(function, *args, **kwargs)
-        self._add(greenthread)
+        greenthread: GreenThread = self._started(spawn, function, *args, **kwargs)
         greenthread._links = [(self._spawn_done, (), {})]
         return greenthread
 
     def spawn_n(self, function: Function, *args: Any, **kwargs: Any) -> None:
-        """Start a greenthread whose result cannot be waited for. Parks: while there is no room."""
+        """Start a greenthread whose result cannot be waited for. Parks: while the pool is full."""
         if self._is_full_for_itself():
             self._call(function, args, kwargs)
             return
-        self.sem.acquire()
-        self._add(spawn_n(self._call_and_leave, function, args, kwargs))
+        self._started(spawn_n, self._call_and_leave, function, args, kwargs)
 
     def _is_full_for_itself(self) -> bool:
-        """Return whether the caller is one of the pool's greenthreads, and would wait for its own end."""
+        """Return whether the caller is in the pool and the pool is full. A wait for a place might then never end."""
         return self.sem.locked() and getcurrent() in self.coroutines_running
 
-    def _add(self, greenthread: Any) -> None:
+    def _started(self, start: Function, *args: Any, **kwargs: Any) -> Any:
+        """Return a greenthread that ``start`` has started in a place of the pool. Parks: while the pool is full."""
+        self.sem.acquire()
+        try:
+            greenthread = start(*args, **kwargs)
+        except BaseException:  # for example, ``function`` is None
+            self.sem.release()
+            raise
         self.coroutines_running.add(greenthread)
         self._idle.clear()
+        return greenthread
 
     def _call(self, function: Function, args: Any, kwargs: Any) -> None:
         try:
@@ -97,7 +105,7 @@ class GreenPool:
             self._idle.set()
 
     def waitall(self) -> None:
-        """Wait until none runs. Parks: until then. Raises: AssertionError in a greenthread of the pool."""
+        """Wait until no greenthread is running. Parks: until then. Raises: AssertionError within the pool."""
         if getcurrent() in self.coroutines_running:
             raise AssertionError(
                 "Calling waitall() from within one of the GreenPool's greenthreads will never terminate."
@@ -106,18 +114,18 @@ class GreenPool:
             self._idle.wait()
 
     def starmap(self, function: Function | None, iterable: Iterable[Iterable[Any]]) -> Iterator[Any]:
-        """Yield the results of ``function(*item)`` in order; at most ``size`` run ahead of the consumer."""
+        """Yield the results of ``function(*item)`` in order. At most ``size`` + 1 calls are ahead of the consumer."""
         results = GreenMap(self.size)
         spawn_n(results.feed, function or (lambda *args: args), iterable)
         return results
 
     def imap(self, function: Function | None, *iterables: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results in order, as ``starmap`` does; each call gets one item of each iterable."""
+        """Yield the results in order, like ``starmap``. Each call gets one item of each iterable."""
         return self.starmap(function, zip(*iterables, strict=False))
 
 
 def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GreenThread:
-    """Call the function directly, and return an ended greenthread with the result."""
+    """Call the function directly, and return an ended greenthread that has the result."""
     greenthread = GreenThread(current_scheduler(), function, args, kwargs)
     greenthread._value = function(*args, **kwargs)
     greenthread._end()
@@ -125,7 +133,7 @@ def call_at_once(function: Function, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 class GreenPile:
-    """Greenthreads of a pool, whose results come out in the order of their spawns. Source: ``eventlet.GreenPile``."""
+    """Greenthreads whose results are returned in the order of their spawns. Source: ``eventlet.GreenPile``."""
 
     def __init__(self, size_or_pool: int | GreenPool = 1000) -> None:
         self.pool: GreenPool = size_or_pool if isinstance(size_or_pool, GreenPool) else GreenPool(size_or_pool)
@@ -133,7 +141,7 @@ class GreenPile:
         self.counter: int = 0
 
     def spawn(self, func: Function, *args: Any, **kwargs: Any) -> None:
-        """Start a greenthread, whose result the iteration yields. Parks: while there is no room."""
+        """Start a greenthread whose result the iteration yields. Parks: while the pool is full."""
         self.counter += 1
         try:
             self.waiters.put(self.pool.spawn(func, *args, **kwargs))
@@ -153,19 +161,19 @@ class GreenPile:
             self.counter -= 1
 
     def next(self) -> Any:
-        """Return the next result, or raise its error. Parks: until it is there. Raises: StopIteration."""
+        """Return the next call's result, or raise its error. Parks: until this call ends. Raises: StopIteration."""
         return next(self)
 
 
 class End:
-    """Marks the end of the results; holds the iterable's error, if any."""
+    """A mark for the end of the results. ``failure``: the error of the iterable, or None."""
 
     def __init__(self, failure: BaseException | None) -> None:
         self.failure = failure
 
 
 class GreenMap(GreenPile):
-    """The iterator of ``imap``: its bounded queue keeps the calls close to the consumer."""
+    """Iterator of ``imap`` and ``starmap``. Its bounded queue limits how far the calls run ahead of the consumer."""
 
     _end: End | None = None
 
@@ -174,7 +182,7 @@ class GreenMap(GreenPile):
         self.waiters: LightQueue = LightQueue(size)
 
     def feed(self, function: Function, iterable: Iterable[Iterable[Any]]) -> None:
-        """Spawn all calls. From: a greenthread of its own."""
+        """Spawn all calls. From: a separate greenthread."""
         failure: BaseException | None = None
         try:
             for args in iterable:

@@ -1,4 +1,4 @@
-"""``eventlet.lock``: a lock."""
+"""``eventlet.lock``: Lock, a semaphore with one permit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["Lock"]
 
 
 class Lock(Semaphore):
-    """A Semaphore of one permit; to release it twice is a RuntimeError."""
+    """A Semaphore with one permit. A second release raises RuntimeError."""
 
     def __init__(self) -> None:
         super().__init__(1)
 
     def release(self, blocking: bool = True) -> bool:
-        """Release the lock. Raises: RuntimeError if it is free."""
+        """Release the lock. Raises: RuntimeError if the lock is free."""
         if self.counter > 0:
             raise RuntimeError("release unlocked lock")
         return super().release(blocking)

@@ -1,4 +1,7 @@
-"""``eventlet.patcher``: the standard library patched, for all modules or for one. Dhaga's patch is whole."""
+"""``eventlet.patcher``: functions that patch the standard library, for all modules or for one module.
+
+A patch for all modules always replaces all names in Dhaga's table.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ __all__ = ["import_patched", "inject", "is_monkey_patched", "monkey_patch", "ori
 
 SWITCHES = frozenset({"os", "select", "socket", "thread", "time", "psycopg", "MySQLdb", "builtins", "subprocess"})
 MODULES = {"threading": "thread", "_thread": "thread", "queue": "thread", "Queue": "thread", "ssl": "socket"}
-"""The switches of modules, where the names differ."""
+"""Modules whose names are not arguments of ``monkey_patch``, each with the argument that selects the module."""
 
 already_patched: dict[str, bool] = {}
 
 
 def monkey_patch(**on: Any) -> None:
-    """Patch the standard library by ``dhaga.monkey.patch``. The names only decide which modules count as requested.
+    """Patch the standard library with ``dhaga.monkey.patch``, unless the arguments turn off every module.
 
-    Parks: never. Raises: TypeError for another switch; ``dhaga.monkey.PatchError`` if it comes too late.
+    Apart from that, the arguments only set the results of ``is_monkey_patched``. Parks: never. Raises: TypeError for an
+    unknown name; ``dhaga.monkey.PatchError`` if it is too late to patch.
     """
     if "__builtin__" in on:
         on["builtins"] = on.pop("__builtin__")
@@ -38,18 +42,18 @@ def monkey_patch(**on: Any) -> None:
 
 
 def is_monkey_patched(module: ModuleType | str) -> bool:
-    """Return whether a module was requested to be patched, and is."""
+    """Return whether the patch of a module was requested and is active."""
     name = module if isinstance(module, str) else module.__name__
     return monkey.is_patched() and already_patched.get(MODULES.get(name, name), False)
 
 
 def import_patched(module_name: str, *additional_modules: Any, **more: Any) -> ModuleType:
-    """Return a private copy of a module, and of its imports, that waits in dhagas. Raises: ImportError."""
+    """Return a private copy of a module. Its imports are private, and its waits park. Raises: ImportError."""
     return inject(module_name, None, *additional_modules, *more.items())
 
 
 def inject(module_name: str, new_globals: dict[str, Any] | None, *additional_modules: Any) -> ModuleType:
-    """Import as ``import_patched`` does, and copy the module's names into a namespace."""
+    """Import like ``import_patched``, and copy the module's names into a namespace."""
     if additional_modules:
         raise NotImplementedError(
             "which modules a private copy sees is Dhaga's to choose:\nleave additional_modules out, or import by "
@@ -73,11 +77,11 @@ class OriginalModule(ModuleType):
 
 
 def original(modname: str) -> ModuleType:
-    """Return a standard module without the patch. Its waits block all greenthreads. Raises: ImportError."""
+    """Return an unpatched standard module, whose waits block all greenthreads. Raises: ImportError."""
     module = import_module(modname)
     return OriginalModule(modname, module.__doc__) if monkey.is_patched() else module
 
 
 def patch_function(func: Any, *additional_modules: Any) -> Any:
-    """Not available."""
+    """Raise NotImplementedError, because a single function cannot be patched."""
     raise NotImplementedError("import what the function needs by dhaga.monkey.patched_imports(name), or patch() it all")

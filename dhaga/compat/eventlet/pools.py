@@ -1,4 +1,4 @@
-"""``eventlet.pools``: a pool of objects that are created on demand, lent and returned."""
+"""``eventlet.pools``: Pool, which creates objects on demand, lends them and takes them back."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from .queue import LightQueue
 
 __all__ = ["Pool", "TokenPool"]
 
+ROOM: Any = object()
+"""A mark that makes a waiter create an object itself, because another caller's ``create`` has failed."""
+
 
 class Pool:
-    """At most ``max_size`` objects, created by ``create``. Source: ``eventlet.pools.Pool``."""
+    """A pool that lends at most ``max_size`` objects, which ``create`` makes. Source: ``eventlet.pools.Pool``."""
 
     def __init__(
         self,
@@ -35,21 +38,29 @@ class Pool:
             self.free_items.append(self.create())
 
     def create(self) -> Any:
-        """Create an object. Defined by a subclass, or given as an argument."""
+        """Create an object. A subclass or the argument ``create`` defines this method."""
         raise NotImplementedError("Implement in subclass")
 
     def get(self) -> Any:
-        """Return a free object, or a new one. Parks: while all ``max_size`` are lent."""
+        """Return a free object or a new one. Parks: while all ``max_size`` objects are lent."""
+        while not self.free_items and self.current_size >= self.max_size:
+            item = self.channel.get()
+            if item is not ROOM:
+                return item
         if self.free_items:
             return self.free_items.popleft()
-        if self.current_size < self.max_size:
-            self.current_size += 1
-            try:
-                return self.create()
-            except BaseException:
-                self.current_size -= 1
-                raise
-        return self.channel.get()
+        self.current_size += 1
+        return self._created()
+
+    def _created(self) -> Any:
+        """Return a new object. If ``create`` fails, leave its place in the pool to the first waiter."""
+        try:
+            return self.create()
+        except BaseException:
+            self.current_size -= 1
+            if self.channel.getting():
+                self.channel.put(ROOM, block=False)
+            raise
 
     @contextmanager
     def item(self) -> Iterator[Any]:
@@ -61,22 +72,22 @@ class Pool:
             self.put(thing)
 
     def put(self, item: Any) -> None:
-        """Return an object to the pool; the first waiter gets it."""
+        """Return an object to the pool; the first waiter, if any, gets it."""
         if self.current_size > self.max_size:
             self.current_size -= 1
         elif self.channel.getting():
-            self.channel.put(item)
+            self.channel.put(item, block=False)  # a park would raise a pending kill or Timeout, and lose the item
         elif self.order_as_stack:
             self.free_items.appendleft(item)
         else:
             self.free_items.append(item)
 
     def resize(self, new_size: int) -> None:
-        """Change ``max_size``."""
+        """Set ``max_size``."""
         self.max_size = new_size
 
     def free(self) -> int:
-        """Return the number of objects available without a wait."""
+        """Return the number of objects that are available without waiting."""
         return len(self.free_items) + self.max_size - self.current_size
 
     def waiting(self) -> int:
@@ -85,11 +96,11 @@ class Pool:
 
 
 class Token:
-    """Token of a TokenPool."""
+    """An item of a TokenPool."""
 
 
 class TokenPool(Pool):
-    """A Pool of tokens, which only limit a number."""
+    """A Pool of tokens. A token has no content; the pool only limits how many are in use."""
 
     def create(self) -> Token:
         return Token()

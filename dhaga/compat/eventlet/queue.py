@@ -1,7 +1,7 @@
-"""``eventlet.queue``: queues that can be resized; one of size 0 hands each item over from its putter to a getter.
+"""``eventlet.queue``: resizable queues. A queue of size 0 passes each item directly from its putter to a getter.
 
-Unlike gevent's queues, they are not built on ``dhaga.queue``, which has neither feature and shows no waiters. Its
-safety for several OS threads is not needed: threads never share eventlet's queues.
+Unlike gevent's queues, these are not built on ``dhaga.queue``, whose queues cannot be resized, are unlimited with size
+0, and do not show their waiters. OS threads never share eventlet's queues, so these queues need not be thread-safe.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Empty", "Full", "LifoQueue", "LightQueue", "PriorityQueue", "Queue"]
 
 
 class Getters(deque[Any]):
-    """Waiters for an item, in order of arrival; a cancelled park is removed here."""
+    """Waiters for an item, in order of arrival. A cancelled waiter is removed by ``_remove``."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class Getters(deque[Any]):
 
 
 class Putters(deque[tuple[Any, Any]]):
-    """Waiters for room, with their items; a cancelled park is removed here."""
+    """Waiters for room, each with its item. A cancelled waiter is removed by ``_remove``."""
 
     __slots__ = ()
 
@@ -48,8 +48,8 @@ class Putters(deque[tuple[Any, Any]]):
 class LightQueue:
     """A FIFO queue without ``join``. Source: ``eventlet.queue.LightQueue``. Parks: ``queue.get``, ``queue.put``.
 
-    ``maxsize`` None or below 0: no bound; 0: a ``put`` waits until its item is taken. Subclasses may define ``_init``,
-    ``_put`` and ``_get``.
+    If ``maxsize`` is None or below 0, the size is not limited. If ``maxsize`` is 0, ``put`` waits until a getter
+    receives the item. Subclasses may define ``_init``, ``_put`` and ``_get``.
     """
 
     queue: Any
@@ -58,7 +58,7 @@ class LightQueue:
         self.maxsize = None if maxsize is None or maxsize < 0 else maxsize
         self.getters: Getters = Getters()
         self.putters: Putters = Putters()
-        self._handed_over = False  # whether an item may be on its way to a getter
+        self._handed_over = False  # whether an item may be on its way to a getter that has not run yet
         self._init(maxsize)
 
     __class_getitem__: Any = classmethod(GenericAlias)
@@ -84,7 +84,7 @@ class LightQueue:
         return f"maxsize={self.maxsize!r}{items}{getters}{f' putters[{len(self.putters)}]' if self.putters else ''}"
 
     def qsize(self) -> int:
-        """Return the number of items. Items that were handed to getters count until these getters run."""
+        """Return the number of items. Items that were passed to getters count until these getters run."""
         if self._handed_over:
             handed_over = count_handed_over(self.getters)
             self._handed_over = handed_over > 0
@@ -92,7 +92,7 @@ class LightQueue:
         return len(self.queue)
 
     def resize(self, size: int | None) -> None:
-        """Change the bound; items of putters that wait move up into new room."""
+        """Change the size limit. If there is room, items of waiting putters enter the queue."""
         self.maxsize = size
         self._admit_putters()
 
@@ -105,15 +105,18 @@ class LightQueue:
         return len(self.getters)
 
     def empty(self) -> bool:
-        """Return whether there is no item."""
+        """Return whether the queue has no item."""
         return not self.qsize()
 
     def full(self) -> bool:
-        """Return whether there is no room."""
+        """Return whether the queue has no room."""
         return self.maxsize is not None and len(self.queue) >= self.maxsize
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Put an item. Parks: while there is no room. Raises: Full after ``timeout`` seconds, or if not ``block``."""
+        """Put an item. Parks: if ``block``, while the queue is full.
+
+        Raises: Full after ``timeout`` seconds; if not ``block``, at once.
+        """
         if self.getters:
             self._hand_over(item, block)
         elif self.maxsize is None or len(self.queue) < self.maxsize:
@@ -128,7 +131,7 @@ class LightQueue:
                 raise Full
 
     def _hand_over(self, item: Any, block: bool) -> None:
-        """Pass an item to the first getter; in a queue of size 0 that runs before ``put`` returns."""
+        """Pass an item to the first getter. In a queue of size 0, that getter runs before ``put`` returns."""
         me = current() if block and self.maxsize == 0 else None
         if me is not None:
             me.prepare_park("queue.put", NOT_CANCELLABLE)
@@ -140,11 +143,14 @@ class LightQueue:
             me.park_until_woken()
 
     def put_nowait(self, item: Any) -> None:
-        """Put an item. Raises: Full."""
+        """Put an item. Raises: Full if the queue is full."""
         self.put(item, False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Remove and return an item. Parks: while there is none. Raises: Empty after ``timeout`` s, or at once."""
+        """Remove and return an item. Parks: if ``block``, while the queue is empty.
+
+        Raises: Empty after ``timeout`` seconds; if not ``block``, at once.
+        """
         if self.putters and not self.queue:
             self._admit_putter()
         if self.queue:
@@ -153,21 +159,18 @@ class LightQueue:
                 self._admit_putters()
             return item
         if not block:
-            self._handed_over = False  # the caller sees that the items handed over are gone
+            self._handed_over = False  # after Empty, ``qsize`` no longer counts items passed to getters
             raise Empty
         me = current()
         me.prepare_park(self.getters.reason, self.getters)
         self.getters.append(me)
-        try:
-            found = me.park_within(timeout)
-        finally:
-            me.wait_target = None  # so that the item counts as taken
+        found = me.park_within(timeout)
         if found is TIMED_OUT:
             raise Empty
         return found
 
     def get_nowait(self) -> Any:
-        """Remove and return an item. Raises: Empty."""
+        """Remove and return an item. Raises: Empty if the queue is empty."""
         return self.get(False)
 
     def _admit_putter(self) -> None:
@@ -186,7 +189,7 @@ class Queue(LightQueue):
     def __init__(self, maxsize: int | None = None) -> None:
         super().__init__(maxsize)
         self.unfinished_tasks: int = 0
-        self._all_done: Event | None = None  # made by join()
+        self._all_done: Event | None = None  # created by join()
 
     def _format(self) -> str:
         return super()._format() + (f" tasks={self.unfinished_tasks}" if self.unfinished_tasks else "")
@@ -199,7 +202,7 @@ class Queue(LightQueue):
         self.unfinished_tasks += 1
 
     def task_done(self) -> None:
-        """Mark an item as done. Raises: ValueError for more calls than items."""
+        """Mark an item as done. Raises: ValueError if called more often than items were put."""
         if self.unfinished_tasks <= 0:
             raise ValueError("task_done() called too many times")
         self.unfinished_tasks -= 1

@@ -1,4 +1,4 @@
-"""``eventlet.semaphore``: semaphores that count free permits and waiters."""
+"""``eventlet.semaphore``: semaphores that report the number of free permits and of waiters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BoundedSemaphore", "CappedSemaphore", "Semaphore"]
 
 
 def check_count(call: str, what: str, count: Any) -> int:
-    """Return a number of permits or places. Raises: TypeError, ValueError."""
+    """Return a number of permits or places as an int. Raises: TypeError, ValueError."""
     try:
         count = int(count)
     except ValueError as error:
@@ -22,7 +22,7 @@ def check_count(call: str, what: str, count: Any) -> int:
 
 
 class Semaphore(CountedSemaphore):
-    """A number of permits, one by default. Source: ``eventlet.semaphore.Semaphore``. First come, first served."""
+    """A semaphore, by default with one permit. It serves its waiters in order. Source: ``eventlet.semaphore``."""
 
     def __init__(self, value: int = 1) -> None:
         super().__init__(check_count("Semaphore()", "value", value))
@@ -37,16 +37,16 @@ class Semaphore(CountedSemaphore):
         return self._permits._waiters_.parked()
 
     def bounded(self) -> bool:
-        """Return False: ``release`` never waits."""
+        """Return False, because ``release`` never waits."""
         return False
 
     @property
     def balance(self) -> int:
-        """The number of free permits; below 0: of waiters."""
+        """The number of free permits minus the number of waiters."""
         return self.counter - self._waiting()
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire a permit. Parks: while none is free. Returns: False after ``timeout`` s, or if not ``blocking``."""
+        """Acquire a permit. Parks: if ``blocking``, at most ``timeout`` s. Returns: whether it was acquired."""
         if timeout == -1:
             timeout = None
         if timeout is not None and timeout < 0:
@@ -70,21 +70,21 @@ class Semaphore(CountedSemaphore):
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that never has more permits than at first: one release too many is a ValueError."""
+    """A Semaphore whose count never exceeds the initial count: an additional release raises ValueError."""
 
     def __init__(self, value: int = 1) -> None:
         super().__init__(value)
         self.original_counter: int = self.counter
 
     def release(self, blocking: bool = True) -> bool:
-        """Release a permit. Raises: ValueError for one release too many."""
+        """Release a permit. Raises: ValueError if all permits are free."""
         if self.counter >= self.original_counter:
             raise ValueError("Semaphore released too many times")
         return super().release(blocking)
 
 
 class CappedSemaphore:
-    """A semaphore whose ``release`` waits at ``limit``. Source: ``eventlet.semaphore.CappedSemaphore``."""
+    """A semaphore whose ``release`` waits while ``limit`` permits are free. Source: ``eventlet.semaphore``."""
 
     def __init__(self, count: int, limit: int) -> None:
         if count < 0:
@@ -109,11 +109,11 @@ class CappedSemaphore:
         return self.upper_bound.locked()
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Acquire a permit. Parks: while none is free. Returns: False if not ``blocking``."""
+        """Acquire a permit. Parks: while no permit is free. Returns: False instead, if not ``blocking``."""
         return self._move(self.upper_bound, self.lower_bound, blocking)
 
     def release(self, blocking: bool = True) -> bool:
-        """Release a permit. Parks: while ``limit`` permits are free. Returns: False if not ``blocking``."""
+        """Release a permit. Parks: while ``limit`` permits are free. Returns: False instead, if not ``blocking``."""
         return self._move(self.lower_bound, self.upper_bound, blocking)
 
     def _move(self, to: Semaphore, from_: Semaphore, blocking: bool) -> bool:
@@ -128,7 +128,10 @@ class CappedSemaphore:
 
     @property
     def balance(self) -> int:
-        """The number of free permits minus the number of waiting acquirers and releasers."""
+        """The balance of ``lower_bound``, which counts free permits, minus the balance of ``upper_bound``.
+
+        ``upper_bound`` counts the permits that may still be released before ``limit`` are free.
+        """
         return self.lower_bound.balance - self.upper_bound.balance
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""``eventlet.timeout``: an error that is raised after some seconds, in the greenthread that created it."""
+"""``eventlet.timeout``: Timeout, an error that is raised after some seconds in the greenthread that created it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Timeout", "is_timeout", "with_timeout", "wrap_is_timeout"]
 
 
 class Timeout(WaiterTimeout):
-    """Raises itself, or another error, in its greenthread. Source: ``eventlet.Timeout``: its timer starts at once.
+    """An error that raises itself, or another error, in its greenthread. The timer starts on creation.
 
-    ``exception``: the error to raise instead; False: the ``with`` block ends without an error. None seconds never
-    expire.
+    ``exception``: the error to raise instead; with False, the ``with`` block ends without an error. If ``seconds`` is
+    None, the Timeout never expires. Source: ``eventlet.Timeout``.
     """
 
     def __init__(self, seconds: float | None = None, exception: Any = None) -> None:
@@ -28,7 +28,7 @@ class Timeout(WaiterTimeout):
     is_timeout = True
 
     def start(self) -> Self:
-        """Restart after ``cancel``, for the calling greenthread."""
+        """Start the timer for the calling greenthread. From: ``__init__``; a program, after ``cancel``."""
         if self.seconds is not None:
             self._begin()
             if self.seconds > 0:
@@ -38,7 +38,7 @@ class Timeout(WaiterTimeout):
         return self
 
     def cancel(self) -> None:
-        """Cancel the timer. Parks: once, to yield, after a Timeout of 0 seconds that was raised."""
+        """Cancel the timer. Parks: once, to yield, if this is a Timeout of 0 seconds that was raised."""
         if self.seconds is None or self.seconds > 0 or self._raised is None:
             super().cancel()
             return
@@ -66,7 +66,7 @@ class Timeout(WaiterTimeout):
 
 
 def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function under a timeout in seconds; ``timeout_value``: the result instead of raising Timeout."""
+    """Call a function under a timeout in seconds. On expiry, return ``timeout_value`` if given, else raise Timeout."""
     return call_within(Timeout(seconds), function, args, kwargs)
 
 
@@ -86,5 +86,5 @@ def wrap_is_timeout(base: Any) -> Any:
 
 
 def is_timeout(thing: object) -> bool:
-    """Return whether an error is a timeout: a builtin TimeoutError, or one with a true ``is_timeout``."""
+    """Return whether an object is a builtin TimeoutError or has a true attribute ``is_timeout``."""
     return bool(getattr(thing, "is_timeout", False)) or isinstance(thing, builtins.TimeoutError)

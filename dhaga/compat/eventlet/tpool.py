@@ -1,4 +1,4 @@
-"""``eventlet.tpool``: blocking calls in OS threads, while the calling greenthread is parked."""
+"""``eventlet.tpool``: blocking calls in OS threads while the calling greenthread is parked."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["Proxy", "execute", "killall", "set_num_threads"]
 
 
 _nthreads = int(os.environ.get("EVENTLET_THREADPOOL_SIZE", 20))
-"""The maximal number of threads; 0: the caller makes the calls itself."""
+"""Maximum number of threads; with 0, calls run in the calling thread."""
 
 _pool: OffloadPool | None = None
-"""The pool of ``execute``, from its first call on."""
+"""The pool of ``execute``, created by its first call."""
 
 
 def setup() -> None:
-    """Make the pool; ``execute`` does so by itself."""
+    """Create the pool unless it exists; ``execute`` also does this."""
     global _pool
     if _pool is None and _nthreads:
         _pool = OffloadPool("eventlet.tpool", _nthreads)
 
 
 def set_num_threads(nthreads: int) -> None:
-    """Set the maximal number of threads for later pools; 0: the caller makes the calls itself."""
+    """Set the maximum size of later pools. With 0, no pool is created, and calls run in the calling thread."""
     global _nthreads
     _nthreads = nthreads
 
 
 def killall() -> None:
-    """End the threads. Parks: until their calls have returned. A later ``execute`` starts new ones."""
+    """End the threads. Parks: until their calls have returned. A later ``execute`` starts new threads."""
     global _pool
     pool, _pool = _pool, None
     if pool is not None:
@@ -43,7 +43,7 @@ def killall() -> None:
 
 
 def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Make a call in an OS thread, and return or raise its outcome. Parks: until it returns."""
+    """Call a function in an OS thread, and return its result or raise its error. Parks: until the call returns."""
     setup()
     if _pool is None:
         return meth(*args, **kwargs)
@@ -56,12 +56,12 @@ def execute(meth: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def call(meth: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Make a call with an empty context. A returned generator is run by the caller, or by a Proxy."""
+    """Call a function with an empty context. If it returns a generator, the caller or a Proxy runs the generator."""
     return Context().run(meth, *args, **kwargs)
 
 
 def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call by ``execute``, or at once if ``nonblocking``; wrap a result of the types ``autowrap`` in a Proxy."""
+    """Call a function in a thread, or inline if ``nonblocking``. Wrap a result of the types ``autowrap`` in a Proxy."""
     nonblocking = kwargs.pop("nonblocking", False)
     found = f(*args, **kwargs) if nonblocking else execute(f, *args, **kwargs)
     return Proxy(found, autowrap) if isinstance(found, autowrap) else found
@@ -70,7 +70,8 @@ def proxy_call(autowrap: tuple[type, ...], f: Callable[..., Any], *args: Any, **
 class Proxy:
     """An object whose methods are called in OS threads. Source: ``eventlet.tpool.Proxy``.
 
-    ``autowrap``: types whose objects are wrapped when they are returned; ``autowrap_names``: names of such attributes.
+    ``autowrap``: types of results to wrap in a Proxy. ``autowrap_names``: names of attributes and methods whose value
+    or result is wrapped.
     """
 
     def __init__(self, obj: Any, autowrap: tuple[type, ...] = (), autowrap_names: tuple[str, ...] = ()) -> None:
@@ -93,7 +94,7 @@ class Proxy:
 
         return method
 
-    # Python looks these up in the class
+    # Python looks up these special methods in the class
 
     def __getitem__(self, key: Any) -> Any:
         return proxy_call(self._autowrap, self._obj.__getitem__, key)
@@ -122,7 +123,7 @@ class Proxy:
         return self if found is self._obj else Proxy(found)
 
     def __next__(self) -> Any:
-        # A call in a thread cannot raise StopIteration unchanged.
+        # StopIteration cannot pass unchanged through a call in a thread.
         found = proxy_call(self._autowrap, next, self._obj, END)
         if found is END:
             raise StopIteration
@@ -130,7 +131,7 @@ class Proxy:
 
     next = __next__
 
-    # These do not wait, and are called often
+    # These methods run in the calling thread, because they do not wait and are called often
 
     def __eq__(self, other: object) -> bool:
         return bool(self._obj == other)

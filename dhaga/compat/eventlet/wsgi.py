@@ -1,6 +1,6 @@
-"""``eventlet.wsgi``: ``server``, whose greenthread accepts, and ``Server``, which serves one connection after another.
+"""``eventlet.wsgi``: a WSGI server. ``server`` accepts connections, and ``Server`` serves them.
 
-Requests and responses: ``_http_protocol``. Dhaga's own server, with limits for slow clients, is ``dhaga.http.wsgi``.
+``_http_protocol`` handles requests and responses. ``dhaga.http.wsgi`` is Dhaga's own server; it limits slow clients.
 """
 
 from __future__ import annotations
@@ -50,36 +50,36 @@ DEFAULT_LOG_FORMAT = (
 )
 
 ALREADY_HANDLED: list[bytes] = []
-"""Result of an app that has answered on the socket and set ``WSGI_LOCAL.already_handled``."""
+"""Result of an app that has set ``WSGI_LOCAL.already_handled`` and answered on the socket."""
 
 BURST = 1024
-"""Connections that are accepted in one turn: else new clients could keep the connected ones waiting."""
+"""Number of connections accepted before a yield, so that new clients do not delay connected clients."""
 
 HANDSHAKE_SECONDS = 30.0
-"""Seconds for a TLS handshake, unless ``socket_timeout`` is set."""
+"""Maximum number of seconds for a TLS handshake, unless ``socket_timeout`` is set."""
 
 
 class FileLog:
-    """A file, standard error by default, with a logger's methods."""
+    """A file, by default standard error, with the methods of a logger."""
 
     def __init__(self, file: Any, debug: bool) -> None:
         self.file: Any = sys.stderr if file is None else file
         self.with_debug = debug
 
     def info(self, line: str, *args: Any) -> None:
-        """Write a line."""
+        """Write a line to the file."""
         self.file.write((line % args if args else line) + "\n")
 
     error = info
 
     def debug(self, line: str, *args: Any) -> None:
-        """Write a debug line."""
+        """Write a line to the file if debug lines are enabled."""
         if self.with_debug:
             self.info(line, *args)
 
 
 class NoLog:
-    """Writes nothing: ``log_output`` is false."""
+    """A log that discards all lines; used if ``log_output`` is false."""
 
     def info(self, line: str, *args: Any) -> None:
         """Discard a line."""
@@ -88,12 +88,12 @@ class NoLog:
 
 
 def as_log(target: Any, debug: bool) -> Any:
-    """Return a logger itself, and a file with a logger's methods."""
+    """Return a logger unchanged; wrap a file, so that it has the methods of a logger."""
     return target if hasattr(target, "info") and hasattr(target, "debug") else FileLog(target, debug)
 
 
 class Server:
-    """The state shared by the connections of a listener. Source: ``eventlet.wsgi.Server``; ``server`` makes one."""
+    """The state that a listener's connections share; ``server`` creates it. Source: ``eventlet.wsgi.Server``."""
 
     def __init__(
         self,
@@ -136,19 +136,20 @@ class Server:
             changed["protocol_version"] = max_http_version
         self.protocol: Any = type(protocol.__name__, (protocol,), changed) if changed else protocol
         self.ssl_context = socket.context if isinstance(socket, SSLSocket) else None
-        # Programs set the module's constants.
+        # The module's constants are read here, because programs may set them.
         self.limits: Limits = Limits(line=max(url_length_limit, MAX_HEADER_LINE), head=MAX_TOTAL_HEADER_SIZE)
-        new_parser(self.limits)  # if httptools is missing, fail now, not at the first connection
+        new_parser(self.limits)  # if httptools is missing, this fails now, not at the first connection
 
     def get_environ(self) -> dict[str, Any]:
-        """Return the values common to the environs of all requests."""
+        """Return the values that the environs of all requests have in common."""
         secure = self.ssl_context is not None
         return server_environ("dhaga", self.server_address, secure, sys.stderr, **(self.environ or {}))
 
     def process_request(self, conn_state: list[Any]) -> None:
-        """Serve a connection to its end, and close it. ``conn_state``: its address, its socket and STATE_IDLE.
+        """Serve a connection until it ends, and close it. ``conn_state``: address, socket and STATE_IDLE.
 
-        Parks: while the client sends nothing, or does not read. Errors of the client end its connection in silence.
+        Parks: while the client sends nothing or does not read. An OSError of the client ends its connection, and is
+        logged at debug level only.
         """
         try:
             if self.ssl_context is not None and not isinstance(conn_state[1], SSLSocket):
@@ -160,7 +161,7 @@ class Server:
             self.close_connection(conn_state[1])
 
     def secure(self, conn_state: list[Any]) -> None:
-        """Put TLS on a connection. Parks: during the handshake. Raises: OSError."""
+        """Do the TLS handshake of a connection. Parks: during the handshake. Raises: OSError."""
         sock = conn_state[1]
         sock.settimeout(self.socket_timeout or HANDSHAKE_SECONDS)
         context: Any = self.ssl_context
@@ -168,7 +169,7 @@ class Server:
         sock.settimeout(None)
 
     def close_connection(self, sock: Any) -> None:
-        """Close a connection; a TLS client gets the close notification, whose answer is not awaited."""
+        """Close a connection. A TLS client gets the close notification, but its answer is not awaited."""
         if isinstance(sock, SSLSocket):
             try:
                 sock.settimeout(0)
@@ -206,9 +207,9 @@ def server(
 ) -> None:
     """Serve a WSGI app at a listening socket. Source: ``eventlet.wsgi.server``, with its options.
 
-    Parks: until it is killed, or the socket is closed or shut down; then until the running requests have ended, unless
-    they are in a ``custom_pool``. ``keepalive``: False, or the seconds that a connection may be idle. Raises: OSError
-    if it cannot accept.
+    ``keepalive``: True, False, or the number of seconds that a connection may be idle. Parks: until the caller is
+    killed, or the socket is closed; then until running requests have ended, unless they are in a ``custom_pool``.
+    Raises: OSError if the socket cannot accept connections, also after its shutdown.
     """
     if custom_pool is not None and not (hasattr(custom_pool, "spawn") and hasattr(custom_pool, "waitall")):
         raise AttributeError("custom_pool must have the methods spawn and waitall, as eventlet.GreenPool has")
@@ -249,20 +250,20 @@ def server(
 
 
 class Accepting:
-    """The loop of ``server``, and the connections that it has accepted."""
+    """The accept loop of ``server``, and the connections that it has accepted."""
 
     def __init__(self, serving: Server, pool: Any) -> None:
         self.serving = serving
         self.pool = pool
         self.connections: dict[int, list[Any]] = {}
         self.is_accepting: bool = True
-        # With a handshake in accept(), one slow client would delay all others.
+        # If accept() did the TLS handshake, one slow client would delay all others.
         self.listener: socket | Any = plain(serving.socket) if isinstance(serving.socket, SSLSocket) else serving.socket
         is_own = is_wrapped(self.listener, "accept")
-        self.accept_next = (lambda listener: listener.accept()) if is_own else accept_in_burst
+        self.accept_next: Any = (lambda listener: listener.accept()) if is_own else accept_in_burst
 
     def run(self) -> None:
-        """Accept until the listener is closed. Raises: OSError."""
+        """Accept connections until the listener is closed. Raises: OSError."""
         try:
             for taken in count(1):
                 if not self.is_accepting:
@@ -275,7 +276,7 @@ class Accepting:
                 self.listener.close()
 
     def accept(self) -> None:
-        """Start a greenthread for the next connection. Parks: until one comes, and while the pool is full."""
+        """Accept a connection and spawn its greenthread. Parks: until a client comes, and while the pool is full."""
         try:
             client, address = self.accept_next(self.listener)
         except OSError as error:
@@ -292,11 +293,11 @@ class Accepting:
         self.pool.spawn(self.serving.process_request, conn_state).link(self.forget, conn_state)
 
     def forget(self, greenthread: GreenThread, conn_state: list[Any]) -> None:
-        """Drop a connection that has ended. From: its greenthread."""
+        """Remove a connection that has ended. From: the connection's greenthread."""
         self.connections.pop(id(conn_state), None)
 
     def close_idle(self) -> None:
-        """Close the idle connections; the others end with their response."""
+        """Close the idle connections; other connections close after their current response."""
         for conn_state in list(self.connections.values()):
             former, conn_state[2] = conn_state[2], STATE_CLOSE
             if former is STATE_IDLE:
@@ -304,7 +305,7 @@ class Accepting:
 
 
 def url_of(sock: Any) -> str:
-    """Return a listener's address, for the log."""
+    """Return the URL of a listener, for the log."""
     scheme = "https" if isinstance(sock, SSLSocket) else "http"
     name = sock.getsockname()
     if sock.family == AF_INET:
@@ -313,5 +314,5 @@ def url_of(sock: Any) -> str:
 
 
 def plain(sock: SSLSocket) -> socket:
-    """Return a listener without TLS on a copy of another one's descriptor."""
+    """Return a listener without TLS, on a duplicate of a TLS listener's fd."""
     return socket(sock.family, sock.type, sock.proto, fileno=os.dup(sock.fileno()))

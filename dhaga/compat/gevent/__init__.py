@@ -1,4 +1,4 @@
-"""gevent's public names on dhagas: see ``dhaga.compat``."""
+"""gevent's public names, implemented on dhagas; see ``dhaga.compat``."""
 
 from __future__ import annotations
 

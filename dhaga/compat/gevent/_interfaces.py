@@ -1,4 +1,4 @@
-"""``gevent._interfaces``: names for annotations (pika); they are the classes themselves."""
+"""``gevent._interfaces``: aliases of implementing classes, for annotations such as those in pika."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
-"""Linkable objects (``rawlink``), and waiting for several of them (``iwait``, ``wait``)."""
+"""Linkable objects, which call callbacks (``rawlink``), and waits for several such objects (``iwait``, ``wait``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Self
 
-from greenlet import GreenletExit, getcurrent
+from greenlet import getcurrent
 
+from ..._kernel.errors import Deadlock
 from ..._kernel.interpreter.guards import GuardedTogether
 from ..._kernel.process.current_scheduler import current_scheduler
 from ..._kernel.run.entries import HubCall
-from ..._kernel.run.scheduler import Scheduler, sleep
+from ..._kernel.run.scheduler import Scheduler
+from ..._kernel.wait import deadlock
 from ..._sync.simple_queue import SimpleQueue
 from ._loop import call_on_hub, report
 from .timeout import Timeout
@@ -19,31 +21,48 @@ Callback = Callable[[Any], object]
 
 END: Any = object()
 
+FIRST_LOOK, LAST_LOOK = 0.01, 1.0
+"""Seconds between two checks whether anything could still wake a greenlet; each pause is twice as long as the last."""
+
+
+class Links(list[Callback]):
+    """The callbacks of an object, and the scheduler of the first ``rawlink``, on whose hub the callbacks run."""
+
+    __slots__ = ("scheduler",)
+
+    def __init__(self, callback: Callback) -> None:
+        super().__init__((callback,))
+        self.scheduler: Scheduler = current_scheduler()
+
 
 class Linkable(GuardedTogether):
-    """Mixin for objects that call callbacks once they are ready. Callbacks run on the hub and cannot park."""
+    """Mixin for objects that call callbacks once they are ready. The callbacks run on the hub and cannot park."""
 
     __slots__ = ()
 
-    # Callbacks; an empty tuple until the first, because most objects have no callback.
+    # The Links, or an empty tuple until the first callback, because most objects have no callback.
     _links: Any
 
+    _calls_only_while_ready = False
+    """Whether a callback is skipped if the object is no longer ready at the call, which happens with semaphores."""
+
     def ready(self) -> bool:
-        """Return whether a wait would return at once."""
+        """Return whether a wait for this object would return at once."""
         raise NotImplementedError
 
     def rawlink(self, callback: Callback) -> None:
-        """Register ``callback(self)``, which the hub calls once this object is ready; soon, if it is ready already."""
+        """Register ``callback(self)``, which the hub calls when this object is ready, or soon if it is ready now."""
         if not callable(callback):
             raise TypeError(f"Expected callable: {callback!r}")
-        if not self._links: self._links = [callback]  # atomic  # fmt: skip
+        links = Links(callback)
+        if not self._links: self._links = links  # atomic  # fmt: skip
         else:
             self._links.append(callback)
         if self.ready():
             self._notify_links()
 
     def unlink(self, callback: Callback) -> None:
-        """Remove a callback; no-op if it is not registered."""
+        """Remove a callback; no-op if the callback is not registered."""
         if callback in self._links:
             self._links.remove(callback)
 
@@ -52,54 +71,65 @@ class Linkable(GuardedTogether):
         return len(self._links)
 
     def _notify_links(self) -> None:
-        """Schedule the callbacks on the hub, each if it is still linked by then. Safe from any OS thread."""
-        if self._links:
-            call_on_hub(LinksCall(self))
+        """Schedule the callbacks on the hub. A callback that is removed meanwhile is skipped. From: any OS thread."""
+        links = self._links
+        if links:
+            call_on_hub(LinksCall(self, links))
 
-    def _call_links(self) -> None:
-        for callback in list(self._links):
-            if not self.ready():
+    def _call_links(self, callbacks: list[Callback]) -> None:
+        """Call each of the callbacks that is still registered, once."""
+        for callback in callbacks:
+            if self._calls_only_while_ready and not self.ready():
                 return
             if callback in self._links:
-                self._called_link(callback)
+                self._links.remove(callback)
                 try:
                     callback(self)
-                except Exception as error:
+                except BaseException as error:
                     report(current_scheduler(), (callback, self), error)
-
-    def _called_link(self, callback: Callback) -> None:
-        """Remove a callback just before its call: most are called once."""
-        self._links.remove(callback)
 
 
 class Ended(list[Any]):
-    """Joiner of several greenlets: a list of the ended ones, in the order of their ends."""
+    """A joiner: each of several greenlets appends itself to this list when it ends."""
 
     __slots__ = ()
 
-    # Waiters' method of this name; bound to append(), which saves a frame.
+    # When a greenlet ends, it calls deliver_wake() of each joiner. Binding append() directly saves a frame per call.
     deliver_wake = list.append
 
 
 class LinksCall(HubCall):
-    """Calls the callbacks of an object that is ready."""
+    """A call on the hub. It runs the callbacks that were registered when the object became ready."""
 
-    __slots__ = ("scheduler", "source")
+    __slots__ = ("callbacks", "scheduler", "source")
 
-    def __init__(self, source: Linkable) -> None:
-        self.scheduler = current_scheduler()
+    def __init__(self, source: Linkable, links: Links) -> None:
+        self.scheduler = current_scheduler() if links.scheduler.closing else links.scheduler
         self.source = source
+        self.callbacks = links[:]
 
     def make_call(self) -> None:
-        self.source._call_links()
+        self.source._call_links(self.callbacks)
+
+
+class EndOfWait:
+    """A timer's entry that puts END into the queue of ready objects."""
+
+    __slots__ = ("ready",)
+
+    def __init__(self, ready: SimpleQueue[Any]) -> None:
+        self.ready = ready
+
+    def _expire(self) -> None:
+        self.ready.put(END)
 
 
 class iwait:
-    """Iterator over greenlets, events and other objects with ``rawlink``, as they become ready, up to ``count`` of
-    them.
+    """Iterator over greenlets, events and other objects with ``rawlink``, in the order in which they become ready.
 
-    Parks: until the next one is ready. It ends early, without an error, after ``timeout`` seconds. As a context
-    manager it unlinks the others at the end of the block.
+    The iteration ends after ``count`` objects or, without an error, after ``timeout`` seconds. As a context manager,
+    the iterator removes its callbacks from the remaining objects at the end of the block. Parks: until the next object
+    is ready.
     """
 
     def __init__(self, objects: Iterable[Any], timeout: float | None = None, count: int | None = None) -> None:
@@ -124,19 +154,18 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
     waited = list({id(each): each for each in objects}.values())
     ready: SimpleQueue[Any] = SimpleQueue()
     left = len(waited) if count is None else min(count, len(waited))
-    timer = Timeout.start_new(timeout) if timeout is not None else None
+    scheduler = current_scheduler()
+    # The timer does not raise a Timeout, because the caller may do other work between two objects.
+    timer = None if timeout is None else scheduler.expire_after(max(0, timeout), EndOfWait(ready))
     done: set[int] = set()
     try:
         for each in waited:
-            # A future of an executor has no links, and calls back from any OS thread.
+            # An executor's future has no rawlink(), and calls its callbacks in any OS thread.
             (getattr(each, "rawlink", None) or each.add_done_callback)(ready.put)
         while left > 0:
-            try:
-                each = ready.get()
-            except Timeout as error:
-                if error is timer:
-                    return
-                raise
+            each = ready.get()
+            if each is END:
+                return
             if id(each) in done:
                 continue
             done.add(id(each))
@@ -144,7 +173,7 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
             yield each
     finally:
         if timer is not None:
-            timer.cancel()
+            scheduler.timers.discard(timer)
         for each in waited if len(done) < len(waited) else ():
             unlink = getattr(each, "unlink", None)
             if unlink is not None:
@@ -152,9 +181,9 @@ def as_ready(objects: Iterable[Any], timeout: float | None, count: int | None) -
 
 
 def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, count: int | None = None) -> Any:
-    """Wait for objects, and return the list of those that are ready; without objects, for all greenlets to end.
+    """Wait for objects and return the list of the ready ones; without objects, wait for all greenlets to end.
 
-    Parks: until ``count`` of them (default: all) are ready, or ``timeout`` seconds have passed.
+    Parks: until ``count`` objects (default: all) are ready, or until ``timeout`` seconds have passed.
     """
     if objects is None:
         return join_all(timeout)
@@ -165,9 +194,9 @@ def wait(objects: Iterable[Any] | None = None, timeout: float | None = None, cou
 
 
 def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
-    """Wait for greenlets only, and return the ended ones in the order of their ends.
+    """Wait for objects that are all greenlets, and return the ended ones in the order in which they ended.
 
-    Waits for one greenlet at a time, so greenlets that end during such a wait cost no wake of their own.
+    The caller waits for one greenlet at a time. Other greenlets that end during this wait cause no additional wake.
     """
     waited = dict.fromkeys(greenlets)
     done = Ended()
@@ -177,7 +206,7 @@ def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
         for each in waited:
             if not each.has_ended:
                 each.wait_for_end(None)
-        if len(done) < len(waited):  # one has ended in another OS thread, but has not called yet
+        if len(done) < len(waited):  # a greenlet has ended in another OS thread, and has not been appended yet
             return [*done, *(waited.keys() - done)]
     except Timeout as error:
         if error is not timer:
@@ -192,57 +221,51 @@ def ended(greenlets: list[Any], timeout: float | None) -> list[Any]:
 
 
 def living(scheduler: Scheduler) -> list[Any]:
-    """Return the living greenlets, including those that a timer will start."""
+    """Return the living greenlets, including greenlets that a timer will start."""
     found = [*scheduler.in_order(), *(entry[2] for entry in scheduler.timers.heap)]
     return [each for each in found if isinstance(each, Linkable)]
 
 
 def join_all(timeout: float | None = None) -> bool:
-    """Wait until no greenlet is left but the caller. Parks: until then. Returns: False if ``timeout`` s came first."""
+    """Wait until all other greenlets have ended, or until the remaining ones wait and nothing could wake them.
+
+    Parks: until then. Returns: False after ``timeout`` seconds.
+    """
     scheduler, me = current_scheduler(), getcurrent()
     deadline = None if timeout is None else scheduler.clock() + timeout
+    look = FIRST_LOOK
     while left := [each for each in living(scheduler) if each is not me]:
         for each in left:
-            rest = None if deadline is None else deadline - scheduler.clock()
-            if rest is not None and rest <= 0:
-                return False
-            each.wait_for_end(rest)
+            while not each.has_ended:
+                pause = None if deadline is None else min(look, deadline - scheduler.clock())
+                if pause is not None and pause <= 0:
+                    return False
+                try:
+                    each.wait_for_end(pause)
+                except Deadlock:
+                    return True
+                if not each.has_ended and nothing_comes(scheduler):
+                    return True
+                look = min(2 * look, LAST_LOOK)
     return True
 
 
-def joinall(
-    greenlets: Iterable[Any], timeout: float | None = None, raise_error: bool = False, count: int | None = None
-) -> list[Any]:
-    """Wait for greenlets. Returns: those that have ended. Parks: until ``count`` (all), or for ``timeout`` seconds.
+def nothing_comes(scheduler: Scheduler) -> bool:
+    """Return whether nothing could wake a greenlet of the caller's scheduler, except the caller itself.
 
-    ``raise_error``: raise the error of the first that has one.
+    A wait with a timeout gets no Deadlock, because its own timer is to come.
     """
-    if not raise_error:
-        return wait(greenlets, timeout, count)  # type: ignore[no-any-return]
-    done = []
-    for each in iwait(greenlets, timeout, count):
-        if hasattr(each, "exception") and each.exception is not None:
-            each.get()
-        done.append(each)
-    return done
-
-
-def killall(
-    greenlets: Iterable[Any], exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
-) -> None:
-    """Kill greenlets. Parks: until all have ended, if ``block``. Raises: Timeout after ``timeout`` seconds."""
-    victims = [each for each in greenlets if not each.dead]
-    me: Any = getcurrent()
-    for each in victims:
-        if each is not me:
-            each.kill(exception, block=False)
-    if me in victims:
-        me.kill(exception, block)  # with ``block`` it raises here, so the caller is the last one
-    if block:
-        timer = Timeout.start_new(timeout)
-        try:
-            if not all(each.dead for each in victims):
-                sleep(0)  # as in Greenlet.kill()
-            joinall(victims)
-        finally:
-            timer.cancel()
+    watch = None if scheduler.selector is None else scheduler.selector.watch
+    loop: Any = scheduler.loop
+    return (
+        watch is not None
+        and not len(scheduler.timers)
+        and watch.could_be_stuck()
+        and not getattr(loop, "_ready", ())
+        and all(each.cancelled() for each in getattr(loop, "_scheduled", ()))
+        and not scheduler.poller.has_waiters()
+        and not watch.awaits_open_future()
+        and not deadlock.signal_could_wake()
+        and deadlock.all_begun()
+        and all(ident == scheduler.thread_ident or deadlock.is_stuck(ident) for ident in deadlock.frames_of_threads())
+    )

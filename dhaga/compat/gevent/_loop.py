@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Callable
 from contextvars import Context
@@ -12,26 +11,23 @@ from greenlet import getcurrent
 
 from ..._kernel.api import sleep, spawn
 from ..._kernel.run.entries import HubCall
-from ..._kernel.run.microthread import Dhaga
 from ..._kernel.run.scheduler import Scheduler
 from ...select import select
 
 READ, WRITE = 1, 2
 
-logger = logging.getLogger("dhaga")
-
 
 class Loop:
-    """Makes watchers. Their callbacks are called on the hub and cannot park; those of an fd, in a greenlet."""
+    """A factory of watchers. Callbacks of fd watchers run in greenlets; all others run on the hub, and cannot park."""
 
     MAXPRI = MINPRI = 0
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = weakref.ref(scheduler)  # the key of this loop
+        self._scheduler = weakref.ref(scheduler)  # weak, because ``loops`` must not keep its keys alive
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler whose loop it is."""
+        """The scheduler that owns this loop."""
         scheduler = self._scheduler()
         if scheduler is None:
             raise RuntimeError("the scheduler of this loop has ended")
@@ -46,15 +42,15 @@ class Loop:
     update = update_now
 
     def timer(self, after: float, repeat: float = 0.0, ref: bool = True, priority: Any = None) -> Timer:
-        """Return a watcher that fires after ``after`` seconds, and then every ``repeat`` seconds."""
+        """Return a watcher that fires after ``after`` seconds and then every ``repeat`` seconds (0: only once)."""
         return Timer(self, after, repeat)
 
     def io(self, fd: int, events: int, ref: bool = True, priority: Any = None) -> FdWatcher:
-        """Return a watcher that fires when the fd is ready: 1 to read, 2 to write, 3 for both."""
+        """Return a watcher that fires when the fd is ready. ``events``: 1 to read, 2 to write, 3 for both."""
         return FdWatcher(self, fd, events)
 
     def async_(self, ref: bool = True, priority: Any = None) -> Async:
-        """Return a watcher that fires when another OS thread calls its ``send``."""
+        """Return a watcher that fires when any OS thread calls its ``send``."""
         return Async(self)
 
     def run_callback(self, callback: Callable[..., Any], *args: Any) -> Callback:
@@ -79,7 +75,7 @@ class Loop:
 
 
 def call_on_hub(call: HubCall) -> None:
-    """Append a call to its scheduler's run queue. From: any OS thread."""
+    """Append a call to the run queue of the call's scheduler. From: any OS thread."""
     scheduler = call.scheduler
     scheduler.run_queue.append(call)
     if scheduler.asleep:
@@ -87,24 +83,30 @@ def call_on_hub(call: HubCall) -> None:
 
 
 def report(scheduler: Scheduler, context: Any, error: BaseException) -> None:
-    """Pass an uncaught error to ``handle_error`` of a scheduler's hub, if it has one."""
-    hub = hubs.get(scheduler)
-    if hub is not None:
-        hub.handle_error(context, type(error), error, error.__traceback__)
-    elif isinstance(context, Dhaga):
-        Dhaga._report(context, error)
-    else:
-        logger.error("uncaught error of %r", context, exc_info=error)
+    """Pass an uncaught error to ``handle_error`` of the scheduler's hub."""
+    hub_of(scheduler).handle_error(context, type(error), error, error.__traceback__)
 
+
+hub_class: Any = None
+"""The class Hub; ``hub.py`` sets it."""
 
 hubs: weakref.WeakKeyDictionary[Scheduler, Any] = weakref.WeakKeyDictionary()
-"""All hubs, by scheduler (``hub.py``)."""
+"""The gevent hub of each scheduler that has one."""
+
+
+def hub_of(scheduler: Scheduler) -> Any:
+    """Return the hub of a scheduler; the first call creates it."""
+    hub = hubs.get(scheduler)
+    if hub is None:
+        hub = hubs[scheduler] = hub_class(scheduler)
+    return hub
+
 
 loops: weakref.WeakKeyDictionary[Scheduler, Loop] = weakref.WeakKeyDictionary()
 
 
 def loop_of(scheduler: Scheduler) -> Loop:
-    """Return the loop of a scheduler, the same each time."""
+    """Return the loop of a scheduler; repeated calls return the same loop."""
     loop = loops.get(scheduler)
     if loop is None:
         loop = loops[scheduler] = Loop(scheduler)
@@ -112,7 +114,7 @@ def loop_of(scheduler: Scheduler) -> Loop:
 
 
 class Callback(HubCall):
-    """One call on the hub, at its place in the run queue; ``stop`` cancels it."""
+    """One call on the hub, in the order of the run queue; ``stop`` cancels it."""
 
     def __init__(self, loop: Loop, callback: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.callback: Callable[..., Any] | None = callback
@@ -140,7 +142,7 @@ class Callback(HubCall):
 
 
 class Watcher:
-    """Calls its callback at each event, from ``start`` to ``stop``."""
+    """An object that calls its callback at each event between ``start`` and ``stop``."""
 
     callback: Callable[..., Any] | None = None
     args: tuple[Any, ...] = ()
@@ -150,13 +152,13 @@ class Watcher:
 
     @property
     def active(self) -> bool:
-        """Whether it is started."""
+        """Whether the watcher is started."""
         return self.callback is not None
 
     pending = False
 
     def start(self, callback: Callable[..., Any], *args: Any) -> None:
-        """Start watching: each event calls ``callback(*args)``."""
+        """Start watching: each event then calls ``callback(*args)``."""
         if not callable(callback):
             raise TypeError(f"Expected callable, not {callback!r}")
         self.callback, self.args = callback, args
@@ -168,7 +170,7 @@ class Watcher:
         self._disarm()
 
     def close(self) -> None:
-        """Stop watching for good."""
+        """Stop watching; the watcher is not used again."""
         self.stop()
 
     def __enter__(self) -> Any:
@@ -194,7 +196,7 @@ class Watcher:
 
 
 class Timer(Watcher):
-    """Fires once, or again and again."""
+    """Watcher that fires once, or repeatedly if ``repeat`` is not 0."""
 
     def __init__(self, loop: Loop, after: float, repeat: float) -> None:
         super().__init__(loop)
@@ -206,13 +208,15 @@ class Timer(Watcher):
         super().start(callback, *args)
 
     def again(self, callback: Callable[..., Any], *args: Any, update: Any = None) -> None:
-        """Restart with the interval of the repeats."""
-        self._disarm()
-        self.callback = callback
-        self.args: tuple[Any, ...] = args
-        self._arm(self.repeat)
+        """Restart the timer; it first fires after ``repeat`` seconds. If ``repeat`` is 0, only stop the timer."""
+        self.stop()
+        if self.repeat:
+            self.callback = callback
+            self.args: tuple[Any, ...] = args
+            self._arm(self.repeat)
 
     def _arm(self, seconds: float | None = None) -> None:
+        self._disarm()
         seconds = self.after if seconds is None else seconds
         self._handle = self.loop.scheduler.loop.call_later(max(0.0, seconds), self._tick, context=Context())
 
@@ -232,7 +236,7 @@ class Timer(Watcher):
 
 
 class FdWatcher(Watcher):
-    """Fires while an fd is ready."""
+    """Watcher that fires while an fd is ready."""
 
     def __init__(self, loop: Loop, fd: int, events: int) -> None:
         if fd < 0:
@@ -261,7 +265,7 @@ class FdWatcher(Watcher):
             select(fds if event == READ else [], fds if event == WRITE else [], [])
             if self._dhagas is own and self.callback is not None:
                 self.callback(*((event,) if self.pass_events else ()), *self.args)
-                sleep(0)  # the greenlet that the callback woke reads the bytes before the next look
+                sleep(0)  # the greenlet that the callback has woken reads the bytes before the next select()
 
     def _disarm(self) -> None:
         dhagas, self._dhagas = self._dhagas, []
@@ -271,10 +275,10 @@ class FdWatcher(Watcher):
 
 
 class Async(Watcher):
-    """Fires when any OS thread sends."""
+    """Watcher that fires when any OS thread calls ``send``."""
 
     def send(self) -> None:
-        """Fire, on the hub. From: any OS thread, a signal handler."""
+        """Fire the watcher on the hub. From: any OS thread, or a signal handler."""
         self.loop.scheduler.loop.call_soon_threadsafe(self._fire)
 
     send_ignoring_arg = send

@@ -1,4 +1,4 @@
-"""``gevent.pywsgi``: dictionaries for a request's environ, whose repr hides the values; and its log."""
+"""Log classes and environ classes (dicts) of ``gevent.pywsgi``. The repr of a SecureEnviron can hide its values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Environ", "LoggingLogAdapter", "NoLog", "SecureEnviron"]
 
 
 class Environ(dict[str, Any]):
-    """A request's environ. Its pickle, and its copy by ``copy.copy``, is a plain dict."""
+    """A request's environ. Unpickling an Environ, or ``copy.copy``, returns a plain dict."""
 
     __slots__ = ()
 
@@ -22,9 +22,9 @@ class Environ(dict[str, Any]):
 
 
 class SecureEnviron(Environ):
-    """An Environ whose repr shows no value, or those of ``whitelist_keys`` only. Source: ``gevent.pywsgi``.
+    """An Environ whose repr shows no values, or only values of ``whitelist_keys``. Source: ``gevent.pywsgi``.
 
-    An attribute that is not set on the object is the class's ``default_…``.
+    If an attribute is not set on the object, the class's attribute with the prefix ``default_`` is used.
     """
 
     default_secure_repr = True
@@ -55,7 +55,7 @@ class SecureEnviron(Environ):
 
 
 class LoggingLogAdapter:
-    """A logger as a file to write lines to. All other attributes are the logger's."""
+    """A file whose lines are written to a logger. All other attributes are the logger's attributes."""
 
     __slots__ = ("_level", "_logger")
 
@@ -64,7 +64,7 @@ class LoggingLogAdapter:
         object.__setattr__(self, "_level", level)
 
     def write(self, msg: str) -> None:
-        """Log a line."""
+        """Log one line."""
         self._logger.log(self._level, msg.rstrip("\n"))
 
     def flush(self) -> None:

@@ -1,7 +1,8 @@
-"""``gevent.pywsgi.WSGIHandler``: answers the requests of one connection, by methods that a subclass may override.
+"""``gevent.pywsgi.WSGIHandler``, which answers the requests of one connection. Subclasses may override its methods.
 
-It runs only for subclasses, of programs and of packages such as gevent-websocket; a WSGIServer whose ``handler_class``
-is WSGIHandler itself answers with ``dhaga.http.wsgi``. Both refuse the same requests: ``request_file`` reads them.
+This code runs for subclasses, such as gevent-websocket's, and for a WSGIServer with its own ``environ_class``. For any
+other WSGIServer, ``dhaga.http.wsgi`` answers. Both parse requests with ``request_parser``, and refuse the same
+requests, except that this code accepts requests without Host.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from urllib.parse import unquote_to_bytes
 
 from greenlet import getcurrent
 
+from ..._kernel.errors import Cancelled
 from ...http._server.access_log import escape
-from ...http._server.framing import LAST_CHUNK, Framing
 from ...http._server.request_file import FileHead, environ_key
+from ...http._server.response_framing import LAST_CHUNK, Framing
 from ...http.limits import Limits, Refusal
 from ._wsgi_input import MAX_REQUEST_LINE, Input
 
@@ -30,7 +32,7 @@ NO_BODY = (204, 304)
 
 
 def error_response(status: str, body: str) -> tuple[str, bytes]:
-    """Return status and bytes of an answer that closes the connection."""
+    """Return the status and the bytes of a response that closes the connection."""
     head = f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-type: text/plain\r\nContent-length: {len(body)}\r\n\r\n"
     return status, (head + body).encode("latin-1")
 
@@ -49,11 +51,11 @@ class HandlerFraming(Framing):
 
 
 class WSGIHandler:
-    """Reads requests from a connection and answers them with the server's application. Source: ``gevent.pywsgi``."""
+    """A handler that answers a connection's requests with the server's application. Source: ``gevent.pywsgi``."""
 
     protocol_version = "HTTP/1.1"
     ApplicationError: type[Exception] = AssertionError
-    """Raised for a breach of WSGI by the application."""
+    """The error that is raised if the application violates WSGI."""
 
     def __init__(self, sock: Any, address: Any, server: Any, rfile: Any = None) -> None:
         self.socket: Any = sock
@@ -83,7 +85,7 @@ class WSGIHandler:
     # ---- the connection
 
     def handle(self) -> None:
-        """Answer requests. Parks: until the connection closes."""
+        """Answer the connection's requests. Parks: until the connection closes."""
         try:
             while self.socket is not None:
                 self.time_start = time.time()
@@ -115,7 +117,7 @@ class WSGIHandler:
             sock.close()
 
     def handle_one_request(self) -> Any:
-        """Read a request and answer it. Returns: True to go on; None to close; or status and bytes to send before."""
+        """Read and answer a request. Returns: True to continue, None to close, or status and bytes of a last answer."""
         if self.rfile is None or self.rfile.closed:
             return None
         try:
@@ -149,16 +151,16 @@ class WSGIHandler:
     # ---- the request
 
     def read_requestline(self) -> Any:
-        """Return the first line of a request; nothing: the connection is closed. Parks: until it is there."""
+        """Return the first line of a request; empty if the connection is closed. Parks: until the line arrives."""
         line = self.rfile.readline(MAX_REQUEST_LINE)
         if line == b"\r\n":  # RFC 9112, 2.2: an empty line before a request is ignored
             line = self.rfile.readline(MAX_REQUEST_LINE)
         return line
 
     def read_request(self, raw_requestline: str) -> bool:
-        """Read the rest of the head and parse it. Returns: True; an override that refuses returns False.
+        """Read and parse the rest of the request's head. Returns: True; an override returns False to refuse a request.
 
-        Raises: Refusal, for the first violation of HTTP/1.1.
+        Raises: Refusal for the first violation of HTTP/1.1.
         """
         line = raw_requestline if "\n" in raw_requestline else f"{raw_requestline}\r\n"
         head = FileHead(self.rfile, line.encode("latin-1"), LIMITS)
@@ -177,7 +179,7 @@ class WSGIHandler:
         return True
 
     def get_environ(self) -> Any:
-        """Return the environ of this request."""
+        """Return the environ of the current request."""
         environ = self.server.get_environ()
         path, _, query = self.path.partition("?")
         if path.startswith(("http://", "https://")):  # RFC 9112, 3.2.2: the absolute form
@@ -212,7 +214,7 @@ class WSGIHandler:
     # ---- the response
 
     def handle_one_response(self) -> None:
-        """Call the application, send its result, and write a line into the log."""
+        """Call the application, send its result, and write a line to the log."""
         self.time_start = time.time()
         self.status = None
         self.headers_sent = False
@@ -232,7 +234,10 @@ class WSGIHandler:
                 self.log_error("the client is gone: %s", error)
             else:
                 self.handle_error(type(error), error, error.__traceback__)
-        except Exception as error:
+        except Cancelled:
+            self.close_connection = True
+            raise
+        except BaseException as error:
             self.handle_error(type(error), error, error.__traceback__)
         finally:
             self.time_finish = time.time()
@@ -244,13 +249,13 @@ class WSGIHandler:
         self.process_result()
 
     def process_result(self) -> None:
-        """Send the parts of the result."""
+        """Send the parts of the application's result."""
         for data in self.result or ():
             if data:
                 self.write(data)
         if not self.headers_sent:
             if self.status is None:
-                # As gevent does: an application that has taken the connection over has answered by itself.
+                # As in gevent, no error is sent: an application that took over the connection has answered by itself.
                 self.log_error("the application did not call start_response(): the connection closes")
                 self.close_connection = True
                 return
@@ -258,10 +263,10 @@ class WSGIHandler:
         if self.response_use_chunked:
             self.socket.sendall(LAST_CHUNK)
         if self.framing.lacks():
-            self.close_connection = True  # the client still waits for the rest
+            self.close_connection = True  # the client still waits for the rest of the body
 
     def start_response(self, status: str, headers: Any, exc_info: Any = None) -> Any:
-        """Set status and headers. Returns: ``write``. Raises: ApplicationError, ValueError or UnicodeError."""
+        """Set status and headers. Returns: the method ``write``. Raises: ApplicationError, ValueError, UnicodeError."""
         if exc_info:
             try:
                 if self.headers_sent:
@@ -269,7 +274,8 @@ class WSGIHandler:
             finally:
                 exc_info = None
         pairs = [(native(name, "name"), native(value, "value")) for name, value in headers]
-        checked = [(name, value) for name, value in pairs if name.lower() != "transfer-encoding"]  # _say_length decides
+        # _settle_framing() decides about Transfer-Encoding.
+        checked = [(name, value) for name, value in pairs if name.lower() != "transfer-encoding"]
         check_line(status, "status")
         code = int(status[:3])
         provided = {name.lower(): value for name, value in checked}
@@ -286,7 +292,7 @@ class WSGIHandler:
         return self.write
 
     def write(self, data: Any) -> None:
-        """Send a part of the body, with the headers if it is the first. Parks: while the client takes none."""
+        """Send a part of the body; the first call also sends the headers. Parks: while the client does not read."""
         if self.status is None:
             raise self.ApplicationError("The application did not call start_response()")
         if isinstance(data, str):
@@ -302,10 +308,14 @@ class WSGIHandler:
         towrite = head + (self.framing.frame(bytes(data)) if data else b"")
         self.response_length = self.framing.size
         if towrite:
-            self.socket.sendall(towrite)
+            try:
+                self.socket.sendall(towrite)
+            except BaseException:  # for example, a Timeout of the application
+                self.close_connection = True  # the client would read the next response as the rest of this part
+                raise
 
     def finalize_headers(self) -> None:
-        """Add the missing headers: date, length and connection."""
+        """Add missing headers: Date, Content-Length, Transfer-Encoding and Connection."""
         if self.provided_date is None:
             self.response_headers.append(("Date", formatdate(usegmt=True)))
         if self.provided_connection is not None and "close" in self.provided_connection.lower():
@@ -336,11 +346,11 @@ class WSGIHandler:
     # ---- errors and the log
 
     def handle_error(self, kind: Any, value: Any, tb: Any) -> None:
-        """Report an error of the application, and answer with 500 if nothing is sent yet."""
+        """Report an error of the application, and answer with status 500 if no headers were sent yet."""
         self.close_connection = True
         from .hub import get_hub
 
-        context = self.environ  # a report of the error must not show its values
+        context = self.environ  # a report of the error must not show the environ's values
         if not isinstance(context, self.server.secure_environ_class):
             context = self.server.secure_environ_class(context)
         try:
@@ -356,7 +366,7 @@ class WSGIHandler:
     def _send_error_response_if_possible(self, status: str) -> None:
         self.response_use_chunked = False
         if not self.headers_sent and self.socket is not None:
-            self.status, response = error_response(status, status[4:])
+            self.status, response = error_response(status, "" if self.command == "HEAD" else status[4:])
             self.code, self.headers_sent = int(status[:3]), True
             try:
                 self.socket.sendall(response)
@@ -364,28 +374,24 @@ class WSGIHandler:
                 self.log_error("the client is gone: %s", error)
 
     def _print_unexpected_exc(self) -> None:
-        """Print the error that is being handled."""
+        """Write the current error with its traceback to the error log."""
         self.log_error("%s", traceback.format_exc())
 
     def log_error(self, msg: str, *args: Any) -> None:
-        """Write a line about this connection into the server's error log."""
-        log = self.server.error_log
-        if log is None:
-            return
+        """Write a line about this connection to the server's error log."""
         try:
             message = msg % args if args else msg
         except TypeError:
             message = f"{msg!r} {args!r}"
         when = datetime.now().isoformat(" ", "seconds")
-        log.write(f"[{when}] {self.client_address}: {message}\n")
+        self.server.error_log.write(f"[{when}] {self.client_address}: {message}\n")
 
     def log_request(self) -> None:
-        """Write a line about this request into the server's log."""
-        if self.server.log is not None:
-            self.server.log.write(self.format_request() + "\n")
+        """Write a line about this request to the server's log."""
+        self.server.log.write(self.format_request() + "\n")
 
     def format_request(self) -> str:
-        """Return that line: the common format, with the seconds of the answer."""
+        """Return the log line of this request: the common log format, followed by the response time in seconds."""
         address = self.client_address
         client = address[0] if isinstance(address, tuple) else address or "-"
         when = time.strftime("%d/%b/%Y %H:%M:%S", time.localtime(self.time_finish or self.time_start))
@@ -396,7 +402,7 @@ class WSGIHandler:
 
 
 def native(text: Any, what: str) -> str:
-    """Return a header's name or value, which goes out in latin-1. Raises: UnicodeError, ValueError."""
+    """Return a header's name or value if it can be sent as latin-1. Raises: UnicodeError, ValueError."""
     if not isinstance(text, str):
         raise UnicodeError(f"The header must be a native string: {text!r}")
     text.encode("latin-1")

@@ -1,4 +1,4 @@
-"""``wsgi.input`` of ``gevent.pywsgi``: the body of a request, from the connection's file."""
+"""``wsgi.input`` of ``gevent.pywsgi``: a request's body, read from the connection's file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from .._shared.body_file import BodyFile
 __all__ = ["MAX_REQUEST_LINE", "Input"]
 
 MAX_REQUEST_LINE = 8192
-"""Bytes of a request line."""
+"""Maximum number of bytes of a request line."""
 
 DISCARD_BLOCK = 16384
 
 
 class Input(BodyFile):
-    """Reads the body of one request, and counts its bytes in ``position``. Source: ``gevent.pywsgi.Input``."""
+    """A reader of one request's body. ``position``: the number of bytes read. Source: ``gevent.pywsgi.Input``."""
 
     def __init__(self, rfile: Any, content_length: Any, socket: Any = None, chunked_input: bool = False) -> None:
         self.rfile = rfile
         self.content_length: int | None = None if content_length is None else int(content_length)
         self.socket: Any = socket
-        """The function that sends "100 Continue" before the first read; None if the client does not wait for it."""
+        """The socket on which "100 Continue" is sent before the first read; None if the client does not wait for it."""
         self.chunked_input = chunked_input
         self.position: int = 0
         self._body = None
@@ -50,8 +50,8 @@ class Input(BodyFile):
             socket.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def discard(self) -> None:
-        """Read the unread rest, so that the next request can be read."""
-        self.socket = None  # send no 100 Continue: the client has sent the body without it, or will
+        """Read and discard the rest of the body, so that the next request can be read."""
+        self.socket = None  # send no 100 Continue: the client has sent the body without it, or will do so
         while self.read(DISCARD_BLOCK):
             pass
 

@@ -1,4 +1,4 @@
-"""``gevent.backdoor``: BackdoorServer, a Python prompt over TCP in the running program."""
+"""``gevent.backdoor``: BackdoorServer, which offers a Python prompt in the running program over TCP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["BackdoorServer"]
 
 
 class BackdoorServer(StreamServer):
-    """Gives each client a Python prompt: any client that reaches the address gets in. ``locals``: its names.
+    """A server that gives each client a Python prompt. Any client that can reach the address is accepted.
 
-    The client gets the output of a statement; while the statement parks, also the output of other greenlets.
+    ``locals`` holds the names that statements can use; each client has a copy of it. The client gets what the
+    statements themselves print, and no output of other greenlets.
     """
 
     def __init__(
@@ -24,5 +25,5 @@ class BackdoorServer(StreamServer):
         self.banner = banner
 
     def handle(self, sock: Any, address: Any) -> None:
-        """Read statements and execute them, until the client closes or calls ``exit()``."""
-        talk(sock, self.locals, self.banner)
+        """Read statements and execute them, until the client closes the connection or calls ``exit()``."""
+        talk(sock, {"__name__": "__console__", **self.locals}, self.banner)

@@ -1,15 +1,16 @@
-"""``gevent.baseserver``: base of StreamServer, DatagramServer and WSGIServer."""
+"""``gevent.baseserver``: the base class of StreamServer, DatagramServer and WSGIServer."""
 
 from __future__ import annotations
 
 import errno
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from greenlet import getcurrent
 
 from ... import socket as ours
+from ..._kernel.errors import Cancelled
 from ..._sync.event import Event
 from .greenlet import Greenlet
 from .hub import get_hub, sleep, spawn_raw
@@ -21,30 +22,30 @@ logger: logging.Logger = logging.getLogger("dhaga")
 
 
 class BaseServer:
-    """Spawns ``handle`` for each connection or datagram of a socket. Source: ``gevent.baseserver.BaseServer``.
+    """A server that spawns ``handle`` for each connection or datagram. Source: ``gevent.baseserver.BaseServer``.
 
     ``listener``: an address, such as ``("", 8000)`` or ``":8000"``, or a socket. ``spawn``: a Pool, the size of a new
-    Pool, a function like ``gevent.spawn``, "default" or "raw"; None: connections are handled one after the other. A
-    server that has stopped may start again, if it made its socket.
+    Pool, a function like ``gevent.spawn``, "default" or "raw"; None handles connections one after another. A stopped
+    server can be started again if it created its socket itself.
     """
 
     min_delay: float = 0.01
     max_delay: int = 1
-    """Seconds between two tries while the system has no descriptor or memory left for a connection."""
+    """Maximum delay in seconds before the next accept after an error, for example if the system lacks descriptors."""
 
     max_accept = 100
-    """Connections taken in a row before other greenlets run."""
+    """Number of connections accepted in a row before other greenlets run."""
 
     stop_timeout = 1
-    """Seconds that ``stop`` grants to handlers in a pool."""
+    """Number of seconds that ``stop`` waits for the handlers of a pool."""
 
     fatal_errors: tuple[int, int, int] = errno.EBADF, errno.EINVAL, errno.ENOTSOCK
-    """Errors after which the socket accepts nothing more."""
+    """Errors after which the socket accepts no more connections."""
 
     def __init__(self, listener: Any, handle: Callable[..., Any] | None = None, spawn: Any = "default") -> None:
         self.delay: float = self.min_delay
         self.pool: Any = None
-        self.closes: bool = False  # the server created its socket
+        self.closes: bool = False  # whether the server creates its socket
         self._stop_event = Event()
         self._stop_event.set()
         self._acceptor: Any = None
@@ -56,14 +57,21 @@ class BaseServer:
     def __repr__(self) -> str:
         state = "started" if self.started else "not started"
         handle: Any = self.handle
-        if getattr(handle, "__self__", None) is self:  # its repr would call this method again
+        if getattr(handle, "__self__", None) is self:  # the handler's repr would call this method again
             handle = f"<bound method {type(self).__name__}.{handle.__name__} of self>"
         return f"<{type(self).__name__} at {id(self):#x} {state} at {self.address!r} handle={handle}>"
+
+    def __enter__(self) -> Self:
+        """Return the server, which the block starts itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     # ---- its parts
 
     def set_listener(self, listener: Any) -> None:
-        """Set the address, or the socket."""
+        """Set the address to listen on, or the listening socket."""
         if hasattr(listener, "accept"):
             self.socket: Any = listener
             if not isinstance(listener, ours.socket):
@@ -76,7 +84,7 @@ class BaseServer:
             self.closes = True
 
     def set_spawn(self, spawn: Any) -> None:
-        """Set how handlers are spawned."""
+        """Set the function that spawns handlers."""
         if spawn == "default":
             self.pool, self._spawn = None, Greenlet.spawn
         elif spawn == "raw":
@@ -94,7 +102,7 @@ class BaseServer:
             raise TypeError(f"spawn is a Pool, a number, a function, 'default', 'raw' or None, not {spawn!r}")
 
     def set_handle(self, handle: Callable[..., Any] | None) -> None:
-        """Set the handler, unless the class defines one."""
+        """Set the handler if one is given. Raises: TypeError if neither the caller nor the class provides a handler."""
         if handle is not None:
             self.handle = handle
         if not callable(getattr(self, "handle", None)):
@@ -106,46 +114,46 @@ class BaseServer:
 
     @property
     def started(self) -> bool:
-        """Whether the server accepts."""
+        """Whether the server accepts connections."""
         return not self._stop_event.is_set()
 
     @property
     def closed(self) -> bool:
-        """Whether the server does not accept."""
+        """Whether the server does not accept connections."""
         return self._stop_event.is_set()
 
     @property
     def server_host(self) -> Any:
-        """The host of its address."""
+        """The host of the server's address."""
         return self.address[0] if isinstance(self.address, tuple) else None
 
     @property
     def server_port(self) -> Any:
-        """The port of its address."""
+        """The port of the server's address."""
         return self.address[1] if isinstance(self.address, tuple) else None
 
     def full(self) -> bool:
-        """Return whether its pool has no room."""
+        """Return whether the server's pool is full."""
         return self.pool is not None and self.pool.full()
 
     # ---- accepting
 
     def init_socket(self) -> None:
-        """Create the socket, unless it exists."""
+        """Hook for subclasses: create the socket if it does not exist."""
 
     def pre_start(self) -> None:
-        """Prepare the start. From: ``start`` of this class and of subclasses."""
+        """Prepare the server to start. From: ``start`` of this class and of its subclasses."""
         self.init_socket()
 
     def do_read(self) -> tuple[Any, ...]:
-        """Return the arguments of the next call of the handler. Parks: until something comes."""
+        """Return the arguments for the next call of the handler. Parks: until a connection or a datagram arrives."""
         raise NotImplementedError
 
     def do_close(self, *args: Any) -> None:
-        """Close a connection that ``do_read`` returned."""
+        """Hook for subclasses: close a connection that ``do_read`` returned."""
 
     def start(self) -> None:
-        """Start to accept, in a greenlet. Parks: never. Raises: OSError."""
+        """Start a greenlet that accepts connections. Parks: never. Raises: OSError if the socket cannot be created."""
         if self.started:
             return
         self._stopped = None
@@ -154,12 +162,12 @@ class BaseServer:
         self._acceptor = Greenlet.spawn(self._take, self.socket)
 
     def start_accepting(self) -> None:
-        """Resume accepting."""
+        """Resume accepting connections."""
         if self._acceptor is None:
             self._acceptor = Greenlet.spawn(self._take, self.socket)
 
     def stop_accepting(self) -> None:
-        """Pause accepting, and keep the socket."""
+        """Pause accepting connections, but keep the socket open."""
         acceptor, self._acceptor = self._acceptor, None
         if acceptor is not None:
             acceptor.kill(block=False)
@@ -185,7 +193,9 @@ class BaseServer:
             self.delay = self.min_delay
             try:
                 self.do_handle(*args)
-            except Exception as error:
+            except BaseException as error:
+                if self._acceptor is not getcurrent() or isinstance(error, Cancelled):
+                    raise
                 get_hub().handle_error(self, type(error), error, error.__traceback__)
                 sleep(self.delay)
             taken += 1
@@ -193,7 +203,7 @@ class BaseServer:
                 sleep(0)
 
     def is_fatal_error(self, error: BaseException) -> bool:
-        """Return whether the socket accepts nothing more after this error."""
+        """Return whether the socket accepts no more connections after this error."""
         return isinstance(error, OSError) and error.errno in self.fatal_errors
 
     def do_handle(self, *args: Any) -> None:
@@ -213,7 +223,7 @@ class BaseServer:
     # ---- the end
 
     def close(self) -> None:
-        """Stop accepting and close the socket; handlers go on. Parks: never."""
+        """Stop accepting and close the socket; running handlers continue. Parks: never."""
         self._stop_event.set()
         sock = self.__dict__.pop("socket", None)
         self._stopped, self._acceptor = self._acceptor or self._stopped, None
@@ -223,10 +233,10 @@ class BaseServer:
             sock.close()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop accepting; wait for the handlers of a pool, and kill the remaining ones.
+        """Stop accepting, wait for the handlers of a pool, and kill the remaining handlers.
 
-        Parks: while handlers of a pool run, for ``timeout`` seconds, by default ``stop_timeout``. Without a pool the
-        handlers continue.
+        Parks: while handlers of a pool run, at most ``timeout`` seconds (default: ``stop_timeout``), and at most 1 s
+        more while they end after the kill. Without a pool, the handlers continue to run.
         """
         self.close()
         if self._stopped is not None and self._stopped is not getcurrent():
@@ -236,7 +246,7 @@ class BaseServer:
             self.pool.kill(block=True, timeout=1)
 
     def serve_forever(self, stop_timeout: float | None = None) -> None:
-        """Start, unless it is started. Parks: until ``close`` or ``stop``, which it then calls."""
+        """Start the server unless it is running; at the end, stop it. Parks: until ``close`` or ``stop`` is called."""
         if not self.started:
             self.start()
         try:
@@ -246,12 +256,12 @@ class BaseServer:
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the handler in the greenlet that accepts."""
+    """Call a handler in the greenlet that accepts connections."""
     return function(*args)
 
 
 def parse_address(address: Any) -> tuple[Any, Any]:
-    """Return family and address of ``(host, port)``, ``"host:port"``, ``":port"``, a port, or the path of a socket."""
+    """Return family and address. ``address``: ``(host, port)``, ``"host:port"``, ``":port"``, a port, or a path."""
     if isinstance(address, int):
         address = ("", address)
     elif isinstance(address, str):

@@ -1,4 +1,4 @@
-"""``gevent.builtins``: the standard ``builtins``; an import needs no lock of ours."""
+"""``gevent.builtins``: the standard ``__import__``, which needs no additional lock on dhagas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gevent.contextvars``: the standard ``contextvars``, because each greenlet has a context of its own."""
+"""``gevent.contextvars``: the standard ``contextvars``, because each greenlet has its own context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gevent.core``: the masks of ``loop.io``, without libev's loops."""
+"""``gevent.core``: the event masks of ``loop.io``; libev's loops are not available."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ READ, WRITE = 1, 2
 
 
 def loop(*_: object, **__: object) -> NoReturn:
-    """Not available."""
+    """Raise NotImplementedError, because no separate loops exist."""
     raise NotImplementedError("each thread has one loop: gevent.get_hub().loop, or dhaga.current().scheduler.loop")

@@ -1,4 +1,4 @@
-"""``gevent.event``: Event, and AsyncResult, which is set once to a value or an error."""
+"""``gevent.event``: Event, a flag to wait for, and AsyncResult, which is set once to a value or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..._kernel.wait.wait_queue import WaitQueue
 from ..._kernel.wait.waiter import TIMED_OUT
 from ..._sync import event
 from ._links import Linkable
-from .timeout import Timeout
+from .timeout import Timeout, until
 
 __all__ = ["AsyncResult", "Event"]
 
@@ -37,7 +37,7 @@ class Event(Linkable):
         return self._event.is_set()
 
     def set(self) -> None:
-        """Set the flag, wake all waiters, and call the links."""
+        """Set the flag, wake all waiters, and call the linked callbacks."""
         self._event.set()
         if self._links:
             self._notify_links()
@@ -47,14 +47,16 @@ class Event(Linkable):
         self._event.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the flag. Parks: while it is unset. Returns: whether it was set within ``timeout`` seconds."""
+        """Wait until the flag is set. Parks: until then. Returns: whether it was set within ``timeout`` seconds."""
+        if isinstance(timeout, Timeout):
+            return bool(until(timeout, self.wait))
         return self._event.wait(timeout)
 
 
 class AsyncResult(Linkable):
     """A value or an error that is set once, for all its waiters. Source: ``gevent.event.AsyncResult``."""
 
-    # The wait queue is created by the first waiter: many results are set before that.
+    # The first waiter creates the wait queue, because many results are set before anything waits for them.
     __slots__ = ("__dict__", "__weakref__", "_exc_info", "_is_set", "_links", "_value", "_waiters")
 
     def __init__(self) -> None:
@@ -84,11 +86,11 @@ class AsyncResult(Linkable):
         return self._exc_info[1] if self._exc_info else None
 
     def ready(self) -> bool:
-        """Return whether it holds a value or an error."""
+        """Return whether a value or an error is set."""
         return self._is_set
 
     def successful(self) -> bool:
-        """Return whether it holds a value."""
+        """Return whether a value is set."""
         return self._is_set and not self._exc_info
 
     def set(self, value: Any = None) -> None:
@@ -113,7 +115,7 @@ class AsyncResult(Linkable):
             self._notify_links()
 
     def _wait(self, timeout: float | None) -> bool:
-        """Wait until it is set. Parks: until then. Returns: False after ``timeout`` seconds."""
+        """Wait until a value or an error is set. Parks: until then. Returns: False after ``timeout`` seconds."""
         if self._is_set:
             return True
         if timeout is not None:
@@ -123,14 +125,14 @@ class AsyncResult(Linkable):
         if self._waiters is None:
             waiters = WaitQueue(self, "result.get")
             if self._waiters is None: self._waiters = waiters  # atomic  # fmt: skip
-            # Another OS thread set it before it could see the queue.
+            # Another OS thread may have set the result before that thread could see the queue.
             if self._is_set:
                 return True
         waiters = self._waiters
         return waiters.wait(False, waiters.wake_all, timeout) is not TIMED_OUT
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Return the value or raise the error. Parks: until one is set. Raises: Timeout after ``timeout`` seconds."""
+        """Return the value or raise the error. Parks: until either is set. Raises: Timeout after ``timeout`` s."""
         if not self._is_set:
             if not block:
                 raise Timeout()
@@ -143,32 +145,37 @@ class AsyncResult(Linkable):
         return self._value
 
     def get_nowait(self) -> Any:
-        """Return the value or raise the error, or Timeout at once."""
+        """Return the value or raise the error. Raises: Timeout if neither is set."""
         return self.get(block=False)
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait until it is set. Parks: until then. Returns: the value; None after an error, or ``timeout`` seconds."""
+        """Wait for a value or error. Parks: until either is set. Returns: the value; None after an error or timeout."""
+        if isinstance(timeout, Timeout):
+            return until(timeout, self.wait)
         self._wait(timeout)
         return self._value
 
     def __call__(self, source: Any) -> None:
-        """Copy a greenlet's outcome: an AsyncResult may be passed to ``link``."""
+        """Copy the outcome of a greenlet, so that an AsyncResult can be passed to ``link``."""
         if source.successful():
             self.set(source.value)
         else:
             self.set_exception(source.exception, getattr(source, "exc_info", None))
 
-    # As a concurrent.futures.Future
+    # The methods of concurrent.futures.Future
 
     set_result = set
-    result = get
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the value or raise the error. Parks: until either is set. Raises: Timeout after ``timeout`` s."""
+        return self.get(timeout=timeout)
 
     def done(self) -> bool:
-        """Return whether it is set."""
+        """Return whether a value or an error is set."""
         return self.ready()
 
     def cancel(self) -> bool:
-        """Do nothing: the call that will set the result continues."""
+        """Return False: nothing is cancelled, because an AsyncResult does not know what will set it."""
         return False
 
     def cancelled(self) -> bool:

@@ -1,6 +1,6 @@
-"""``gevent.events``: events for subscribers, before and after the patch.
+"""``gevent.events``: events that are sent to subscribers before and after ``patch_all``.
 
-Events of gevent's monitor thread never come: ``dhaga.debug`` has a watchdog for event loops that block.
+Events of gevent's monitor thread are never sent. ``dhaga.debug`` has a watchdog that reports blocked event loops.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = [
 ]  # fmt: skip
 
 subscribers: list[Callable[[Any], object]] = []
-"""Functions that are called with each event."""
+"""Functions that ``notify`` calls with each event."""
 
 
 def notify(event: Any) -> None:
-    """Call the subscribers. Raises: the error of a subscriber, such as DoNotPatch."""
+    """Call the subscribers. Raises: an error that a subscriber raises, such as DoNotPatch."""
     for subscriber in list(subscribers):
         subscriber(event)
 
 
 class DoNotPatch(BaseException):
-    """Raised by a subscriber before the patch: ``patch_all`` then patches nothing."""
+    """The error with which a subscriber prevents the patch: ``patch_all`` then patches nothing."""
 
 
 class GeventPatchEvent:
@@ -40,15 +40,15 @@ class GeventPatchEvent:
 
 
 class GeventWillPatchEvent(GeventPatchEvent):
-    """Something will be patched."""
+    """Event before a patch."""
 
 
 class GeventDidPatchEvent(GeventPatchEvent):
-    """Something was patched."""
+    """Event after a patch."""
 
 
 class GeventWillPatchModuleEvent(GeventWillPatchEvent):
-    """Names of a standard module will be patched."""
+    """Event before names of a standard module are patched."""
 
     def __init__(self, module_name: str, source: ModuleType, target: ModuleType, items: list[str]) -> None:
         super().__init__(source, target)
@@ -57,7 +57,7 @@ class GeventWillPatchModuleEvent(GeventWillPatchEvent):
 
 
 class GeventDidPatchModuleEvent(GeventDidPatchEvent):
-    """Names of a standard module were patched."""
+    """Event after names of a standard module were patched."""
 
     def __init__(self, module_name: str, source: ModuleType, target: ModuleType) -> None:
         super().__init__(source, target)
@@ -65,7 +65,7 @@ class GeventDidPatchModuleEvent(GeventDidPatchEvent):
 
 
 class AllEvent:
-    """Mixin for events about ``patch_all``: its arguments."""
+    """Mixin for events about ``patch_all``; it holds the arguments of the call."""
 
     def __init__(self, patch_all_arguments: Mapping[str, Any], patch_all_kwargs: Mapping[str, Any]) -> None:
         super().__init__(None, None)  # type: ignore[call-arg]
@@ -73,17 +73,17 @@ class AllEvent:
         self.patch_all_kwargs: Mapping[str, Any] = patch_all_kwargs
 
     def will_patch_module(self, module_name: str) -> bool:
-        """Return whether ``patch_all`` was asked for this module."""
+        """Return whether the caller of ``patch_all`` asked for this module."""
         return bool(self.patch_all_arguments.get(module_name, False))
 
 
 class GeventWillPatchAllEvent(AllEvent, GeventWillPatchEvent):
-    """``patch_all`` begins."""
+    """Event at the beginning of ``patch_all``."""
 
 
 class GeventDidPatchBuiltinModulesEvent(AllEvent, GeventDidPatchEvent):
-    """``patch_all`` has patched the standard modules."""
+    """Event after ``patch_all`` has patched the standard modules."""
 
 
 class GeventDidPatchAllEvent(AllEvent, GeventDidPatchEvent):
-    """``patch_all`` is done."""
+    """Event at the end of ``patch_all``."""

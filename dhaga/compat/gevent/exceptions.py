@@ -13,27 +13,27 @@ __all__ = [
 
 
 LoopExit = Deadlock
-"""Raised if all greenlets wait for each other for ever."""
+"""The error that is raised if all greenlets wait, and no event could wake one of them."""
 
 
 class BlockingSwitchOutError(AssertionError):
-    """A greenlet parked where it must not."""
+    """The error that gevent raises if a greenlet waits where waits are forbidden; it is never raised here."""
 
 
 class InvalidSwitchError(AssertionError):
-    """An unexpected switch."""
+    """The error that gevent raises after an unexpected switch; it is never raised here."""
 
 
 class ConcurrentObjectUseError(AssertionError):
-    """Two greenlets use an object for one at the same time."""
+    """The error of two greenlets that use an object at the same time, although only one may use it."""
 
 
 class InvalidThreadUseError(RuntimeError):
-    """An object is used outside the OS thread that created it."""
+    """The error of an object that is used outside the OS thread that created it."""
 
 
 class HubDestroyed(GreenletExit):
-    """The hub of this thread is gone."""
+    """The error that gevent raises if a hub is destroyed; it is never raised here."""
 
     def __init__(self, destroy_loop: bool) -> None:
         super().__init__(destroy_loop)

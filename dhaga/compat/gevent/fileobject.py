@@ -1,4 +1,4 @@
-"""``gevent.fileobject``: files over fds that park, and files whose operations run in OS threads."""
+"""``gevent.fileobject``: files whose operations park, run in OS threads, or block."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["FileObject", "FileObjectBlock", "FileObjectPosix", "FileObjectThread
 def arguments_of(
     fobj: Any, mode: Any, bufsize: Any, close: bool | None, options: dict[str, Any]
 ) -> tuple[Any, str, dict[str, Any], Any]:
-    """Return fd or path, mode and options for an ``open``, and the given file, if any.
+    """Return fd or path, mode and options for a call of ``open``, and ``fobj`` if it is a file (else None).
 
-    An open file gives its fd; both are closed together.
+    The fd of a given file is duplicated. The given file is then closed, unless ``close`` is False.
     """
     buffering = options.pop("buffering", None)
     closefd = options.pop("closefd", None)
@@ -33,7 +33,7 @@ def arguments_of(
     if given is not None:
         if hasattr(fobj, "flush"):
             fobj.flush()
-        # A duplicate, because the given file closes its own descriptor.
+        # The fd is duplicated, because the given file closes its own fd.
         fd = os.dup(fobj.fileno())
         if closes is not False and hasattr(fobj, "close"):
             fobj.close()
@@ -44,7 +44,7 @@ def arguments_of(
 
 
 def checked_mode(mode: Any, options: dict[str, Any]) -> Any:
-    """Return a mode without the U of Python 2. Raises: TypeError, ValueError for what ``open`` would refuse."""
+    """Return the mode without Python 2's ``U``. Raises: TypeError, ValueError for arguments that ``open`` refuses."""
     if not isinstance(mode, str):
         raise TypeError(f"invalid mode: {mode!r}")
     if not isinstance(options["buffering"], int):
@@ -77,7 +77,7 @@ def raw_of(file: Any) -> Any:
 
 
 def named(file: Any, given: Any) -> Any:
-    """Return a new file after setting its name to the original's."""
+    """Give a new file the name of the original, if there is an original, and return the new file."""
     if given is not None:
         raw = raw_of(file)
         if hasattr(given, "name"):
@@ -90,9 +90,9 @@ def named(file: Any, given: Any) -> Any:
 def FileObjectPosix(
     fobj: Any, mode: str | None = None, bufsize: int | None = None, close: bool | None = None, **options: Any
 ) -> Any:
-    """Return a file over a path, an fd or a file; reads and writes of a pipe, socket or terminal park.
+    """Return a file over a path, an fd or a file. Reads and writes of a pipe, a socket or a terminal park.
 
-    Unless ``close`` is False, a given file is closed: the new one replaces it.
+    The new file replaces a given file: the given file is closed, unless ``close`` is False.
     """
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
     opened = named(ours.open(file, mode, **options), given)
@@ -110,7 +110,7 @@ def FileObjectThread(
     lock: bool = True,
     **options: Any,
 ) -> Any:
-    """Return a file over a path, an fd or a file, whose blocking operations run in OS threads: the caller parks."""
+    """Return a file over a path, an fd or a file. Its blocking operations run in OS threads while the caller parks."""
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
     return named(open_offloaded(file, mode, **options), given)
 
@@ -118,7 +118,7 @@ def FileObjectThread(
 def FileObjectBlock(
     fobj: Any, mode: str | None = None, bufsize: int | None = None, close: bool | None = None, **options: Any
 ) -> Any:
-    """Return a file over a path, an fd or a file, whose operations block."""
+    """Return a file over a path, an fd or a file. Its operations block the OS thread."""
     file, mode, options, given = arguments_of(fobj, mode, bufsize, close, options)
     return named(outside.open_file(file, mode, **options), given)
 

@@ -1,4 +1,4 @@
-"""``gevent.greenlet``: a dhaga with the face of gevent's Greenlet."""
+"""``gevent.greenlet``: a dhaga with the methods and attributes of gevent's Greenlet."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from ..._kernel.wait.waiter import claim
 from .._shared.delayed_start import DelayedStart
 from .._shared.generator_functions import taken_by_spawn
 from .._shared.thrown import thrown
-from ._links import Callback, Linkable, joinall, killall
+from ._joinall import joinall, killall
+from ._links import Callback, Linkable
 from ._loop import loop_of, report
-from .timeout import Timeout
+from .timeout import Timeout, until
 
 __all__ = ["Greenlet", "joinall", "killall"]
 
 
 class Greenlet(Linkable, DelayedStart):
-    """A microthread that is made first and started later, with an empty context. Source: ``gevent.Greenlet``.
+    """A microthread that is created first and started later, with an empty context. Source: ``gevent.Greenlet``.
 
-    A subclass may define ``_run`` instead of giving a function.
+    A subclass may define ``_run`` instead of passing a function.
     """
 
-    # Slots for our fields; a __dict__ is made only when the program sets an attribute.
+    # These slots hold our fields. A __dict__ is created only when the program sets another attribute.
     __slots__ = ("_links", "_to_start", "_told", "_was_started", "spawn_tree_locals", "spawning_greenlet")
 
     spawning_stack: ClassVar[Any] = None
-    """Frames of the spawn are not kept, because they cost more than the spawn."""
+    """Always None: the stack of the spawn is not recorded, because that would cost more than the spawn itself."""
     spawning_stack_limit: ClassVar[int] = 0
 
     _spawn_callbacks: ClassVar[list[Callback]] = []
@@ -59,19 +60,19 @@ class Greenlet(Linkable, DelayedStart):
         self._told: str | None = None
         me = getcurrent()
         self.spawning_greenlet: Any = ref(me)
-        """Weak reference to the greenlet that created this one."""
+        """Weak reference to the greenlet that created this greenlet."""
         tree: dict[str, Any] | None
         if isinstance(me, Greenlet):
             scheduler, tree = me.scheduler, me.spawn_tree_locals
         else:
             scheduler, tree = current_scheduler(), getattr(me, "spawn_tree_locals", None)
         self.spawn_tree_locals: dict[str, Any] = {} if tree is None else tree
-        """A dict shared by all greenlets that descend from the same spawn."""
+        """A dict that a greenlet shares with all greenlets that it spawns, directly or indirectly."""
         Dhaga.__init__(self, scheduler, taken_by_spawn(run), args, kwargs or None, None, True, Context())
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments; empty once it has ended."""
+        """The positional arguments; an empty tuple once the greenlet has ended."""
         return self._args or ()
 
     @args.setter
@@ -80,7 +81,7 @@ class Greenlet(Linkable, DelayedStart):
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments; empty once it has ended."""
+        """The keyword arguments; an empty dict once the greenlet has ended."""
         if self._kwargs is None:
             self._kwargs = {}
         return self._kwargs
@@ -90,23 +91,21 @@ class Greenlet(Linkable, DelayedStart):
         self._kwargs = kwargs
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function; subclasses may override it."""
+        """Do the greenlet's work if no function was given. Subclasses may override this method."""
 
-    # ---- its start
+    # ---- start
 
     def start(self) -> None:
-        """Schedule the start at the end of the run queue; no-op if it was started already."""
-        if self._was_started or self.has_ended:
+        """Append the greenlet to the run queue; no-op if it was started already, or if a timer will start it."""
+        if self._was_started or self.has_ended or self._to_start is not None:
             return
-        if self._to_start is not None:
-            self._cancel_start()
-        elif self._spawn_callbacks:
+        if self._spawn_callbacks:
             self._tell_spawn()
         self._was_started = True
         self.scheduler.admit(self)
 
     def start_later(self, seconds: float) -> None:
-        """Schedule the start in ``seconds`` seconds."""
+        """Schedule the start after ``seconds`` seconds."""
         if self._was_started or self.has_ended or self._to_start is not None:
             return
         self._tell_spawn()
@@ -117,7 +116,10 @@ class Greenlet(Linkable, DelayedStart):
             callback(self)
 
     def _start_now(self) -> None:
-        self.start()
+        self._to_start = None
+        if not self._was_started:
+            self._was_started = True
+            self.scheduler.admit(self)
 
     @classmethod
     def spawn(cls, *args: Any, **kwargs: Any) -> Any:
@@ -128,39 +130,39 @@ class Greenlet(Linkable, DelayedStart):
 
     @classmethod
     def spawn_later(cls, seconds: float, *args: Any, **kwargs: Any) -> Any:
-        """Create a greenlet and start it in ``seconds`` seconds."""
+        """Create a greenlet and start it after ``seconds`` seconds."""
         if cls is Greenlet and not (args and callable(args[0])):
             raise TypeError("function must be callable")
         greenlet = cls(*args, **kwargs)
         greenlet.start_later(seconds)
         return greenlet
 
-    # ---- its state
+    # ---- state
 
     @property
     def started(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Whether the greenlet was started and has not ended."""
         return (self._was_started or self._to_start is not None) and not self.has_ended
 
     def __bool__(self) -> bool:
         return self.started
 
     def ready(self) -> bool:
-        """Return whether it has ended."""
+        """Return whether the greenlet has ended."""
         return self.has_ended
 
     @property
     def dead(self) -> bool:
-        """Whether it has ended."""
+        """Whether the greenlet has ended."""
         return self.has_ended
 
     def successful(self) -> bool:
-        """Return whether it has ended without an error; GreenletExit counts as success."""
+        """Return whether the greenlet has ended without an error; GreenletExit counts as success."""
         return self.has_ended and (self._error is None or isinstance(self._error, (GreenletExit, Cancelled)))
 
     @property
     def value(self) -> Any:
-        """The function's result, or the GreenletExit that killed it; else None."""
+        """The function's result, or the GreenletExit that killed the greenlet; otherwise None."""
         if not self.has_ended:
             return None
         if self._error is None:
@@ -169,12 +171,12 @@ class Greenlet(Linkable, DelayedStart):
 
     @property
     def exception(self) -> BaseException | None:
-        """The error that has ended it, or None."""
+        """The error that ended the greenlet, or None."""
         return None if not self.has_ended or self.successful() else self._error
 
     @property
     def exc_info(self) -> tuple[type[BaseException], BaseException, TracebackType | None] | tuple[()]:
-        """The error that has ended it, in the form of ``sys.exc_info``, or an empty tuple."""
+        """The error that ended the greenlet, in the form of ``sys.exc_info``, or an empty tuple."""
         error = self.exception
         return () if error is None else (type(error), error, getattr(self, "_trace", None))
 
@@ -185,12 +187,12 @@ class Greenlet(Linkable, DelayedStart):
 
     @property
     def loop(self) -> Any:
-        """The loop of its hub."""
+        """The loop of the greenlet's hub."""
         return loop_of(self.scheduler)
 
     @property
     def name(self) -> str:
-        """The name given, or ``Greenlet-N``, which it has from the first use on; may be set."""
+        """The name, which a program may set. The default is ``Greenlet-N``, which is assigned on the first use."""
         if self.own_name is None:
             self.own_name = f"Greenlet-{self.ident}"
         return self.own_name
@@ -208,19 +210,20 @@ class Greenlet(Linkable, DelayedStart):
     # ---- joining
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for its end. Parks: while it lives, at most ``timeout`` seconds; ``ready()`` tells which came first."""
+        """Wait until the greenlet ends. Parks: at most ``timeout`` seconds; ``ready()`` then tells whether it ended."""
         if self.has_ended:
             return
-        if not self.started:
-            if timeout is None and self is not getcurrent():
-                self.wait_for_end(None)
+        if isinstance(timeout, Timeout):
+            until(timeout, self.join)
+            return
+        if not self.started and self is getcurrent():
             return
         if self is getcurrent() and self.pending_errors:
-            sleep(0)  # it has killed itself, and ends here
+            sleep(0)  # the greenlet has killed itself, and ends at this yield
         self.wait_for_end(timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Return the function's result, or raise its error. Parks: while it lives. Raises: Timeout."""
+        """Return the function's result, or raise its error. Parks: until the greenlet ends. Raises: Timeout."""
         if not self.has_ended:
             if not block:
                 raise Timeout()
@@ -243,7 +246,7 @@ class Greenlet(Linkable, DelayedStart):
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Wait for its end; an error in the block, or in that wait, kills it. Parks: while it lives."""
+        """Wait until the greenlet ends; kill it if the block or the wait raises an error. Parks: until its end."""
         if error is not None:
             self.kill(error)
             return
@@ -255,10 +258,10 @@ class Greenlet(Linkable, DelayedStart):
     # ---- killing
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Raise an error at its wait, and wait for its end. A greenlet that has not started never runs. The caller
-        itself is killed here, or at its next wait without ``block``.
+        """Raise an error in the greenlet at its wait, and wait for its end. An unstarted greenlet ends without running.
 
-        Parks: while it lives, if ``block``, at most ``timeout`` seconds.
+        If the greenlet is the caller itself, it is killed at once, or, without ``block``, at its next wait.
+        Parks: if ``block``, until the greenlet ends, at most ``timeout`` seconds.
         """
         if self.has_ended:
             return
@@ -272,13 +275,13 @@ class Greenlet(Linkable, DelayedStart):
         has_run = greenlet.__bool__(self)
         self.scheduler.call(self.cancel_with, error)
         if block and not self.has_ended:
-            sleep(0)  # as in gevent, the caller goes on right behind its victim, before greenlets that yield meanwhile
+            sleep(0)  # as in gevent, the caller continues right after its victim, before greenlets that yield meanwhile
         if block and not self.has_ended:
             # A subclass's join() expects a greenlet that has run.
             (self.join if has_run else self.wait_for_end)(timeout)
 
     def _end_unstarted(self, error: BaseException) -> None:
-        """End before the first switch: the function is never called."""
+        """End the greenlet before it has run; its function is never called."""
         self._was_started = True
         self._error = error
         self._end()
@@ -288,32 +291,33 @@ class Greenlet(Linkable, DelayedStart):
             report(self.scheduler, self, error)
 
     def throw(self, *args: Any) -> None:
-        """Raise an error in it, by type, value and traceback, without waiting for its end."""
+        """Raise an error, given by type, value and traceback, in the greenlet. Parks: never."""
         self.kill(thrown(*args), block=self is getcurrent())
 
     @classmethod
     def add_spawn_callback(cls, callback: Callback) -> None:
-        """Register ``callback(greenlet)``, called before each start of a greenlet."""
+        """Register ``callback(greenlet)``, called at the first ``start`` or ``start_later`` of each greenlet."""
         if callback not in cls._spawn_callbacks:
             cls._spawn_callbacks.append(callback)
 
     @classmethod
     def remove_spawn_callback(cls, callback: Callback) -> None:
-        """Remove a spawn callback; no-op if it is not registered."""
+        """Remove a spawn callback; no-op if the callback is not registered."""
         if callback in cls._spawn_callbacks:
             cls._spawn_callbacks.remove(callback)
 
     # ---- links
 
     def rawlink(self, callback: Callback) -> None:
-        if type(self._links) is tuple:  # the first one
+        if type(self._links) is tuple:  # this is the first callback
             self._joiners.append([CALL_LINKS])
         super().rawlink(callback)
 
     def _add_joiner(self, joiner: Any) -> list[Any]:
-        """Register ``joiner.deliver_wake(self)``, called at the end, or at once after it. Returns: the ticket.
+        """Register ``joiner.deliver_wake(self)``, called when the greenlet ends, or at once if it has ended.
 
-        Cheap link for callbacks that cannot raise; called in order with the joiners.
+        A joiner costs less than a linked callback, but must not raise. Joiners are called in the order of their
+        registration. Returns: the ticket, with which ``_drop_ticket`` cancels the call.
         """
         ticket = [joiner]
         self._joiners.append(ticket)
@@ -322,32 +326,32 @@ class Greenlet(Linkable, DelayedStart):
         return ticket
 
     def _drop_ticket(self, ticket: list[Any]) -> None:
-        """Cancel the call; no-op once made."""
+        """Cancel the call of a joiner; no-op once the call was made."""
         if claim(ticket):
             self._remove(None)
 
     def link(self, callback: Callback, SpawnedLink: Any = None) -> None:
-        """Spawn ``callback(self)`` once this has ended."""
+        """Spawn ``callback(self)`` once the greenlet has ended."""
         self.rawlink(SpawnedCallback(callback))
 
     def link_value(self, callback: Callback, SpawnedLink: Any = None) -> None:
-        """Spawn ``callback(self)`` if this has ended without an error."""
+        """Spawn ``callback(self)`` if the greenlet ends without an error."""
         self.rawlink(SpawnedCallback(callback, when=True))
 
     def link_exception(self, callback: Callback, SpawnedLink: Any = None) -> None:
-        """Spawn ``callback(self)`` if this has ended by an error."""
+        """Spawn ``callback(self)`` if the greenlet ends with an error."""
         self.rawlink(SpawnedCallback(callback, when=False))
 
-    def _call_links(self) -> None:
-        links = self._links  # a ready object stays ready: check each only once
-        for callback in links[:]:
+    def _call_links(self, callbacks: list[Callback]) -> None:
+        links = self._links
+        for callback in callbacks:
             if callback not in links:
                 continue
             if type(callback) is not SpawnedCallback:
                 links.remove(callback)
             try:
                 callback(self)
-            except Exception as error:
+            except BaseException as error:
                 report(self.scheduler, (callback, self), error)
 
     def unlink(self, callback: Callback) -> None:
@@ -361,12 +365,12 @@ class Greenlet(Linkable, DelayedStart):
             self._links.clear()
 
     def has_links(self) -> bool:
-        """Return whether there are callbacks."""
+        """Return whether any callback is registered."""
         return bool(self._links)
 
 
 def told(owner: Greenlet, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Return the text of a function and its arguments, for a greenlet's repr."""
+    """Return a function and its arguments as text, for the repr of a greenlet."""
     holder = getattr(function, "__self__", None)
     name = "_run" if holder is owner else repr(function) if holder is not None else ""
     shown = [*map(repr, args), *(f"{key}={value!r}" for key, value in kwargs.items())]
@@ -374,18 +378,19 @@ def told(owner: Greenlet, function: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 class LinksCaller:
-    """Joiner that calls the links of a greenlet at its end."""
+    """Joiner that calls a greenlet's linked callbacks when the greenlet ends."""
 
     __slots__ = ()
 
-    deliver_wake: Any = staticmethod(Greenlet._call_links)
+    def deliver_wake(self, greenlet: Greenlet) -> None:
+        greenlet._call_links(greenlet._links[:])
 
 
 CALL_LINKS = LinksCaller()
 
 
 class SpawnedCallback:
-    """Callback of ``link`` and its variants: calls the given one in a greenlet of its own, if still linked."""
+    """Callback that ``link`` and its variants register. It calls the program's callback in a new greenlet."""
 
     __slots__ = ("callback", "is_spawned", "when")
 
@@ -404,7 +409,7 @@ class SpawnedCallback:
             Greenlet.spawn(self.run, source)
 
     def run(self, source: Greenlet) -> None:
-        """Call the callback, unless another one has unlinked it meanwhile."""
+        """Call the callback, unless another callback has unlinked it meanwhile."""
         if self in source._links:
             source._links.remove(self)
             self.callback(source)

@@ -1,4 +1,4 @@
-"""``gevent.local``: attributes of each greenlet."""
+"""``gevent.local``: objects whose attributes have a separate value in each greenlet."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ..._sync import local as ours
 __all__ = ["all_local_dicts_for_greenlet", "local"]
 
 owners: WeakValueDictionary[int, local] = WeakValueDictionary()
-"""All locals, by the id of the object that holds their attributes."""
+"""All ``local`` objects, by the id of the object that holds their attributes."""
 
 
 class local(ours.local):  # the standard name
-    """Attributes of which each greenlet has its own; ``copy.copy`` copies the caller's.
+    """An object whose attributes have a separate value in each greenlet. Source: ``gevent.local.local``.
 
-    Source: ``gevent.local.local``.
+    ``copy.copy`` copies only the values of the calling greenlet.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class local(ours.local):  # the standard name
 
 
 def all_local_dicts_for_greenlet(greenlet: Any) -> list[tuple[tuple[type, int], dict[str, Any]]]:
-    """Return a greenlet's locals: class and id of each, with the attributes."""
+    """Return the ``local`` objects of a greenlet: the class and the id of each object, and its attributes."""
     found = []
     for reference in greenlet.thread_local_refs or ():
         namespaces = reference()

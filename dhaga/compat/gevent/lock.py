@@ -1,21 +1,43 @@
-"""``gevent.lock``: linkable semaphores, and a re-entrant lock."""
+"""``gevent.lock``: semaphores that call linked callbacks, and a reentrant lock."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+from ..._kernel.wait.waiter import claim
 from ..._sync import lock, semaphore
+from ..._sync.event import Event
 from .._shared.semaphore import CountedSemaphore
 from ._links import Linkable
+from .timeout import Timeout, until
 
 __all__ = ["BoundedSemaphore", "DummySemaphore", "RLock", "Semaphore"]
 
 
+class FreePermit:
+    """The turn of a caller of ``Semaphore.wait`` among the waiters: it sees a permit, and leaves it to the next one."""
+
+    __slots__ = ("come", "counter", "permits")
+
+    def __init__(self, permits: semaphore.Semaphore) -> None:
+        self.permits: semaphore.Semaphore = permits
+        self.come: Event = Event()
+        self.counter: int = 0
+
+    def deliver_wake(self, value: object = True) -> None:
+        """Put back the permit that was handed over, and wake the caller of ``wait``."""
+        self.permits._take_back_()
+        self.counter = self.permits._value
+        self.come.set()
+
+
 class Semaphore(CountedSemaphore, Linkable):
-    """A number of permits, one by default. Source: ``gevent.lock.Semaphore``."""
+    """A semaphore with one permit by default. Source: ``gevent.lock.Semaphore``."""
 
     hub: Any = None
-    """Accepted and ignored: a semaphore wakes its waiters in any thread."""
+    """Always None. The argument ``hub`` is ignored, because a semaphore wakes its waiters in any thread."""
+
+    _calls_only_while_ready = True
 
     def __init__(self, value: int = 1, hub: Any = None) -> None:
         super().__init__(value)
@@ -28,7 +50,9 @@ class Semaphore(CountedSemaphore, Linkable):
         return self._permits._value > 0
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Acquire a permit. Parks: while none is free. Returns: False after ``timeout`` seconds, or at once."""
+        """Acquire a permit. Parks: if ``blocking``, at most ``timeout`` s. Returns: whether it was acquired."""
+        if isinstance(timeout, Timeout):
+            return bool(until(timeout, self.acquire, blocking))
         return self._permits.acquire(blocking, timeout if blocking else None)
 
     def release(self) -> int:
@@ -39,10 +63,27 @@ class Semaphore(CountedSemaphore, Linkable):
         return self._permits._value
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until a permit is free, without taking it. Parks: until then, or for ``timeout`` seconds."""
-        if self.acquire(timeout=timeout):
-            self.release()
-        return self._permits._value
+        """Wait until a permit is free, but do not acquire it. Parks: until then, at most ``timeout`` seconds.
+
+        Returns: the number of free permits at the caller's turn.
+        """
+        permits = self._permits
+        if permits._value > 0:
+            return permits._value
+        if isinstance(timeout, Timeout):
+            return until(timeout, self.wait) or permits._value
+        turn = FreePermit(permits)
+        ticket: list[Any] = [turn]
+        permits._waiters_.append(ticket)
+        try:
+            permits._hand_out_permits_()  # another OS thread may just have released a permit
+            turn.come.wait(timeout)
+        finally:
+            if claim(ticket):
+                permits._waiters_._remove(None)  # type: ignore[arg-type]
+            else:
+                permits._hand_out_permits_()  # the next waiter
+        return turn.counter or permits._value
 
     def __enter__(self) -> None:
         self._permits.acquire()
@@ -55,14 +96,14 @@ class Semaphore(CountedSemaphore, Linkable):
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that never has more permits than at first: one release too many is a ValueError."""
+    """A Semaphore whose count never exceeds the initial count: an additional release raises ValueError."""
 
     def _make(self, value: int) -> semaphore.Semaphore:
         return semaphore.BoundedSemaphore(value)
 
 
 class DummySemaphore:
-    """A Semaphore without a limit."""
+    """A Semaphore with an unlimited number of permits."""
 
     def __init__(self, value: int | None = None) -> None: ...
 
@@ -93,7 +134,7 @@ class DummySemaphore:
 
 
 class RLock:
-    """A lock that its holder may take again. Source: ``gevent.lock.RLock``."""
+    """A lock that its holder may acquire again. Source: ``gevent.lock.RLock``."""
 
     def __init__(self, hub: Any = None) -> None:
         self._lock = lock.RLock()
@@ -103,6 +144,8 @@ class RLock:
 
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
         """Acquire the lock. Parks: while another greenlet holds it. Returns: False after ``timeout`` seconds."""
+        if isinstance(timeout, Timeout):
+            return bool(until(timeout, self.acquire, blocking))
         if not blocking or timeout is None:
             return self._lock.acquire(blocking)
         return self._lock.acquire(True, max(0.0, timeout))
@@ -114,6 +157,17 @@ class RLock:
     def locked(self) -> bool:
         """Return whether a greenlet holds the lock."""
         return self._lock.locked()
+
+    # A Condition calls the following three methods.
+
+    def _is_owned(self) -> bool:
+        return self._lock._is_owned()
+
+    def _release_save(self) -> Any:
+        return self._lock._release_save()
+
+    def _acquire_restore(self, state: Any) -> None:
+        self._lock._acquire_restore(state)
 
     def __enter__(self) -> bool:
         return self.acquire()

@@ -1,6 +1,7 @@
-"""``gevent.monkey``: the patch of Dhaga by gevent's names.
+"""``gevent.monkey``: functions with gevent's names that apply Dhaga's patch of the standard library.
 
-There is only one patch: each ``patch_…`` applies all of it, and a second one changes nothing.
+There is only one patch. Each ``patch_…`` function except ``patch_module`` applies the whole patch, and a second call
+changes nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-__path__: list[str] = []  # a package for ``import``: gevent.monkey.api is this module
+__path__: list[str] = []  # makes this module a package for ``import``: gevent.monkey.api is this module
 
 
 class MonkeyPatchWarning(RuntimeWarning):
-    """``patch_all`` is called twice, with different arguments. A patch that comes too late raises PatchError."""
+    """Warning about a later ``patch_all`` with different arguments. A patch that is too late raises PatchError."""
 
 
 saved: dict[str, dict[str, Any]] = {}
-"""The originals of patched names, by module."""
+"""For each patched module, the originals of its patched names."""
 
 SETTINGS = "_gevent_saved_patch_all_module_settings"
 DEFAULTS = {
@@ -44,10 +45,10 @@ DEFAULTS = {
 
 
 def patch_all(*positional: object, **which: object) -> bool:
-    """Patch the standard library, unless it is patched, and tell ``gevent.events``.
+    """Patch the standard library unless it is already patched, and notify the subscribers in ``gevent.events``.
 
-    Returns: True; None, after a warning, if a second call asks for something else. Raises: PatchError where it comes
-    too late.
+    Returns: True; False if nothing is patched, because this is a second call or a subscriber raises DoNotPatch. A
+    second call with different arguments also warns. Raises: PatchError if it is too late to patch.
     """
     settings = {**DEFAULTS, **dict(zip(DEFAULTS, positional, strict=False)), **which}
     if SETTINGS in saved:
@@ -74,7 +75,7 @@ def patch_all(*positional: object, **which: object) -> bool:
 
 
 def apply(*_: object, **__: object) -> bool:
-    """Apply Dhaga's patch, unless it is applied. Returns: True."""
+    """Apply Dhaga's patch unless it is already applied. Returns: True."""
     if not ours.is_patched():
         ours.patch()
     for row in ours.TABLE:
@@ -82,7 +83,7 @@ def apply(*_: object, **__: object) -> bool:
             known = saved.setdefault(row.module, {})
             here = [name for name in row.names if name not in known and name in vars(sys.modules[row.module])]
             known.update({name: ours.original(row.module, name) for name in here})
-    # A mapping that can be copied.
+    # Set gevent's ``local``, which can be copied.
     vars(threading)["local"] = vars(_threading_local)["local"] = local
     return True
 
@@ -104,7 +105,7 @@ patch_time: Callable[..., bool] = apply
 
 
 def patch_module(*_: object, **__: object) -> bool:
-    """Not available."""
+    """Raise NotImplementedError, because Dhaga patches only the names in its own table."""
     raise NotImplementedError("dhaga.monkey patches by a table of its own; put names into a module by hand instead")
 
 
@@ -126,7 +127,7 @@ def is_object_patched(module: str, name: str) -> bool:
 
 
 def get_original(module: str, names: Any) -> Any:
-    """Return a module name's original from before the patch; a list for a list of names."""
+    """Return the original of a patched name; for a list of names, a list of originals."""
     if isinstance(names, str):
         return ours.original(module, names)
     return [ours.original(module, name) for name in names]

@@ -1,4 +1,4 @@
-"""``gevent.os``: waiting calls of ``os``, on dhagas."""
+"""``gevent.os``: functions of ``os`` that may wait, on dhagas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WNOHANG = os.WNOHANG
 
 
 def make_nonblocking(fd: int) -> bool | None:
-    """Set O_NONBLOCK on an fd. Returns: True if it was not set before."""
+    """Set O_NONBLOCK on an fd. Returns: True if the flag was not set before."""
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if flags & os.O_NONBLOCK:
         return None
@@ -37,7 +37,7 @@ def make_nonblocking(fd: int) -> bool | None:
 
 
 def nb_read(fd: int, n: int) -> bytes:
-    """Read from a non-blocking fd. Parks: until there is something."""
+    """Read from a non-blocking fd. Parks: until data is available."""
     while True:
         try:
             return read(fd, n)
@@ -46,7 +46,7 @@ def nb_read(fd: int, n: int) -> bytes:
 
 
 def nb_write(fd: int, buf: Any) -> int:
-    """Write to a non-blocking fd. Parks: until there is room. Returns: the number of bytes written."""
+    """Write to a non-blocking fd. Parks: until the fd is writable. Returns: the number of bytes written."""
     while True:
         try:
             return write(fd, buf)
@@ -57,7 +57,7 @@ def nb_write(fd: int, buf: Any) -> int:
 def fork_and_watch(
     callback: Callable[..., Any] | None = None, loop: Any = None, ref: bool = False, fork: Callable[[], int] = fork
 ) -> int:
-    """Fork. ``waitpid`` reports the end of the child; there is no callback for it."""
+    """Fork a child process. Only ``waitpid`` reports the end of the child; a callback is refused."""
     if callback is not None:
         raise NotImplementedError("wait for a child in a greenlet of its own: gevent.spawn(os.waitpid, pid, 0)")
     return fork()

@@ -1,7 +1,8 @@
-"""``gevent.pool``: a Group of greenlets, and a Pool, a Group with a bound."""
+"""``gevent.pool``: Group, a set of greenlets, and Pool, a Group of limited size."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import Full
 from typing import Any
@@ -13,7 +14,7 @@ from ..._sync.event import Event
 from ..._sync.simple_queue import SimpleQueue
 from .greenlet import Greenlet, joinall, killall
 from .lock import Semaphore
-from .timeout import Timeout
+from .timeout import Timeout, until
 
 __all__ = ["Group", "Pool", "PoolFull"]
 
@@ -21,7 +22,7 @@ Function = Callable[..., Any]
 
 
 class PoolFull(Full):
-    """A Pool has no room for a greenlet."""
+    """The error that is raised if a Pool has no room for a greenlet."""
 
 
 class Group:
@@ -30,7 +31,10 @@ class Group:
     greenlet_class: type[Greenlet] = Greenlet
 
     _room: semaphore.Semaphore | None = None
-    """In a Pool: a permit for each free place."""
+    """The permits of a Pool, one for each free place; None in a Group and in a Pool without a limit."""
+
+    _semaphore: Any = None
+    """The semaphore of ``_room``."""
 
     def __init__(self, greenlets: Iterable[Any] = ()) -> None:
         self.greenlets: set[Any] = set()
@@ -52,22 +56,22 @@ class Group:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.greenlets)
 
-    # ---- its greenlets
+    # ---- members
 
     def add(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        """Add a greenlet until it ends.
+        """Add a greenlet; it is removed when it ends.
 
-        Parks: while a Pool has no room. Raises: PoolFull after ``timeout`` seconds, or at once.
+        Parks: while a Pool has no room. Raises: PoolFull after ``timeout`` seconds, or at once without ``blocking``.
         """
         room = self._room
         if room is not None:
             if room._value > 0: room._value -= 1  # atomic  # fmt: skip
-            elif not room.acquire(blocking, timeout if blocking else None):
+            elif not self._semaphore.acquire(blocking, timeout):
                 raise PoolFull(f"no room for another greenlet in {self!r}")
         if not self.greenlets:
             self._empty.clear()
         self.greenlets.add(greenlet)
-        # Kept if the greenlet leaves before its end: its call then does nothing.
+        # If the greenlet is discarded earlier, the group remains its joiner, but deliver_wake() then does nothing.
         if isinstance(greenlet, Greenlet):
             greenlet._joiners.append([self])
             if greenlet.has_ended:
@@ -93,7 +97,7 @@ class Group:
                     room.release()
 
     def start(self, greenlet: Any, blocking: bool = True, timeout: float | None = None) -> None:
-        """Add an unstarted greenlet, and start it. Parks and raises: as ``add``."""
+        """Add an unstarted greenlet, and start it. Parks and raises like ``add``."""
         self.add(greenlet, blocking, timeout)
         greenlet.start()
 
@@ -104,19 +108,22 @@ class Group:
         return greenlet
 
     def full(self) -> bool:
-        """Return whether the group is full."""
+        """Return whether the group has no room for another greenlet; always False for a Group."""
         return False
 
     def wait_available(self, timeout: float | None = None) -> Any:
-        """Wait for room. Parks: while there is none."""
+        """Wait until the group has room. Parks: while it has no room. A Group always has room."""
         return 1
 
-    # ---- all of them
+    # ---- all members
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
-        """Wait until all have ended. Parks: until then. Returns: False if ``timeout`` seconds came first."""
+        """Wait until all greenlets have ended. Parks: until then. Returns: False after ``timeout`` seconds."""
         waited = list(self.greenlets)
-        ended = self._empty.wait(timeout)
+        if isinstance(timeout, Timeout):
+            ended = bool(until(timeout, self._empty.wait))
+        else:
+            ended = self._empty.wait(timeout)
         if raise_error:
             for each in waited:
                 if each.ready() and not each.successful():
@@ -124,7 +131,7 @@ class Group:
         return ended
 
     def kill(self, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None) -> None:
-        """Kill all. Parks: until they have ended, if ``block``, for ``timeout`` seconds at most."""
+        """Kill all greenlets. Parks: if ``block``, until they have ended, at most ``timeout`` seconds."""
         timer = Timeout.start_new(timeout)
         try:
             while self.greenlets:
@@ -145,10 +152,10 @@ class Group:
     def killone(
         self, greenlet: Any, exception: Any = GreenletExit, block: bool = True, timeout: float | None = None
     ) -> None:
-        """Kill one greenlet, if it is in the group and not being killed already."""
+        """Kill one greenlet if it is in the group and is not being killed already."""
         if greenlet in self.greenlets and greenlet not in self.dying:
             self.dying.add(greenlet)
-            # The caller itself could not be joined: it is killed here.
+            # With ``block``, a caller that kills itself ends here, because a greenlet cannot join itself.
             greenlet.kill(exception, block=block and greenlet is getcurrent())
             if block:
                 greenlet.join(timeout)
@@ -156,15 +163,15 @@ class Group:
     # ---- calls
 
     def apply(self, func: Function, args: Any = None, kwds: Any = None) -> Any:
-        """Call in a greenlet of the group. Parks: until it ends. Returns: what it returned; it may raise."""
-        if getcurrent() in self.greenlets:  # which may fill the pool
+        """Call ``func`` in a greenlet of the group, and return its result or raise its error. Parks: until it ends."""
+        if getcurrent() in self.greenlets:  # in a full pool, the caller would wait for its own place
             return func(*(args or ()), **(kwds or {}))
         return self.spawn(func, *(args or ()), **(kwds or {})).get()
 
     def apply_async(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
-        """Call in a greenlet of the group, and return the greenlet. ``callback`` gets the result."""
+        """Call ``func`` in a greenlet of the group, and return the greenlet. ``callback`` is called with the result."""
         if self.full():
-            # The new greenlet waits for room, not the caller.
+            # Instead of the caller, a new greenlet waits for room.
             return Greenlet.spawn(self.apply_cb, func, args, kwds, callback)
         greenlet = self.spawn(func, *(args or ()), **(kwds or {}))
         if callback is not None:
@@ -172,14 +179,14 @@ class Group:
         return greenlet
 
     def apply_cb(self, func: Function, args: Any = None, kwds: Any = None, callback: Function | None = None) -> Any:
-        """Call as ``apply`` does, and spawn ``callback`` with the result."""
+        """Call ``func`` like ``apply``, spawn ``callback`` with the result, and return the result."""
         result = self.apply(func, args, kwds)
         if callback is not None:
             Greenlet.spawn(callback, result)
         return result
 
     def map(self, func: Function, iterable: Iterable[Any]) -> list[Any]:
-        """Call for each item. Parks: until all have ended. Returns: the results, in order."""
+        """Call ``func`` for each item. Parks: until all calls have ended. Returns: the results, in the items' order."""
         greenlets: list[Any] = []
         news = Event()
         feeder = Greenlet.spawn(spawn_all, self.spawn, func, iterable, greenlets, news)
@@ -201,25 +208,25 @@ class Group:
         return result
 
     def map_async(self, func: Function, iterable: Iterable[Any], callback: Function | None = None) -> Greenlet:
-        """Start ``map`` in a greenlet, and return the greenlet."""
+        """Start ``map`` in a new greenlet, and return the greenlet."""
         return Greenlet.spawn(self.map_cb, func, iterable, callback)  # type: ignore[no-any-return]
 
     def imap(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
-        """Yield the results in order; at most ``maxsize`` of them are stored."""
+        """Yield the results in the items' order; at most ``maxsize`` results are stored."""
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=True)
 
     def imap_unordered(self, func: Function, *iterables: Iterable[Any], maxsize: int | None = None) -> Iterator[Any]:
-        """Yield the results as the calls end; at most ``maxsize`` of them are stored."""
+        """Yield the results in the order in which the calls end; at most ``maxsize`` results are stored."""
         return Results(self, func, zip(*iterables, strict=False), maxsize, ordered=False)
 
 
 def spawn_all(
     spawn: Function, func: Function, items: Iterable[Any], greenlets: list[Any], news: Event
 ) -> BaseException | None:
-    """Spawn a call for each item, for ``map``. Returns: the error of the items, if they had one.
+    """Spawn a call for each item of ``map``. Returns: the error of the items' iterator, or None.
 
-    ``news`` is set at the end, or once a call has failed after all earlier calls have ended: ``map`` then raises early.
-    The feeder checks, because it is woken anyway; ``map`` need not be.
+    ``news`` is set at the end. It is set earlier if a call has failed and all preceding calls have ended: ``map`` then
+    raises the error early. The check is here, because this greenlet runs at each spawn anyway, but ``map`` does not.
     """
     ended = 0
     try:
@@ -239,17 +246,17 @@ def spawn_all(
 
 
 class Ready(SimpleQueue[Any]):
-    """Results that are stored; its length is their number."""
+    """Queue of greenlets, in the order in which Results returns their results. ``len`` returns its size."""
 
     deliver_wake = SimpleQueue.put
-    """As a joiner it gets the ended greenlets."""
+    """The method that an ending greenlet calls if the queue is its joiner: it puts the greenlet into the queue."""
 
     def __len__(self) -> int:
         return self.qsize()
 
 
 class Results:
-    """Iterator over the results of calls; from the first step on, a separate greenlet spawns them in a group."""
+    """Iterator over the results of calls. A separate greenlet spawns the calls in a group."""
 
     def __init__(
         self, group: Group, func: Function, items: Iterable[tuple[Any, ...]], maxsize: int | None, ordered: bool
@@ -258,6 +265,8 @@ class Results:
         self.func = func
         self.room: Semaphore | None = None if maxsize is None else Semaphore(maxsize)
         self.ordered = ordered
+        # The greenlets whose result was not returned, because a Timeout or a kill has ended the wait for it.
+        self.interrupted: deque[Any] = deque()
         self.queue: Ready = Ready()
         self.feeder: Any = Greenlet.spawn(self.feed, items)
 
@@ -289,18 +298,28 @@ class Results:
 
     def __next__(self) -> Any:
         if self.end is None or self.taken < self.end.count:
-            queue = self.queue
-            greenlet = queue._items_.popleft() if queue._items_ else queue.get()
-            if type(greenlet) is not End:
-                self.taken += 1
-                if self.room is None:
-                    return greenlet._value if greenlet.has_ended and greenlet._error is None else greenlet.get()
-                try:
-                    return greenlet.get()
-                finally:
+            if self.interrupted:
+                greenlet = self.interrupted.popleft()
+            else:
+                queue = self.queue
+                greenlet = queue._items_.popleft() if queue._items_ else queue.get()
+                if type(greenlet) is End:
+                    self.end = greenlet
+                    return next(self)
+            self.taken += 1
+            try:
+                value = greenlet._value if greenlet.has_ended and greenlet._error is None else greenlet.get()
+            except BaseException as error:
+                if error is not greenlet._error:
+                    self.taken -= 1
+                    self.interrupted.append(greenlet)
+                    raise
+                if self.room is not None:
                     self.room.release()
-            self.end = greenlet
-            return next(self)
+                raise
+            if self.room is not None:
+                self.room.release()
+            return value
         failure, self.end.failure = self.end.failure, None
         if failure is not None:
             raise failure
@@ -310,7 +329,7 @@ class Results:
 
 
 class End:
-    """Marks the end of the results: their number, and the items' error, if any."""
+    """A mark for the end of the results. It holds their number and the error of the items' iterator, if any."""
 
     def __init__(self, count: int, failure: BaseException | None) -> None:
         self.count = count
@@ -318,7 +337,7 @@ class End:
 
 
 class Pool(Group):
-    """A Group of at most ``size`` greenlets: ``spawn`` waits for room. Source: ``gevent.pool.Pool``."""
+    """A Group of at most ``size`` greenlets: ``spawn`` waits for a free place. Source: ``gevent.pool.Pool``."""
 
     def __init__(self, size: int | None = None, greenlet_class: type[Greenlet] | None = None) -> None:
         if size is not None and size < 0:
@@ -335,10 +354,8 @@ class Pool(Group):
         return self.free_count() <= 0
 
     def free_count(self) -> int:
-        """Return the number of free places; 1 without a bound."""
+        """Return the number of free places; 1 if the size is not limited."""
         return 1 if self._room is None else self._room._value
 
     def wait_available(self, timeout: float | None = None) -> int:
-        if self._room is not None and self._room.acquire(timeout=timeout):
-            self._room.release()
-        return self.free_count()
+        return 1 if self._semaphore is None else self._semaphore.wait(timeout)

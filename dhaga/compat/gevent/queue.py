@@ -1,4 +1,4 @@
-"""``gevent.queue``: the standard queues with ``peek``, initial items and iteration; and Channel."""
+"""``gevent.queue``: the standard queues with ``peek``, initial items and iteration, and the unbuffered Channel."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import GenericAlias
 from typing import Any, Generic, Self, TypeVar
 
 from ... import queue as ours
+from ..._kernel.faces.arguments import check_timeout
 from ..._kernel.fast.compiled import python_twin
 from ..._kernel.wait.current import this_waiter
 from ..._kernel.wait.waiter import Waiter
@@ -23,11 +24,11 @@ T = TypeVar("T")
 
 put: Any = python_twin(ours.Queue.put)
 get: Any = python_twin(ours.Queue.get)
-"""Looked up once, because each item needs them. The compiled methods do not handle subclasses, and would call these."""
+"""The methods in Python. In a subclass, the compiled methods only forward to these; direct calls save this step."""
 
 
 class Items(Generic[T]):
-    """Iteration over a queue: ends at an item that is the class StopIteration."""
+    """Mixin that iterates over a queue. The iteration ends at an item that is the class StopIteration."""
 
     get: Callable[..., T]
 
@@ -44,7 +45,7 @@ class Items(Generic[T]):
 
 
 class Queue(Items[T], ours.Queue[T]):
-    """A FIFO queue. Source: ``gevent.queue.Queue``: ``maxsize`` None or below 1 has no bound."""
+    """A FIFO queue, whose size is not limited if ``maxsize`` is None or below 1. Source: ``gevent.queue.Queue``."""
 
     def __init__(
         self, maxsize: int | None = None, items: Iterable[T] = (), unfinished_tasks: int | None = None
@@ -53,25 +54,33 @@ class Queue(Items[T], ours.Queue[T]):
         super().__init__(maxsize or 0)
         for item in items:
             self._put(item)
-        self.unfinished_tasks: int = len(self.queue) if unfinished_tasks is None else unfinished_tasks
+        self.unfinished_tasks: int = unfinished_tasks or len(self.queue)
         if maxsize is None:
             self.maxsize = 0
 
     def put(self, item: T, block: bool = True, timeout: Any = None) -> None:
-        """Put an item in. Parks: while there is no room. Raises: Full after ``timeout`` seconds."""
-        if timeout is not None and isinstance(timeout, Timeout):
-            timeout.within(put, self, item, block)
-        else:
-            put(self, item, block, timeout)
+        """Put an item into the queue. Parks: while the queue is full. Raises: Full after ``timeout`` seconds."""
+        if timeout is not None:
+            if isinstance(timeout, Timeout):
+                timeout.within(put, self, item, block)
+                return
+            if block and timeout < 0:  # as in gevent, an error if there is room, and else no wait
+                if not self.full():
+                    check_timeout(timeout)
+                timeout = 0
+        put(self, item, block, timeout)
 
     def get(self, block: bool = True, timeout: Any = None) -> T:
-        """Remove and return the next item. Parks: while there is none. Raises: Empty after ``timeout`` seconds."""
-        if timeout is not None and isinstance(timeout, Timeout):
-            return timeout.within(get, self, block)  # type: ignore[no-any-return]
+        """Remove and return the next item. Parks: while the queue is empty. Raises: Empty after ``timeout`` seconds."""
+        if timeout is not None:
+            if isinstance(timeout, Timeout):
+                return timeout.within(get, self, block)  # type: ignore[no-any-return]
+            if block and timeout < 0 and self.qsize():  # as in gevent, an error only if there is no item
+                timeout = 0
         return get(self, block, timeout)  # type: ignore[no-any-return]
 
     def join(self, timeout: float | None = None) -> bool:  # type: ignore[override]
-        """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after ``timeout`` s."""
+        """Wait until ``task_done`` was called for each item. Parks: until then. Returns: False after the timeout."""
         timer = Timeout.start_new(timeout)
         try:
             super().join()
@@ -98,7 +107,7 @@ class Queue(Items[T], ours.Queue[T]):
         return True
 
     def peek(self, block: bool = True, timeout: float | None = None) -> T:
-        """Return the next item and leave it there. Parks: while there is none. Raises: Empty after ``timeout`` s."""
+        """Return the next item, but keep it. Parks: while the queue is empty. Raises: Empty after ``timeout`` s."""
         if isinstance(timeout, Timeout):
             return timeout.within(self.peek, block)
         self.mutex.acquire()
@@ -107,7 +116,9 @@ class Queue(Items[T], ours.Queue[T]):
                 return self._peek()
             if self.is_shutdown:
                 raise ShutDown
-            if not block or (timeout is not None and timeout <= 0):
+            if block and timeout is not None:
+                check_timeout(timeout)
+            if not block or timeout == 0:
                 raise Empty
             me = this_waiter()
             me.prepare_park("queue.peek", self._getters_)
@@ -122,7 +133,7 @@ class Queue(Items[T], ours.Queue[T]):
             self._leave_peekers(me)
 
     def peek_nowait(self) -> T:
-        """Return the next item and leave it there. Raises: Empty."""
+        """Return the next item without removing it. Raises: Empty if the queue is empty."""
         return self.peek(False)
 
     def _peek(self) -> T:
@@ -138,11 +149,11 @@ class Queue(Items[T], ours.Queue[T]):
 
     def _bind_shortcuts_(self) -> None:
         super()._bind_shortcuts_()
-        if self._peekers:  # peekers wait among the getters, and leave the item there
+        if self._peekers:  # no item may go straight to a peeker, which waits among the getters but takes no item
             self._hands_over_ = False
 
     def _deliver_next_(self, getter: Waiter, take: Callable[[], T]) -> None:
-        """Hand an item to a getter, or show it to a peeker."""
+        """Pass an item to a getter, or show an item to a peeker without removing it."""
         super()._deliver_next_(getter, self._peek if getter in self._peekers else take)
 
 
@@ -150,11 +161,11 @@ JoinableQueue = Queue
 
 
 class SimpleQueue(Queue[T]):
-    """A Queue for users that do not count tasks."""
+    """A Queue for programs that do not count tasks."""
 
 
 class UnboundQueue(Queue[T]):
-    """A Queue without a bound."""
+    """A Queue without a size limit."""
 
     def __init__(self, maxsize: int | None = None, items: Iterable[T] = ()) -> None:
         if maxsize is not None:
@@ -182,7 +193,7 @@ class PriorityQueue(Queue[T], ours.PriorityQueue[T]):
 
 
 class Channel(Items[T]):
-    """A queue without room: a ``put`` waits until a ``get`` takes its item. Source: ``gevent.queue.Channel``."""
+    """A queue without a buffer: ``put`` waits until ``get`` receives its item. Source: ``gevent.queue.Channel``."""
 
     __class_getitem__: Any = classmethod(GenericAlias)
 
@@ -198,7 +209,7 @@ class Channel(Items[T]):
 
     @property
     def balance(self) -> int:
-        """Waiting putters minus waiting getters."""
+        """The number of waiting putters minus the number of waiting getters."""
         return len(self._offers) - self._waiting
 
     def qsize(self) -> int:
@@ -211,7 +222,7 @@ class Channel(Items[T]):
         return True
 
     def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
-        """Hand an item over. Parks: until it is taken. Raises: Full after ``timeout`` seconds."""
+        """Pass an item to a getter. Parks: until a getter receives it. Raises: Full after ``timeout`` seconds."""
         if isinstance(timeout, Timeout):
             timeout.within(self.put, item, block)
             return
@@ -222,7 +233,7 @@ class Channel(Items[T]):
             self._offers.append(offer)
             self._changed.notify_all()
             if not block:
-                return  # a getter waits for it
+                return  # a waiting getter will receive the item
             try:
                 taken = self._changed.wait_for(lambda: not offer, timeout)
             except BaseException:
@@ -233,15 +244,14 @@ class Channel(Items[T]):
                 raise Full
 
     def _withdraw(self, offer: list[Any]) -> None:
-        if offer in self._offers:
-            self._offers.remove(offer)
+        self._offers[:] = [each for each in self._offers if each is not offer]  # another offer may be equal
 
     def put_nowait(self, item: T) -> None:
-        """Pass an item to a waiting getter. Raises: Full without one."""
+        """Pass an item to a waiting getter. Raises: Full if no getter waits."""
         self.put(item, False)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """Receive the item of a putter. Parks: until there is one. Raises: Empty after ``timeout`` seconds."""
+        """Receive the item of a putter. Parks: until a putter comes. Raises: Empty after ``timeout`` seconds."""
         if isinstance(timeout, Timeout):
             return timeout.within(self.get, block)
         with self._changed:
@@ -256,5 +266,5 @@ class Channel(Items[T]):
             return item
 
     def get_nowait(self) -> T:
-        """Receive the item of a waiting putter. Raises: Empty without one."""
+        """Receive the item of a waiting putter. Raises: Empty if no putter waits."""
         return self.get(False)

@@ -1,4 +1,4 @@
-"""``gevent.select``: the standard ``select`` on dhagas, see ``dhaga.select``."""
+"""``gevent.select``: the standard ``select`` on dhagas; see ``dhaga.select``."""
 
 from __future__ import annotations
 

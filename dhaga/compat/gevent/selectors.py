@@ -1,4 +1,4 @@
-"""``gevent.selectors``: the standard ``selectors`` on dhagas, see ``dhaga.selectors``."""
+"""``gevent.selectors``: the standard ``selectors`` on dhagas; see ``dhaga.selectors``."""
 
 from __future__ import annotations
 

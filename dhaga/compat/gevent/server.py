@@ -1,4 +1,4 @@
-"""``gevent.server``: StreamServer, of TCP connections with or without TLS, and DatagramServer."""
+"""``gevent.server``: StreamServer for TCP connections, with or without TLS, and DatagramServer for datagrams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["DatagramServer", "StreamServer"]
 logger: logging.Logger = logging.getLogger("dhaga")
 
 WRAP_OPTIONS = "ssl_version", "keyfile", "certfile", "ca_certs", "cert_reqs", "ciphers"
-"""Arguments of ``ssl.wrap_socket`` that a server takes."""
+"""Arguments of ``ssl.wrap_socket`` that a server accepts."""
 
 
 def bound_socket(kind: int, address: Any, family: Any, reuse_addr: Any) -> ours.socket:
-    """Return a socket that is bound to an address. Raises: OSError."""
+    """Return a new socket that is bound to an address. Raises: OSError."""
     sock = ours.socket(ours.AF_INET if family is None else family, kind)
     try:
         if reuse_addr and family != ours.AF_UNIX:
@@ -34,10 +34,10 @@ def bound_socket(kind: int, address: Any, family: Any, reuse_addr: Any) -> ours.
 
 
 class StreamServer(BaseServer):
-    """Calls ``handle(socket, address)`` for each connection, in a greenlet. Source: ``gevent.server.StreamServer``.
+    """A server that calls ``handle(socket, address)`` in a greenlet per connection. Source: ``gevent.server``.
 
-    ``ssl_args``: ``ssl_context``, or ``keyfile``, ``certfile``, ``ca_certs``, ``cert_reqs``, ``ciphers`` for a new one.
-    The socket is closed when the handler ends.
+    ``ssl_args``: ``ssl_context``, or the arguments of a new context: ``ssl_version``, ``keyfile``, ``certfile``,
+    ``ca_certs``, ``cert_reqs``, ``ciphers``. The socket is closed when the handler ends.
     """
 
     backlog: int = 256
@@ -60,12 +60,12 @@ class StreamServer(BaseServer):
 
     @property
     def ssl_enabled(self) -> bool:
-        """Whether its connections use TLS."""
+        """Whether the server's connections use TLS."""
         return self.ssl_context is not None
 
     @classmethod
     def get_listener(cls, address: Any, backlog: int | None = None, family: Any = None) -> Any:
-        """Return a socket that listens at an address."""
+        """Return a new socket that listens at an address."""
         sock = bound_socket(ours.SOCK_STREAM, address, family, cls.reuse_addr)
         sock.listen(cls.backlog if backlog is None else backlog)
         return sock
@@ -78,7 +78,7 @@ class StreamServer(BaseServer):
             self.address: Any = self.socket.getsockname()
 
     def do_read(self) -> tuple[Any, ...]:
-        # The loop that calls this yields after ``max_accept`` connections.
+        # The caller is a loop that yields after ``max_accept`` connections.
         return ours.accept_in_burst(self.socket)
 
     def do_close(self, sock: Any, *args: Any) -> None:
@@ -91,7 +91,7 @@ class StreamServer(BaseServer):
             self.wrap_socket_and_handle(*args)
 
     def wrap_socket_and_handle(self, client_socket: Any, address: Any) -> None:
-        """Do the handshake with a client of TLS, and handle the connection. Parks: as both do."""
+        """Do the TLS handshake with a client and handle the connection. Parks: during both."""
         try:
             sock = self.wrap_socket(client_socket, server_side=True)
         except OSError as error:
@@ -101,13 +101,13 @@ class StreamServer(BaseServer):
         super()._handle(sock, address)
 
     def wrap_socket(self, sock: Any, **options: Any) -> Any:
-        """Return a TLS socket over a connected one. Parks: until the handshake is over."""
+        """Return a TLS socket over a connected socket. Parks: until the handshake is complete."""
         context: Any = self.ssl_context
         return context.wrap_socket(sock, **options)
 
 
 def context_of(ssl_args: dict[str, Any]) -> Any:
-    """Return the given context, or a new one from arguments of ``ssl.wrap_socket``. Raises: TypeError for others."""
+    """Return the given context, or a new one from the ``WRAP_OPTIONS``. Raises: TypeError for other arguments."""
     options = dict(ssl_args)
     context: Any = options.pop("ssl_context", None)
     options.pop("server_side", None)
@@ -122,7 +122,7 @@ def context_of(ssl_args: dict[str, Any]) -> Any:
 
 
 class DatagramServer(BaseServer):
-    """Calls ``handle(data, address)`` for each datagram, in a greenlet. Source: ``gevent.server.DatagramServer``."""
+    """A server that calls ``handle(data, address)`` in a greenlet per datagram. Source: ``gevent.server``."""
 
     reuse_addr = 1
 
@@ -131,7 +131,7 @@ class DatagramServer(BaseServer):
 
     @classmethod
     def get_listener(cls, address: Any, family: Any = None) -> Any:
-        """Return a socket bound to an address."""
+        """Return a new datagram socket that is bound to an address."""
         return bound_socket(ours.SOCK_DGRAM, address, family, cls.reuse_addr)
 
     def init_socket(self) -> None:
@@ -144,5 +144,5 @@ class DatagramServer(BaseServer):
         return data, address
 
     def sendto(self, *args: Any) -> int:
-        """Send a datagram from the server's socket. Parks: while the kernel has no room for it."""
+        """Send a datagram from the server's socket. Parks: while the kernel's send buffer is full."""
         return self.socket.sendto(*args)  # type: ignore[no-any-return]

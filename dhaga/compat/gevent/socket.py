@@ -1,4 +1,4 @@
-"""``gevent.socket``: the standard ``socket`` on dhagas, see ``dhaga.socket``, and waits for a bare fd."""
+"""``gevent.socket``: the standard ``socket`` on dhagas (see ``dhaga.socket``), and waits for a bare fd."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ __implements__: list[str] = [
     "gethostbyname",
 ]
 __implements__ += ["gethostbyname_ex", "getnameinfo", "socket", "socketpair"]
-"""Names of waiting functions, which a program may put into a module."""
+"""Names of functions and classes that may wait. A program may copy these into another module."""
 
 __all__ += ["cancel_wait", "wait", "wait_read", "wait_readwrite", "wait_write"]
 
 
 def wait(io: Any, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until a watcher of the hub's loop fires. Parks: until then. Raises: as ``wait_read``."""
+    """Wait until a watcher of the hub's loop fires. Parks: until then. Raises: the same errors as ``wait_read``."""
     with Timeout(timeout, TimeoutError("timed out") if timeout_exc is None else timeout_exc):
         get_hub().wait(io)
 
 
 def wait_read(fileno: int, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until an fd can be read. Parks: until then. Raises: ``timeout_exc``, or TimeoutError, after the time."""
+    """Wait until an fd is readable. Parks: until then. Raises: ``timeout_exc`` or TimeoutError after ``timeout`` s."""
     wait_for(fileno, [fileno], [], timeout, timeout_exc)
 
 
 def wait_write(fileno: int, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until an fd can be written. Parks: until then. Raises: ``timeout_exc``, or TimeoutError, after the time."""
+    """Wait until an fd is writable. Parks: until then. Raises: ``timeout_exc`` or TimeoutError after ``timeout`` s."""
     wait_for(fileno, [], [fileno], timeout, timeout_exc)
 
 
 def wait_readwrite(fileno: int, timeout: float | None = None, timeout_exc: Any = None) -> None:
-    """Wait until an fd can be read or written. Parks: until then. Raises: as ``wait_read``."""
+    """Wait until an fd is readable or writable. Parks: until then. Raises: the same errors as ``wait_read``."""
     wait_for(fileno, [fileno], [fileno], timeout, timeout_exc)
 
 
 def wait_for(fileno: int, readable: list[int], writable: list[int], timeout: float | None, late: Any) -> None:
-    ready = select(readable, writable, [], timeout)
+    ready = select(readable, writable, [], None if timeout is None else max(0, timeout))
     if not (ready[0] or ready[1]):
         raise TimeoutError("timed out") if late is None else late
 
 
 def cancel_wait(watcher: Any, error: Any = None) -> None:
-    """Not available."""
+    """Raise NotImplementedError: a wait ends when its socket is closed or its greenlet is killed."""
     raise NotImplementedError("a close of the dhaga.socket ends its waits; else kill the greenlet that waits")

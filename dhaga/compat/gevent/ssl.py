@@ -1,4 +1,4 @@
-"""``gevent.ssl``: the standard ``ssl`` on dhagas, see ``dhaga.ssl``."""
+"""``gevent.ssl``: the standard ``ssl`` on dhagas; see ``dhaga.ssl``."""
 
 from __future__ import annotations
 

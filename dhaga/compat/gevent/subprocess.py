@@ -1,4 +1,4 @@
-"""``gevent.subprocess``: the standard ``subprocess`` on dhagas, see ``dhaga.subprocess``."""
+"""``gevent.subprocess``: the standard ``subprocess`` on dhagas; see ``dhaga.subprocess``."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: i
 
 
 class Popen(ours.Popen):
-    """A child process with links to its end, for ``gevent.wait``."""
+    """A child process with ``rawlink``, which ``gevent.wait`` requires."""
 
     _links: dict[Any, Greenlet] | None = None
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Call ``callback(self)`` in a greenlet of its own once the process has ended."""
+        """Call ``callback(self)`` in a new greenlet once the process has ended."""
 
         def watch() -> None:
             self.wait()
@@ -36,7 +36,7 @@ class Popen(ours.Popen):
         self._links[callback] = Greenlet.spawn(watch)
 
     def unlink(self, callback: Callable[[Any], object]) -> None:
-        """Remove a callback; no-op if it is not registered."""
+        """Remove a callback; no-op if the callback is not registered."""
         watcher = (self._links or {}).pop(callback, None)
         if watcher is not None and watcher is not getcurrent():
             watcher.kill(block=False)

@@ -1,4 +1,4 @@
-"""``gevent.thread``: the standard ``thread`` on dhagas, see ``dhaga.thread``."""
+"""``gevent.thread``: the standard ``_thread`` on dhagas; see ``dhaga.thread``."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ __all__ = [name for name in dir(ours) if not name.startswith("_")]  # pyright: i
 
 
 def get_ident(gr: Any = None) -> int:
-    """Return the ident of a greenlet (default: the running one); for main code, its OS thread's ident."""
+    """Return the ident of a greenlet (default: the running greenlet). Main code has the ident of its OS thread."""
     return ident_of(gr) if isinstance(gr, Dhaga) else ours.get_ident() if gr is None else id(gr)

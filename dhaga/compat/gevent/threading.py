@@ -1,4 +1,4 @@
-"""``gevent.threading``: the standard ``threading`` on dhagas, see ``dhaga.threading``."""
+"""``gevent.threading``: the standard ``threading`` on dhagas; see ``dhaga.threading``."""
 
 from __future__ import annotations
 

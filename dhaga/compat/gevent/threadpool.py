@@ -1,4 +1,4 @@
-"""``gevent.threadpool``: calls in OS threads, while the calling greenlets wait."""
+"""``gevent.threadpool``: pools of OS threads that make calls while the calling greenlets wait."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _get_thread_profile, _get_thread_trace = threading.getprofile, threading.gettrac
 
 
 class Worker:
-    """Makes one call in an OS thread. Meanwhile the profile and trace functions of ``threading`` apply."""
+    """An object that makes one call in an OS thread, with the profile and trace functions of ``threading``."""
 
     def __init__(self, threadpool: ThreadPool) -> None:
         self.threadpool = threadpool
 
     def run_task(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make the call, with an empty context. From: an OS thread of the pool."""
-        # A new thread has those functions already.
+        """Call the function with an empty context. From: an OS thread of the pool."""
+        # A new thread starts with the profile and trace functions of ``threading`` installed. Remove them.
         if sys.getprofile() is not None:
             sys.setprofile(None)
         if sys.gettrace() is not None:
@@ -55,7 +55,7 @@ class Worker:
         _get_thread_profile: Callable[[], Any] = threading.getprofile,
         _get_thread_trace: Callable[[], Any] = threading.gettrace,
     ) -> None:
-        # Setters are called only when needed: each raises an audit event.
+        # The setters are called only when needed, because each call raises an audit event.
         profile, trace = _get_thread_profile(), _get_thread_trace()
         if profile is not None:
             _sys.setprofile(profile)
@@ -70,10 +70,10 @@ class Worker:
 
 
 class ThreadPool(Group):
-    """At most ``maxsize`` OS threads that make calls. Source: ``gevent.threadpool.ThreadPool``."""
+    """A pool of at most ``maxsize`` OS threads that make calls. Source: ``gevent.threadpool.ThreadPool``."""
 
     _WorkerGreenlet = Worker
-    """The attribute for subclasses to override."""
+    """The class of the workers; a subclass may replace it."""
 
     def __init__(self, maxsize: int, hub: Any = None, idle_task_timeout: float = -1) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class ThreadPool(Group):
 
     @property
     def maxsize(self) -> int:
-        """The number of OS threads that the pool may have. May be set; with 0, calls wait for a greater number."""
+        """The maximum number of OS threads, which a program may change. While it is 0, calls wait."""
         return self._maxsize
 
     @maxsize.setter
@@ -96,15 +96,15 @@ class ThreadPool(Group):
             raise ValueError(f"maxsize must not be negative: {maxsize!r}")
         self._maxsize = maxsize
         if maxsize:
-            self._pool._limit = maxsize
+            self._pool.workers.limit = maxsize
             self._has_threads.set()
         else:
             self._has_threads.clear()
 
     @property
     def size(self) -> int:
-        """The number of OS threads, or the number that was set. Threads start on demand in any case."""
-        return min(self._maxsize, max(self._asked, len(self._pool._threads)))
+        """The number of OS threads, or the size that the program has set, if greater. Threads start only on demand."""
+        return min(self._maxsize, max(self._asked, len(self._pool.workers.threads)))
 
     @size.setter
     def size(self, size: int) -> None:
@@ -117,7 +117,7 @@ class ThreadPool(Group):
         return self.greenlets
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call in an OS thread. Returns: an object with ``get()`` and ``link()`` for the outcome."""
+        """Call a function in an OS thread. Returns: an object with ``get()`` and ``link()`` for the outcome."""
         if originals.get_ident() != self._thread:
             raise InvalidThreadUseError(f"{self!r} takes calls in the OS thread that has made it, and in no other")
         return super().spawn(self._call, func, *args, **kwargs)
@@ -127,14 +127,14 @@ class ThreadPool(Group):
         return self._pool.offload(self._WorkerGreenlet(self).run_task, func, args, kwargs)
 
     def apply(self, func: Callable[..., Any], args: Any = None, kwds: Any = None) -> Any:
-        """Call in an OS thread. Parks: until it ends. Returns: its result."""
+        """Call a function in an OS thread. Parks: until the call ends. Returns: the function's result."""
         return self._call(func, *(args or ()), **(kwds or {}))
 
     def join(self, timeout: float | None = None, raise_error: bool = False) -> bool:
         return super().join(timeout, raise_error)
 
     def kill(self, *_: object, **__: object) -> None:
-        """Wait until the calls that run have ended, and end the threads: an OS thread cannot be killed."""
+        """Wait for all calls, because an OS thread cannot be killed, and then end the threads."""
         self.join()
         ended, self._pool = self._pool, OffloadPool("gevent threadpool", max(1, self.maxsize))
         ended.shutdown()
@@ -143,7 +143,7 @@ class ThreadPool(Group):
 
 
 class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
-    """The standard executor on OS threads, also in a patched program; its futures may be waited for by greenlets."""
+    """The standard executor, which uses OS threads even in a patched program. Greenlets can wait for its futures."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         future: Future[Any] = Future()
         self._pending.add(future)
         future.add_done_callback(self._pending.discard)
-        # The caller may be in an OS thread without greenlets, such as those of the pool.
+        # The caller may run in an OS thread without greenlets, such as a thread of the pool.
         self._scheduler.call(Greenlet.spawn, self._offload, future, partial(fn, *args, **kwargs))
         return future
 
@@ -178,7 +178,7 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
             future.set_exception(error)
 
     def _make(self, future: Future[Any], call: Callable[[], Any]) -> None:
-        """Make a call. From: an OS thread of the pool."""
+        """Make one call and set its future. From: an OS thread of the pool."""
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -192,7 +192,7 @@ class ThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
             future.set_result(result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Reject further calls. Parks: if ``wait``, until the accepted ones have ended."""
+        """Reject further calls. Parks: if ``wait``, until the accepted calls have ended."""
         self._open = False
         for future in list(self._pending):
             if cancel_futures:

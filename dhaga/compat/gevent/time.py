@@ -1,4 +1,4 @@
-"""``gevent.time``: the standard ``time`` on dhagas, see ``dhaga.time``."""
+"""``gevent.time``: the standard ``time`` on dhagas; see ``dhaga.time``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gevent.timeout``: an error that is raised after some seconds, in the greenlet that started it."""
+"""``gevent.timeout``: Timeout, an error that is raised after some seconds in the greenlet that started it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Timeout", "with_timeout"]
 
 
 class Timeout(WaiterTimeout):
-    """Raises itself, or another error, in the greenlet that started it. Source: ``gevent.Timeout``.
+    """An error that raises itself, or another error, in the greenlet that started it. Source: ``gevent.Timeout``.
 
-    ``exception``: the error to raise instead; False: the ``with`` block ends without an error. ``ref`` and ``priority``
-    are accepted and ignored. A negative or None ``seconds`` never expires.
+    ``exception``: the error to raise instead; with False, the ``with`` block ends without an error. ``ref`` and
+    ``priority`` are accepted and ignored. If ``seconds`` is None, the Timeout never expires.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class Timeout(WaiterTimeout):
 
     @classmethod
     def start_new(cls, timeout: Any = None, exception: Any = None, ref: bool = True) -> Any:
-        """Start a new Timeout of ``timeout`` seconds; a given Timeout is started, unless it is pending."""
+        """Start and return a new Timeout of ``timeout`` seconds. A given Timeout is started unless already pending."""
         if isinstance(timeout, Timeout):
             if not timeout.pending:
                 timeout.start()
@@ -38,16 +38,16 @@ class Timeout(WaiterTimeout):
     def start(self) -> None:
         """Start the timer for the calling greenlet."""
         self._begin()
-        if self.seconds is not None and self.seconds >= 0:
-            self._count(self.seconds)
+        if self.seconds is not None:
+            self._count(max(0, self.seconds))
 
     def _error(self) -> Any:
-        # A text describes the expired action, as in gevent.
+        # As in gevent, a string as ``exception`` is not raised; it only appears in the text of this Timeout.
         hint = self.exception is None or self.exception is False or isinstance(self.exception, str)
         return self if hint else self.exception
 
     def within(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function under this Timeout: it can be passed instead of seconds."""
+        """Call a function under this Timeout. From: methods that got a Timeout instead of seconds."""
         Timeout.start_new(self)
         try:
             return function(*args)
@@ -59,6 +59,11 @@ class Timeout(WaiterTimeout):
             self.start()
         return self
 
+    def __lt__(self, other: Any) -> Any:
+        """Compare the seconds with those of another Timeout, or with a number."""
+        seconds: Any = self.seconds
+        return seconds < (other.seconds if isinstance(other, Timeout) else other)
+
     def _note(self) -> str:
         return "" if self.exception is None else f": {self.exception}"
 
@@ -67,6 +72,16 @@ class Timeout(WaiterTimeout):
         return f"<{type(self).__name__} at {id(self):#x}{f' {state}' if state else ''} seconds={self.seconds}>"
 
 
+def until(timeout: Timeout, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function under a Timeout, and return None if this Timeout is raised."""
+    try:
+        return timeout.within(function, *args)
+    except Timeout as error:
+        if error is not timeout:
+            raise
+        return None
+
+
 def with_timeout(seconds: float | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function under a timeout in seconds; ``timeout_value``: the result instead of raising Timeout."""
+    """Call a function under a timeout in seconds. On expiry, return ``timeout_value`` if given, else raise Timeout."""
     return call_within(Timeout.start_new(seconds), function, args, kwargs)

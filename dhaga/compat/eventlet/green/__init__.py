@@ -1,4 +1,4 @@
-"""``eventlet.green``: standard modules whose waits park: Dhaga's own, or private patched copies."""
+"""``eventlet.green``: standard modules whose waits park. They are Dhaga's own modules or private patched copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module behind ``eventlet.green.x``, and the finder for ``import``."""
+"""The finder of the modules that ``import eventlet.green.x`` loads."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from .... import monkey
 
 FACES = dict.fromkeys(("os", "select", "selectors", "socket", "subprocess", "thread", "threading", "time"), "")
 FACES["Queue"] = "queue"
-"""Modules of Dhaga, by their names below ``green``, if these differ."""
+"""For each name below ``green``, Dhaga's module; an empty string means the same name."""
 
 STANDARD = {"builtin": "builtins", "profile": "profile"}
-"""Standard modules that never wait, by their names below ``green``."""
+"""For each name below ``green``, a standard module that never waits."""
 
 OWN = frozenset({"ssl"})
-"""Modules of this package, with names that the standard ones no longer have."""
+"""Names below ``green`` that are modules of this package. They define functions that Python has removed, such as
+``ssl.wrap_socket``.
+"""
 
 COPIES = {
     "BaseHTTPServer": "http.server",
@@ -34,13 +36,15 @@ COPIES = {
     "urllib": "urllib",
     "urllib2": "urllib.request",
 }
-"""Standard modules and packages with private copies, by their names below ``green``."""
+"""For each name below ``green``, a standard module or package that gets a private copy."""
 
 private = monkey.patched_imports("http", "urllib", "ftplib", "smtplib", "socketserver")
 
 
 class GreenPackage(ModuleType):
-    """A separate package: otherwise the public one would get the private modules as attributes."""
+    """A stand-in for a standard package. Private modules are attributes of the stand-in, not of the standard
+    package.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -59,7 +63,7 @@ packages = {name: GreenPackage(name) for name in ("http", "urllib")}
 
 
 def module_of(name: str) -> ModuleType:
-    """Return the module for a name below ``green``. Raises: ModuleNotFoundError."""
+    """Return the module of a name below ``green``. Raises: ModuleNotFoundError."""
     first, _, rest = name.partition(".")
     if name in OWN:
         return importlib.import_module(f"{__package__}.{name}")
@@ -76,7 +80,7 @@ def module_of(name: str) -> ModuleType:
 
 
 class GreenFinder(MetaPathFinder):
-    """Finds the modules below ``green``, under the name of this package; the finder of the foreign name asks it."""
+    """A finder of the modules below ``dhaga.compat.eventlet.green``. CompatFinder uses it for ``eventlet.green``."""
 
     def __init__(self) -> None:
         self.package = ""
@@ -96,7 +100,7 @@ class GreenFinder(MetaPathFinder):
 
 
 class GreenLoader(Loader):
-    """Loader of an existing module, unchanged."""
+    """Loader that returns an existing module unchanged."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
@@ -113,7 +117,7 @@ finder = GreenFinder()
 
 
 def install(package: str) -> None:
-    """Register the finder of the modules below a package."""
+    """Register the finder for the modules below a package."""
     finder.package = package
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)

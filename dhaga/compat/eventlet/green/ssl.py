@@ -1,4 +1,4 @@
-"""``eventlet.green.ssl``: ``dhaga.ssl``, with the ``wrap_socket`` that the standard module had before Python 3.12."""
+"""``eventlet.green.ssl``: ``dhaga.ssl``, with the function ``wrap_socket`` that Python 3.12 removed."""
 
 from __future__ import annotations
 

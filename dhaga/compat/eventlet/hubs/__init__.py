@@ -1,4 +1,4 @@
-"""``eventlet.hubs``: the scheduler with eventlet's API, and the wait for a file descriptor."""
+"""``eventlet.hubs``: eventlet's API of the hub, and functions that wait for a file descriptor."""
 
 from __future__ import annotations
 

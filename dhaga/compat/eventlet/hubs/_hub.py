@@ -1,4 +1,4 @@
-"""The hub: timers and readiness of the calling thread's scheduler, behind the parts that programs use."""
+"""eventlet's hub: the parts that programs use, on the timers and the poller of the calling thread's scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...._kernel.api import current
 from ...._kernel.process.current_scheduler import current_scheduler
 from ...._kernel.run.entries import HubCall
 from ...._kernel.run.microthread import Dhaga
-from ...._kernel.run.uncaught import call_excepthook
+from ...._kernel.run.uncaught import call_excepthook, interrupt_main
 from ....select import select
 from .. import _settings
 from ..timeout import Timeout
@@ -22,15 +22,15 @@ BUILTIN_HUBS = frozenset({"asyncio", "epolls", "kqueue", "poll", "selects"})
 
 
 class HubError(Exception):
-    """Raised by eventlet without a usable hub; never here."""
+    """The error that eventlet raises if no hub is usable; it is never raised here."""
 
 
 class IOClosed(OSError):
-    """The awaited file descriptor was closed, according to ``notify_close``."""
+    """Raised in a wait for a file descriptor that ``notify_close`` has declared closed."""
 
 
 waiting: dict[int, list[Any]] = {}
-"""The waiters in ``trampoline``, by file descriptor."""
+"""For each file descriptor, the waiters in ``trampoline``."""
 
 
 def trampoline(
@@ -41,7 +41,7 @@ def trampoline(
     timeout_exc: Any = Timeout,
     mark_as_closed: Any = None,
 ) -> None:
-    """Wait until a file descriptor can be read, or written.
+    """Wait until a file descriptor is readable or writable.
 
     Parks: until then. Raises: ``timeout_exc`` after ``timeout`` seconds, IOClosed.
     """
@@ -61,7 +61,7 @@ def trampoline(
 
 
 def notify_close(fd: int) -> None:
-    """Raise IOClosed in all waiters of a file descriptor. Parks: never."""
+    """Raise IOClosed in all waiters for a file descriptor. Parks: never."""
     for waiter in list(waiting.get(fd, ())):
         waiter.cancel_with(IOClosed(errno.EBADF, "Operation on closed file"))
 
@@ -70,13 +70,13 @@ notify_opened = notify_close
 
 
 class HubTimer:
-    """One scheduled call."""
+    """One scheduled call on the hub."""
 
     def __init__(self, seconds: float, function: Callable[..., Any], args: Any, kwargs: Any, owner: Any) -> None:
         self.call = function, args, kwargs
         self.owner = owner
         self.called: bool = False
-        scheduler = current_scheduler()
+        self._scheduler = scheduler = current_scheduler()
         if seconds > 0:
             self._entry: Any = scheduler.expire_after(seconds, self)
         else:
@@ -96,19 +96,23 @@ class HubTimer:
                 function, args, kwargs = self.call
                 try:
                     function(*args, **kwargs)
-                except Exception as error:
-                    if _settings.hub_exceptions:
-                        call_excepthook(None, error)
+                except BaseException as error:  # an error that left this method would end the lap of the scheduler
+                    self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        """Pass a SystemExit or KeyboardInterrupt to the main code, and any other error to ``dhaga.excepthook``."""
+        if not interrupt_main(self._scheduler, error) and _settings.hub_exceptions:
+            call_excepthook(None, error)
 
     def cancel(self) -> None:
-        """Cancel the call."""
+        """Cancel the call. From: any thread; in another thread, the timer's entry stays until it expires."""
         self.called = True
-        if self._entry is not None:
-            current_scheduler().timers.discard(self._entry)
+        if self._entry is not None and current_scheduler() is self._scheduler:
+            self._scheduler.timers.discard(self._entry)
 
 
 class TurnOnHub(HubCall):
-    """Run-queue entry of a timer of 0 seconds: behind all greenthreads that are runnable already."""
+    """Run-queue entry of a timer of 0 seconds. All greenthreads that are already runnable run before it."""
 
     __slots__ = ("scheduler", "timer")
 
@@ -121,7 +125,7 @@ class TurnOnHub(HubCall):
 
 
 class Listener:
-    """A wait for a file descriptor, in the form of ``get_readers``."""
+    """A wait for a file descriptor, in the form that ``get_readers`` returns."""
 
     def __init__(self, evtype: str, greenlet: Any) -> None:
         self.evtype = evtype
@@ -134,7 +138,7 @@ class Listener:
 
 
 class Hub:
-    """The hub of ``get_hub()``."""
+    """The hub that ``get_hub()`` returns."""
 
     READ, WRITE = "read", "write"
 
@@ -144,17 +148,17 @@ class Hub:
         return current_scheduler().loop
 
     def schedule_call_global(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
-        """Call a function on the hub, where it must not wait, in ``seconds`` seconds."""
+        """Call a function on the hub, where it must not wait, after ``seconds`` seconds."""
         return HubTimer(seconds, cb, args, kwargs, None)
 
     def schedule_call_local(self, seconds: float, cb: Callable[..., Any], *args: Any, **kwargs: Any) -> HubTimer:
-        """Call a function on the hub in ``seconds`` seconds, unless the caller has ended by then."""
+        """Call a function on the hub after ``seconds`` seconds, unless the caller has ended by then."""
         me = getcurrent()
         return HubTimer(seconds, cb, args, kwargs, me if isinstance(me, Dhaga) else None)
 
     @property
     def clock(self) -> Callable[[], float]:
-        """The clock of the scheduler: ``time.monotonic``, or a test's virtual one."""
+        """The scheduler's clock: ``time.monotonic``, or the virtual clock of a test."""
         return current_scheduler().clock
 
     @property
@@ -171,15 +175,15 @@ class Hub:
         return len(current_scheduler().timers)
 
     def get_readers(self) -> list[Any]:
-        """Return the greenthreads that wait to read."""
+        """Return a Listener for each greenthread that waits to read."""
         return listeners(self.READ)
 
     def get_writers(self) -> list[Any]:
-        """Return the greenthreads that wait to write."""
+        """Return a Listener for each greenthread that waits to write."""
         return listeners(self.WRITE)
 
     def notify_close(self, fd: int) -> None:
-        """Raise IOClosed in all waiters of a file descriptor."""
+        """Raise IOClosed in all waiters for a file descriptor."""
         notify_close(fd)
 
     def _no(self, *_: object, **__: object) -> Any:
@@ -197,7 +201,7 @@ class Hub:
 
 
 def listeners(way: str) -> list[Listener]:
-    """Return the waits for file descriptors of one kind: ``way`` is "read" or "write"."""
+    """Return the waits for file descriptors of one kind. ``way``: "read" or "write"."""
     return [Listener(way, each) for each in current_scheduler().in_order() if (each.reason or "").startswith(way)]
 
 
@@ -207,7 +211,7 @@ hub = Hub()
 
 
 def is_available() -> bool:
-    """Return True: each name of a hub, such as ``eventlet.hubs.epolls``, is this module."""
+    """Return True, because every hub name, such as ``eventlet.hubs.epolls``, stands for this module."""
     return True
 
 
@@ -217,13 +221,15 @@ def get_hub() -> Hub:
 
 
 def get_default_hub() -> Any:
-    """Return this module's Hub: there is one kind."""
+    """Return this module's class Hub, which is the only kind of hub."""
     return Hub
 
 
 def use_hub(mod: Any = None) -> None:
-    """Accept one of eventlet's hubs, without effect: ``"poll"``, ``"eventlet.hubs.poll"``, with ``":Hub"``, or as an
-    object. Raises: NotImplementedError for any other.
+    """Accept one of eventlet's hubs, without effect. Raises: NotImplementedError for any other hub.
+
+    ``mod``: a name such as ``"poll"`` or ``"eventlet.hubs.poll"``, optionally with ``":Hub"``; or the hub's class or
+    module.
     """
     if isinstance(mod, str):
         place, _, kind = mod.partition(":")

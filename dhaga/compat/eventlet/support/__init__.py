@@ -1,4 +1,4 @@
-"""``eventlet.support``: the names that programs import."""
+"""``eventlet.support``: helper functions that programs import."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["bytes_to_str", "get_errno", "greenlets"]
 
 
 def bytes_to_str(b: bytes, encoding: str = "ascii") -> str:
-    """Return bytes as text."""
+    """Return decoded bytes."""
     return b.decode(encoding)
 
 

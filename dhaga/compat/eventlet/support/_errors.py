@@ -1,4 +1,4 @@
-"""The number of an error."""
+"""``get_errno``: the error number of an exception."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from typing import Any
 
 
 def get_errno(exc: BaseException) -> Any:
-    """Return the errno of an error, or its first argument, or None."""
+    """Return the errno of an exception, or else its first argument, or None."""
     number = getattr(exc, "errno", None)
     return number if number is not None else exc.args[0] if exc.args else None

@@ -1,4 +1,4 @@
-"""``eventlet.support.greenlets``: greenlet's names."""
+"""``eventlet.support.greenlets``: names of the package ``greenlet``."""
 
 from __future__ import annotations
 
